@@ -17,6 +17,7 @@ from crossline.cli.rules.approval import approve
 from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
 from crossline.cli.rules.lint import lint
+from crossline.cli.rules.prove import prove
 from crossline.cli.rules.publish_table import publish_table
 from crossline.cli.rules.release import release
 from crossline.cli.rules.shadow import shadow
@@ -315,6 +316,7 @@ app.command(name="publish-table")(publish_table)
 app.command(name="test")(try_rules)
 app.command(name="explain")(explain)
 app.command(name="lint")(lint)
+app.command(name="prove")(prove)
 app.command(name="compare")(compare)
 app.command(name="shadow")(shadow)
 app.command(name="suggest-threshold")(suggest_threshold)

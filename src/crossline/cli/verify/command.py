@@ -17,6 +17,7 @@ from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import inputs_by_stream
 from crossline.cli.screen import Pairs
 from crossline.cli.startup import tell_compiling
+from crossline.cli.verify.proving import is_proof, proven_again
 from crossline.cli.verify.reading import read_receipt_file
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.plaintext import printable
@@ -80,6 +81,8 @@ def verify(
             )
         raise typer.Exit(_report_ledger(check_ledger(ledger, verifier), ledger, as_json=as_json))
     found = read_receipt_file(receipt)
+    if is_proof(found):
+        raise typer.Exit(_report_proof(proven_again(found, pipeline, input_ or []), as_json=as_json))
     faults = faults_of(found, verifier)
     if not faults and ledger is not None:
         faults = list(_in_ledger(found, ledger))
@@ -160,6 +163,22 @@ def _report(result: Mapping[str, Any], *, as_json: bool) -> int:
         for note in result["notes"]:
             screen.note(note)
     return SAME if result["result"] in {"the same", "whole"} else OTHERWISE
+
+
+def _report_proof(result: Mapping[str, Any], *, as_json: bool) -> int:
+    if as_json:
+        sys.stdout.write(orjson.dumps(result).decode() + "\n")
+    else:
+        said = [
+            ("rule", f"{result['rule_id']} version {result['version']}"),
+            ("judged again", f"{result['records']:,} records, {result['alerts']:,} alerts"),
+            *(
+                (each["what"], f"proof: {_short(each['proof'])}; again: {_short(each['again'])}")
+                for each in result["differences"]
+            ),
+        ]
+        screen.show(Group(_head(str(result["result"])), Pairs(said)))
+    return SAME if result["result"] == "the same" else OTHERWISE
 
 
 def _said(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from crossline.core.texts.problems import nearest, one_of
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.workbench.labels import Amounts
 from crossline.replay.workbench.measure import Span, days_of, widen
-from crossline.replay.workbench.sample import Jury, batches
+from crossline.replay.workbench.sample import BATCH_BYTES, Jury, batches
 
 
 @dataclass(slots=True)
@@ -35,8 +35,15 @@ class Together:
         return days_of(self.spans)
 
 
-def judge_together(sets: Sequence[Judged], folder: Path, amount: str | None = None) -> Together:
+def judge_together(
+    sets: Sequence[Judged],
+    folder: Path,
+    amount: str | None = None,
+    far: Callable[[int, int], None] = lambda records, read: None,  # noqa: ARG005 - nobody asks
+) -> Together:
     """All of ``sets``, which are over the same records, in this process; ``folder`` is for what is temporary.
+
+    ``far`` is told after each batch how many records there were, and about how many bytes of them.
 
     Raises UsageError where an input matches no file or has no record, or ``amount`` is no number of a stream.
     """
@@ -44,12 +51,13 @@ def judge_together(sets: Sequence[Judged], folder: Path, amount: str | None = No
     amounts = Amounts(_checked(amount, history)) if amount is not None else None
     juries = [Jury(judged) for judged in sets]
     found = Together([[] for _ in sets])
-    for batch in batches(history, folder):
+    for number, batch in enumerate(batches(history, folder), 1):
         widen(found.spans, batch)
         if amounts is not None:
             amounts.see(batch)
         for alerts, jury in zip(found.alerts, juries, strict=True):
             alerts.extend(jury.alerts(batch))
+        far(found.records, number * BATCH_BYTES)
     found.alerts[:] = map(last_words, found.alerts)
     if not found.spans:
         raise UsageError("the input has no record that could be read; expected records of the past")

@@ -190,6 +190,7 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("POST", "/v1/rules:check"): _DRAFT,
     ("POST", "/v1/rules:test"): _DRAFT,
     ("POST", "/v1/rules:backtest"): _DRAFT,
+    ("POST", "/v1/rules:prove"): _DRAFT,
     ("POST", "/v1/rules:publish"): _DRAFT,
     ("POST", "/v1/rules:approve"): _APPROVE,
     ("POST", "/v1/rules/{rule_id}:set-status"): _DRAFT,

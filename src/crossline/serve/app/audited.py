@@ -19,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # What changes nothing: trials, which take long and are read by nobody else.
-_TRIALS = frozenset({"/v1/rules:check", "/v1/rules:test", "/v1/rules:backtest"})
+_TRIALS = frozenset({"/v1/rules:check", "/v1/rules:test", "/v1/rules:backtest", "/v1/rules:prove"})
 _SHOWN_BYTES = 64 * 1024
 
 

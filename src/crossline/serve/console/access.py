@@ -12,6 +12,8 @@ _RECORDS = Need(("read:records",))
 _CASES = Need(("write:cases",))
 _HOLD = Need(("hold",))
 _ADMIN = Need(("admin",))
+_HOLD, _CASES, _LISTS = Need(("hold",)), Need(("write:cases",)), Need(("write:lists",))
+_DRAFT, _APPROVE = Need(("rules:draft",)), Need(("rules:approve",))
 
 # Every page and every act, and what it needs. One that is not here is refused to everybody (a test tells).
 NEEDS: dict[tuple[str, str], Need] = {
@@ -50,8 +52,39 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("GET", "/decisions"): _READ,
     ("GET", "/decisions/{decision_id}"): _DECISIONS,
     ("GET", "/components"): _ANYBODY_KNOWN,
+    ("GET", "/entities"): _READ,
+    ("GET", "/entities/{field}/{value:path}"): _READ,
+    ("POST", "/entities/hold"): _HOLD,
+    ("POST", "/entities/release"): _HOLD,
+    ("GET", "/rules"): _READ,
+    ("GET", "/rules/new"): _DRAFT,
+    ("GET", "/rules/{rule_id}"): _READ,
+    ("GET", "/rules/{rule_id}/{version}"): _READ,
+    ("GET", "/rules/{rule_id}/{version}/edit"): _DRAFT,
+    ("POST", "/rules/check"): _DRAFT,
+    ("POST", "/rules/save"): _DRAFT,
+    ("POST", "/rules/prove"): _DRAFT,
+    ("POST", "/rules/ask"): _DRAFT,
+    ("GET", "/trials/{job_id}"): _DRAFT,
+    ("POST", "/trials/{job_id}/stop"): _DRAFT,
+    ("POST", "/rules/{rule_id}/status"): _APPROVE,
+    ("POST", "/rules/{rule_id}/rollback"): _APPROVE,
+    ("GET", "/approvals"): _READ,
+    ("GET", "/approvals/{number}"): _READ,
+    ("GET", "/approvals/{number}/proof.json"): _READ,
+    ("POST", "/approvals/{number}/approve"): _APPROVE,
+    ("POST", "/approvals/{number}/reject"): _APPROVE,
+    ("GET", "/lists"): _READ,
+    ("GET", "/lists/{name}"): _READ,
+    ("POST", "/lists/{name}/put"): _LISTS,
+    ("POST", "/lists/{name}/end"): _LISTS,
+    ("GET", "/suppressions"): _READ,
+    ("POST", "/suppressions"): _CASES,
+    ("POST", "/suppressions/{number}/end"): _CASES,
 }
 # What a tab asks by itself: a session that nobody uses ends in spite of it.
 UNATTENDED = frozenset({"/events", "/queue/news", "/cases/{case_id}/state"})
 # What writes its own audit events, since who asks is not known before.
 AUDITS_ITSELF = frozenset({"/login"})
+# What changes nothing, and is asked as one types.
+CHANGES_NOTHING = frozenset({"/rules/check"})

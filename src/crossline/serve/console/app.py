@@ -20,7 +20,7 @@ from starlette.routing import compile_path
 from crossline.core.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.serve.access.bodies import BodyTooLargeError, checked_head
-from crossline.serve.console.access import AUDITS_ITSELF
+from crossline.serve.console.access import AUDITS_ITSELF, CHANGES_NOTHING
 from crossline.serve.console.answers import PageBody, bounced, headers_of
 from crossline.serve.console.asked import Asked, Shown
 from crossline.serve.console.assets import PREFIX, assets
@@ -97,7 +97,7 @@ class Console:
                 self._gate.check_token(visit, form, request.headers)
         body.check = self._holding(visit)
         asked = await self._asked(request, visit, form, nonce)
-        if scope["method"] in SAFE or visit.route.template in AUDITS_ITSELF:
+        if scope["method"] in SAFE or visit.route.template in AUDITS_ITSELF | CHANGES_NOTHING:
             return await self._answered(view, asked)
         return await self._acted(view, asked, visit)
 

@@ -11,6 +11,7 @@ from typing import Any
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.roles import Principal
+from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.console.casework.looking import Judged, Present
 from crossline.serve.console.people.kept import kept_in
 from crossline.serve.console.people.preferences import PreferenceFile
@@ -45,6 +46,7 @@ class Parts:
     sessions: Sessions
     tries: Tries
     preferences: PreferenceFile
+    approvals: ApprovalFile
     provider: ProviderLogin | None = None
     present: Present = field(default_factory=Present)
     judged: Judged = field(default_factory=Judged)
@@ -69,6 +71,5 @@ def parts_of(
     kept, users = kept_in(deps.path), UserFile(Path(settings.users))
     oidc = settings.oidc
     provider = None if oidc is None or oidc.client_id is None else ProviderLogin(oidc, kept, environment)
-    return Parts(
-        deps, settings, api, audit, charge, users, Sessions(kept, users), Tries(kept), PreferenceFile(kept), provider
-    )
+    people = (users, Sessions(kept, users), Tries(kept), PreferenceFile(kept))
+    return Parts(deps, settings, api, audit, charge, *people, ApprovalFile(deps.path), provider)

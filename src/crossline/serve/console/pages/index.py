@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from crossline.serve.console.pages.approvals.view import PAGE as APPROVALS
 from crossline.serve.console.pages.audit.view import PAGE as AUDIT
 from crossline.serve.console.pages.case.view import PAGE as CASE
 from crossline.serve.console.pages.components.view import PAGE as COMPONENTS
 from crossline.serve.console.pages.decisions.view import PAGE as DECISIONS
+from crossline.serve.console.pages.entities.view import PAGE as ENTITIES
 from crossline.serve.console.pages.events.view import PAGE as EVENTS
 from crossline.serve.console.pages.home.view import PAGE as HOME
+from crossline.serve.console.pages.lists.view import PAGE as LISTS
 from crossline.serve.console.pages.login.view import PAGE as LOGIN
 from crossline.serve.console.pages.page import Page
 from crossline.serve.console.pages.people.view import PAGE as PEOPLE
 from crossline.serve.console.pages.profile.view import PAGE as PROFILE
 from crossline.serve.console.pages.queue.view import PAGE as QUEUE
+from crossline.serve.console.pages.rules.view import PAGE as RULES
+from crossline.serve.console.pages.suppressions.view import PAGE as SUPPRESSIONS
 from crossline.serve.console.pages.views.view import PAGE as VIEWS
 
-PAGES: tuple[Page, ...] = (HOME, LOGIN, EVENTS, QUEUE, CASE, VIEWS, DECISIONS, AUDIT, PEOPLE, PROFILE, COMPONENTS)
+PAGES: tuple[Page, ...] = (
+    HOME,
+    LOGIN,
+    EVENTS,
+    QUEUE,
+    CASE,
+    VIEWS,
+    DECISIONS,
+    ENTITIES,
+    RULES,
+    APPROVALS,
+    LISTS,
+    SUPPRESSIONS,
+    AUDIT,
+    PEOPLE,
+    PROFILE,
+    COMPONENTS,
+)

@@ -13,6 +13,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from crossline.connectors.files.names import matching_files
+from crossline.core.basics.times import instant_text
 from crossline.core.settings.sources import FilesSettings, RulesTopic
 from crossline.core.texts.problems import nearest, one_of, shown
 from crossline.serve.http.deps import Dependencies
@@ -21,6 +22,7 @@ from crossline.serve.http.paging import page
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import invalid, not_found
 from crossline.serve.http.queries import json_answer, only_known
+from crossline.serve.http.reads.alerts import instant
 from crossline.serve.http.writes.rules import Body, RuleFile
 
 RECORDS_MAX = 20_000
@@ -49,6 +51,22 @@ class Backtest(Body):
         default=None,
         max_length=INPUTS_MAX,
         description="Files by stream, relative to the pipeline's folder; else those of its sources of kind files.",
+    )
+
+
+class Proof(Body):
+    """A rule, and the past that it is to be proven by."""
+
+    rules: RuleFile = Field(description="A file with the one rule.")
+    inputs: dict[str, list[str]] | None = Field(
+        default=None,
+        max_length=INPUTS_MAX,
+        description="Files by stream, relative to the pipeline's folder; else those of its sources of files or api.",
+    )
+    from_: str | None = Field(default=None, alias="from", max_length=40, description="Alerts from then on count.")
+    to: str | None = Field(default=None, max_length=40, description="And those before then.")
+    amount: Annotated[str, Field(max_length=200)] | None = Field(
+        default=None, description="The field whose sum is the money at stake, where there are labels."
     )
 
 
@@ -89,6 +107,25 @@ def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
             return ["backtest", "--pipeline", str(deps.pipeline), *rules, *log, *inputs, *output]
 
         return _accepted(jobs.start("backtest", who.name, files, arguments))
+
+    @routes.post(
+        "/v1/rules:prove", openapi_extra=needs("rules:draft"), summary="Prove what a rule would do", status_code=202
+    )
+    async def prove(request: Request, wanted: Proof, who: Asking) -> Any:
+        """A job: alerts a day against the live version, by the labels that were given, with digests of all of it."""
+        only_known(request)
+        files = {_file("rules", wanted.rules): wanted.rules.checked().data}
+        inputs = [] if wanted.inputs is None else await run_in_threadpool(inputs_of, deps, wanted.inputs)
+        bounds = {"--from": instant("/from", wanted.from_), "--to": instant("/to", wanted.to)}
+        more = [part for name, ms in bounds.items() if ms is not None for part in (name, instant_text(ms) or "")]
+        if (labels := await run_in_threadpool(_labels, deps)) is not None:
+            more += ["--labels", str(labels), *(["--amount", wanted.amount] if wanted.amount else [])]
+
+        def arguments(folder: Path) -> list[str]:
+            rules = str(folder / _file("rules", wanted.rules))
+            return ["rules", "prove", rules, "--pipeline", str(deps.pipeline), *inputs, *more, "--json"]
+
+        return _accepted(jobs.start("prove", who.name, files, arguments))
 
     return routes
 
@@ -143,6 +180,13 @@ def inputs_of(deps: Dependencies, given: Mapping[str, Sequence[str]] | None) -> 
                 raise invalid(f"/inputs/{stream}", f"no file {shown(pattern)}", "files below the pipeline's folder")
             found += ["--input", f"{stream}={root / pattern}"]
     return found
+
+
+def _labels(deps: Dependencies) -> Path | None:
+    """The file of labels, where somebody gave one."""
+    if deps.desk is None or not deps.desk.file.rows("SELECT 1 FROM labels_now LIMIT 1"):
+        return None
+    return deps.desk.file.path
 
 
 def _sample(deps: Dependencies, wanted: Test) -> dict[str, bytes]:

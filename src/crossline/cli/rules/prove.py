@@ -1,0 +1,169 @@
+"""``crossline rules prove``: what a rule would have done, with digests by which the run can be repeated."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from crossline.cli.backtest import inputs_by_stream
+from crossline.cli.rules.compare import marks_of
+from crossline.cli.rules.given import Amount, AsJson, Given, Labels, OneRule, chosen, read_by
+from crossline.cli.screen import Pairs, note, show, write_lines
+from crossline.cli.summary import Progress
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import parse_instant_ms
+from crossline.core.rules.base import Rule
+from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.sources import ApiSettings, FilesSettings
+from crossline.core.texts.problems import shown
+from crossline.rulelog.content import read_pipeline_in_place, read_text
+
+if TYPE_CHECKING:
+    from crossline.replay.workbench.proof import Interval
+
+Pipeline = Annotated[
+    Path,
+    typer.Option("--pipeline", help="Pipeline file: what is live there is compared with.", exists=True, dir_okay=False),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", help="Records of the past: files; else those of the pipeline's sources."),
+]
+
+
+def prove(
+    rules: Annotated[Path, typer.Argument(metavar="FILE", help="A rule file.", exists=True, dir_okay=False)],
+    *,
+    pipeline: Pipeline,
+    rule: OneRule = None,
+    input_: Inputs = None,
+    from_: Annotated[str | None, typer.Option("--from", help="Count alerts from this event time on.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="And before this one.")] = None,
+    labels: Labels = None,
+    amount: Amount = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the past by a rule and by its live version; tell alerts a day, and digests of text, data and result.
+
+    With --json it is a proof that `crossline verify PROOF --pipeline FILE` runs again.
+    """
+    from crossline.replay.workbench.proof import Interval
+
+    interval = Interval(_instant("--from", from_), _instant("--to", to))
+    found = proven(rules, pipeline, input_ or [], interval, rule=rule, labels=labels, amount=amount)
+    if as_json:
+        write_lines([orjson.dumps(found)])
+    else:
+        _tell(found)
+
+
+def proven(
+    rules: Path,
+    pipeline: Path,
+    inputs: Sequence[str],
+    interval: Interval,
+    *,
+    rule: str | None = None,
+    labels: str | None = None,
+    amount: str | None = None,
+) -> dict[str, Any]:
+    """The proof of the one rule in ``rules`` (or of that of the name ``rule``), by the records of ``inputs``."""
+    from crossline.engine.machine.temp import own_folder_for
+    from crossline.replay.workbench.proof import Candidate, files_told, proof_of
+    from crossline.replay.workbench.together import judge_together
+
+    config = read_pipeline_in_place(pipeline)
+    past = inputs_by_stream(list(inputs), config.streams) if inputs else past_of(config)
+    given = Given(
+        pipeline=pipeline, inputs=tuple(f"{name}={each}" for name, several in past.items() for each in several)
+    )
+    mine = _the_rule(given.rules(rules), rules, rule)
+    live = live_rules(given, config)
+    others = read_by(mine, live.values())
+    before = live.get(mine.rule_id)
+    sets = [given.judged(rules, [mine, *others])]
+    if before is not None:
+        sets.append(given.judged(rules, [before, *read_by(before, live.values())]))
+    marks = marks_of(labels, sets[0], amount)
+    progress = Progress(sys.stderr)
+    told = files_told(past, pipeline.resolve().parent)
+    whole = sum(each["bytes"] for each in told)
+
+    def far(records: int, read: int) -> None:
+        progress.show(f"{records:,} records, {min(99, 100 * read // max(1, whole))}%")
+
+    with own_folder_for("prove") as folder:
+        found = judge_together(given.with_tables(sets, folder / "tables"), folder, amount, far)
+    progress.done()
+    reads = {each.rule_id: each.version for each in others}
+    version = None if before is None else before.version
+    candidate = Candidate(mine.rule_id, mine.version, read_text(rules), reads, version)
+    return proof_of(candidate, told, found, interval, marks)
+
+
+def past_of(config: PipelineConfig) -> dict[str, list[str]]:
+    """The files that the pipeline's sources are, by stream. Raises UsageError where there are none."""
+    from crossline.connectors.files.names import matching_files
+
+    found = {
+        name: [source.path]
+        for name, source in config.sources.items()
+        if isinstance(source, FilesSettings | ApiSettings) and matching_files([source.path])
+    }
+    if not found:
+        raise UsageError("found no files in the pipeline's sources; expected --input, or sources of kind files")
+    return found
+
+
+def live_rules(given: Given, config: PipelineConfig) -> Mapping[str, Rule]:
+    """The versions in force by the rule log; where there is none yet, those of the folder."""
+    from crossline.rulelog.history import History
+    from crossline.serve.http.reads.rules import log_of
+
+    _, events = log_of(config)
+    if not events:
+        folder = Path(config.rules.path)
+        return {each.rule_id: each for each in chosen(given.rules(folder), None)} if any(folder.glob("*.y*ml")) else {}
+    rules = History(events).rules
+    return {name: mine.versions[mine.in_force] for name, mine in rules.items() if mine.in_force is not None}
+
+
+def _the_rule(rules: Sequence[Rule], path: Path, rule: str | None) -> Rule:
+    found = chosen(rules, rule)
+    if len(found) != 1:
+        raise UsageError(f"{path}: found {len(found)} rules; expected one, or its name with --rule")
+    return found[0]
+
+
+def _instant(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_instant_ms(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{option}: found {shown(text)}; expected an instant such as 2026-01-01T00:00:00Z ({error})"
+        ) from None
+
+
+def _tell(found: Mapping[str, Any]) -> None:
+    ahead, against, data = found["predicted"], found["against"], found["data"]
+    live = "no version is live" if against["version"] is None else f"version {against['version']} is live"
+    show(
+        f"{found['rule_id']} version {found['version']}; {live}",
+        Pairs(
+            [
+                ("past", f"{data['from']} to {data['to']}, {data['records']:,} records"),
+                ("alerts", f"{found['result']['alerts']:,}, {ahead['per_day']:,.4g} a day"),
+                ("predicted", f"{ahead['low']:,.4g} to {ahead['high']:,.4g} a day"),
+                ("against it", f"{against['appear']:,} appear, {against['disappear']:,} go, {against['both']:,} stay"),
+                *((f"digest of {name}", digest) for name, digest in found["digests"].items()),
+            ]
+        ),
+    )
+    note("keep it with --json; crossline verify PROOF --pipeline FILE runs it again")

@@ -1,0 +1,161 @@
+"""Proof of what a rule would have done: digests of its text, of the data and of the result, and what it foretells."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from crossline.connectors.files.names import matching_files
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import instant_text, parse_instant_ms
+from crossline.core.workbench.catch import Alert, Marks, sides
+from crossline.core.workbench.predicted import predicted
+from crossline.replay.compare import compare
+from crossline.replay.workbench.together import Together
+
+KIND = "crossline proof"
+DAY_MS = 86_400_000
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Of event time, epoch milliseconds; None: as far as the data goes. What came before only fills windows."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def has(self, alert: Alert) -> bool:
+        """Whether ``alert`` is in it."""
+        at_ms = parse_instant_ms(alert["event_time"])
+        return (self.from_ms is None or at_ms >= self.from_ms) and (self.to_ms is None or at_ms < self.to_ms)
+
+    def within(self, first_ms: int, last_ms: int) -> tuple[int, int]:
+        """From when to when there are records of it. Raises UsageError where there are none."""
+        begin = first_ms if self.from_ms is None else max(first_ms, self.from_ms)
+        end = last_ms + 1 if self.to_ms is None else min(last_ms + 1, self.to_ms)
+        if begin >= end:
+            there = f"{instant_text(first_ms)} to {instant_text(last_ms)}"
+            raise UsageError(f"found no record in the interval; expected a part of {there}, of which there are records")
+        return begin, end
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of a JSON value, whatever the order of its names.
+
+    >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def files_told(inputs: Mapping[str, Sequence[str]], root: Path) -> list[dict[str, Any]]:
+    """The files of the past, by stream: their names below ``root``, how large they are, their digests."""
+    found = []
+    for stream in sorted(inputs):
+        for path in map(Path, matching_files(inputs[stream])):
+            whole = path.resolve()
+            name = str(whole.relative_to(root)) if whole.is_relative_to(root) else str(whole)
+            digest = hashlib.sha256()
+            with whole.open("rb") as file:
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+            found.append({"stream": stream, "name": name, "bytes": whole.stat().st_size, "sha256": digest.hexdigest()})
+    return found
+
+
+def result_of(alerts: Iterable[Alert], begin_ms: int, end_ms: int) -> dict[str, Any]:
+    """What is proven of alerts: how many on which day (UTC), and a digest of which records they are at.
+
+    The first and the last day may be parts of a day.
+    """
+    mine = sorted((str(each["stream"]), str(each["record_id"]), digest_of(each["key"])) for each in alerts)
+    days = [0] * ((end_ms - 1) // DAY_MS - begin_ms // DAY_MS + 1)
+    for each in alerts:
+        days[parse_instant_ms(each["event_time"]) // DAY_MS - begin_ms // DAY_MS] += 1
+    return {"alerts": len(mine), "by_day": days, "hits_sha256": digest_of([list(each) for each in mine])}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rule whose effect is proven. ``against``: the version that is live; None: there is none."""
+
+    rule_id: str
+    version: int
+    text: str
+    reads: Mapping[str, int]
+    against: int | None
+
+
+def proof_of(
+    candidate: Candidate,
+    files: Sequence[Mapping[str, Any]],
+    found: Together,
+    interval: Interval,
+    marks: Marks | None = None,
+) -> dict[str, Any]:
+    """The proof. ``found``: what the candidate finds in ``files``, then what the live version does, if there is one."""
+    first_ms = min(each.first_ms for each in found.spans.values())
+    last_ms = max(each.last_ms for each in found.spans.values())
+    begin_ms, end_ms = interval.within(first_ms, last_ms)
+    days = (end_ms - begin_ms) / DAY_MS
+    sets = [
+        [each for each in alerts if each["rule_id"] == candidate.rule_id and interval.has(each)]
+        for alerts in found.alerts
+    ]
+    result = result_of(sets[0], begin_ms, end_ms)
+    data = {"files": list(files), "from": instant_text(begin_ms), "to": instant_text(end_ms), "records": found.records}
+    given = {"from_ms": interval.from_ms, "to_ms": interval.to_ms}
+    live = sets[1] if len(sets) > 1 else []
+    one, other = sides(sets[0], live, days, marks, found.amounts)
+    changed = compare(live, sets[0]).get(candidate.rule_id)
+    return {
+        "kind": KIND,
+        "schema_version": 1,
+        "rule_id": candidate.rule_id,
+        "version": candidate.version,
+        "text": candidate.text,
+        "reads": dict(candidate.reads),
+        "interval": given,
+        "data": data,
+        "result": result,
+        "predicted": predicted(result["by_day"], days).to_json(),
+        "digests": {
+            "rule": hashlib.sha256(candidate.text.encode()).hexdigest(),
+            "data": digest_of({"files": [[each["stream"], each["sha256"]] for each in files], **given}),
+            "result": digest_of(result),
+        },
+        "against": {
+            "version": candidate.against,
+            "appear": 0 if changed is None else changed.appear,
+            "disappear": 0 if changed is None else changed.disappear,
+            "both": 0 if changed is None else changed.both,
+            "appearing": [] if changed is None else changed.appearing,
+            "disappearing": [] if changed is None else changed.disappearing,
+        },
+        "draft": one.as_json(),
+        "live": None if candidate.against is None else other.as_json(),
+    }
+
+
+def differences(proof: Mapping[str, Any], again: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What another run says otherwise, by name; nothing where it is the same."""
+    found = []
+    for name, words in (("rule", "text of the rule"), ("data", "data"), ("result", "result")):
+        one, other = proof["digests"].get(name), again["digests"][name]
+        if one != other:
+            found.append({"what": words, "proof": one, "again": other})
+    for name in ("alerts", "by_day"):
+        one, other = proof["result"].get(name), again["result"][name]
+        if one != other:
+            found.append(
+                {"what": {"alerts": "alerts", "by_day": "alerts of each day"}[name], "proof": one, "again": other}
+            )
+    if proof.get("reads") != again["reads"]:
+        found.append({"what": "rules whose hits it reads", "proof": proof.get("reads"), "again": again["reads"]})
+    return found

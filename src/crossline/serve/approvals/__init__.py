@@ -1,0 +1,1 @@
+"""Drafts of rules, their proofs, and who asked whom to approve of them."""

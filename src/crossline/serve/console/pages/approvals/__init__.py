@@ -1,0 +1,1 @@
+"""What one is asked to sign, and where its proof is."""

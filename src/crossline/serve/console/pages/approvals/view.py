@@ -1,0 +1,242 @@
+"""``/approvals``, ``/approvals/{number}``: approve or reject, by a second person, what is proven."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from crossline.core.basics.errors import PermanentError
+from crossline.core.settings.sources import RulesTopic
+from crossline.serve.access.roles import Principal
+from crossline.serve.approvals.file import check_may_decide
+from crossline.serve.approvals.texts import diff, differing, english, text_of, the_rule
+from crossline.serve.approvals.values import KeptProof, Request
+from crossline.serve.console.asked import Asked, Shown, moved
+from crossline.serve.console.calling import ANY, called, segment
+from crossline.serve.console.layout.shell import Crumb
+from crossline.serve.console.pages.approvals.context import ApprovalPage, ApprovalsPage, RequestRow
+from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.pages.rules.trials import figures_of, predicted_said, proof_rows
+from crossline.serve.console.pages.rules.writing import number_of
+from crossline.serve.console.said import saying
+from crossline.serve.http.problems import ProblemError, invalid, not_found
+from crossline.serve.http.reads.rules import current_of, versions_of
+
+SCOPE = "rules:approve"
+
+
+def view(asked: Asked) -> ApprovalsPage:
+    """What waits."""
+    kept = asked.parts.approvals
+    return ApprovalsPage(
+        shell=asked.shell("Approvals"),
+        waiting=tuple(_row(asked, each) for each in kept.waiting()),
+        decided=tuple(_row(asked, each) for each in kept.decided()),
+    )
+
+
+def waits(asked: Asked) -> int:
+    """How many wait."""
+    return len(asked.parts.approvals.waiting())
+
+
+def one(asked: Asked) -> ApprovalPage:
+    """One, with its proof."""
+    return _page(asked, _request(asked), asked.query.get("act", ""))
+
+
+def proof(asked: Asked) -> Response:
+    """The proof, for ``crossline verify``."""
+    kept = _proof(asked, _request(asked))
+    headers = {"Content-Disposition": 'attachment; filename="proof.json"'}
+    return Response(orjson.dumps(dict(kept.said), option=orjson.OPT_INDENT_2), 200, headers, "application/json")
+
+
+async def approve(asked: Asked) -> Any:
+    """Publish it, in the name of who asked; approve of it, in that of who does."""
+    request = await asyncio.to_thread(_request, asked)
+    kept, now_ms = asked.parts.approvals, asked.parts.now_ms()
+    try:
+        if asked.form.get("proof_id") != request.proof_id:
+            raise invalid("proof_id", "another proof than that of the request", "that which was looked at")
+        decided = (request.number, asked.who.name, asked.form.get("reason", "").strip(), now_ms)
+        request = await asyncio.to_thread(lambda: kept.decide(*decided, approved=True))
+    except (PermanentError, ProblemError) as error:
+        return await _refused(asked, request, "approve", error)
+    try:
+        await _publish(asked, request)
+    except BaseException as error:
+        await asyncio.to_thread(kept.reopen, request.number)
+        if not isinstance(error, ProblemError) or error.status >= 500:
+            raise
+        waiting = await asyncio.to_thread(_request, asked)
+        return await _refused(asked, waiting, "approve", error)
+    said = f"Version {request.version} of {request.rule_id} is published; a pipeline takes it up with its next batch."
+    return saying(moved(f"/rules/{segment(request.rule_id)}"), asked, said)
+
+
+async def reject(asked: Asked) -> Any:
+    """Reject it with a reason."""
+    request = await asyncio.to_thread(_request, asked)
+    reason, kept = asked.form.get("reason", "").strip(), asked.parts.approvals
+    try:
+        if not reason:
+            raise invalid("reason", "nothing", "why it is rejected: who wrote it will read it")
+        decided = (request.number, asked.who.name, reason, asked.parts.now_ms())
+        await asyncio.to_thread(lambda: kept.decide(*decided, approved=False))
+    except (PermanentError, ProblemError) as error:
+        return await _refused(asked, request, "reject", error)
+    return saying(moved("/approvals"), asked, f"Version {request.version} of {request.rule_id} is rejected.")
+
+
+async def _publish(asked: Asked, request: Request) -> None:
+    """Through the API's own functions."""
+    author = Principal(request.who, frozenset({"rules:draft"}), "session")
+    body = {"name": request.name, "text": request.text}
+    await called(asked, "POST", "/v1/rules:publish", body=body, who=author)
+    rules = asked.parts.deps.config.rules
+    if isinstance(rules, RulesTopic) and rules.review == "required":
+        wanted = {"rule_id": request.rule_id, "version": request.version}
+        await called(asked, "POST", "/v1/rules:approve", body=wanted, match=ANY)
+
+
+async def _refused(asked: Asked, request: Request, act: str, error: Exception) -> Shown:
+    detail = str(error.to_json()["detail"]) if isinstance(error, ProblemError) else str(error)
+    status = error.status if isinstance(error, ProblemError) else 409
+    return Shown(await asyncio.to_thread(_page, asked, request, act, detail), status)
+
+
+def _request(asked: Asked) -> Request:
+    number = number_of(asked.path["number"])
+    found = asked.parts.approvals.request(number)
+    if found is None:
+        raise not_found(f"request {number}")
+    return found
+
+
+def _proof(asked: Asked, request: Request) -> KeptProof:
+    kept = asked.parts.approvals.proof(request.proof_id)
+    if kept is None:
+        raise not_found(f"proof {request.proof_id}")
+    return kept
+
+
+def _row(asked: Asked, each: Request) -> RequestRow:
+    kept = asked.parts.approvals.proof(each.proof_id)
+    return RequestRow(
+        number=each.number,
+        address=f"/approvals/{each.number}",
+        rule_id=each.rule_id,
+        version=each.version,
+        who=each.who,
+        asked=asked.times.moment(each.asked_ms),
+        state=each.state,
+        decided=None if each.decided_ms is None else asked.times.moment(each.decided_ms),
+        decided_by=each.decided_by or "",
+        reason=each.reason,
+        predicted="" if kept is None else predicted_said(kept.said),
+    )
+
+
+def _page(asked: Asked, request: Request, act: str, wrong: str = "") -> ApprovalPage:
+    config, kept = asked.parts.deps.config, _proof(asked, request)
+    said = kept.said
+    live, before = _live(asked, request)
+    lines = diff(before, request.text) if before else ()
+    rule = the_rule(config, request.text)
+    proven_against = said["against"]["version"]
+    why_not = _why_not(asked, request)
+    now = f"version {live}" if live else "no version"
+    then = f"version {proven_against}" if proven_against else "no version"
+    return ApprovalPage(
+        shell=asked.shell(
+            f"Approval {request.number}",
+            (Crumb("Approvals", "/approvals"), Crumb(f"{request.rule_id}, version {request.version}")),
+        ),
+        row=_row(asked, request),
+        said="" if rule is None else english(config, rule),
+        text=tuple(request.text.splitlines()),
+        diff=lines,
+        differs=differing(lines),
+        against=live,
+        figures=tuple(figures_of(said, asked.parts.settings.cases.money)),
+        appear=said["against"]["appear"],
+        disappear=said["against"]["disappear"],
+        both=said["against"]["both"],
+        proof=proof_rows(said),
+        ran_by=kept.who,
+        ran_at=asked.times.moment(kept.at_ms),
+        changed=f"Since the proof was run the live version changed: it was {then}, and is {now}."
+        if live != (proven_against or 0) and request.state == "waiting"
+        else "",
+        consequence=_consequence(request, rule.status if rule else "", live, said),
+        act=act if act in {"approve", "reject"} and not why_not else "",
+        proof_id=request.proof_id,
+        why_not=why_not,
+        wrong=wrong,
+    )
+
+
+def _live(asked: Asked, request: Request) -> tuple[int, str]:
+    """The version in force and its text; 0: there is none."""
+    config = asked.parts.deps.config
+    try:
+        row = current_of(versions_of(config, request.rule_id))
+    except ProblemError:
+        return 0, ""
+    return int(row["version"]), text_of(config, row)[0]
+
+
+def _consequence(request: Request, status: str, live: int, said: Any) -> str:
+    """What approving does."""
+    what = f"Version {request.version} replaces version {live}" if live else f"Version {request.version} is published"
+    how = (
+        " as a shadow, which decides nothing," if status == "shadow" else f" as {status}" if status != "active" else ""
+    )
+    was = said["live"]
+    now = f" (now {was['alerts_per_day']:,.1f})" if was else ""
+    return (
+        f"{what}{how} for all records from now on. Predicted: {predicted_said(said)}{now}. You can roll back; alerts "
+        "already raised stay."
+    )
+
+
+def _why_not(asked: Asked, request: Request) -> str:
+    """Why who looks cannot decide; empty: he can."""
+    if request.state != "waiting":
+        return f"{request.decided_by} {request.state} it."
+    if not asked.allows(SCOPE):
+        return f"To approve needs the scope {SCOPE}, which {asked.who.name} has not."
+    try:
+        check_may_decide(request, asked.who.name)
+    except PermanentError as error:
+        return _ask(asked, str(error), request)
+    return ""
+
+
+def _ask(asked: Asked, why: str, request: Request) -> str:
+    """With whom to ask: local users who may."""
+    able = [
+        each.name
+        for each in asked.parts.users.listed()
+        if SCOPE in each.scopes and each.disabled_ms is None and each.name != request.who
+    ]
+    return f"{why.partition(':')[0]}: you wrote it. Ask one of {', '.join(able)}." if able else f"{why}."
+
+
+PAGE = Page(
+    "approvals",
+    (
+        Way("GET", "/approvals", view),
+        Way("GET", "/approvals/{number}", one),
+        Way("GET", "/approvals/{number}/proof.json", proof),
+        Way("POST", "/approvals/{number}/approve", approve),
+        Way("POST", "/approvals/{number}/reject", reject),
+    ),
+    label="Approvals",
+    group="Rules",
+    count=waits,
+)

@@ -1,0 +1,1 @@
+"""Who this is now, and what stopping it would stop."""

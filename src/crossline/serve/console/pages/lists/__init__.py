@@ -1,0 +1,1 @@
+"""Who is exempt or watched, and until when."""

@@ -1,0 +1,235 @@
+"""What the pages of rules show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from crossline.serve.console.layout.moments import Moment
+from crossline.serve.console.layout.shell import Shell
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A rule. ``days``: alerts of the past 14 days; ``points``: the same, from 0 to 1; ``waits``: a draft."""
+
+    rule_id: str
+    address: str
+    rule_type: str
+    severity: str
+    status: str
+    version: int
+    owner: str
+    days: tuple[int, ...]
+    points: tuple[float, ...]
+    per_day: str
+    precision: str
+    money: str
+    changed: Moment | None
+    waits: str
+
+
+@dataclass(frozen=True, slots=True)
+class RulesPage:
+    """``refused``: files that were not taken up, each with why. ``filters``: how many are set."""
+
+    TEMPLATE: ClassVar[str] = "pages/rules/rules.html"
+    shell: Shell
+    rows: tuple[RuleRow, ...]
+    total: int
+    refused: tuple[tuple[str, str], ...]
+    statuses: tuple[str, ...]
+    status: str
+    text: str
+    sort: str
+    filters: int
+    why_not: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """A version. ``judges``: from when to when it judged."""
+
+    version: int
+    address: str
+    status: str
+    severity: str
+    judges: str
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """What became of the rule."""
+
+    at: Moment
+    what: str
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    """An alert of the rule."""
+
+    at: Moment
+    severity: str
+    message: str
+    entities: tuple[tuple[str, str, str], ...]
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The prediction beside what came. ``beyond``: it is beyond its band; ``band``: of the sparkline, from 0 to 1."""
+
+    predicted: str
+    came: str
+    beyond: str
+    days: tuple[int, ...]
+    points: tuple[float, ...]
+    band: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RulePage:
+    """``version``: that which is looked at; ``before``: the number of the version before, 0: none.
+
+    ``moves``: statuses that it may be given; ``why_not_draft``, ``why_not_approve``: empty where who looks may.
+    """
+
+    TEMPLATE: ClassVar[str] = "pages/rules/rule.html"
+    shell: Shell
+    rule_id: str
+    version: int
+    rule_type: str
+    severity: str
+    status: str
+    owner: str
+    live: str
+    said: str
+    text: tuple[str, ...]
+    diff: tuple[tuple[str, str], ...]
+    differs: int
+    before: int
+    versions: tuple[VersionRow, ...]
+    events: tuple[EventRow, ...]
+    alerts: tuple[AlertRow, ...]
+    days: tuple[int, ...]
+    days_said: str
+    per_day: str
+    precision: str
+    money: str
+    kept: Kept | None
+    edit: str
+    etag: str
+    moves: tuple[str, ...]
+    act: str
+    consequence: str
+    why_not_draft: str
+    why_not_approve: str
+    wrong: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a text: in the command line's own words."""
+
+    line: int
+    path: str
+    found: str
+    expected: str
+    hint: str
+    warning: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPart:
+    """What a text means, or what is wrong with it."""
+
+    TEMPLATE: ClassVar[str] = "pages/rules/check.html"
+    faults: tuple[Fault, ...]
+    said: str
+    ok: bool
+    differs: int
+    against: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An alert that appears or disappears."""
+
+    record_id: str
+    at: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of a trial beside that of the live version. ``grade``: better (ok), worse (high), or neither."""
+
+    name: str
+    value: str
+    small: str
+    was: str
+    grade: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A backtest. ``share``: how far it is, from 0 to 1; ``proof``: rows for the proof, where it is done."""
+
+    job_id: str
+    state: str
+    said: str
+    share: float
+    error: str
+    past: str
+    figures: tuple[Figure, ...]
+    against: int
+    appear: int
+    disappear: int
+    both: int
+    appearing: tuple[Change, ...]
+    disappearing: tuple[Change, ...]
+    proof: tuple[tuple[str, str, str], ...]
+    predicted: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPart:
+    """The trial alone, as it goes on."""
+
+    TEMPLATE: ClassVar[str] = "pages/rules/trial.html"
+    trial: Trial
+    token: str
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class EditPage:
+    """``base``: the version that is edited, 0: a new rule. ``why_no_ask``: why no approval can be asked for, or empty.
+
+    ``saved``: when the draft was saved; ``inputs``: files of the past that were named.
+    """
+
+    TEMPLATE: ClassVar[str] = "pages/rules/edit.html"
+    shell: Shell
+    rule_id: str
+    base: int
+    text: str
+    saved: Moment | None
+    live: str
+    faults: tuple[Fault, ...]
+    said: str
+    ok: bool
+    differs: int
+    against: int
+    diff: tuple[tuple[str, str], ...]
+    trial: Trial | None
+    inputs: str
+    since: str
+    until: str
+    why_no_ask: str
+    wrong: str
+    token: str
+    nonce: str

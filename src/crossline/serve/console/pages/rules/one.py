@@ -1,0 +1,221 @@
+"""``/rules/{id}``, ``/rules/{id}/{version}``: what a version means, its text, its history, its alerts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import yaml
+
+from crossline.connectors.stores import AlertFilter
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import parse_instant_ms
+from crossline.core.rules.base import legal_moves
+from crossline.rulelog.events import RuleEvent
+from crossline.rulelog.outcomes.overview import about
+from crossline.serve.approvals.texts import diff, differing, english, text_of, the_rule
+from crossline.serve.console.asked import Asked, Shown, moved
+from crossline.serve.console.calling import called, segment
+from crossline.serve.console.layout.numbers import counted, number
+from crossline.serve.console.layout.shell import Crumb, Key
+from crossline.serve.console.pages.entities.told import entity_address
+from crossline.serve.console.pages.rules.catalogue import WHY_NOT, kind_of, money_of
+from crossline.serve.console.pages.rules.context import AlertRow, EventRow, Kept, RulePage, VersionRow
+from crossline.serve.console.pages.rules.hits import DAYS, Labelled, days_of, labelled
+from crossline.serve.console.pages.rules.writing import number_of
+from crossline.serve.console.said import saying
+from crossline.serve.http.problems import ProblemError, conflict
+from crossline.serve.http.reads.alerts import listed, matching
+from crossline.serve.http.reads.rules import current_of, log_of, tag_of, versions_of
+
+SHOWN, EVENTS_MAX = 20, 50
+_WORDS = {
+    "published": "version {version} is published as {status}",
+    "status_changed": "version {version} is {status}",
+    "waiting": "version {version} waits for approval",
+    "tripped": "version {version} goes on as shadow: it raised {count} alerts, more than its bound allows",
+    "refused": "a file was refused",
+    "absent": "it stands in no file any more, and stays live",
+    "released": "a key is held by it no more",
+    "ended": "version {version} judges nothing any more",
+}
+WHY_NOT_APPROVE = "To set a status or to roll back needs the scope rules:approve, which {} has not."
+
+
+async def view(asked: Asked) -> RulePage:
+    """A version of a rule; without a number that in force."""
+    return await asyncio.to_thread(_page, asked, asked.query.get("act", ""))
+
+
+async def set_status(asked: Asked) -> Any:
+    """Another status of a version."""
+    rule_id, wanted = asked.path["rule_id"], asked.form.get("status", "")
+    version = number_of(asked.form.get("version", ""))
+    body = {"status": wanted, "version": version}
+    try:
+        await called(
+            asked,
+            "POST",
+            "/v1/rules/{rule_id}:set-status",
+            {"rule_id": rule_id},
+            body,
+            match=asked.form.get("etag", ""),
+        )
+    except ProblemError as error:
+        if error.status not in {409, 412, 422}:
+            raise
+        detail = str(error.to_json()["detail"])
+        return Shown(await asyncio.to_thread(_page, asked, wanted, detail, version), error.status)
+    said = f"Version {version} of {rule_id} is to be {wanted}; a pipeline takes it up with its next batch."
+    return saying(moved(f"/rules/{segment(rule_id)}/{version}"), asked, said)
+
+
+async def roll_back(asked: Asked) -> Any:
+    """The text of the version before, as a new version: what judged before needs no proof."""
+    rule_id, config = asked.path["rule_id"], asked.parts.deps.config
+    rows = await asyncio.to_thread(versions_of, config, rule_id)
+    row = current_of(rows, number_of(asked.form.get("version", "")))
+    if not any(each["kind"] == "active" for each in row["judges"]):
+        raise conflict(f"version {row['version']} of {rule_id} was never active; expected one that decided before")
+    body = {**row["body"], "version": max(int(each["version"]) for each in rows) + 1, "status": "active"}
+    body.pop("effective_from", None)
+    text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=100)
+    _, name = text_of(config, current_of(rows))
+    await called(asked, "POST", "/v1/rules:publish", body={"name": name, "text": text})
+    said = f"{rule_id} goes back to the text of version {row['version']}, as version {body['version']}."
+    return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
+
+
+def _page(asked: Asked, act: str, wrong: str = "", version: int | None = None) -> RulePage:
+    rule_id, config = asked.path["rule_id"], asked.parts.deps.config
+    rows = versions_of(config, rule_id)
+    if "version" in asked.path:
+        version = number_of(asked.path["version"])
+    now, row = current_of(rows), current_of(rows, version)
+    before = max((int(each["version"]) for each in rows if each["version"] < row["version"]), default=0)
+    text = text_of(config, row)[0]
+    lines = diff(text_of(config, current_of(rows, before))[0], text) if before else ()
+    days = days_of(asked, [(rule_id, kind_of(now["status"]))]).get(rule_id, (0,) * DAYS)
+    mine = labelled(asked).get(rule_id)
+    rule = the_rule(config, text)
+    moves = legal_moves(row["status"])
+    name = asked.who.name
+    return RulePage(
+        shell=asked.shell(rule_id, (Crumb("Rules", "/rules"), Crumb(rule_id)), (Key(("e",), "edit"),)),
+        rule_id=rule_id,
+        version=row["version"],
+        rule_type=row["rule_type"],
+        severity="low" if row["severity"] == "info" else row["severity"],
+        status=row["status"],
+        owner=row["body"].get("owner") or "",
+        live=f"Version {now['version']} is {now['status']}",
+        said="" if rule is None else english(config, rule),
+        text=tuple(text.splitlines()),
+        diff=lines,
+        differs=differing(lines),
+        before=before,
+        versions=tuple(_version(each, now["version"]) for each in reversed(rows)),
+        events=tuple(_events(asked, rule_id)),
+        alerts=_alerts(asked, rule_id),
+        days=days,
+        days_said=f"Alerts a day over {DAYS} days: {days[-1]:,} today, at most {max(days):,} on a day.",
+        per_day=number(round(sum(days) / len(days), 1)),
+        precision=Labelled().precision.said() if mine is None else mine.precision.said(),
+        money=money_of(mine),
+        kept=kept_of(asked, rule_id, now, days),
+        edit=f"/rules/{segment(rule_id)}/{row['version']}/edit",
+        etag=tag_of(row),
+        moves=moves,
+        act=act if act in moves or act == "rollback" else "",
+        consequence=_consequence(row, now, act, days),
+        why_not_draft="" if asked.allows("rules:draft") else WHY_NOT.format(name),
+        why_not_approve="" if asked.allows("rules:approve") else WHY_NOT_APPROVE.format(name),
+        wrong=wrong,
+    )
+
+
+def _consequence(row: Mapping[str, Any], now: Mapping[str, Any], act: str, days: Sequence[int]) -> str:
+    """What an act does, before it is done."""
+    if act == "rollback":
+        return (
+            f"The text of version {row['version']} becomes a new version and replaces version {now['version']} for all "
+            "records from now on. Alerts already raised stay."
+        )
+    a_day = f"It raised {counted(sum(days), 'alert')} in {len(days)} days."
+    return {
+        "active": f"Version {row['version']} decides on all records from now on. {a_day}",
+        "shadow": f"Version {row['version']} is judged and recorded, and decides nothing. {a_day}",
+        "paused": f"Version {row['version']} judges nothing until it is active again. {a_day}",
+        "retired": f"Version {row['version']} judges nothing any more, for good. {a_day}",
+    }.get(act, "")
+
+
+def kept_of(asked: Asked, rule_id: str, now: Mapping[str, Any], days: Sequence[int]) -> Kept | None:
+    """What the backtest of the version in force foretold, beside what came since, in whole days."""
+    request = asked.parts.approvals.published(rule_id, int(now["version"]))
+    proof = None if request is None else asked.parts.approvals.proof(request.proof_id)
+    if request is None or proof is None or request.decided_ms is None:
+        return None
+    ahead = proof.said["predicted"]
+    since = (asked.parts.now_ms() // 86_400_000) - (request.decided_ms // 86_400_000)
+    whole = days[-1 - since : -1] if since < len(days) else days[:-1]
+    mean = sum(whole) / len(whole) if whole else None
+    most = max(1.0, ahead["high"], *days)
+    beyond = [each for each in whole if not ahead["low"] <= each <= ahead["high"]]
+    low, high = (number(round(ahead[name], 1)) for name in ("low", "high"))
+    return Kept(
+        predicted=f"{low} to {high} a day, by {number(round(ahead['days'], 2))} days of the past",
+        came="no whole day yet"
+        if mean is None
+        else f"{number(round(mean, 1))} a day in {counted(len(whole), 'whole day')}",
+        beyond=f"{counted(len(beyond), 'day')} beyond its band" if beyond else "",
+        days=tuple(whole),
+        points=tuple(round(each / most, 3) for each in whole),
+        band=(round(ahead["low"] / most, 3), round(ahead["high"] / most, 3)),
+    )
+
+
+def _version(row: Mapping[str, Any], now: int) -> VersionRow:
+    spans = [f"{(each['from'] or 'the beginning')[:16]} to {(each['until'] or 'now')[:16]}" for each in row["judges"]]
+    return VersionRow(
+        row["version"],
+        f"/rules/{segment(row['rule_id'])}/{row['version']}",
+        row["status"],
+        row["severity"],
+        "; ".join(spans).replace("T", " "),
+        row["version"] == now,
+    )
+
+
+def _events(asked: Asked, rule_id: str) -> Iterator[EventRow]:
+    """What became of it, the last first."""
+    folder, events = log_of(asked.parts.deps.config)
+    if not folder.histories or rule_id not in folder.histories[0].rules:
+        return
+    found: list[RuleEvent] = about(rule_id, folder.histories[0], events)
+    for each in reversed(found[-EVENTS_MAX:]):
+        words = _WORDS.get(each.event, each.event.replace("_", " ") + (f" {each.list_name}" if each.list_name else ""))
+        what = words.format(version=each.version, status=each.status, count=each.count)
+        approved = f", approved by {each.approved_by}" if each.approved_by else ""
+        yield EventRow(asked.times.moment(each.at_ms), what, f"{each.who or ''}{approved}")
+
+
+def _alerts(asked: Asked, rule_id: str) -> tuple[AlertRow, ...]:
+    """The latest."""
+    try:
+        with closing(asked.parts.deps.store()) as store:
+            found, _ = listed(store, AlertFilter(rule_id), None, SHOWN, matching(None, None, store))
+    except UsageError:
+        return ()
+    return tuple(
+        AlertRow(
+            asked.times.moment(parse_instant_ms(each["event_time"])),
+            "low" if each["severity"] == "info" else each["severity"],
+            each["message"],
+            tuple((name, str(value), entity_address(name, str(value))) for name, value in each["key"].items()),
+            each["status"] if each["kind"] == "alert" else each["kind"],
+        )
+        for each in found
+    )

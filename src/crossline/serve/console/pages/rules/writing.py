@@ -1,0 +1,235 @@
+"""``/rules/new``, ``/rules/{id}/{version}/edit``: a text, what is wrong with it, what it means and would do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from crossline.serve.approvals.texts import diff, differing, english, new_text, text_of, the_rule, with_version
+from crossline.serve.approvals.values import Draft
+from crossline.serve.console.asked import Asked, Shown, moved
+from crossline.serve.console.calling import called, segment
+from crossline.serve.console.layout.shell import Crumb, Key
+from crossline.serve.console.pages.rules.context import CheckPart, EditPage, Fault
+from crossline.serve.console.pages.rules.trials import trial_of
+from crossline.serve.console.said import saying
+from crossline.serve.http.problems import ProblemError, invalid, not_found
+from crossline.serve.http.reads.rules import current_of, versions_of
+from crossline.serve.http.writes.rules import RuleFile, checked
+
+KEYS = (Key(("Ctrl", "Enter"), "run the test"), Key(("Ctrl", "S"), "save the draft"))
+NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What is edited: the version, its text, its file; ``last``: the highest number there is."""
+
+    rule_id: str
+    version: int
+    text: str
+    name: str
+    last: int
+    live: str
+
+
+def number_of(text: str) -> int:
+    """A version of an address. Raises ProblemError (404) for what is none."""
+    if not (text.isascii() and text.isdigit() and 0 < len(text) <= 9):
+        raise not_found("version of this number")
+    return int(text)
+
+
+def base_of(asked: Asked, rule_id: str, version: int) -> _Base:
+    """The version behind a draft; of a new rule (version 0) a first text."""
+    config = asked.parts.deps.config
+    if not version:
+        return _Base(NEW, 0, new_text(config), "", 0, "")
+    rows = versions_of(config, rule_id)
+    row = current_of(rows, version)
+    text, name = text_of(config, row)
+    now = current_of(rows)
+    return _Base(
+        rule_id,
+        version,
+        text,
+        name,
+        max(int(each["version"]) for each in rows),
+        f"Version {now['version']} is {now['status']}",
+    )
+
+
+async def new(asked: Asked) -> EditPage:
+    """A new rule."""
+    return await _page(asked, base_of(asked, NEW, 0), asked.query)
+
+
+async def edit(asked: Asked) -> EditPage:
+    """The version after this one."""
+    base = await asyncio.to_thread(base_of, asked, asked.path["rule_id"], number_of(asked.path["version"]))
+    return await _page(asked, base, asked.query)
+
+
+def check(asked: Asked) -> CheckPart:
+    """What the text means, or what is wrong with it, as one types."""
+    base = _base_of_form(asked)
+    text = text_in(asked.form)
+    faults, ok = faults_of(asked, text)
+    lines = diff(base.text, text) if base.version else ()
+    return CheckPart(faults, english_of(asked, text), ok, differing(lines), base.version)
+
+
+async def save(asked: Asked) -> Any:
+    """Keep the draft."""
+    at = await asyncio.to_thread(_keep, asked)
+    return saying(moved(at), asked, "The draft is saved.")
+
+
+async def prove(asked: Asked) -> Any:
+    """Keep the draft, and run a backtest of it as a job."""
+    at = await asyncio.to_thread(_keep, asked)
+    inputs = _inputs(asked)
+    body: dict[str, Any] = {"rules": {"name": "rule.yaml", "text": text_in(asked.form)}, "inputs": inputs}
+    body |= {name: asked.form[name] + ":00Z" for name in ("from", "to") if asked.form.get(name)}
+    money = asked.parts.settings.cases.money
+    if money is not None and money.field in _numbers(asked):
+        body["amount"] = money.field
+    try:
+        job = await called(asked, "POST", "/v1/rules:prove", body=body)
+    except ProblemError as error:
+        if error.status not in {409, 422, 503}:
+            raise
+        return await _refused(asked, error)
+    kept = {name: asked.form[name] for name in ("inputs", "from", "to") if asked.form.get(name)}
+    return moved(f"{at}?{urlencode({'job': job['job_id'], **kept})}#trial")
+
+
+async def ask(asked: Asked) -> Any:
+    """Ask for approval of exactly this text."""
+    base = await asyncio.to_thread(_base_of_form, asked)
+    text = text_in(asked.form)
+    rule = await asyncio.to_thread(the_rule, asked.parts.deps.config, text)
+    try:
+        if rule is None:
+            raise invalid("text", "no rule that is right", "one rule without a fault")
+        if rule.version <= base.last and base.version:
+            raise invalid("version", str(rule.version), f"at least {base.last + 1}, since version {base.last} is there")
+        if base.version and rule.rule_id != base.rule_id:
+            raise invalid("rule_id", rule.rule_id, f"{base.rule_id}, or a new rule")
+        name = base.name or f"{rule.rule_id}.yaml"
+        given = (rule.rule_id, rule.version, name, text, asked.who.name, asked.parts.now_ms())
+        made = await asyncio.to_thread(asked.parts.approvals.ask, *given)
+    except ProblemError as error:
+        return await _refused(asked, error)
+    await asyncio.to_thread(asked.parts.approvals.drop_draft, base.rule_id, asked.who.name)
+    said = f"Approval of version {made.version} of {made.rule_id} is asked for. A second person approves it."
+    return saying(moved(f"/approvals/{made.number}"), asked, said)
+
+
+def text_in(form: Mapping[str, str]) -> str:
+    """The text that was sent: browsers end lines otherwise."""
+    return form.get("text", "").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def faults_of(asked: Asked, text: str) -> tuple[tuple[Fault, ...], bool]:
+    """All that is wrong with a text, and whether it is right; by the function behind ``POST /v1/rules:check``."""
+    found = checked(asked.parts.deps, RuleFile(name="rule.yaml", text=text))
+    faults = [*((each, False) for each in found["problems"]), *((each, True) for each in found["warnings"])]
+    return tuple(
+        Fault(each["line"], each["path"], each["found"], each["expected"], each["hint"] or "", warning)
+        for each, warning in faults
+    ), bool(found["ok"])
+
+
+def english_of(asked: Asked, text: str) -> str:
+    """What the text means; empty where it is wrong."""
+    rule = the_rule(asked.parts.deps.config, text)
+    return "" if rule is None else english(asked.parts.deps.config, rule)
+
+
+def _base_of_form(asked: Asked) -> _Base:
+    version = asked.form.get("base", "0")
+    return base_of(asked, asked.form.get("rule_id", NEW), 0 if version == "0" else number_of(version))
+
+
+def _address(base: _Base) -> str:
+    return f"/rules/{segment(base.rule_id)}/{base.version}/edit" if base.version else "/rules/new"
+
+
+def _keep(asked: Asked) -> str:
+    """Keep the draft; where it is edited."""
+    base = _base_of_form(asked)
+    text = text_in(asked.form)
+    RuleFile(name="rule.yaml", text=text)
+    asked.parts.approvals.keep_draft(Draft(base.rule_id, asked.who.name, text, asked.parts.now_ms()))
+    return _address(base)
+
+
+def _inputs(asked: Asked) -> dict[str, list[str]] | None:
+    """Files of the past that were named: ``NAME=GLOB`` each, or a glob where there is one stream."""
+    streams = asked.parts.deps.config.streams
+    found: dict[str, list[str]] = {}
+    for item in asked.form.get("inputs", "").split():
+        name, equals, pattern = item.partition("=")
+        if not equals and len(streams) == 1:
+            name, pattern = next(iter(streams)), item
+        found.setdefault(name, []).append(pattern)
+    return found or None
+
+
+def _numbers(asked: Asked) -> set[str]:
+    columns = (each.own_columns for each in asked.parts.deps.config.streams.values())
+    return {name for each in columns for name, column in each.items() if column.kind in {"integer", "number"}}
+
+
+async def _refused(asked: Asked, error: ProblemError) -> Shown:
+    base = await asyncio.to_thread(_base_of_form, asked)
+    wanted = {**asked.query, **asked.form}
+    return Shown(await _page(asked, base, wanted, str(error.to_json()["detail"])), error.status)
+
+
+async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str = "") -> EditPage:
+    trial = await trial_of(asked, wanted["job"]) if wanted.get("job") else None
+    draft = await asyncio.to_thread(asked.parts.approvals.draft, base.rule_id, asked.who.name)
+    first = base.text if not base.version else with_version(base.text, base.last + 1)
+    text = text_in(wanted) if "text" in wanted else draft.text if draft else first
+    faults, ok = await asyncio.to_thread(faults_of, asked, text)
+    lines = diff(base.text, text) if base.version else ()
+    title = f"{base.rule_id}, edit" if base.version else "New rule"
+    crumbs = (Crumb("Rules", "/rules"), Crumb(base.rule_id, f"/rules/{segment(base.rule_id)}"), Crumb("Edit"))
+    return EditPage(
+        shell=asked.shell(
+            title, crumbs if base.version else (Crumb("Rules", "/rules"), Crumb("New")), KEYS, ("js/editor.js",)
+        ),
+        rule_id=base.rule_id,
+        base=base.version,
+        text=text,
+        saved=asked.times.moment(draft.at_ms) if draft else None,
+        live=base.live,
+        faults=faults,
+        said=await asyncio.to_thread(english_of, asked, text),
+        ok=ok,
+        differs=differing(lines),
+        against=base.version,
+        diff=lines,
+        trial=trial,
+        inputs=wanted.get("inputs", ""),
+        since=wanted.get("from", ""),
+        until=wanted.get("to", ""),
+        why_no_ask=await asyncio.to_thread(_why_no_ask, asked, text, ok=ok),
+        wrong=wrong,
+        token=asked.token,
+        nonce=asked.nonce,
+    )
+
+
+def _why_no_ask(asked: Asked, text: str, *, ok: bool) -> str:
+    """Why approval of this text cannot be asked for; empty: it can."""
+    if not ok:
+        return "The text is not a rule yet: what is wrong stands below it."
+    if asked.parts.approvals.proof_of_text(text) is None:
+        return "There is no proof of exactly this text: run the backtest, then ask."
+    return ""
