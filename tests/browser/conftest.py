@@ -44,7 +44,8 @@ class Watched:
         self.page.wait_for_url(self.site.url + path)
 
 
-@pytest.fixture(scope="session")
+# While it lives its event loop runs in this thread, and no other test could run one: so it ends with these tests.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     found = find_browser()
     if found is None:
@@ -55,7 +56,7 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with room(tmp_path_factory.mktemp("closed")) as closed, room(tmp_path_factory.mktemp("open"), open_=True) as opened:
         closed.user("olga.ops", "operator")
