@@ -20,7 +20,7 @@ COMMANDS = {
     "init": "Write an example project that runs: payments, three rules, and where to go from there.",
     "demo": "Card traffic with planted frauds through the whole pipeline, on this machine.",
     "run": "Run a pipeline until stopped; with --drain, process what is there and exit.",
-    "serve": "Answer requests for decisions over HTTP; its API keys, its audit log, its OpenAPI file.",
+    "serve": "Answer requests for decisions over HTTP, and serve the console; its keys, its users, its audit log.",
     "backtest": "Judge files of the past; say what another rule set would change.",
     "figures": "Write figures of every record, as of that record, into a table: what models are trained on.",
     "rules": "Check, explain, try, compare, publish and look up rules.",

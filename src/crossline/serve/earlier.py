@@ -26,6 +26,7 @@ from crossline.serve.replica.replicas import Replicas
 from crossline.serve.unread import Behind, lay_unread, of_files, of_topic, tell_places
 
 MARK = "settled.json"  # the batch up to which answers were held to what it gave
+NONE_YET = -1  # noted where no batch was there
 LOOK_BACK = 10  # batches before it, of which some answers may have waited still
 NOTE_MS = 1_000  # between two marks
 BEFORE_MS, EXPECTED_MAX = 60_000, 100_000  # answers from so long before that batch, so many of them
@@ -69,10 +70,15 @@ class Mark:
 
 
 def begin_of(feed: Path, mark: Mark, newest: FeedBatch | None) -> FeedBatch | None:
-    """The batch behind which answers are to be compared: the newest, or an earlier one where the mark is before it."""
+    """The batch behind which answers are to be compared: the newest, or an earlier one where the mark is before it.
+
+    None: all batches are, since there was none when the process before this one began.
+    """
     noted = mark.read()
     if newest is None or noted is None or noted > newest.number:  # the checkpoint is another one
         return newest
+    if noted == NONE_YET:
+        return None
     for number in batches_in(feed):
         if noted - LOOK_BACK <= number < newest.number:
             with suppress(OSError, StateError):
@@ -93,6 +99,8 @@ async def take_up(
     """Go on where an earlier process ended; the number of the batch behind which the feed is to be followed."""
     newest = await reader.newest()
     begin = await asyncio.to_thread(begin_of, reader.folder, mark, newest)
+    if newest is None and mark.read() is None:
+        await asyncio.to_thread(mark.note, NONE_YET)
     since_ms = 0 if begin is None else int(begin.head["planned_ms"]) - BEFORE_MS
     for each in reversed(await asyncio.to_thread(answers.unsettled, since_ms, EXPECTED_MAX)):
         settling.expect(*each, None)
