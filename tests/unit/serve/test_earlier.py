@@ -49,7 +49,7 @@ class Ledger:
         self._names = names
 
     def unsettled(self, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
-        assert since_ms < 0 < most
+        assert since_ms <= 0 < most
         return [("payments", name, f"d-{name}", "peek", "review") for name in self._names]
 
 
@@ -116,6 +116,25 @@ def test_answers_whose_batches_came_while_no_api_was_there_are_held_to_them(tmp_
     write(feed, 4, FIRST, c.at, c.at + 1)
     assert revised_after(feed, 3, settling, 4) == [("c", "allow", 4)]
     assert b.at < c.at
+
+
+def test_a_process_that_ended_before_the_first_batch_is_gone_on_from(tmp_path: Path) -> None:
+    """The pipeline's first batch comes before the next process looks: its answers are held to it all the same."""
+
+    async def put() -> list[Place]:
+        log = FileRecordLog(tmp_path / "in", "id")
+        await log.open()
+        places = await log.append([Asked(n, "payments", name, payment(name), "", 0) for n, name in enumerate("ab")])
+        await log.close()
+        return places
+
+    _, b = asyncio.run(put())
+    after, _, _ = begun(tmp_path, API, FileRecordLog(tmp_path / "in", "id"), Ledger())
+    assert after == -1
+    write(tmp_path / "feed", 0, FIRST, 0, b.at + 1, "b")
+    after, settling, _ = begun(tmp_path, API, FileRecordLog(tmp_path / "in", "id"), Ledger("a", "b"))
+    assert after == -1
+    assert sorted(revised_after(tmp_path / "feed", after, settling, 0)) == [("a", "allow", 0), ("b", "block", 0)]
 
 
 def test_over_a_topic_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
