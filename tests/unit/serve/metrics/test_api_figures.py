@@ -149,6 +149,8 @@ def test_how_it_stands(place: list[Listener]) -> None:
 def test_the_time_that_the_ledger_takes_counts_also_where_it_fails() -> None:
     async def work() -> ApiFigures:
         figures, ledger = ApiFigures(), FakeLedger()
+        ledger.keeps.set()
+        ledger.frees.set()
         timed = TimedAnswers(ledger, figures)
         assert (await timed.claim(asked(1), 1.0)).outcome == "fresh"
         await timed.answer(answer(1, "peek", "allow"), {})
