@@ -30,6 +30,8 @@ from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
 from crossline.serve.metrics.exposition import ApiCollector, Standing
 from crossline.serve.metrics.figures import Counted
+from crossline.serve.objectives.metrics import ObjectiveCollector
+from crossline.serve.watch.exposition import Collector
 
 AUDIT = "audit"
 
@@ -78,8 +80,14 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     return Counted(whole, api.figures), close
 
 
-def collector_of(api: Api) -> ApiCollector:
-    """The figures of the parts that run."""
+def collectors_of(api: Api) -> list[Collector]:
+    """The figures of the parts that run, and what objectives count of them."""
+    counts = api.counts
+    counted = [] if counts is None else [ObjectiveCollector(api.config.name, counts.recorder)]
+    return [_collector_of(api), *counted]
+
+
+def _collector_of(api: Api) -> ApiCollector:
 
     def standing() -> Standing:
         replicas = api.replicas
