@@ -45,7 +45,7 @@ class RunCounts:
     ``samples``: whether lag is looked at. ``recorder``: what it adds to.
     """
 
-    def __init__(self, config: PipelineConfig, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(self, config: PipelineConfig, now_ms: Callable[[], int]) -> None:
         assert config.slo is not None  # noqa: S101 - who makes it has looked
         mine = {each.name: each for each in objectives_of(config.slo) if each.name in OF_RUN}
         self.recorder = Recorder(MinuteFile(Path(config.slo.path)), [*mine.values()], now_ms, {LAG})
@@ -121,8 +121,8 @@ def spent_ms(told: Mapping[str, Any], after_ms: Mapping[str, float]) -> tuple[fl
 class RunObjectives:
     """Counts a run until ``close``: batches as they come, lag each second, in a thread of its own."""
 
-    def __init__(self, config: PipelineConfig) -> None:
-        self.counts = RunCounts(config)
+    def __init__(self, config: PipelineConfig, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self.counts = RunCounts(config, now_ms)
         self._ended = threading.Event()
         self._pipeline: Sampled | None = None
         self._thread = threading.Thread(target=self._go_on, name="objectives", daemon=True)

@@ -36,7 +36,9 @@ class LagObjective(Settings):
 class CheckpointObjective(Settings):
     """In so many minutes batches spend no more of their time on the checkpoint than this."""
 
-    share: float = Field(default=10.0, gt=0, lt=100, description="The greatest share of a minute's batches, in percent.")
+    share: float = Field(
+        default=10.0, gt=0, lt=100, description="The greatest share of a minute's batches, in percent."
+    )
     percent: float = Field(default=99.0, gt=0, lt=100, description="Of how many minutes, at least, in percent.")
 
 
@@ -97,7 +99,10 @@ def unmeasured(
     if slo is None:
         return
     if not broker_streams(sources, streams):
-        found, expected = "no stream whose ingest time is a broker's clock", "a source of kind kafka without ingest_time"
+        found, expected = (
+            "no stream whose ingest time is a broker's clock",
+            "a source of kind kafka without ingest_time",
+        )
         yield from (Finding(("slo", name), found, expected) for name in _OF_RUN if getattr(slo, name) is not None)
     if serve is None:
         yield from (
