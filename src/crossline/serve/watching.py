@@ -25,7 +25,7 @@ log = get_logger(__name__)
 
 
 class Watching:
-    """What serves figures (``watch``), what sends ``spans`` and what counts for ``objectives``, each where it is wanted."""
+    """What serves figures (``watch``), sends ``spans`` and counts for ``objectives``, each where it is wanted."""
 
     def __init__(self, watch: Watch | None, spans: Spans | None, objectives: RunObjectives | None = None) -> None:
         self._watch = watch

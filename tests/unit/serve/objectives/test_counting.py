@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from crossline.connectors.base import Delivery
-from crossline.core.basics.times import format_instant
 from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.times import format_instant
 from crossline.core.settings.config import PipelineConfig, load_pipeline
 from crossline.engine.pipeline.standing import Standing, Waiting
 from crossline.engine.work.totals import Totals
@@ -93,8 +93,13 @@ def test_a_run_counts_alerts_that_came_in_time(tmp_path: Path) -> None:
     assert counts(config, "alert_latency") == Counts(3, 5, 1)
     file = MinuteFile(tmp_path / "slo.db").figures(START, START + 1)
     assert {name: value[START] for name, value in file.items()} == {
-        **{"batches": 2, "records": 14, "late": 0, "dead": 2},
-        **{"batch_ms": 0, "checkpoint_ms": 0, "alert_latency_ms": 9_000},
+        "batches": 2,
+        "records": 14,
+        "late": 0,
+        "dead": 2,
+        "batch_ms": 0,
+        "checkpoint_ms": 0,
+        "alert_latency_ms": 9_000,
     }
 
 
