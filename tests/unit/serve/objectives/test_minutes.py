@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 from pathlib import Path
@@ -52,7 +51,7 @@ def test_a_minute_is_known_once_it_is_over_and_written(tmp_path: Path) -> None:
     assert counted(file, "lag", START + 2, 60) == Counts(1, 2, 1)
     assert counted(file, "availability", START + 2, 60) == Counts(0, 0, 2)
     assert (recorder.events, recorder.bad) == ({"lag": 2, "availability": 0}, {"lag": 1, "availability": 0})
-    assert stat.S_IMODE(os.stat(tmp_path / "out" / "slo.db").st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "out" / "slo.db").stat().st_mode) == 0o600
 
 
 def test_processes_and_restarts_add_up(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def test_a_report_worked_by_hand(tmp_path: Path) -> None:
         "known_minutes": 60,
         "unknown_minutes": 0,
         # 3 of the 3.6 seconds that may have lag.
-        "budget_left": float(1 - Fraction(3, 3_600) * 1_000),
-        "burn_rate": float(Fraction(3, 3_600) * 1_000),
+        "budget_left": float(Fraction(6, 36)),
+        "burn_rate": float(Fraction(30, 36)),
     }
     assert (day["good"], day["total"], day["unknown_minutes"]) == (7_127, 7_140, 1_440 - 119)
     assert day["kept"] is False, "what is known is enough to say that it was missed"
