@@ -115,7 +115,7 @@ def _latency(slo: SloSettings, seen: Scrape | None, history: History) -> Figure:
     limit = limits.ALERT_LATENCY_S * 1000 if promised is None else float(promised.under)
     return Figure(
         "alert_latency",
-        f"Latency of alerts, {percentile:g}th percentile",
+        f"Latency, {percentile:g}th percentile",
         value,
         "ms",
         "this run",
