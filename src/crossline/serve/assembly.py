@@ -116,9 +116,8 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         replicas = Replicas(checkpoint, count=settings.replicas, bounds=bounds)
         await replicas.start()
         held.push_async_callback(replicas.close)
-        counts = _counts(config)
         settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
-        figures = ApiFigures(None if counts is None else counts.request)
+        figures, counts = _figures(config)
         mark = Mark(path)
         after = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
         by_broker = frozenset(
@@ -152,9 +151,11 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
             yield Api(config, settings, *parts, frozenset(logs), replica_of, counts)
 
 
-def _counts(config: PipelineConfig) -> RequestCounts | None:
-    """What counts requests for the objectives; None where none is about requests."""
-    return RequestCounts(config) if {each.name for each in objectives_of(config.slo)} - OF_RUN else None
+def _figures(config: PipelineConfig) -> tuple[ApiFigures, RequestCounts | None]:
+    """The API's figures, and what counts requests for objectives; None where none is about requests."""
+    asked = {each.name for each in objectives_of(config.slo)} - OF_RUN
+    counts = RequestCounts(config) if asked else None
+    return ApiFigures(None if counts is None else counts.request), counts
 
 
 async def _held(log: FileRecordLog) -> None:

@@ -24,6 +24,8 @@ from crossline.serve.objectives.lag import Lag
 from crossline.serve.objectives.recorder import Recorder
 from crossline.serve.watch.figures import waits_of
 
+COUNTED = ("records", "late", "dead")
+
 log = get_logger(__name__)
 
 
@@ -101,6 +103,8 @@ class RunCounts:
         mine = self._mine.get(CHECKPOINT)
         if mine is not None and mine.limit is not None and spent["batches"] > 0:
             self.recorder.add(CHECKPOINT, int(spent["checkpoint"] <= spent["batches"] * mine.limit), 1)
+        for name in COUNTED:  # a minute without batches is known
+            self.recorder.figure(name, 0.0)
         self.recorder.flush()
 
 

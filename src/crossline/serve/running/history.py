@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 HOUR, DAY = 60, 24 * 60
+BEFORE = tuple(HOUR * number for number in range(23, -1, -1))  # by how many minutes the last 24 hours ended earlier
 
 
 @dataclass(frozen=True)
@@ -17,14 +18,18 @@ class History:
 
     @property
     def last(self) -> int | None:
-        """The last minute in which a batch ended, or lag was looked at; None: none of these two days."""
-        names = ("batches", "lag_ms")
-        return max((max(self.figures[name]) for name in names if self.figures.get(name)), default=None)
+        """The last minute of which anything is known; None: none of these two days is."""
+        return max((max(minutes) for minutes in self.figures.values() if minutes), default=None)
 
     def total(self, name: str, span: int, before: int = 0) -> float | None:
         """The sum over ``span`` minutes that end ``before`` minutes ago; None where none of them is known."""
         found = self._within(name, span, before)
         return sum(found) if found else None
+
+    def per_s(self, name: str, span: int, before: int = 0) -> float | None:
+        """Of the minutes that are known of them, the sum a second."""
+        found = self._within(name, span, before)
+        return sum(found) / (60 * len(found)) if found else None
 
     def peak(self, name: str, span: int, before: int = 0) -> float | None:
         """The greatest of them."""
@@ -37,10 +42,9 @@ class History:
 
     def hours(self, part: str, whole: str = "") -> tuple[float | None, ...]:
         """Of each of the last 24 hours its peak, or with ``whole`` its ratio; the latest last."""
-        befores = [HOUR * number for number in range(23, -1, -1)]
         if whole:
-            return tuple(self.ratio(part, whole, HOUR, before) for before in befores)
-        return tuple(self.peak(part, HOUR, before) for before in befores)
+            return tuple(self.ratio(part, whole, HOUR, before) for before in BEFORE)
+        return tuple(self.peak(part, HOUR, before) for before in BEFORE)
 
     def _within(self, name: str, span: int, before: int) -> list[float]:
         values = self.figures.get(name, {})

@@ -11,7 +11,7 @@ from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.settings.process.slo import SloSettings, broker_streams
 from crossline.serve.running import limits
-from crossline.serve.running.history import DAY, HOUR, History
+from crossline.serve.running.history import BEFORE, DAY, HOUR, History
 from crossline.serve.running.scrape import Labels, Scrape
 
 
@@ -55,11 +55,11 @@ def figures_of(config: PipelineConfig, seen: Scrape | None, history: History) ->
         Figure(
             "records_per_s",
             "Records a second",
-            _per_s(history.total("records", HOUR)),
+            history.per_s("records", HOUR),
             "per_s",
             "last hour",
-            yesterday=_per_s(history.total("records", HOUR, DAY)),
-            hours=tuple(_per_s(each) for each in _sums(history, "records")),
+            yesterday=history.per_s("records", HOUR, DAY),
+            hours=tuple(history.per_s("records", HOUR, before) for before in BEFORE),
         ),
         _batch(config, history),
         Figure(
@@ -82,7 +82,7 @@ def figures_of(config: PipelineConfig, seen: Scrape | None, history: History) ->
             _of_records(history),
             "alert",
             history.total("dead", DAY, DAY),
-            _sums(history, "dead"),
+            tuple(history.total("dead", HOUR, before) for before in BEFORE),
         ),
         _checkpoint(slo, history),
     ]
@@ -188,15 +188,6 @@ def _of_records(history: History) -> float | None:
     """So many dead letters are one in a hundred of the day's records."""
     records = history.total("records", DAY)
     return None if records is None else records * limits.DEAD_SHARE
-
-
-def _sums(history: History, name: str) -> tuple[float | None, ...]:
-    return tuple(history.total(name, HOUR, HOUR * number) for number in range(23, -1, -1))
-
-
-def _per_s(records: float | None) -> float | None:
-    """Of an hour."""
-    return None if records is None else records / 3600
 
 
 def sinks_of(seen: Scrape) -> Iterator[dict[str, Any]]:

@@ -107,6 +107,9 @@ def test_hours_that_are_not_known_are_told_as_such() -> None:
     assert history.peak("lag_ms", 60, 60) is None
     assert (history.last, History({}, 1).last) == (1_059, None)
     assert history.ratio("late", "batches", 60) is None
+    two = History({"records": {1_000: 30.0, 1_001: 90.0, 900: 5.0}}, 1_060)
+    assert two.per_s("records", 60) == 1.0, "120 records in the two minutes that are known"
+    assert two.per_s("records", 60, 500) is None
 
 
 @pytest.mark.parametrize(
