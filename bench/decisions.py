@@ -263,9 +263,7 @@ def main() -> None:
         report.add(**shown)
     report.details["turns"] = [each for rows in turns.values() for each in rows]
     report.notes.append("server_us, load_us: processor time a request, of all processes that answer and of the load")
-    report.notes.append(
-        "load_apart: the load came before those whom it asks (SCHED_RR), as on a machine of its own"
-    )
+    report.notes.append("load_apart: the load came before those whom it asks (SCHED_RR), as on a machine of its own")
     report.notes.append("bursts: the answers of one, as a whole, beside exact windows; in whatever order they came")
     report.finish()
 
