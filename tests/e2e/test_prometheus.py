@@ -54,7 +54,7 @@ def test_rules_fire_where_they_should(tmp_path: Path) -> None:
     (tmp_path / "slo.yaml").write_text(rules_of("shop", promised))
     for arguments in (
         ["check", "config", "prometheus.yaml"],
-        ["check", "rules", "slo.yaml"],
+        ["check", "rules", "--lint-fatal", "slo.yaml"],
         ["test", "rules", "alerts_test.yaml", "slo_test.yaml"],
     ):
         done = subprocess.run(

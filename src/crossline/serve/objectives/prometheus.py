@@ -43,7 +43,7 @@ def _alert(pipeline: str, objective: Objective, severity: str) -> dict[str, Any]
     return {
         "alert": names[severity],
         "expr": " or ".join(_burning(each, selector, 1 - objective.target) for each in pairs),
-        "labels": {"severity": severity},
+        "labels": {"severity": severity, "objective": objective.name},
         "annotations": {
             "summary": f"{objective.label} of {pipeline}: at this pace {spent} of the 30 days' error budget is used up",
             "do": f"Promised: {objective.said}. crossline slo says what is left of the budget.",

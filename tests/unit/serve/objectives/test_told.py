@@ -137,11 +137,13 @@ def test_the_rules_are_what_prometheus_takes(folder: Path, capsys: pytest.Captur
         assert f"[{name.rpartition('rate')[2]}]" in expression
     alerts = [rule for rule in group["rules"] if "alert" in rule]
     objectives = ("alert_latency", "decision_latency", "lag", "checkpoint", "availability")
-    assert len(alerts) == 2 * len(objectives)
+    told = [(each["alert"], each["labels"]["objective"]) for each in alerts]
+    assert len(set(told)) == len(told) == 2 * len(objectives)
     for rule in alerts:
         assert set(rule) == {"alert", "expr", "labels", "annotations"}
         assert names_in(rule["expr"]) <= recorded.keys()
         assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert f'objective="{rule["labels"]["objective"]}"' in rule["expr"]
         assert set(rule["annotations"]) == {"summary", "do"}
     fast = next(each for each in alerts if "lag" in each["expr"])
     mine = '{pipeline="payments", objective="lag"}'
