@@ -21,26 +21,28 @@ FIGURES_KEPT = 2 * DAY + 60
 _VERSION = 1
 _TABLES = (
     """CREATE TABLE counts (
-    name TEXT NOT NULL, held TEXT NOT NULL, minute INTEGER NOT NULL, good INTEGER NOT NULL, total INTEGER NOT NULL,
-    PRIMARY KEY (name, held, minute)) WITHOUT ROWID, STRICT""",
+    pipeline TEXT NOT NULL, name TEXT NOT NULL, held TEXT NOT NULL, minute INTEGER NOT NULL,
+    good INTEGER NOT NULL, total INTEGER NOT NULL,
+    PRIMARY KEY (pipeline, name, held, minute)) WITHOUT ROWID, STRICT""",
     """CREATE TABLE figures (
-    name TEXT NOT NULL, minute INTEGER NOT NULL, value REAL NOT NULL,
-    PRIMARY KEY (name, minute)) WITHOUT ROWID, STRICT""",
+    pipeline TEXT NOT NULL, name TEXT NOT NULL, minute INTEGER NOT NULL, value REAL NOT NULL,
+    PRIMARY KEY (pipeline, name, minute)) WITHOUT ROWID, STRICT""",
 )
 _ADD = (
-    "INSERT INTO counts (name, held, minute, good, total) VALUES (?, ?, ?, ?, ?) ON CONFLICT (name, held, minute) "
+    "INSERT INTO counts (pipeline, name, held, minute, good, total) VALUES (?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (pipeline, name, held, minute) "
     "DO UPDATE SET good = good + excluded.good, total = total + excluded.total"
 )
 # What is the greatest of a minute stays so where two processes had parts of it; the rest adds up.
 _PUT = {
-    False: "INSERT INTO figures (name, minute, value) VALUES (?, ?, ?) ON CONFLICT (name, minute) "
-    "DO UPDATE SET value = value + excluded.value",
-    True: "INSERT INTO figures (name, minute, value) VALUES (?, ?, ?) ON CONFLICT (name, minute) "
-    "DO UPDATE SET value = max(value, excluded.value)",
+    False: "INSERT INTO figures (pipeline, name, minute, value) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (pipeline, name, minute) DO UPDATE SET value = value + excluded.value",
+    True: "INSERT INTO figures (pipeline, name, minute, value) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (pipeline, name, minute) DO UPDATE SET value = max(value, excluded.value)",
 }
 _SUM = (
     "SELECT COALESCE(SUM(good), 0), COALESCE(SUM(total), 0), COUNT(*) FROM counts "
-    "WHERE name = ? AND held = ? AND minute >= ? AND minute < ?"
+    "WHERE pipeline = ? AND name = ? AND held = ? AND minute >= ? AND minute < ?"
 )
 
 
@@ -66,21 +68,22 @@ class MinuteFigure:
 
 
 class MinuteFile:
-    """The file at ``path``. Each call waits for the disk: for a thread that nobody waits for.
+    """What the file at ``path`` has of ``pipeline``. Each call waits for the disk: for a thread that nobody waits for.
 
     Raises RetryableError where it cannot be read or written now, StateError where it is something else.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pipeline: str) -> None:
+        self._pipeline = pipeline
         self._db = PrivateDatabase(path, _VERSION, _TABLES, "crossline run, or crossline serve,")
 
     def add(self, minutes: Iterable[Minute], figures: Iterable[MinuteFigure], now_minute: int) -> None:
         """Add to what is there; what is older than is kept goes."""
         with self._db.writing() as db:
             for each in minutes:
-                db.execute(_ADD, (each.name, each.held, each.minute, each.good, each.total))
+                db.execute(_ADD, (self._pipeline, each.name, each.held, each.minute, each.good, each.total))
             for figure in figures:
-                db.execute(_PUT[figure.peak], (figure.name, figure.minute, figure.value))
+                db.execute(_PUT[figure.peak], (self._pipeline, figure.name, figure.minute, figure.value))
             db.execute("DELETE FROM counts WHERE minute < ?", (now_minute - KEPT,))
             db.execute("DELETE FROM figures WHERE minute < ?", (now_minute - FIGURES_KEPT,))
 
@@ -89,14 +92,15 @@ class MinuteFile:
         with self._reading() as db:
             if db is None:
                 return {span: Counts() for span in spans}
-            return {span: Counts(*db.execute(_SUM, (name, held, end - span, end)).fetchone()) for span in spans}
+            asked = (self._pipeline, name, held)
+            return {span: Counts(*db.execute(_SUM, (*asked, end - span, end)).fetchone()) for span in spans}
 
     def figures(self, begin: int, end: int) -> Mapping[str, Mapping[int, float]]:
         """By name and minute, those from minute ``begin`` on and before ``end``."""
         found: dict[str, dict[int, float]] = {}
         with self._reading() as db:
-            asked = "SELECT name, minute, value FROM figures WHERE minute >= ? AND minute < ?"
-            for name, minute, value in () if db is None else db.execute(asked, (begin, end)):
+            asked = "SELECT name, minute, value FROM figures WHERE pipeline = ? AND minute >= ? AND minute < ?"
+            for name, minute, value in () if db is None else db.execute(asked, (self._pipeline, begin, end)):
                 found.setdefault(name, {})[minute] = value
         return found
 

@@ -26,7 +26,7 @@ def report(config: PipelineConfig, now_ms: int) -> dict[str, Any]:
     end = (now_ms - SETTLES_MS) // MINUTE_MS
     told: list[dict[str, Any]] = []
     if config.slo is not None:
-        file = MinuteFile(Path(config.slo.path))
+        file = MinuteFile(Path(config.slo.path), config.name)
         told = [_told(file, each, end) for each in objectives_of(config.slo)]
     return {"pipeline": config.name, "as_of": format_instant(end * MINUTE_MS), "objectives": told}
 

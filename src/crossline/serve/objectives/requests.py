@@ -24,7 +24,7 @@ class RequestCounts:
     def __init__(self, config: PipelineConfig, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         assert config.slo is not None  # noqa: S101 - who makes it has looked
         mine = {each.name: each for each in objectives_of(config.slo) if each.name not in OF_RUN}
-        self.recorder = Recorder(MinuteFile(Path(config.slo.path)), [*mine.values()], now_ms)
+        self.recorder = Recorder(MinuteFile(Path(config.slo.path), config.name), [*mine.values()], now_ms)
         latency = mine.get(DECISION_LATENCY)
         self._within_s = None if latency is None or latency.limit is None else float(latency.limit) / 1000
 

@@ -50,7 +50,7 @@ class RunCounts:
     def __init__(self, config: PipelineConfig, now_ms: Callable[[], int]) -> None:
         assert config.slo is not None  # noqa: S101 - who makes it has looked
         mine = {each.name: each for each in objectives_of(config.slo) if each.name in OF_RUN}
-        self.recorder = Recorder(MinuteFile(Path(config.slo.path)), [*mine.values()], now_ms, {LAG})
+        self.recorder = Recorder(MinuteFile(Path(config.slo.path), config.name), [*mine.values()], now_ms, {LAG})
         self.samples = LAG in mine
         self._mine: Mapping[str, Objective] = mine
         self._now_ms = now_ms

@@ -76,7 +76,7 @@ def _history(config: PipelineConfig, now_ms: int) -> tuple[History, str]:
     if config.slo is None:
         return History({}, end), NO_SLO
     try:
-        return History(MinuteFile(Path(config.slo.path)).figures(end - 2 * DAY - HOUR, end), end), ""
+        return History(MinuteFile(Path(config.slo.path), config.name).figures(end - 2 * DAY - HOUR, end), end), ""
     except (CrosslineError, OSError) as error:
         log.warning("the minutes of the run cannot be read", error=str(error))
         return History({}, end), str(error)

@@ -97,7 +97,7 @@ def twin(minutes: dict[int, tuple[int, int]], end: int, span: int) -> tuple[int,
 @pytest.mark.parametrize("seed", range(6))
 def test_the_file_and_a_twin_that_counts_say_the_same(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    file, end = MinuteFile(tmp_path / "slo.db"), 29_800_000
+    file, end = MinuteFile(tmp_path / "slo.db", "payments"), 29_800_000
     known: dict[int, tuple[int, int]] = {}
     for minute in range(end - 400, end + 3):
         if chance.random() < (0.2, 0.9)[seed % 2]:

@@ -58,7 +58,7 @@ def pipeline(folder: Path) -> PipelineConfig:
 def counts(config: PipelineConfig, name: str) -> Counts:
     assert config.slo is not None
     held = {each.name: each.held for each in objectives_of(config.slo)}[name]
-    return MinuteFile(Path(config.slo.path)).counts(name, held, START + 1, [1])[1]
+    return MinuteFile(Path(config.slo.path), "payments").counts(name, held, START + 1, [1])[1]
 
 
 def alert(waited_ms: int, **more: Any) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_a_run_counts_alerts_that_came_in_time(tmp_path: Path) -> None:
     made.batch(delivered(), Totals())
     made.flush()
     assert counts(config, "alert_latency") == Counts(3, 5, 1)
-    file = MinuteFile(tmp_path / "slo.db").figures(START, START + 1)
+    file = MinuteFile(tmp_path / "slo.db", "payments").figures(START, START + 1)
     assert {name: value[START] for name, value in file.items()} == {
         "batches": 2,
         "records": 14,

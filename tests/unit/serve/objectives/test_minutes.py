@@ -33,7 +33,7 @@ def counted(file: MinuteFile, name: str, end: int, span: int) -> Counts:
 
 
 def test_a_minute_is_known_once_it_is_over_and_written(tmp_path: Path) -> None:
-    clock, file = Clock(), MinuteFile(tmp_path / "out" / "slo.db")
+    clock, file = Clock(), MinuteFile(tmp_path / "out" / "slo.db", "payments")
     recorder = Recorder(file, objectives_of(SLO), clock, {"lag"})
     assert counted(file, "lag", START + 1, 60) == Counts(), "there is no file yet"
     recorder.add("lag", 1, 1)
@@ -57,26 +57,37 @@ def test_a_minute_is_known_once_it_is_over_and_written(tmp_path: Path) -> None:
 def test_processes_and_restarts_add_up(tmp_path: Path) -> None:
     clock = Clock()
     for good in (3, 4):
-        recorder = Recorder(MinuteFile(tmp_path / "slo.db"), objectives_of(SLO), clock)
+        recorder = Recorder(MinuteFile(tmp_path / "slo.db", "payments"), objectives_of(SLO), clock)
         recorder.add("availability", good, 5)
         recorder.figure("records", 10.0)
         recorder.figure("lag_ms", 100.0 * good, peak=True)
         recorder.figure("lag_ms", 50.0, peak=True)
         recorder.flush()
-    file = MinuteFile(tmp_path / "slo.db")
+    file = MinuteFile(tmp_path / "slo.db", "payments")
     assert counted(file, "availability", START + 1, 60) == Counts(7, 10, 1)
     assert file.figures(START, START + 1) == {"records": {START: 20.0}, "lag_ms": {START: 400.0}}
     assert file.figures(START + 1, START + 2) == {}
 
 
+def test_pipelines_of_one_folder_do_not_mix(tmp_path: Path) -> None:
+    mine, other = (MinuteFile(tmp_path / "slo.db", name) for name in ("payments", "logins"))
+    for file, good in ((mine, 1), (other, 0)):
+        file.add([Minute("lag", "5000", START, good, 1)], [MinuteFigure("records", START, 5.0 + good)], START)
+    assert (counted(mine, "lag", START + 1, 60), counted(other, "lag", START + 1, 60)) == (
+        Counts(1, 1, 1),
+        Counts(0, 1, 1),
+    )
+    assert other.figures(START, START + 1) == {"records": {START: 5.0}}
+
+
 def test_counts_under_another_limit_are_others(tmp_path: Path) -> None:
-    file = MinuteFile(tmp_path / "slo.db")
+    file = MinuteFile(tmp_path / "slo.db", "payments")
     file.add([Minute("lag", "9000", START, 1, 1)], [], START)
     assert counted(file, "lag", START + 1, 60) == Counts()
 
 
 def test_the_file_is_bounded(tmp_path: Path) -> None:
-    file = MinuteFile(tmp_path / "slo.db")
+    file = MinuteFile(tmp_path / "slo.db", "payments")
     for minute in range(START, START + KEPT + 5 * DAY, DAY // 2):
         file.add([Minute("lag", "5000", minute, 1, 1)], [MinuteFigure("records", minute, 1.0)], minute)
     with sqlite3.connect(tmp_path / "slo.db") as db:
@@ -91,13 +102,13 @@ def test_what_cannot_be_written_stays_unknown(tmp_path: Path, capsys: pytest.Cap
     clock, path = Clock(), tmp_path / "slo.db"
     path.write_text("no database, and long enough to be looked at")
     path.chmod(0o600)
-    recorder = Recorder(MinuteFile(path), objectives_of(SLO), clock)
+    recorder = Recorder(MinuteFile(path, "payments"), objectives_of(SLO), clock)
     recorder.add("availability", 1, 1)
     recorder.flush()
     assert "it stays unknown" in "".join(capsys.readouterr())
     with pytest.raises(StateError, match="found what is no database"):
-        counted(MinuteFile(path), "availability", START + 1, 60)
+        counted(MinuteFile(path, "payments"), "availability", START + 1, 60)
     path.unlink()
     recorder.add("availability", 1, 1)
     recorder.flush()
-    assert counted(MinuteFile(path), "availability", START + 1, 60) == Counts(1, 1, 1)
+    assert counted(MinuteFile(path, "payments"), "availability", START + 1, 60) == Counts(1, 1, 1)

@@ -33,7 +33,7 @@ LAG = ("lag", "5000")
 def put(path: Path, *minutes: tuple[int, int, int]) -> None:
     """Of lag: how many minutes ago one ended, how many of its seconds were good, and of how many."""
     rows = [Minute(*LAG, START - ago, good, total) for ago, good, total in minutes]
-    MinuteFile(path).add(rows, [], START)
+    MinuteFile(path, "payments").add(rows, [], START)
 
 
 def lag_of(told: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_the_rules_are_what_prometheus_takes(folder: Path, capsys: pytest.Captur
 def exported(folder: Path) -> set[str]:
     """The names that a run and an API tell, which have counted something."""
     found = set()
-    recorder = Recorder(MinuteFile(folder / "x.db"), objectives_of(pipeline(folder).slo), lambda: NOW_MS)
+    recorder = Recorder(MinuteFile(folder / "x.db", "payments"), objectives_of(pipeline(folder).slo), lambda: NOW_MS)
     recorder.add("lag", 3, 5)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ObjectiveCollector("payments", recorder))  # type: ignore[arg-type]  # it has what a collector needs

@@ -108,7 +108,7 @@ def minutes(config: PipelineConfig, end: int) -> None:
         rows += [MinuteFigure(name, minute, value) for name, value in values.items()]
         rows.append(MinuteFigure("lag_ms", minute, 3_800.0 if minute % 720 == 13 else 900.0, peak=True))
         rows.append(MinuteFigure("alert_latency_ms", minute, 262.0 if minute % 720 == 13 else 212.0, peak=True))
-    MinuteFile(Path(config.slo.path)).add([], rows, end)
+    MinuteFile(Path(config.slo.path), config.name).add([], rows, end)
 
 
 def promises(config: PipelineConfig, end: int, *, days: int = 30) -> None:
@@ -125,7 +125,7 @@ def promises(config: PipelineConfig, end: int, *, days: int = 30) -> None:
             "availability": (2_000 - bad, 2_000),
         }
         rows += [Minute(name, held[name], minute, *given[name]) for name in held if name in given]
-    MinuteFile(Path(config.slo.path)).add(rows, [], end)
+    MinuteFile(Path(config.slo.path), config.name).add(rows, [], end)
 
 
 def end_of(now_ms: int) -> int:
