@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 from crossline.core.basics.times import format_duration
 from crossline.core.settings.process.slo import CheckpointObjective, LagObjective, LatencyObjective, SloSettings
@@ -38,7 +37,7 @@ class Objective:
     what counts are told apart that were made under another limit.
     """
 
-    name: Literal["alert_latency", "decision_latency", "lag", "checkpoint", "availability"]
+    name: str
     label: str
     unit: str
     target: Fraction
@@ -76,4 +75,4 @@ def exact(value: float) -> Fraction:
 def _made(name: str, percent: float, limit: Fraction | None, how: str) -> Objective:
     said = f"{percent:g} % of {_UNITS[name]} {how}"
     held = "" if limit is None else str(limit)
-    return Objective(name, _LABELS[name], _UNITS[name], exact(percent) / 100, limit, said, held)  # type: ignore[arg-type]
+    return Objective(name, _LABELS[name], _UNITS[name], exact(percent) / 100, limit, said, held)

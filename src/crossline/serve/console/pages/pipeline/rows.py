@@ -72,8 +72,8 @@ def facts_of(asked: Asked, told: Mapping[str, Any], figures: Mapping[str, Mappin
     yield Fact("Batches of this run", f"{run['batches']:,}", _ago("last one", run["last_ms"], now_ms))
     whole_ms = sum(run["phases_ms"].values())
     for name, ms in run["phases_ms"].items():
-        share = f"{said(ms / whole_ms, 'share')} of a batch" if whole_ms else ""
-        yield Fact(f"{_PHASES.get(name, name)}, on average", rounded_duration(ms), share)
+        part = f"{said(ms / whole_ms, 'share')} of a batch" if whole_ms else ""
+        yield Fact(f"{_PHASES.get(name, name)}, on average", rounded_duration(ms), part)
     state = "unknown" if run["state_written_ms"] is None else _bytes(run["state_bytes"])
     yield Fact("State on the disk", state, _ago("written", run["state_written_ms"], now_ms))
     for stream, waits in run["waiting"].items():
