@@ -18,7 +18,7 @@ from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import Policy
 from crossline.core.streams.schema import StreamSpec
 from crossline.logs import get_logger
-from crossline.serve.decisions.parts import Claim
+from crossline.serve.decisions.parts import Claim, Given
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.values import Asked, NotJudgedError, Place
@@ -46,11 +46,11 @@ class LedgerAnswers:
             claimed = await self._group.settled(asked, timeout_s)
         return Claim(claimed.outcome, claimed.body)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
-        """Keep an answer; the body that its client gets, which may be one that was given before."""
+    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
+        """Keep an answer; what its client gets, which may be one that was given before."""
         entry = Entry(answer.asked, said, answer.basis, answer.figures, answer.evidence)
         kept = await self._group.answer(entry)
-        return None if kept is None else kept.body
+        return None if kept is None else Given(kept.body, kept.first)
 
     async def release(self, asked: Asked) -> None:
         """Nothing was decided about it."""

@@ -88,6 +88,12 @@ class Answer:
         }
 
 
+def kept_before(answer: Answer, body: bytes) -> Answer:
+    """The answer of ``body``, which was kept before ``answer`` about the same record."""
+    said = orjson.loads(body)
+    return Answer(answer.asked, said, said["answered"])
+
+
 def fallback_decision(asked: Asked, decision: str, policy_version: int) -> dict[str, Any]:
     """What the policy's fallback says about a record, as the pipeline writes decisions: no rule is a reason of it."""
     return {

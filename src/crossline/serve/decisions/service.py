@@ -24,13 +24,14 @@ from crossline.core.decide.words import ACTIONS
 from crossline.logs import get_logger
 from crossline.serve.decisions.batched import Batched, Gathered
 from crossline.serve.decisions.flight import Flight
-from crossline.serve.decisions.parts import Claim, Parts
+from crossline.serve.decisions.parts import Claim, Given, Parts
 from crossline.serve.decisions.records import Checked, Refused
-from crossline.serve.decisions.replies import Answer, Reply, fallback_decision, problem, stalled, unkept
+from crossline.serve.decisions.replies import Answer, Reply, fallback_decision, kept_before, problem, stalled, unkept
 from crossline.serve.decisions.values import (
     Asked,
     Degraded,
     NotJudgedError,
+    OutcomeUnknownError,
     PipelinedLog,
     Place,
 )
@@ -41,6 +42,7 @@ Mode = Literal["exact", "peek"]
 MARGIN_SHARE_MAX, MARGIN_S = 0.2, 0.025
 LATELY = 0.98  # what is left, after another answer, of how long one took
 SEEN_S_MAX = 0.05
+LATE_S_MAX, LATE_PAUSE_S = 50.0, 0.5  # for so long it is looked whether an answer was kept; less than a claim may take
 REPLAYED = {"Idempotency-Replayed": "true"}
 
 log = get_logger(__name__)
@@ -59,6 +61,7 @@ class Decisions:
             stream: each.put if isinstance(each, PipelinedLog) else Batched(each.append).put
             for stream, each in parts.logs.items()
         }
+        self._ending = asyncio.Event()
         self._keeping_s = 0.0  # how long it took lately to keep an answer
         # A dry run puts nothing anywhere: it may ask about streams whose records come another way too.
         streams = parts.records.streams.items()
@@ -244,7 +247,11 @@ class Decisions:
         said = answer.to_json(_now_ms(), (begun_s - flight.arrived_s) * 1000)
         try:
             async with flight.left():
-                body = await self._parts.ledger.answer(answer, said)
+                given = await self._parts.ledger.answer(answer, said)
+        except OutcomeUnknownError as error:
+            log.warning("nobody knows yet whether an answer was kept", error=str(error))
+            self._run(self._late(answer, said, kept, LATE_S_MAX))
+            return stalled()
         except RetryableError as error:
             log.warning("an answer could not be kept", error=str(error))
             return await self._undone(flight, "the ledger does not take the answer now")
@@ -254,22 +261,37 @@ class Decisions:
         finally:
             took_s = asyncio.get_running_loop().time() - begun_s
             self._keeping_s = max(took_s, self._keeping_s * LATELY)
-        return self._sent(answer, body, kept)
+        return self._sent(answer, given, kept)
 
-    def _sent(self, answer: Answer, body: bytes | None, kept: asyncio.Future[Place]) -> Reply:
-        if body is None:
+    def _sent(self, answer: Answer, given: Given | None, kept: asyncio.Future[Place]) -> Reply:
+        if given is None:
             return _differs(answer.asked)
         placed = kept.done() and kept.exception() is None  # now, and not when the answer was begun
-        self._parts.on_answer(answer, kept.result() if placed else None)
-        return Reply(HTTPStatus.OK, body)
+        # What holds is what was kept first: that is sent, and held to what the stream decides.
+        holds = answer if given.first else kept_before(answer, given.body)
+        self._parts.on_answer(holds, kept.result() if placed else None)
+        return Reply(HTTPStatus.OK, given.body)
 
-    async def _late(self, answer: Answer, said: Mapping[str, Any], kept: asyncio.Future[Place]) -> None:
-        """Nobody waits for the answer any more; who asks again gets it. What was written down already stays so."""
-        try:
-            self._sent(answer, await self._parts.ledger.answer(answer, said), kept)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody else is told
-            log.warning("an answer could not be kept", stream=answer.asked.stream, error=str(error))
-            await self._release(answer.asked)
+    async def _late(
+        self, answer: Answer, said: Mapping[str, Any], kept: asyncio.Future[Place], within_s: float = 0.0
+    ) -> None:
+        """Nobody waits for the answer any more; who asks again gets it. What was written down already stays so.
+
+        ``within_s``: for so long the ledger is asked again where it takes nothing, since it may have the answer.
+        """
+        until_s = asyncio.get_running_loop().time() + within_s
+        while True:
+            try:
+                self._sent(answer, await self._parts.ledger.answer(answer, said), kept)
+            except Exception as error:  # noqa: BLE001 - whatever it is, nobody else is told
+                over = asyncio.get_running_loop().time() >= until_s or self._ending.is_set()
+                if isinstance(error, RetryableError) and not over:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._ending.wait(), LATE_PAUSE_S)
+                    continue
+                log.warning("an answer could not be kept", stream=answer.asked.stream, error=str(error))
+                await self._release(answer.asked)
+            return
 
     async def _dry(self, flight: Flight) -> Reply:
         """Judged, and nothing kept."""
@@ -294,6 +316,7 @@ class Decisions:
 
     async def close(self) -> None:
         """Wait for what is under way, which has its deadlines."""
+        self._ending.set()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 

@@ -104,6 +104,7 @@ class DecisionLedger(Protocol):
         None: the id was given up meanwhile, and was asked with another body: a conflict.
 
         Raises RetryableError, with nothing kept, where the ledger takes nothing now: nothing may be sent then.
+        OutcomeUnknownError where that cannot be told.
         """
         ...
 

@@ -10,7 +10,7 @@ from crossline.connectors.postgres.texts import indexed
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Claimed
 from crossline.serve.ledger.postgres.schema import slots_key
-from crossline.serve.ledger.postgres.session import Session
+from crossline.serve.ledger.postgres.session import Owner, Session
 
 # In the order of the key, so that two who claim the same ids do not wait for each other in a circle.
 _CLAIM = b"""INSERT INTO answers (stream, record_id, body_digest, slot, incarnation, claimed_ms)
@@ -32,8 +32,18 @@ _ROUNDS = 5  # looks at an id that others claim and give up meanwhile
 Key = tuple[str, str]
 
 
-def claim_all(session: Session, place: Place, asked: Sequence[Asked], now_ms: int, claim_ms_max: int) -> list[Claimed]:
-    """What became of the claims, in their order. Raises what psycopg raises."""
+def claim_all(
+    session: Session,
+    place: Place,
+    asked: Sequence[Asked],
+    now_ms: int,
+    claim_ms_max: int,
+    lost: Owner | None = None,
+) -> list[Claimed]:
+    """What became of the claims, in their order. Raises what psycopg raises.
+
+    ``lost``: who made the same claims a moment ago, by a connection that ended before it was told what came of them.
+    """
     given: dict[Key, Asked] = {}
     for each in asked:
         given.setdefault((each.stream, indexed(each.record_id)), each)
@@ -49,10 +59,11 @@ def claim_all(session: Session, place: Place, asked: Sequence[Asked], now_ms: in
         for key, row in _rows(session, place, rest).items():
             digest, slot, incarnation, claimed_ms, _, body, alive = row
             mine = given[key].digest == digest
-            if mine and body is None and not (now_ms - claimed_ms < claim_ms_max and alive):
+            own = lost == (slot, incarnation) and claimed_ms == now_ms
+            if mine and body is None and (own or not (now_ms - claimed_ms < claim_ms_max and alive)):
                 values = (session.slot, session.incarnation, now_ms, *key, slot, incarnation, claimed_ms)
                 if session.connection.execute(_TAKEN, values).fetchone() is not None:
-                    fresh[key] = Claimed("fresh", again=True)
+                    fresh[key] = Claimed("fresh", again=not own)
                 continue  # else another was quicker: it is looked at again
             settled[key] = row
     return [_told(each, given, fresh, settled) for each in asked]
