@@ -37,6 +37,7 @@ from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.opening import ledger_of
 from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
+from crossline.serve.owned import held as folder_held
 from crossline.serve.owned import note_owner
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
@@ -98,6 +99,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
     await asyncio.to_thread(note_owner, path, config.name)
     records = StreamRecords(config.streams)
     async with AsyncExitStack() as held:
+        held.enter_context(folder_held(path))
         logs = {stream: log for stream in config.sources if (log := _log(config, stream)) is not None}
         for log in logs.values():
             held.push_async_callback(log.close)

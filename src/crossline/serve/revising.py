@@ -35,6 +35,7 @@ PUSHED = "revisions.db"
 COPY_S, COPIES_MAX = 0.05, 1_000  # answers whose first record is to be looked for
 BACK_AT_ONCE = 500  # answers that came after their batch, looked at together
 AT_ONCE = 20  # revisions in one call of the ledger
+LEFT_S, LEFT_AT_ONCE = 10.0, 100  # what killed APIs left to push: how often it is looked for
 _REVISION = b'"kind":"revision"'
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class Revising:
     async def __aenter__(self) -> Self:
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.open)
-        works = (lambda: self._follow(self._followed), self._look_back, self._look_for_first)
+        works = (lambda: self._follow(self._followed), self._look_back, self._look_for_first, self._push_left)
         self._tasks = [asyncio.create_task(_on_and_on(work)) for work in works]
         return self
 
@@ -162,14 +163,29 @@ class Revising:
         """Keep revisions in the ledger, and push what is ``made`` of them.
 
         What the ledger has is not found again after a kill, so it is pushed before; what was pushed is known by its id.
-        Of APIs that share a ledger one pushes it, and the ledger says which.
+        Of APIs that share a ledger one pushes it: the ledger says which, and has it until it is pushed.
         """
         if not self._shared:
             await self._push([each for each in made if each is not None])
         new: set[int] = set()
-        await _until_taken(partial(self._ledger.call, partial(_revise, said, new)))
-        if self._shared:
-            await self._push([each for number, each in enumerate(made) if each is not None and number in new])
+        kept = made if self._shared and self._pusher is not None else [None] * len(made)
+        await _until_taken(partial(self._ledger.call, partial(_revise, said, kept, new)))
+        await self._push_kept([each for number, each in enumerate(kept) if each is not None and number in new])
+
+    async def _push_kept(self, revisions: Sequence[Revision]) -> None:
+        """Push what a shared ledger has until then."""
+        if revisions:
+            await self._push(revisions)
+            names = [each.revision_id for each in revisions]
+            await _until_taken(partial(self._ledger.call, lambda ledger: ledger.told(names)))
+
+    async def _push_left(self) -> None:
+        """Push what APIs of before kept in a shared ledger and did not come to push: they were killed between."""
+        while self._shared and self._pusher is not None:
+            left = await _until_taken(partial(self._ledger.call, lambda ledger: ledger.untold(LEFT_AT_ONCE)))
+            await self._push_kept(left)
+            if len(left) < LEFT_AT_ONCE:
+                await asyncio.sleep(LEFT_S)
 
     async def _push(self, revisions: Sequence[Revision]) -> None:
         """Those who are to be told; a queue that is full, or a disk, holds up what comes after."""
@@ -187,10 +203,15 @@ class Revising:
             await asyncio.to_thread(self._pusher.close)
 
 
-def _revise(part: Sequence[tuple[str, Mapping[str, Any]]], new: set[int], ledger: DecisionLedger) -> None:
+def _revise(
+    part: Sequence[tuple[str, Mapping[str, Any]]],
+    made: Sequence[Revision | None],
+    new: set[int],
+    ledger: DecisionLedger,
+) -> None:
     """Keep them; the numbers of those that were new go into ``new``, over calls that fail half way."""
-    for number, each in enumerate(part):
-        if ledger.revise(*each):
+    for number, (each, told) in enumerate(zip(part, made, strict=True)):
+        if ledger.revise(*each, told):
             new.add(number)
 
 

@@ -23,6 +23,7 @@ from crossline.serve.ledger.schema import ensure_schema, reported, transaction
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.slots import Slots, process_text
 from crossline.serve.ledger.storing import keep_receipt, remove_oldest
+from crossline.serve.revisions.values import Revision
 
 # How long one call waits for another process that writes.
 BUSY_MS = 2_000
@@ -222,12 +223,19 @@ class SqliteLedger:
         with reported(self.path):
             return read_receipt(self._checked(), decision_id)
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any]) -> bool:
+    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:  # noqa: ARG002 - whoever revises tells before
         """See ``DecisionLedger``. ``revision``: a decision as the stream wrote it, known by its ``decision_id``.
 
         False as well where no answer has that id: it is not of this ledger, or retention has removed it.
         """
         return self.revise_all([(decision_id, revision)]) == 1
+
+    def untold(self, most: int) -> list[Revision]:  # noqa: ARG002 - as above
+        """See ``DecisionLedger``: none."""
+        return []
+
+    def told(self, revision_ids: Sequence[str]) -> None:
+        """See ``DecisionLedger``: nothing is kept of them."""
 
     def revise_all(self, revisions: Sequence[tuple[str, Mapping[str, Any]]]) -> int:
         """As ``revise``, many in one transaction; how many were new."""

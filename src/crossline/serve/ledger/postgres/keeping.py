@@ -15,9 +15,11 @@ from crossline.core.basics.errors import RetryableError
 from crossline.serve.ledger.base import Kept
 from crossline.serve.ledger.postgres.schema import slots_key
 from crossline.serve.ledger.postgres.session import Session
+from crossline.serve.ledger.postgres.untold import keep_untold
 from crossline.serve.ledger.receipts import Entry, Link, answer_of, canonical, digest_of, receipt_body
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.storing import OF_ANSWER, OF_BASIS
+from crossline.serve.revisions.values import Revision
 
 _CHAIN = b"""SELECT sequence, digest, set_config('synchronous_commit', %s, true) FROM chains
     WHERE slot = %s AND incarnation = %s FOR UPDATE"""
@@ -162,8 +164,13 @@ class _Group:
         }
 
 
-def revise_one(session: Session, decision_id: str, revision: Mapping[str, Any], now_ms: int) -> bool:
-    """Keep what the stream made of an answer; whether that is new. Raises what psycopg raises."""
+def revise_one(
+    session: Session, decision_id: str, revision: Mapping[str, Any], now_ms: int, told: Revision | None = None
+) -> bool:
+    """Keep what the stream made of an answer, and ``told`` until it is told; whether that is new.
+
+    Raises what psycopg raises.
+    """
     name, connection = indexed(decision_id), session.connection
     with connection.transaction():
         connection.execute("SELECT set_config('synchronous_commit', %s, true)", (session.synced,))
@@ -181,6 +188,8 @@ def revise_one(session: Session, decision_id: str, revision: Mapping[str, Any], 
         added = "INSERT INTO revisions VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
         if not connection.execute(added, (*made, now_ms)).rowcount:
             return False
+        if told is not None:
+            keep_untold(session, name, told)
         was = before is not None and held(before) != row[1]
         differs = int(held(_latest(connection, name) or "") != row[1]) - int(was)
         for kind, number in (("revised", int(before is None)), ("differs", differs)):
@@ -228,6 +237,7 @@ def _remove_of(connection: Connection, slot: int, replica: str, before_ms: int, 
         connection.execute("DELETE FROM receipts WHERE replica = %s AND sequence <= %s", (replica, old[-1][0]))
         connection.execute("DELETE FROM answers WHERE decision_id = ANY(%s)", (ids,))
         connection.execute("DELETE FROM revisions WHERE decision_id = ANY(%s)", (ids,))
+        connection.execute("DELETE FROM untold WHERE decision_id = ANY(%s)", (ids,))
         last = (old[-1][0], old[-1][1], slot)
         connection.execute("UPDATE chains SET gone_sequence = %s, gone_digest = %s WHERE slot = %s", last)
     return len(old)

@@ -20,9 +20,11 @@ from crossline.serve.ledger.postgres.cutting import Cutter
 from crossline.serve.ledger.postgres.keeping import LostSlotError, keep_all, remove_oldest, revise_one
 from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
 from crossline.serve.ledger.postgres.session import Owner, Session, begun, let_go
+from crossline.serve.ledger.postgres.untold import drop_untold, take_untold
 from crossline.serve.ledger.receipts import Entry, Link
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import CLAIM_MS_MAX
+from crossline.serve.revisions.values import Revision
 
 CALL_S_MAX = 5.0  # of one call: a server that says nothing more is not waited for
 END_S = 1.0  # of letting go of a slot
@@ -53,9 +55,9 @@ class PostgresLedger:
     ``claim_ms_max`` is given away in any case; that is told by the clocks of the machines, and nothing breaks where
     they differ.
 
-    Where a connection ends in the midst of a call nobody knows whether that was committed: the same is asked once more on
-    another connection, which waits for the end of the transaction of before, by the locks of its rows, and finds what it
-    left. Where there is no other connection either, ``OutcomeUnknownError`` says so of answers.
+    Where a connection ends in the midst of a call nobody knows whether that was committed: the same is asked once more
+    on another connection, which waits for the end of the transaction of before, by the locks of its rows, and finds
+    what it left. Where there is no other connection either, ``OutcomeUnknownError`` says so of answers.
 
     Answers and then claims are two transactions here: answers that were kept are told though the claims fail, which
     are ``pending`` then.
@@ -169,9 +171,18 @@ class PostgresLedger:
         with self._connected() as session:
             return receipt_in(session.connection, indexed(decision_id))
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any]) -> bool:
+    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:
         """See ``DecisionLedger``. Of several APIs that tell the same revision, one is told that it is new."""
-        return self._tried(lambda session: revise_one(session, decision_id, revision, self._clock_ms()))
+        return self._tried(lambda session: revise_one(session, decision_id, revision, self._clock_ms(), told))
+
+    def untold(self, most: int) -> list[Revision]:
+        """See ``DecisionLedger``."""
+        return self._tried(lambda session: take_untold(session, self.place, most))
+
+    def told(self, revision_ids: Sequence[str]) -> None:
+        """See ``DecisionLedger``."""
+        with self._connected() as session:
+            drop_untold(session.connection, revision_ids)
 
     def counts(self) -> Counts:
         """See ``DecisionLedger``: of all processes together."""
