@@ -18,7 +18,16 @@ from crossline.core.basics.errors import StateError
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
 from crossline.serve.ledger.reading import add_count, read_answer, read_counts, read_receipt
-from crossline.serve.ledger.receipts import BEGINNING, Entry, Link, answer_of, canonical, digest_of, receipt_body
+from crossline.serve.ledger.receipts import (
+    BEGINNING,
+    BasisTexts,
+    Entry,
+    Link,
+    answer_of,
+    canonical,
+    digest_of,
+    receipt_body,
+)
 from crossline.serve.ledger.schema import ensure_schema, reported, transaction
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.slots import Slots, process_text
@@ -74,6 +83,7 @@ class SqliteLedger:
         self._signer = signer
         self._clock_ms = clock_ms
         self._claim_ms_max = claim_ms_max
+        self._texts = BasisTexts()
         self._slots = Slots(self.path)
         with reported(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -182,13 +192,15 @@ class SqliteLedger:
             if row is not None and row[5] is not None:
                 kept.append(Kept(row[5], row[4], orjson.loads(row[5])["receipt"], first=False))
                 continue
-            receipt = receipt_body(entry, link, self._signer.key_id if self._signer else None)
+            basis = self._texts.of(entry.basis)
+            receipt = receipt_body(entry, link, self._signer.key_id if self._signer else None, basis.written)
             digest = digest_of(receipt)
             decision_id, body = str(decision["decision_id"]), answer_of(decision, digest)
             said = (decision_id, str(decision["answered"]), str(decision["decision"]), body, now_ms)
             connection.execute(_ANSWERED, (*key, asked.digest, *self._owner, now_ms, *said))
             signature = self._signer.sign(digest) if self._signer else None
-            keep_receipt(connection, decision_id, {**receipt, "digest": digest, "signature": signature}, now_ms)
+            whole = {**receipt, "digest": digest, "signature": signature}
+            keep_receipt(connection, decision_id, whole, basis, now_ms)
             add_count(connection, "answered", str(decision["answered"]))
             link = Link(link.replica, link.sequence + 1, digest)
             kept.append(Kept(body, decision_id, digest))

@@ -17,7 +17,7 @@ from crossline.serve.decisions.values import Asked, OutcomeUnknownError
 from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
 from crossline.serve.ledger.postgres.claims import claim_all
 from crossline.serve.ledger.postgres.cutting import Cutter
-from crossline.serve.ledger.postgres.keeping import LostSlotError, keep_all, remove_oldest, revise_one
+from crossline.serve.ledger.postgres.keeping import KnownBases, LostSlotError, keep_all, remove_oldest, revise_one
 from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
 from crossline.serve.ledger.postgres.session import Owner, Session, begun, let_go
 from crossline.serve.ledger.postgres.untold import drop_untold, take_untold
@@ -93,7 +93,7 @@ class PostgresLedger:
         self._signer, self._clock_ms, self._claim_ms_max = signer, clock_ms, claim_ms_max
         self._failed_s = float("-inf")
         self._lost: Owner | None = None  # whose connection ended in the midst of this call
-        self._bases: set[str] = set()  # that are known to be there
+        self._bases = KnownBases()
         with told(place, writing=True, opening=True):
             self._session: Session | None = begun(place, pipeline)
         self._replica = self._session.replica
