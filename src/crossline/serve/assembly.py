@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crossline.connectors.base import wall_clock_ms
 from crossline.connectors.objects.place import is_uri
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.recordlog.topic import KafkaRecordLog
@@ -30,7 +29,7 @@ from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.service import Decisions
 from crossline.serve.decisions.settling import Settling
 from crossline.serve.decisions.values import RecordLog
-from crossline.serve.earlier import Mark, take_up
+from crossline.serve.earlier import Mark, TakenUp, take_up
 from crossline.serve.elsewhere.following import StoreFollower
 from crossline.serve.feed.exact import Exact
 from crossline.serve.feed.reader import FeedReader
@@ -44,6 +43,8 @@ from crossline.serve.replica.replicas import Replicas
 from crossline.serve.replica.setup import pipeline_of
 from crossline.serve.revising import Revising
 from crossline.serve.revisions.told import RevisedLog
+from crossline.serve.steady import SteadyClock
+from crossline.serve.unread import placed_later
 
 OUTBOX = "outbox.db"
 FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
@@ -67,6 +68,7 @@ class Api:
     figures: ApiFigures
     outbox: SqliteOutbox
     revised: RevisedLog
+    clock_ms: Callable[[], int]
     streams: frozenset[str] = field(default_factory=frozenset)
     replica_of: str | None = None
 
@@ -106,6 +108,8 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
             if isinstance(log, FileRecordLog):
                 await _held(log)
         group, answers = await asyncio.to_thread(ledger_of, settings, config.streams, config.name)
+        clock_ms = SteadyClock()
+        ages_ms = SteadyClock(known_ms=await group.call(lambda ledger: ledger.newest_ms()))
         held.callback(answers.close)
         held.push_async_callback(group.close)
         checkpoint, unseen_ms = await _followed(held, config, replica_of)
@@ -117,7 +121,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         held.push_async_callback(replicas.close)
         settling, outbox, figures = Settling(), SqliteOutbox(path / OUTBOX), ApiFigures()
         mark = Mark(path)
-        after = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
+        taken = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
         by_broker = frozenset(
             stream
             for stream, source in config.sources.items()
@@ -139,12 +143,26 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         )
         held.push_async_callback(decisions.close)
         await _warmed(records, group)
+        told = figures.differed
         async with (
             _beside(outbox, logs, settling),
-            _forgetting(group, settings.keep),
-            Revising(reader, settling, group, settings, path, after, mark, figures.differed) as revising,
+            _forgetting(group, settings.keep, ages_ms),
+            Revising(reader, settling, group, settings, path, taken.after, mark, told, clock_ms) as revising,
+            _placing(taken),
         ):
-            parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)
+            parts = (
+                decisions,
+                replicas,
+                group,
+                reader,
+                settling,
+                path,
+                answers,
+                figures,
+                outbox,
+                revising.revised,
+                clock_ms,
+            )
             yield Api(config, settings, *parts, frozenset(logs), replica_of)
 
 
@@ -223,13 +241,24 @@ async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling:
 
 
 @asynccontextmanager
-async def _forgetting(group: LedgerGroup, keep_ms: int) -> AsyncIterator[None]:
+async def _placing(taken: TakenUp) -> AsyncIterator[None]:
+    """Where answered records stand that an earlier process left is told once brokers answer."""
+    placing = asyncio.create_task(placed_later(taken.left))
+    try:
+        yield
+    finally:
+        placing.cancel()
+        await asyncio.gather(placing, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _forgetting(group: LedgerGroup, keep_ms: int, clock_ms: Callable[[], int]) -> AsyncIterator[None]:
     """Answers older than ``keep_ms`` go, a few at a time."""
 
     async def forget() -> None:
         while True:
             try:
-                gone = await group.call(lambda ledger: ledger.expire(wall_clock_ms() - keep_ms, FORGET_AT_ONCE))
+                gone = await group.call(lambda ledger: ledger.expire(clock_ms() - keep_ms, FORGET_AT_ONCE))
             except CrosslineError as error:
                 log.warning("old answers cannot be removed now", error=str(error))
                 gone = 0

@@ -36,6 +36,7 @@ COPY_S, COPIES_MAX = 0.05, 1_000  # answers whose first record is to be looked f
 BACK_AT_ONCE = 500  # answers that came after their batch, looked at together
 AT_ONCE = 20  # revisions in one call of the ledger
 LEFT_S, LEFT_AT_ONCE = 10.0, 100  # what killed APIs left to push: how often it is looked for
+DAMAGED = (ValueError, KeyError, TypeError)  # of lines that are no JSON, or not what a batch gives
 _REVISION = b'"kind":"revision"'
 T = TypeVar("T")
 
@@ -59,6 +60,7 @@ class Revising:
         after: int,
         mark: Mark,
         differed: Callable[[Sequence[Revised]], None] = lambda _: None,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._reader = reader
         self.revised = RevisedLog(path / TOLD)
@@ -67,7 +69,9 @@ class Revising:
         self._ledger = ledger
         self._shared = settings.ledger is not None
         # Nothing is opened where nobody is to be told.
-        self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
+        self._pusher = (
+            RevisionPusher(path / PUSHED, settings.revisions, clock_ms=clock_ms) if settings.revisions else None
+        )
         self._followed = after
         self._mark = mark
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,8 +89,11 @@ class Revising:
 
     async def _follow(self, after: int) -> None:
         async for batch in self._reader.follow(after=after):
-            await self._keep(self._settling.batch(batch))
-            await self._keep_own(batch)
+            try:
+                await self._keep(self._settling.batch(batch))
+                await self._keep_own(batch)
+            except DAMAGED:  # it will not be better when it is read again, and others come behind it
+                log.exception("what a batch gave is damaged; answers are not held to it", batch=batch.number)
             self._followed = batch.number
             self._mark.note(batch.number)
             await asyncio.sleep(0)  # many that are there already hold up no request

@@ -210,3 +210,17 @@ def test_a_revision_finds_the_answer_of_another_version_of_the_policy(tmp_path: 
 
     shop.run(revised)
     assert shop.pushed() == [("t1", "allow", "block")]
+
+
+def test_a_batch_whose_lines_are_damaged_holds_up_none_behind_it(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    answered(shop, "t1", "t2")
+    shop.batch(0, 0, 1, of_stream("t1", "block"))
+    damaged = tmp_path / "feed" / "0.jsonl"
+    damaged.write_bytes(damaged.read_bytes().replace(b'"decision":"block"', b'"decision:"block"'))
+    shop.batch(1, 1, 2, of_stream("t2", "block"))
+
+    async def second_is_told(_: LedgerGroup) -> bool:
+        return ("t2", "allow", "block") in shop.pushed()
+
+    shop.run(second_is_told)

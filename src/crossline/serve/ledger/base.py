@@ -157,6 +157,10 @@ class DecisionLedger(Protocol):
         """Remove the oldest answers from before ``before_ms``, ``most`` at once; how many went."""
         ...
 
+    def newest_ms(self) -> int | None:
+        """When the last answer was kept, in epoch ms; None where there is none. A few are looked at, not all."""
+        ...
+
     @property
     def link(self) -> Link:
         """Where the chain of this process stands."""

@@ -17,7 +17,7 @@ from crossline.connectors.standing import Standing
 from crossline.core.basics.errors import StateError
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
-from crossline.serve.ledger.reading import add_count, read_answer, read_counts, read_receipt
+from crossline.serve.ledger.reading import add_count, read_answer, read_counts, read_newest_ms, read_receipt
 from crossline.serve.ledger.receipts import (
     BEGINNING,
     BasisTexts,
@@ -165,7 +165,7 @@ class SqliteLedger:
             return Claimed("differs", decision_id=decision_id)
         if body is not None:
             return Claimed("answered", body, decision_id)
-        if now_ms - claimed_ms < self._claim_ms_max and self._alive(connection, slot, incarnation):
+        if abs(now_ms - claimed_ms) < self._claim_ms_max and self._alive(connection, slot, incarnation):
             return Claimed("pending")
         connection.execute(_TAKEN, (*self._owner, now_ms, *key))
         return Claimed("fresh", again=True)
@@ -289,6 +289,11 @@ class SqliteLedger:
         """
         with reported(self.path), self._synced() as connection:
             return remove_oldest(connection, before_ms, most)
+
+    def newest_ms(self) -> int | None:
+        """See ``DecisionLedger``."""
+        with reported(self.path):
+            return read_newest_ms(self._checked())
 
     def close(self) -> None:
         """Let go of the file and of the slot; safe to call twice."""

@@ -205,7 +205,7 @@ def test_it_ends_with_the_server_and_leaves_nothing_running(tmp_path: Path) -> N
 
 
 def test_an_id_of_another_life_is_not_taken_for_one_of_this(tmp_path: Path) -> None:
-    """The folder of the API was lost, and another one began: its numbers are as high by now, and mean something else."""
+    """The folder of the API was lost, and another one began: its numbers are as high by now, and mean others."""
     ids: list[str] = []
 
     async def before(shop: Shop) -> None:
@@ -248,7 +248,7 @@ def test_an_id_of_another_checkpoint_is_not_taken_for_one_of_this(tmp_path: Path
         shop.began_ms = 2_000
         shop.batch(0, "x0", "y0", "z0")
         async with shop.listen(ids[0]) as take:
-            with pytest.raises(EventsGoneError, match="batch 0 of .* is of another checkpoint"):
+            with pytest.raises(EventsGoneError, match=r"batch 0 of .* is of another checkpoint"):
                 await take(1)
 
     with_shop(tmp_path, before)

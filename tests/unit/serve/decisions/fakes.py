@@ -60,8 +60,10 @@ class FakeJudge:
     gone: list[int] = field(default_factory=list)
     laid: list[str] = field(default_factory=list)
     dry: list[str] = field(default_factory=list)
+    dry_calls: int = 0
 
     async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[Verdict | NotJudgedError]:
+        self.dry_calls += not keep
         (self.seen if keep else self.dry).extend(each.record_id for each in asked)
         self.numbers.update(each.number for each in asked)
         self.asked.set()

@@ -57,7 +57,7 @@ def claim_all(
             digest, slot, incarnation, claimed_ms, _, body, alive = row
             mine = given[key].digest == digest
             own = lost == (slot, incarnation) and claimed_ms == now_ms
-            if mine and body is None and (own or not (now_ms - claimed_ms < claim_ms_max and alive)):
+            if mine and body is None and (own or not (abs(now_ms - claimed_ms) < claim_ms_max and alive)):
                 values = (session.slot, session.incarnation, now_ms, *key, slot, incarnation, claimed_ms)
                 if session.connection.execute(_TAKEN, values).fetchone() is not None:
                     fresh[key] = Claimed("fresh", again=not own)

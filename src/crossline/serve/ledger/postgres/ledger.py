@@ -19,8 +19,10 @@ from crossline.serve.ledger.postgres.claims import claim_all
 from crossline.serve.ledger.postgres.cutting import Cutter
 from crossline.serve.ledger.postgres.keeping import KnownBases, LostSlotError, keep_all, remove_oldest, revise_one
 from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
+from crossline.serve.ledger.postgres.schema import Rows
 from crossline.serve.ledger.postgres.session import Owner, Session, begun, let_go
 from crossline.serve.ledger.postgres.untold import drop_untold, take_untold
+from crossline.serve.ledger.reading import read_newest_ms
 from crossline.serve.ledger.receipts import Entry, Link
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import CLAIM_MS_MAX
@@ -192,6 +194,11 @@ class PostgresLedger:
     def expire(self, before_ms: int, most: int = 500) -> int:
         """See ``DecisionLedger``. One process at a time does it; 0 where another is at it."""
         return self._tried(lambda session: remove_oldest(session, self.place, before_ms, most))
+
+    def newest_ms(self) -> int | None:
+        """See ``DecisionLedger``."""
+        with self._connected() as session:
+            return read_newest_ms(Rows(session.connection))
 
     def close(self) -> None:
         """Let go of the slot and of the connection; safe to call twice."""
