@@ -97,7 +97,7 @@ class Settling:
         self._put((stream, record_id), _Open(decision_id, answered, decision, place))
 
     def placed(self, stream: str, record_id: str, place: Place) -> None:
-        """Its stream has taken it. Where it stands there twice the first place that is told counts, as it does there."""
+        """Its stream has taken it. Where it stands there twice the first place that is told counts, as there."""
         known = self._open.get((stream, record_id))
         if known is not None and known.place is None:
             self._forget((stream, record_id))
