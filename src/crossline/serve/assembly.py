@@ -102,16 +102,12 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
     records = StreamRecords(config.streams)
     async with AsyncExitStack() as held:
         held.enter_context(folder_held(path))
-        logs = {stream: log for stream in config.sources if (log := _log(config, stream)) is not None}
-        for log in logs.values():
-            held.push_async_callback(log.close)
-            if isinstance(log, FileRecordLog):
-                await _held(log)
+        logs = await _logs(held, config)
         group, answers = await asyncio.to_thread(ledger_of, settings, config.streams, config.name)
-        clock_ms = SteadyClock()
-        ages_ms = SteadyClock(known_ms=await group.call(lambda ledger: ledger.newest_ms()))
         held.callback(answers.close)
         held.push_async_callback(group.close)
+        clock_ms = SteadyClock()
+        ages_ms = SteadyClock(known_ms=await group.call(lambda ledger: ledger.newest_ms()))
         checkpoint, unseen_ms = await _followed(held, config, replica_of)
         reader = FeedReader(Path(checkpoint) / FEED)
         held.push_async_callback(reader.close)
@@ -122,11 +118,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         settling, outbox, figures = Settling(), SqliteOutbox(path / OUTBOX), ApiFigures()
         mark = Mark(path)
         taken = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
-        by_broker = frozenset(
-            stream
-            for stream, source in config.sources.items()
-            if isinstance(source, KafkaSourceSettings) and config.streams[stream].ingest_time is None
-        )
+        by_broker = _by_broker(config)
         decisions = Decisions(
             Parts(
                 records=records,
@@ -150,20 +142,27 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
             Revising(reader, settling, group, settings, path, taken.after, mark, told, clock_ms) as revising,
             _placing(taken),
         ):
-            parts = (
-                decisions,
-                replicas,
-                group,
-                reader,
-                settling,
-                path,
-                answers,
-                figures,
-                outbox,
-                revising.revised,
-                clock_ms,
-            )
-            yield Api(config, settings, *parts, frozenset(logs), replica_of)
+            parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)
+            yield Api(config, settings, *parts, clock_ms, frozenset(logs), replica_of)
+
+
+async def _logs(held: AsyncExitStack, config: PipelineConfig) -> dict[str, RecordLog]:
+    """By stream where the API puts its records."""
+    logs = {stream: log for stream in config.sources if (log := _log(config, stream)) is not None}
+    for log in logs.values():
+        held.push_async_callback(log.close)
+        if isinstance(log, FileRecordLog):
+            await _held(log)
+    return logs
+
+
+def _by_broker(config: PipelineConfig) -> frozenset[str]:
+    """The streams whose ingest time is a broker's."""
+    return frozenset(
+        stream
+        for stream, source in config.sources.items()
+        if isinstance(source, KafkaSourceSettings) and config.streams[stream].ingest_time is None
+    )
 
 
 async def _held(log: FileRecordLog) -> None:
