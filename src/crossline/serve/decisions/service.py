@@ -110,7 +110,8 @@ class Decisions:
         checked = await asyncio.gather(*(self._checks[stream].put(body) for body in bodies))
         asked = [asked_of(stream, each, next(self._numbers)) for each in checked]
         within_s = timeout_s - min(timeout_s * MARGIN_SHARE_MAX, MARGIN_S)
-        return await self._run(self._dry.replies(asked, within_s))
+        found: list[Reply] = await self._run(self._dry.replies(asked, within_s))
+        return found
 
     async def _once(self, asked: Asked, mode: Mode, arrived_s: float, deadline_s: float, until_s: float) -> Reply:
         """All who ask about one record get one answer."""
