@@ -51,6 +51,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     audit, desk = AuditLog(api.path / AUDIT, wall_clock_ms), casework.of(api)
     deps = Dependencies(
         pipeline=pipeline,
+        now_ms=api.clock_ms,
         config=api.config,
         path=api.path,
         decisions=api.answers,

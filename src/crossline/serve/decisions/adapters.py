@@ -17,11 +17,11 @@ from crossline.core.decide.fallback import Fallback
 from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import Policy
 from crossline.core.streams.schema import StreamSpec
-from crossline.logs import get_logger
-from crossline.serve.decisions.parts import Claim
+from crossline.serve.decisions.parts import Claim, Given
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.values import Asked, NotJudgedError, Place
+from crossline.serve.faults import noted, with_fault
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.ledger.base import Answer as Kept
 from crossline.serve.ledger.group import LedgerGroup
@@ -29,8 +29,6 @@ from crossline.serve.ledger.reading import read_answer, read_receipt, read_unset
 from crossline.serve.ledger.receipts import Entry
 
 T = TypeVar("T")
-
-log = get_logger(__name__)
 
 
 class LedgerAnswers:
@@ -46,11 +44,11 @@ class LedgerAnswers:
             claimed = await self._group.settled(asked, timeout_s)
         return Claim(claimed.outcome, claimed.body)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
-        """Keep an answer; the body that its client gets, which may be one that was given before."""
+    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
+        """Keep an answer; what its client gets, which may be one that was given before."""
         entry = Entry(answer.asked, said, answer.basis, answer.figures, answer.evidence)
         kept = await self._group.answer(entry)
-        return None if kept is None else kept.body
+        return None if kept is None else Given(kept.body, kept.first)
 
     async def release(self, asked: Asked) -> None:
         """Nothing was decided about it."""
@@ -79,8 +77,8 @@ class FeedStream:
         except NotDecidedError as error:
             raise NotJudgedError("stream", f"{error.reason}: {error.detail}") from None
         except (StoppedError, StateError) as error:
-            log.warning("what a batch gave cannot be read", error=str(error))
-            raise NotJudgedError("stream", "what its batch gave cannot be read; the server's log says why") from None
+            fault = noted("what a batch gave cannot be read", error)
+            raise NotJudgedError("stream", with_fault("what its batch gave cannot be read", fault)) from None
 
 
 class PolicyFallback:

@@ -83,6 +83,14 @@ def read_unsettled(connection: Rows, since_ms: int, most: int) -> list[tuple[str
     return [(str(a), str(b), str(c), str(d), str(e)) for a, b, c, d, e in rows]
 
 
+def read_newest_ms(connection: Rows) -> int | None:
+    """When the last answer was kept: that of the last receipt of some chain."""
+    newest = """SELECT max(at_ms) FROM receipts AS r JOIN chains AS c
+        ON r.replica = c.replica AND r.sequence = c.sequence"""
+    row = connection.execute(newest).fetchone()
+    return None if row is None or row[0] is None else int(row[0])
+
+
 def read_receipt(connection: Rows, decision_id: str) -> dict[str, Any] | None:
     """The receipt of an answer, whole and in the order promised; None where there is none."""
     row = connection.execute(f"{_BODY} WHERE r.decision_id = ?", (decision_id,)).fetchone()

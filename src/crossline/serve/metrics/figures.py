@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from crossline.serve.decisions.parts import Answers, Claim
+from crossline.serve.decisions.parts import Answers, Claim, Given
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.settling import Revised
 from crossline.serve.decisions.values import Asked, Place
@@ -127,7 +127,7 @@ class TimedAnswers:
         finally:
             self._claims.add(time.perf_counter() - began_s)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
+    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
         """See ``Answers``."""
         began_s = time.perf_counter()
         try:
