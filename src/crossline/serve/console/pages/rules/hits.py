@@ -11,7 +11,7 @@ from decimal import Decimal
 from crossline.connectors.stores import AlertFilter, Store
 from crossline.core.basics.errors import UsageError
 from crossline.serve.console.asked import Asked
-from crossline.serve.console.pages.rules.precision import Precision
+from crossline.core.health.shares import Precision
 
 DAYS, DAY_MS = 14, 86_400_000
 KEPT_MAX = 50_000
