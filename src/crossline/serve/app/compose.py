@@ -25,19 +25,21 @@ from crossline.serve.app.stored import StoredCases
 from crossline.serve.assembly import Api
 from crossline.serve.console.app import Console
 from crossline.serve.console.parts import parts_of
+from crossline.serve.health.gathering import RuleHealthReader
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
 from crossline.serve.metrics.exposition import ApiCollector, Standing
 from crossline.serve.metrics.figures import Counted
+from crossline.serve.metrics.rules import RuleGauges
 
 AUDIT = "audit"
 
 log = get_logger(__name__)
 
 
-def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]]:
-    """The app over the parts that run, and what ends what only it has."""
+def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]], RuleHealthReader]:
+    """The app over the parts that run, what ends what only it has, and how rules do."""
     settings = api.settings
 
     async def ready() -> Readiness:
@@ -75,10 +77,10 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         await desk.close()
 
     whole: Any = access if console is None else Split(access, console)
-    return Counted(whole, api.figures), close
+    return Counted(whole, api.figures), close, rest.state.health
 
 
-def collector_of(api: Api) -> ApiCollector:
+def collector_of(api: Api, health: RuleHealthReader) -> ApiCollector:
     """The figures of the parts that run."""
 
     def standing() -> Standing:
@@ -91,4 +93,4 @@ def collector_of(api: Api) -> ApiCollector:
             outbox = None
         return Standing(replicas.lag(), replicas.laid_over, api.settling.waiting, outbox, judged, replicas.lost)
 
-    return ApiCollector(api.config.name, api.figures, standing)
+    return ApiCollector(api.config.name, api.figures, standing, RuleGauges(health.report))

@@ -1,0 +1,106 @@
+"""Reads what was counted of rules: sums by rule and day, however many alerts they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crossline.core.health.delays import Cell
+from crossline.serve.cases.counting.schema import DAY_MS, HOUR_MS
+from crossline.serve.cases.file import CaseFile
+
+DAYS, LABEL_DAYS, WEEK = 28, 90, 7
+_HOURS = """SELECT rule_id, version, kind, hour / 24 AS day, sum(alerts), sum(retracted), sum(hidden) FROM rule_hours
+WHERE hour >= ? GROUP BY 1, 2, 3, 4"""
+_LATELY = "SELECT rule_id, kind, hour, sum(alerts) FROM rule_hours WHERE hour > ? AND hour <= ? GROUP BY 1, 2, 3"
+_MONEY = "SELECT rule_id, version, kind, day, sum(amount) FROM rule_money WHERE day >= ? GROUP BY 1, 2, 3, 4"
+_VALUES = """SELECT rule_id, version, day > ? AS now, bucket, sum(alerts) FROM rule_values WHERE day > ? AND day <= ?
+GROUP BY 1, 2, 3, 4"""
+_PAIRS = """SELECT rule_id, other, sum(records), sum(entities), sum(led) FROM rule_pairs WHERE day > ?
+GROUP BY 1, 2"""
+_LABELS = """SELECT rule_id, version, kind, is_fraud, day, sum(alerts), sum(alerts) FILTER (WHERE label_day < :today)
+FROM rule_labels WHERE day > :since GROUP BY 1, 2, 3, 4, 5"""
+_FRAUD = """SELECT rule_id, kind, currency, sum(amount) FROM rule_labels WHERE day > ? AND is_fraud = 1
+GROUP BY 1, 2, 3 HAVING sum(alerts) > 0"""
+_DELAYS = """SELECT is_fraud, day, max(label_day - day, 0), sum(alerts) FROM rule_labels
+WHERE day > ? AND label_day < ? GROUP BY 1, 2, 3"""
+
+Which = tuple[str, int, str]  # a rule, its version, the kind of its alerts
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """Labels of a version's alerts. ``whole``: of days that are over, by verdict and age of the alerts in days."""
+
+    true: int = 0
+    labels: int = 0
+    whole: tuple[Cell, ...] = ()
+
+
+@dataclass(slots=True)
+class RuleCounts:
+    """What was counted, of the past 28 days and today; labels of the past 90 days.
+
+    ``since_day``: from when on anything was; None: nothing yet. ``today``: the day of the epoch. ``days``: by day how
+    many alerts came, were retracted, were hidden by suppressions. ``lately``: the past 24 hours, an hour each, the
+    oldest first. ``money``: by day the money of the records that alerts are on. ``figures``: alerts by bucket of their
+    figure, of the week before and of the past seven days. ``pairs``: of the past seven days, by the other rule:
+    records, entities, and records whose decision rests on the other first. ``fraud``: money by currency.
+    ``delays``: labels of all rules.
+    """
+
+    today: int
+    since_day: int | None = None
+    days: dict[Which, dict[int, tuple[int, int, int]]] = field(default_factory=dict)
+    lately: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    money: dict[Which, dict[int, float]] = field(default_factory=dict)
+    figures: dict[tuple[str, int], tuple[dict[int, int], dict[int, int]]] = field(default_factory=dict)
+    pairs: dict[str, dict[str, tuple[int, int, int]]] = field(default_factory=dict)
+    verdicts: dict[Which, Verdicts] = field(default_factory=dict)
+    fraud: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    delays: list[Cell] = field(default_factory=list)
+
+
+def read_counts(file: CaseFile, now_ms: int) -> RuleCounts:
+    """All of it, of one moment. Raises RetryableError where the file cannot be read now."""
+    today, hour = now_ms // DAY_MS, now_ms // HOUR_MS
+    found = RuleCounts(today)
+    with file.reading():
+        for row in file.rows("SELECT min(hour) / 24 AS day FROM rule_hours"):
+            found.since_day = row["day"]
+        for rule, version, kind, day, *counts in file.rows(_HOURS, (24 * (today - DAYS),)):
+            found.days.setdefault((rule, version, kind), {})[day] = tuple(counts)
+        for rule, kind, at, count in file.rows(_LATELY, (hour - 24, hour)):
+            found.lately.setdefault((rule, kind), [0] * 24)[at - hour + 23] += count
+        for rule, version, kind, day, amount in file.rows(_MONEY, (today - DAYS,)):
+            found.money.setdefault((rule, version, kind), {})[day] = amount
+        for rule, version, now, bucket, count in file.rows(_VALUES, (today - WEEK, today - 2 * WEEK, today)):
+            found.figures.setdefault((rule, version), ({}, {}))[now][bucket] = count
+        for rule, other, *counts in file.rows(_PAIRS, (today - WEEK,)):
+            found.pairs.setdefault(rule, {})[other] = tuple(counts)
+        _labels(file, found, today)
+    return found
+
+
+def _labels(file: CaseFile, found: RuleCounts, today: int) -> None:
+    since = today - LABEL_DAYS
+    for rule, version, kind, fraud, day, count, whole in file.rows(_LABELS, {"today": today, "since": since}):
+        before = found.verdicts.get((rule, version, kind), Verdicts())
+        cell = (Cell(bool(fraud), today - day, 0, whole),) if whole else ()
+        found.verdicts[rule, version, kind] = Verdicts(
+            before.true + (count if fraud else 0), before.labels + count, (*before.whole, *cell)
+        )
+    for rule, kind, currency, amount in file.rows(_FRAUD, (since,)):
+        found.fraud.setdefault((rule, kind), {})[currency] = amount
+    found.delays = [
+        Cell(bool(fraud), today - day, delay, count) for fraud, day, delay, count in file.rows(_DELAYS, (since, today))
+    ]
+
+
+def money_said(amounts: Mapping[str, float]) -> str:
+    """Sums by currency, as text.
+
+    >>> money_said({"EUR": 1204.5, "": 0.0})
+    'EUR 1,204.50'
+    """
+    return ", ".join(f"{name} {amount:,.2f}".strip() for name, amount in sorted(amounts.items()) if round(amount, 2))
