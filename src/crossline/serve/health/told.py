@@ -60,7 +60,7 @@ def rule_json(health: RuleHealth) -> dict[str, Any]:
         "kept": [_rounded(asdict(each)) for each in health.held],
         "wrong": list(health.wrong),
         "calls": health.calls,
-        "notes": list(notes_of(health)),
+        "notes": [asdict(each) for each in notes_of(health)],
     }
 
 

@@ -10,8 +10,8 @@ from decimal import Decimal
 
 from crossline.connectors.stores import AlertFilter, Store
 from crossline.core.basics.errors import UsageError
-from crossline.serve.console.asked import Asked
 from crossline.core.health.shares import Precision
+from crossline.serve.console.asked import Asked
 
 DAYS, DAY_MS = 14, 86_400_000
 KEPT_MAX = 50_000
