@@ -81,7 +81,8 @@ class _Mine:
 
     @property
     def first_day(self) -> int:
-        known = [each for each in (self.facts.since_day, self.counts.since_day) if each is not None]
+        """The first one that is whole; today, where there is none."""
+        known = [each + 1 for each in (self.facts.since_day, self.counts.since_day) if each is not None]
         return max(self.counts.today - DAYS, min(self.counts.today, max(known, default=self.counts.today)))
 
     def _days(self, first: int, version: int | None = None) -> list[int]:

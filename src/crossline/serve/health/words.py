@@ -10,6 +10,7 @@ from crossline.core.health.kept import Held
 from crossline.serve.health.values import RuleHealth
 
 SHARE_MIN = 0.25  # of what is told of other rules
+_TIMES = "\N{MULTIPLICATION SIGN}"
 NAMES = {"alerts": "alerts a day", "money": "money a day", "precision": "precision"}
 
 
@@ -33,7 +34,9 @@ def _notes(health: RuleHealth) -> Iterator[Note]:
     if state.state == "floods":
         since = "" if not state.days else f" since {_day(health.first_day + len(health.days) - 1 - state.days)}"
         than = "predicted" if health.due_by == "backtest" else "usual"
-        yield Note("floods", f"Floods{since}" + (f", {state.times:.0f} \N{MULTIPLICATION SIGN} {than}" if state.times else ""))
+        yield Note(
+            "floods", f"Floods{since}" + (f", {state.times:.0f} \N{MULTIPLICATION SIGN} {than}" if state.times else "")
+        )
     for each in health.held:
         if each.beyond:
             said = held_said(each)
@@ -42,7 +45,11 @@ def _notes(health: RuleHealth) -> Iterator[Note]:
         yield Note("parity", f"API and stream: {parity_said(health)}")
     if health.drift is not None and health.drift.shifted:
         before, now = health.drift.median_before, health.drift.median_now
-        ratio = f"{now / before:.1f} \N{MULTIPLICATION SIGN} last week" if before > 0 else f"{now:.3g}, {before:.3g} last week"
+        ratio = (
+            f"{now / before:.1f} {_TIMES} last week"
+            if before > 0
+            else f"{now:.3g}, {before:.3g} last week"
+        )
         yield Note("drift", f"Drift: figure {ratio}")
     for other in health.met:
         if other.led >= SHARE_MIN:

@@ -118,7 +118,8 @@ class FakeLedger:
         return self.receipts.get(decision_id)
 
     def differing(self, since_ms: int, most: int) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        return [(self.answered[name], each) for name, several in self.revised.items() for each in several][:most]
+        told = [(self.answered[name], each) for name, several in self.revised.items() for each in several]
+        return [each for each in told if each[1].get("at_ms", since_ms) >= since_ms][:most]
 
     def figures(self, records: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         found = {

@@ -45,7 +45,7 @@ def row_of(said: Mapping[str, Any], span: str) -> HealthRow:
         false_positives=number(precision["labels"] - precision["true"]),
         cost=DASH if said["cost"] is None else f"{said['cost']['us_per_record']:.2g}",
         cost_said=_cost(said["cost"]),
-        parity=said["parity_said"],
+        parity=DASH if said["parity"] is None else said["parity_said"],
         parity_grade="high" if "parity" in wrong else "",
         remarks=tuple(
             Remark(each["text"], "crit" if each["what"] in _CRIT else "high" if each["what"] in _HIGH else "")
