@@ -54,7 +54,7 @@ def test_health_is_found_read_and_left(desk: Desk, axe: str, scheme: str, width:
     page = desk.seat(width, scheme)
     page.locator(".side a, .tabbar a").filter(has_text="Health", visible=True).press("Enter")
     page.wait_for_url("**/health/payments")
-    expect(page.get_by_text("2 need you")).to_be_visible()
+    expect(page.get_by_text("3 need you")).to_be_visible()
     expect(page.locator("#rules")).to_contain_text("Floods, 10")
     expect(page.locator("#predictions")).to_contain_text("alerts a day")
     expect(page.locator("#overlap")).to_contain_text("large_payment")
