@@ -37,11 +37,11 @@ def assessed(facts: Iterable[RuleFacts], counts: RuleCounts, measured: Measured)
 def _rule(facts: RuleFacts, counts: RuleCounts, measured: Measured, shares: Mapping[bool, list[float]]) -> RuleHealth:
     mine, name = _Mine(facts, counts), facts.rule_id
     foretold = measured.foretold.get(name)
-    due, due_by = (foretold.alerts, "backtest") if foretold is not None else (usual(mine.whole), "past")
-    last_24h, held = sum(mine.lately), tuple(mine.held(foretold))
-    found = Rhythm()
-    if facts.status in JUDGING:
-        found = rhythm(mine.whole, mine.days[-1] if mine.days else 0, last_24h, due)
+    first_day, days, lately = mine.first_day, mine.days(mine.first_day), mine.lately()
+    whole, last_24h = days[:-1], sum(lately)
+    due, due_by = (foretold.alerts, "backtest") if foretold is not None else (usual(whole), "past")
+    held = tuple(mine.held(foretold))
+    found = rhythm(whole, days[-1], last_24h, due) if facts.status in JUDGING else Rhythm()
     parity = measured.parity.get(name)
     week_before, week = counts.figures.get((name, facts.version), ({}, {}))
     moved = drift(week_before, week)
@@ -52,10 +52,10 @@ def _rule(facts: RuleFacts, counts: RuleCounts, measured: Measured, shares: Mapp
     return RuleHealth(
         facts=facts,
         last_24h=last_24h,
-        last_7d=sum(mine.days[-WEEK:]),
-        hours=tuple(mine.lately),
-        days=tuple(mine.days),
-        first_day=mine.first_day,
+        last_7d=sum(days[-WEEK:]),
+        hours=tuple(lately),
+        days=tuple(days),
+        first_day=first_day,
         due=due,
         due_by="" if due is None else due_by,
         rhythm=found,
@@ -85,7 +85,7 @@ class _Mine:
         known = [each + 1 for each in (self.facts.since_day, self.counts.since_day) if each is not None]
         return max(self.counts.today - DAYS, min(self.counts.today, max(known, default=self.counts.today)))
 
-    def _days(self, first: int, version: int | None = None) -> list[int]:
+    def days(self, first: int, version: int | None = None) -> list[int]:
         """Alerts of each day from ``first`` on that were not retracted, today last; of one version or of all."""
         found = [0] * (self.counts.today - first + 1)
         for (rule, of, kind), days in self.counts.days.items():
@@ -95,16 +95,6 @@ class _Mine:
                         found[day - first] += alerts - retracted
         return found
 
-    @property
-    def days(self) -> list[int]:
-        return self._days(self.first_day)
-
-    @property
-    def whole(self) -> list[int]:
-        """Without today."""
-        return self.days[:-1]
-
-    @property
     def lately(self) -> list[int]:
         """The past 24 hours."""
         hours = [self.counts.lately.get((self.facts.rule_id, kind), [0] * 24) for kind in self.facts.kinds]
@@ -115,7 +105,7 @@ class _Mine:
         if foretold is None:
             return
         first = max(foretold.published_ms // DAY_MS + 1, self.counts.today - WEEK)
-        came = self._days(first, foretold.version)[:-1] if first <= self.counts.today else []
+        came = self.days(first, foretold.version)[:-1] if first <= self.counts.today else []
         yield held_mean("alerts", foretold.alerts, came)
         if foretold.money is not None:
             yield held_mean("money", foretold.money, self._money(first, foretold.version))

@@ -50,7 +50,7 @@ class RuleHealthReader:
         rows, events, refused = read_rules(deps.config)
         facts = facts_of(rows, events)
         counts = RuleCounts(now_ms // DAY_MS) if deps.desk is None else read_counts(deps.desk.file, now_ms)
-        foretold = {each.rule_id: one for each in facts if (one := self._foretold(each)) is not None}
+        foretold = self._foretold(facts)
         costs, parity = self._measured([each.rule_id for each in facts], now_ms)
         return HealthReport(
             pipeline=deps.config.name,
@@ -62,16 +62,18 @@ class RuleHealthReader:
             refused=refused,
         )
 
-    def _foretold(self, facts: RuleFacts) -> Foretold | None:
-        """What the proof says with which the version in force was published; None: it came another way."""
-        request = self._approvals.published(facts.rule_id, facts.version)
-        proof = None if request is None else self._approvals.proof(request.proof_id)
-        if request is None or proof is None or request.decided_ms is None:
-            return None
-        serve = self._deps.config.serve
+    def _foretold(self, facts: Sequence[RuleFacts]) -> dict[str, Foretold]:
+        """What the proofs say with which versions in force were published; nothing of those that came another way."""
+        serve, known = self._deps.config.serve, self._approvals.foretold()
         money = None if serve is None else serve.cases.money
-        decimals = None if money is None else (money.field, money.decimals)
-        return foretold_of(facts.version, request.decided_ms, proof.said["predicted"], decimals)
+        unit = None if money is None else (money.field, money.decimals)
+        found = {}
+        for each in facts:
+            request, proof = known.get((each.rule_id, each.version), (None, None))
+            if request is not None and proof is not None and request.decided_ms is not None:
+                ahead = proof.said["predicted"]
+                found[each.rule_id] = foretold_of(each.version, request.decided_ms, ahead, unit)
+        return found
 
     def _measured(self, rule_ids: Sequence[str], now_ms: int) -> tuple[Mapping[str, Cost], Mapping[str, Parity]]:
         """Costs and parity, asked anew once a minute."""

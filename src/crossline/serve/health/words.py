@@ -45,11 +45,7 @@ def _notes(health: RuleHealth) -> Iterator[Note]:
         yield Note("parity", f"API and stream: {parity_said(health)}")
     if health.drift is not None and health.drift.shifted:
         before, now = health.drift.median_before, health.drift.median_now
-        ratio = (
-            f"{now / before:.1f} {_TIMES} last week"
-            if before > 0
-            else f"{now:.3g}, {before:.3g} last week"
-        )
+        ratio = f"{now / before:.1f} {_TIMES} last week" if before > 0 else f"{now:.3g}, {before:.3g} last week"
         yield Note("drift", f"Drift: figure {ratio}")
     for other in health.met:
         if other.led >= SHARE_MIN:

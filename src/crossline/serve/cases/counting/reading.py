@@ -84,12 +84,14 @@ def read_counts(file: CaseFile, now_ms: int) -> RuleCounts:
 
 def _labels(file: CaseFile, found: RuleCounts, today: int) -> None:
     since = today - LABEL_DAYS
+    sums: dict[Which, tuple[list[int], list[Cell]]] = {}
     for rule, version, kind, fraud, day, count, whole in file.rows(_LABELS, {"today": today, "since": since}):
-        before = found.verdicts.get((rule, version, kind), Verdicts())
-        cell = (Cell(bool(fraud), today - day, 0, whole),) if whole else ()
-        found.verdicts[rule, version, kind] = Verdicts(
-            before.true + (count if fraud else 0), before.labels + count, (*before.whole, *cell)
-        )
+        labels, cells = sums.setdefault((rule, version, kind), ([0, 0], []))
+        labels[fraud] += count
+        if whole:
+            cells.append(Cell(bool(fraud), today - day, 0, whole))
+    for which, ((good, true), cells) in sums.items():
+        found.verdicts[which] = Verdicts(true, good + true, tuple(cells))
     for rule, kind, currency, amount in file.rows(_FRAUD, (since,)):
         found.fraud.setdefault((rule, kind), {})[currency] = amount
     found.delays = [
