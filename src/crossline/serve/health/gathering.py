@@ -14,7 +14,7 @@ from crossline.core.health.shares import Precision
 from crossline.core.workbench.predicted import Predicted
 from crossline.rulelog.events import RuleEvent
 from crossline.serve.approvals.file import ApprovalFile
-from crossline.serve.cases.counting.reading import RuleCounts, read_counts
+from crossline.serve.cases.counting.reading import RuleCounts, Slow, read_counts, read_slow
 from crossline.serve.cases.counting.schema import DAY_MS
 from crossline.serve.health.assess import Measured, assessed, predicted_of
 from crossline.serve.health.values import Cost, Foretold, HealthReport, Parity, RuleFacts
@@ -24,7 +24,7 @@ from crossline.serve.http.reads.decisions import DecisionStore
 from crossline.serve.http.reads.rules import read_rules
 
 BATCHES, SAMPLED, DIFFERING_MAX = 200, 5, 1_000
-KEPT_MS = 60_000  # for how long costs and parity, which ask stores, are told again
+KEPT_MS = 60_000  # for how long costs, parity, overlap and drift are told again
 _CHANGES = ("published", "status_changed", "tripped")
 
 
@@ -43,15 +43,16 @@ class RuleHealthReader:
         self._asked_ms: int | None = None
         self._costs: Mapping[str, Cost] = {}
         self._parity: Mapping[str, Parity] = {}
+        self._slow: Slow | None = None
 
     def report(self) -> HealthReport:
         """As of now. Raises RetryableError where a file or a database cannot be read now."""
         deps, now_ms = self._deps, self._deps.now_ms()
         rows, events, refused = read_rules(deps.config)
         facts = facts_of(rows, events)
-        counts = RuleCounts(now_ms // DAY_MS) if deps.desk is None else read_counts(deps.desk.file, now_ms)
         foretold = self._foretold(facts)
-        costs, parity = self._measured([each.rule_id for each in facts], now_ms)
+        costs, parity, slow = self._measured([each.rule_id for each in facts], now_ms)
+        counts = RuleCounts(now_ms // DAY_MS) if deps.desk is None else read_counts(deps.desk.file, now_ms, slow)
         return HealthReport(
             pipeline=deps.config.name,
             at_ms=now_ms,
@@ -75,10 +76,13 @@ class RuleHealthReader:
                 found[each.rule_id] = foretold_of(each.version, request.decided_ms, ahead, unit)
         return found
 
-    def _measured(self, rule_ids: Sequence[str], now_ms: int) -> tuple[Mapping[str, Cost], Mapping[str, Parity]]:
-        """Costs and parity, asked anew once a minute."""
+    def _measured(
+        self, rule_ids: Sequence[str], now_ms: int
+    ) -> tuple[Mapping[str, Cost], Mapping[str, Parity], Slow | None]:
+        """What is asked anew once a minute."""
         with self._lock:
             if self._asked_ms is None or not 0 <= now_ms - self._asked_ms < KEPT_MS:
+                self._slow = None if self._deps.desk is None else read_slow(self._deps.desk.file, now_ms)
                 try:
                     with closing(self._deps.store()) as store:
                         self._costs = costs_of(store.batch_figures(self._deps.config.name, BATCHES))
@@ -86,7 +90,7 @@ class RuleHealthReader:
                 except (UsageError, ProblemError):  # nothing was delivered yet, or there is no store
                     self._costs, self._parity = {}, {}
                 self._asked_ms = now_ms
-            return self._costs, self._parity
+            return self._costs, self._parity, self._slow
 
 
 def facts_of(rows: Sequence[Mapping[str, Any]], events: Sequence[RuleEvent]) -> list[RuleFacts]:

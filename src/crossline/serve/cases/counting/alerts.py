@@ -14,10 +14,10 @@ from crossline.serve.cases.counting.verdicts import Counted, standing_verdict, w
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.intake.facts import AlertFacts
 
-_HOUR = """INSERT INTO rule_hours (hour, rule_id, version, kind, alerts, hidden) VALUES (?, ?, ?, ?, 1, ?)
-ON CONFLICT DO UPDATE SET alerts = alerts + 1, hidden = hidden + excluded.hidden"""
-_MONEY = """INSERT INTO rule_money (day, rule_id, version, kind, currency, amount) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET amount = amount + excluded.amount"""
+_DAY = """INSERT INTO rule_days (day, rule_id, version, kind, alerts, hidden, amount) VALUES (?, ?, ?, ?, 1, ?, ?)
+ON CONFLICT DO UPDATE SET alerts = alerts + 1, hidden = hidden + excluded.hidden, amount = amount + excluded.amount"""
+_HOUR = """INSERT INTO rule_hours (hour, rule_id, kind, alerts) VALUES (?, ?, ?, 1)
+ON CONFLICT DO UPDATE SET alerts = alerts + 1"""
 _VALUE = """INSERT INTO rule_values (day, rule_id, version, bucket, alerts) VALUES (?, ?, ?, ?, 1)
 ON CONFLICT DO UPDATE SET alerts = alerts + 1"""
 _PAIR = """INSERT INTO rule_pairs (day, rule_id, other, {0}) VALUES (?, ?, ?, 1)
@@ -25,8 +25,8 @@ ON CONFLICT DO UPDATE SET {0} = {0} + 1"""
 _ON_RECORD = """SELECT rule_id FROM alerts WHERE stream = :stream AND record_id = :record_id AND alert_id != :alert_id
 UNION SELECT rule_id FROM asides WHERE stream = :stream AND record_id = :record_id AND alert_id != :alert_id"""
 # For how many days each is kept.
-KEPT_DAYS = {"rule_entities": 10, "rule_values": 35, "rule_pairs": 100, "rule_money": 400, "rule_labels": 400}
-HOURS_KEPT_DAYS, ASIDES_KEPT_DAYS = 400, 100
+KEPT_DAYS = {"rule_entities": 10, "rule_values": 35, "rule_pairs": 35, "rule_days": 400, "rule_labels": 400}
+HOURS_KEPT_DAYS, ASIDES_KEPT_DAYS = 4, 100
 
 
 def aside_kind(alert: Mapping[str, Any]) -> str:
@@ -56,9 +56,8 @@ def count_aside(file: CaseFile, facts: AlertFacts, kind: str, value: Any) -> Non
 
 def _count(file: CaseFile, facts: AlertFacts, kind: str, value: Any, *, hidden: bool) -> None:
     day, rule = facts.event_ms // DAY_MS, (facts.rule_id, facts.rule_version)
-    file.run(_HOUR, (facts.event_ms // HOUR_MS, *rule, kind, int(hidden)))
-    if facts.amount is not None:
-        file.run(_MONEY, (day, *rule, kind, facts.currency or "", float(facts.amount)))
+    file.run(_DAY, (day, *rule, kind, int(hidden), float(facts.amount or 0)))
+    file.run(_HOUR, (facts.event_ms // HOUR_MS, facts.rule_id, kind))
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         file.run(_VALUE, (day, *rule, bucket_of(value)))
     _pairs(file, facts, day)
@@ -113,14 +112,15 @@ def count_retracted(file: CaseFile, table: str, alert_id: str, *, retracted: boo
         (alert_id,),
     )
     alert = Counted(*(row[name] for name in Counted.__slots__))
-    more, day = (1 if retracted else -1), alert.event_ms // DAY_MS
+    more = 1 if retracted else -1
     file.run(
-        "UPDATE rule_hours SET retracted = retracted + ? WHERE hour = ? AND rule_id = ? AND version = ? AND kind = ?",
-        (more, alert.event_ms // HOUR_MS, alert.rule_id, alert.rule_version, alert.kind),
+        "UPDATE rule_days SET retracted = retracted + ?, amount = amount - ? WHERE day = ? AND rule_id = ? "
+        "AND version = ? AND kind = ?",
+        (
+            *(more, more * float(alert.amount or 0), alert.event_ms // DAY_MS),
+            *(alert.rule_id, alert.rule_version, alert.kind),
+        ),
     )
-    if alert.amount is not None:
-        rule = (alert.rule_id, alert.rule_version, alert.kind, alert.currency or "")
-        file.run(_MONEY, (day, *rule, -more * float(alert.amount)))
     verdict = standing_verdict(file, row["stream"], row["record_id"])
     if verdict is not None:
         weigh(file, alert, verdict, -more)

@@ -10,10 +10,8 @@ from crossline.serve.cases.counting.schema import DAY_MS, HOUR_MS
 from crossline.serve.cases.file import CaseFile
 
 DAYS, LABEL_DAYS, WEEK = 28, 90, 7
-_HOURS = """SELECT rule_id, version, kind, hour / 24 AS day, sum(alerts), sum(retracted), sum(hidden) FROM rule_hours
-WHERE hour >= ? GROUP BY 1, 2, 3, 4"""
-_LATELY = "SELECT rule_id, kind, hour, sum(alerts) FROM rule_hours WHERE hour > ? AND hour <= ? GROUP BY 1, 2, 3"
-_MONEY = "SELECT rule_id, version, kind, day, sum(amount) FROM rule_money WHERE day >= ? GROUP BY 1, 2, 3, 4"
+_DAYS = "SELECT rule_id, version, kind, day, alerts, retracted, hidden, amount FROM rule_days WHERE day >= ?"
+_LATELY = "SELECT rule_id, kind, hour, alerts FROM rule_hours WHERE hour > ? AND hour <= ?"
 _VALUES = """SELECT rule_id, version, day > ? AS now, bucket, sum(alerts) FROM rule_values WHERE day > ? AND day <= ?
 GROUP BY 1, 2, 3, 4"""
 _PAIRS = """SELECT rule_id, other, sum(records), sum(entities), sum(led) FROM rule_pairs WHERE day > ?
@@ -61,24 +59,45 @@ class RuleCounts:
     delays: list[Cell] = field(default_factory=list)
 
 
-def read_counts(file: CaseFile, now_ms: int) -> RuleCounts:
-    """All of it, of one moment. Raises RetryableError where the file cannot be read now."""
+@dataclass(slots=True)
+class Slow:
+    """What changes little within a minute, as in ``RuleCounts``."""
+
+    figures: dict[tuple[str, int], tuple[dict[int, int], dict[int, int]]] = field(default_factory=dict)
+    pairs: dict[str, dict[str, tuple[int, int, int]]] = field(default_factory=dict)
+    delays: list[Cell] = field(default_factory=list)
+
+
+def read_slow(file: CaseFile, now_ms: int) -> Slow:
+    """Figures, pairs and delays. Raises RetryableError where the file cannot be read now."""
+    today, found = now_ms // DAY_MS, Slow()
+    for rule, version, now, bucket, count in file.rows(_VALUES, (today - WEEK, today - 2 * WEEK, today)):
+        found.figures.setdefault((rule, version), ({}, {}))[now][bucket] = count
+    for rule, other, *counts in file.rows(_PAIRS, (today - WEEK,)):
+        found.pairs.setdefault(rule, {})[other] = (counts[0], counts[1], counts[2])
+    found.delays = [
+        Cell(bool(fraud), today - day, delay, count)
+        for fraud, day, delay, count in file.rows(_DELAYS, (today - LABEL_DAYS, today))
+    ]
+    return found
+
+
+def read_counts(file: CaseFile, now_ms: int, slow: Slow | None = None) -> RuleCounts:
+    """All of it, of one moment; with ``slow`` that part is not read. Raises RetryableError as ``read_slow``."""
     today, hour = now_ms // DAY_MS, now_ms // HOUR_MS
     found = RuleCounts(today)
     with file.reading():
-        for row in file.rows("SELECT min(hour) / 24 AS day FROM rule_hours"):
+        for row in file.rows("SELECT min(day) AS day FROM rule_days"):
             found.since_day = row["day"]
-        for rule, version, kind, day, *counts in file.rows(_HOURS, (24 * (today - DAYS),)):
-            found.days.setdefault((rule, version, kind), {})[day] = tuple(counts)
+        for rule, version, kind, day, alerts, retracted, hidden, amount in file.rows(_DAYS, (today - DAYS,)):
+            found.days.setdefault((rule, version, kind), {})[day] = (alerts, retracted, hidden)
+            if amount:
+                found.money.setdefault((rule, version, kind), {})[day] = amount
         for rule, kind, at, count in file.rows(_LATELY, (hour - 24, hour)):
             found.lately.setdefault((rule, kind), [0] * 24)[at - hour + 23] += count
-        for rule, version, kind, day, amount in file.rows(_MONEY, (today - DAYS,)):
-            found.money.setdefault((rule, version, kind), {})[day] = amount
-        for rule, version, now, bucket, count in file.rows(_VALUES, (today - WEEK, today - 2 * WEEK, today)):
-            found.figures.setdefault((rule, version), ({}, {}))[now][bucket] = count
-        for rule, other, *counts in file.rows(_PAIRS, (today - WEEK,)):
-            found.pairs.setdefault(rule, {})[other] = tuple(counts)
         _labels(file, found, today)
+        slow = read_slow(file, now_ms) if slow is None else slow
+    found.figures, found.pairs, found.delays = slow.figures, slow.pairs, slow.delays
     return found
 
 
@@ -94,9 +113,6 @@ def _labels(file: CaseFile, found: RuleCounts, today: int) -> None:
         found.verdicts[which] = Verdicts(true, good + true, tuple(cells))
     for rule, kind, currency, amount in file.rows(_FRAUD, (since,)):
         found.fraud.setdefault((rule, kind), {})[currency] = amount
-    found.delays = [
-        Cell(bool(fraud), today - day, delay, count) for fraud, day, delay, count in file.rows(_DELAYS, (since, today))
-    ]
 
 
 def money_said(amounts: Mapping[str, float]) -> str:

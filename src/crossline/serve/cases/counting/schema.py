@@ -5,13 +5,15 @@ from __future__ import annotations
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 
 _TABLES = (
-    """CREATE TABLE rule_hours (
-    hour INTEGER NOT NULL, rule_id TEXT NOT NULL, version INTEGER NOT NULL, kind TEXT NOT NULL,
+    # ``amount``: of alerts that were not retracted, over all currencies.
+    """CREATE TABLE rule_days (
+    day INTEGER NOT NULL, rule_id TEXT NOT NULL, version INTEGER NOT NULL, kind TEXT NOT NULL,
     alerts INTEGER NOT NULL, retracted INTEGER NOT NULL DEFAULT 0, hidden INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (hour, rule_id, version, kind)) STRICT, WITHOUT ROWID""",
-    """CREATE TABLE rule_money (
-    day INTEGER NOT NULL, rule_id TEXT NOT NULL, version INTEGER NOT NULL, kind TEXT NOT NULL, currency TEXT NOT NULL,
-    amount REAL NOT NULL, PRIMARY KEY (day, rule_id, version, kind, currency)) STRICT, WITHOUT ROWID""",
+    amount REAL NOT NULL DEFAULT 0, PRIMARY KEY (day, rule_id, version, kind)) STRICT, WITHOUT ROWID""",
+    # Of the last days alone.
+    """CREATE TABLE rule_hours (
+    hour INTEGER NOT NULL, rule_id TEXT NOT NULL, kind TEXT NOT NULL, alerts INTEGER NOT NULL,
+    PRIMARY KEY (hour, rule_id, kind)) STRICT, WITHOUT ROWID""",
     """CREATE TABLE rule_values (
     day INTEGER NOT NULL, rule_id TEXT NOT NULL, version INTEGER NOT NULL, bucket INTEGER NOT NULL,
     alerts INTEGER NOT NULL, PRIMARY KEY (day, rule_id, version, bucket)) STRICT, WITHOUT ROWID""",
@@ -42,10 +44,10 @@ _TABLES = (
 )
 # What is known of alerts that came before: not their figures, and none of shadow rules.
 _FILLED = (
-    """INSERT INTO rule_hours SELECT event_ms / 3600000, rule_id, rule_version, 'alert', count(*), sum(retracted),
-    sum(suppressed_by IS NOT NULL) FROM alerts GROUP BY 1, 2, 3""",
-    """INSERT INTO rule_money SELECT event_ms / 86400000, rule_id, rule_version, 'alert', coalesce(currency, ''),
-    sum(CAST(amount AS REAL)) FROM alerts WHERE amount IS NOT NULL AND retracted = 0 GROUP BY 1, 2, 3, 5""",
+    """INSERT INTO rule_days SELECT event_ms / 86400000, rule_id, rule_version, 'alert', count(*), sum(retracted),
+    sum(suppressed_by IS NOT NULL), coalesce(sum(CAST(amount AS REAL)) FILTER (WHERE retracted = 0), 0.0) FROM alerts
+    GROUP BY 1, 2, 3""",
+    "INSERT INTO rule_hours SELECT event_ms / 3600000, rule_id, 'alert', count(*) FROM alerts GROUP BY 1, 2",
     """INSERT INTO rule_labels SELECT a.event_ms / 86400000, a.rule_id, a.rule_version, 'alert', l.at_ms / 86400000,
     l.is_fraud, coalesce(a.currency, ''), count(*), sum(coalesce(CAST(a.amount AS REAL), 0.0)) FROM labels_now AS l
     JOIN alerts AS a ON a.stream = l.stream AND a.record_id = l.record_id WHERE a.retracted = 0

@@ -21,7 +21,7 @@ from crossline.serve.cases.hiding.suppressions import NewSuppression
 
 DAY = 24 * HOUR
 RULES = ("burst", "mule", "travel")
-COUNTS = ("rule_hours", "rule_money", "rule_values", "rule_pairs", "rule_labels")
+COUNTS = ("rule_days", "rule_hours", "rule_values", "rule_pairs", "rule_labels")
 
 
 @pytest.fixture
@@ -61,22 +61,22 @@ class Twin:
     def amount(self, each: dict[str, Any]) -> float:
         return each["record"]["amount_cents"] / 100 if "record" in each else 0.0
 
-    def hours(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-        found: dict[tuple[Any, ...], list[int]] = {}
-        for each in self.alerts.values():
-            hour = parse_instant_ms(each["event_time"]) // HOUR
-            mine = found.setdefault((hour, each["rule_id"], each["rule_version"], self.kind(each)), [0, 0, 0])
-            mine[0] += 1
-            mine[1] += each["alert_id"] in self.retracted
-        return {key: tuple(values) for key, values in found.items()}
-
-    def money(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-        found: Counter[tuple[Any, ...]] = Counter()
+    def days(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+        found: dict[tuple[Any, ...], list[float]] = {}
         for name, each in self.alerts.items():
-            if name not in self.retracted and "record" in each:
-                which = (self.day(each), each["rule_id"], each["rule_version"], self.kind(each))
-                found[*which, each["record"]["currency"]] += self.amount(each)  # type: ignore[assignment]
-        return {key: (round(value, 6),) for key, value in found.items() if value}
+            which = (self.day(each), each["rule_id"], each["rule_version"], self.kind(each))
+            mine = found.setdefault(which, [0, 0, 0, 0.0])
+            mine[0] += 1
+            mine[1] += name in self.retracted
+            mine[3] += 0.0 if name in self.retracted else self.amount(each)
+        return {key: (*values[:3], round(values[3], 6)) for key, values in found.items()}
+
+    def hours(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+        found = Counter(
+            (parse_instant_ms(each["event_time"]) // HOUR, each["rule_id"], self.kind(each))
+            for each in self.alerts.values()
+        )
+        return {key: (value,) for key, value in found.items()}
 
     def values(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         found = Counter(
@@ -133,7 +133,7 @@ def drawn_alert(at: random.Random, number: int) -> dict[str, Any]:
 def test_counts_are_those_of_the_naive_twin(desk: Desk, seed: int) -> None:
     at, twin = random.Random(seed), Twin()
     for number in range(160):
-        desk.now_ms = START + 5 * DAY + number * HOUR // 2
+        desk.now_ms = START + 3 * DAY + number * HOUR // 8
         act = at.random()
         if act < 0.55:
             made = drawn_alert(at, number)
@@ -150,8 +150,8 @@ def test_counts_are_those_of_the_naive_twin(desk: Desk, seed: int) -> None:
             record, fraud = f"r{at.randrange(12)}", at.random() < 0.5
             desk.cases.put_label("payments", record, fraud, who="ines")
             twin.verdicts[record] = (fraud, desk.now_ms)
-    assert nonzero(table(desk.path, "rule_hours"), 3) == twin.hours()
-    assert nonzero(table(desk.path, "rule_money"), 1) == twin.money()
+    assert nonzero(table(desk.path, "rule_days"), 4) == twin.days()
+    assert nonzero(table(desk.path, "rule_hours"), 1) == twin.hours()
     assert nonzero(table(desk.path, "rule_values"), 1) == twin.values()
     assert nonzero(table(desk.path, "rule_labels"), 2) == twin.labels()
     assert nonzero(table(desk.path, "rule_pairs"), 3) == twin.pairs()
@@ -176,9 +176,9 @@ def test_who_leads_a_decision_and_what_is_hidden_are_counted(desk: Desk) -> None
     until = desk.now_ms + HOUR
     suppressions.make(desk.cases.file, NewSuppression(until, "known", ["burst"]), "ines", desk.now_ms)
     desk.take(alert("three", record_id="r3"))
-    assert table(desk.path, "rule_hours") == [
-        (day * 24, "burst", 1, "alert", 2, 0, 1),
-        (day * 24, "mule", 1, "alert", 1, 0, 0),
+    assert table(desk.path, "rule_days") == [
+        (day, "burst", 1, "alert", 2, 0, 1, 0.0),
+        (day, "mule", 1, "alert", 1, 0, 0, 0.0),
     ]
 
 
@@ -197,7 +197,7 @@ def test_a_file_of_version_2_is_counted_once_it_is_opened(tmp_path: Path) -> Non
         connection.execute("PRAGMA user_version = 2")
     connection.close()
     Desk(tmp_path).close()
-    sizes = {"rule_hours": 3, "rule_money": 1, "rule_pairs": 3, "rule_labels": 2}
+    sizes = {"rule_days": 4, "rule_hours": 1, "rule_pairs": 3, "rule_labels": 2}
     for name, last in sizes.items():
         assert nonzero(table(desk.path, name), last) == nonzero(before[name], last), name
     assert table(desk.path, "rule_values") == []  # figures of alerts that came before are not known
@@ -208,4 +208,4 @@ def test_what_is_old_goes(desk: Desk) -> None:
     desk.now_ms = START + 11 * DAY
     desk.take(alert("new", START + 11 * DAY))
     assert {row[0] for row in table(desk.path, "rule_entities")} == {START // DAY + 11}
-    assert len(table(desk.path, "rule_hours")) == 2
+    assert len(table(desk.path, "rule_days")) == 2

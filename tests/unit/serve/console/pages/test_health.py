@@ -105,7 +105,7 @@ def test_a_server_without_cases_and_one_that_cannot_read_them_say_so(tmp_path: P
 def test_a_file_that_takes_nothing_now_is_an_error_with_what_still_holds(health: Room) -> None:
     path = health.folder.parent / "serve" / "cases.db"
     with closing(sqlite3.connect(path)) as other:
-        other.execute("ALTER TABLE rule_hours RENAME TO gone")
+        other.execute("ALTER TABLE rule_days RENAME TO gone")
     answer = seat(health, "vera.lux").get(f"/health/{health.parts.deps.config.name}")
     assert answer.status_code == 200
     assert "The health of rules cannot be shown." in answer.text
