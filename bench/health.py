@@ -1,8 +1,8 @@
 """The health of rules: how long it takes to count an alert, and to show all rules, over many alerts.
 
 ``python -m bench.health [--alerts N] [--folder FOLDER] [--rounds N]``. Alerts of 40 rules over four weeks, each counted
-as the intake counts it, one in ten with a label that came days later. A FOLDER with such a file is read again. The target
-is 200 ms at the 99th percentile.
+as the intake counts it, one in ten with a label that came days later. A FOLDER with such a file is read again.
+The target is 200 ms at the 99th percentile.
 """
 
 from __future__ import annotations
