@@ -32,6 +32,10 @@ from crossline.serve.http.problems import install
 from crossline.serve.metrics.exposition import ApiCollector, Standing
 from crossline.serve.metrics.figures import Counted
 from crossline.serve.metrics.rules import RuleGauges
+from crossline.serve.objectives.metrics import ObjectiveCollector
+from crossline.serve.replica.replicas import Replicas
+from crossline.serve.running.report import ReplicaLag
+from crossline.serve.watch.exposition import Collector
 
 AUDIT = "audit"
 
@@ -57,6 +61,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         events=AllEvents(api.reader, api.revised, desk.changes),
         figures=api.replicas,
         audit=audit.path,
+        replicas=lambda: replicas_of(api.replicas),
         ready=ready,
     )
     rest = create_api(deps, extra=HOT_PATHS)
@@ -80,9 +85,24 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     return Counted(whole, api.figures), close, rest.state.health
 
 
-def collector_of(api: Api, health: RuleHealthReader) -> ApiCollector:
-    """The figures of the parts that run."""
+def replicas_of(replicas: Replicas) -> list[ReplicaLag]:
+    """How far behind each of them is."""
+    return [
+        ReplicaLag(number, None, None, ready=False)
+        if lag.batch < 0
+        else ReplicaLag(number, lag.batch, lag.ms, lag.ready)
+        for number, lag in enumerate(replicas.lags())
+    ]
 
+
+def collectors_of(api: Api, health: RuleHealthReader) -> list[Collector]:
+    """The figures of the parts that run, and what objectives count of them."""
+    counts = api.counts
+    counted = [] if counts is None else [ObjectiveCollector(api.config.name, counts.recorder)]
+    return [_collector_of(api, health), *counted]
+
+
+def _collector_of(api: Api, health: RuleHealthReader) -> ApiCollector:
     def standing() -> Standing:
         replicas = api.replicas
         judged = (replicas.calls, replicas.spent_ms / 1_000)
