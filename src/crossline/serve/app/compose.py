@@ -25,11 +25,13 @@ from crossline.serve.app.stored import StoredCases
 from crossline.serve.assembly import Api
 from crossline.serve.console.app import Console
 from crossline.serve.console.parts import parts_of
+from crossline.serve.health.gathering import RuleHealthReader
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
 from crossline.serve.metrics.exposition import ApiCollector, Standing
 from crossline.serve.metrics.figures import Counted
+from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.running.report import ReplicaLag
@@ -40,8 +42,8 @@ AUDIT = "audit"
 log = get_logger(__name__)
 
 
-def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]]:
-    """The app over the parts that run, and what ends what only it has."""
+def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]], RuleHealthReader]:
+    """The app over the parts that run, what ends what only it has, and how rules do."""
     settings = api.settings
 
     async def ready() -> Readiness:
@@ -81,7 +83,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         await desk.close()
 
     whole: Any = access if console is None else Split(access, console)
-    return Counted(whole, api.figures), close
+    return Counted(whole, api.figures), close, rest.state.health
 
 
 def replicas_of(replicas: Replicas) -> list[ReplicaLag]:
@@ -94,15 +96,14 @@ def replicas_of(replicas: Replicas) -> list[ReplicaLag]:
     ]
 
 
-def collectors_of(api: Api) -> list[Collector]:
+def collectors_of(api: Api, health: RuleHealthReader) -> list[Collector]:
     """The figures of the parts that run, and what objectives count of them."""
     counts = api.counts
     counted = [] if counts is None else [ObjectiveCollector(api.config.name, counts.recorder)]
-    return [_collector_of(api), *counted]
+    return [_collector_of(api, health), *counted]
 
 
-def _collector_of(api: Api) -> ApiCollector:
-
+def _collector_of(api: Api, health: RuleHealthReader) -> ApiCollector:
     def standing() -> Standing:
         replicas = api.replicas
         judged = (replicas.calls, replicas.spent_ms / 1_000)
@@ -113,4 +114,4 @@ def _collector_of(api: Api) -> ApiCollector:
             outbox = None
         return Standing(replicas.lag(), replicas.laid_over, api.settling.waiting, outbox, judged, replicas.lost)
 
-    return ApiCollector(api.config.name, api.figures, standing)
+    return ApiCollector(api.config.name, api.figures, standing, RuleGauges(health.report))

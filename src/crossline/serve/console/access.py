@@ -72,6 +72,8 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("POST", "/trials/{job_id}/stop"): _DRAFT,
     ("POST", "/rules/{rule_id}/status"): _APPROVE,
     ("POST", "/rules/{rule_id}/rollback"): _APPROVE,
+    ("GET", "/health"): _READ,
+    ("GET", "/health/{pipeline}"): _READ,
     ("GET", "/approvals"): _READ,
     ("GET", "/approvals/{number}"): _READ,
     ("GET", "/approvals/{number}/proof.json"): _READ,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -25,7 +25,13 @@ from crossline.serve.faults import noted, with_fault
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.ledger.base import Answer as Kept
 from crossline.serve.ledger.group import LedgerGroup
-from crossline.serve.ledger.reading import read_answer, read_receipt, read_unsettled
+from crossline.serve.ledger.reading import (
+    read_answer,
+    read_differing,
+    read_figures,
+    read_receipt,
+    read_unsettled,
+)
 from crossline.serve.ledger.receipts import Entry
 
 T = TypeVar("T")
@@ -117,6 +123,14 @@ class LedgerReads(Protocol):
         """See ``read_unsettled``."""
         ...
 
+    def differing(self, since_ms: int, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """See ``read_differing``."""
+        ...
+
+    def figures(self, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+        """See ``read_figures``."""
+        ...
+
     def close(self) -> None:
         """Let go of what is held."""
         ...
@@ -152,6 +166,14 @@ class SqliteReads:
         """As said."""
         return self._read(lambda ledger: read_unsettled(ledger, since_ms, most))
 
+    def differing(self, since_ms: int, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """As said."""
+        return self._read(lambda ledger: read_differing(ledger, since_ms, most))
+
+    def figures(self, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+        """As said."""
+        return self._read(lambda ledger: read_figures(ledger, records))
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -175,6 +197,14 @@ class LedgerDecisions:
     def unsettled(self, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
         """See ``read_unsettled``."""
         return self._reads.unsettled(since_ms, most)
+
+    def differing(self, since_ms: int, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Answers that the stream decided otherwise, each with that decision, the latest first."""
+        return self._reads.differing(since_ms, most)
+
+    def figures(self, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+        """The figures of records that were answered by a peek, by the name of the rule."""
+        return self._reads.figures(records)
 
     def decision(self, decision_id: str) -> Mapping[str, Any] | None:
         """As it was answered; None where it never was."""

@@ -16,6 +16,7 @@ from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.watch import Place
 from crossline.logs import get_logger
 from crossline.serve.metrics.figures import ApiFigures
+from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.replica.answers import Lag
 from crossline.serve.watch.exposition import Collector, metric_counter, metric_gauge, metric_histogram, registry_of
 from crossline.serve.watch.listener import Listener, Page
@@ -41,12 +42,15 @@ class Standing:
 
 
 class ApiCollector:
-    """Makes metrics of what is known when somebody asks."""
+    """Makes metrics of what is known when somebody asks. ``rules``: how rules do, where that is known."""
 
-    def __init__(self, pipeline: str, figures: ApiFigures, standing: Callable[[], Standing]) -> None:
+    def __init__(
+        self, pipeline: str, figures: ApiFigures, standing: Callable[[], Standing], rules: RuleGauges | None = None
+    ) -> None:
         self._pipeline = pipeline
         self._figures = figures
         self._standing = standing
+        self._rules = rules
 
     def collect(self) -> Iterator[Metric]:
         """All families, also those that have no value yet."""
@@ -68,6 +72,8 @@ class ApiCollector:
         )
         yield metric_histogram("api_ledger_seconds", "How long requests waited for the ledger.", ["step"], of.ledger)
         yield from self._as_it_stands()
+        if self._rules is not None:
+            yield from self._rules.collect()
 
     def _as_it_stands(self) -> Iterator[Metric]:
         now = self._standing()

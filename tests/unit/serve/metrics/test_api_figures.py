@@ -24,9 +24,11 @@ from crossline.serve.decisions.outbox import SqliteOutbox
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.settling import Revised
 from crossline.serve.decisions.values import Asked, Degraded
+from crossline.serve.health.values import HealthReport
 from crossline.serve.metrics import exposition
 from crossline.serve.metrics.exposition import ApiCollector, Standing, told_at
 from crossline.serve.metrics.figures import OTHERS, PARTS_MAX, ApiFigures, Counted, TimedAnswers
+from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.replica.answers import Lag
 from crossline.serve.watch.listener import Listener
 from e2e.scraping import Scrape, alerting_rules, get, names_in
@@ -57,9 +59,11 @@ def place(monkeypatch: pytest.MonkeyPatch) -> list[Listener]:
     return made
 
 
-def scraped(figures: ApiFigures, made: list[Listener], standing: Standing = STANDING) -> Scrape:
+def scraped(
+    figures: ApiFigures, made: list[Listener], standing: Standing = STANDING, rules: RuleGauges | None = None
+) -> Scrape:
     settings = ServeSettings(open=True, metrics="127.0.0.1:0")
-    with told_at(settings, ApiCollector("shop", figures, lambda: standing)):
+    with told_at(settings, ApiCollector("shop", figures, lambda: standing, rules)):
         return Scrape(made[-1].place)
 
 
@@ -198,7 +202,8 @@ def test_only_its_page_is_there_and_a_place_that_is_taken_is_told(place: list[Li
 
 
 def test_every_metric_of_the_alerts_is_told(place: list[Listener]) -> None:
-    names = scraped(ApiFigures(), place).names()
+    report = HealthReport("shop", 0, (), counted=True, since_day=None, answered=True, refused={})
+    names = scraped(ApiFigures(), place, rules=RuleGauges(lambda: report)).names()
     rules = alerting_rules("api-alerts.yaml")
     used = {name for rule in rules for name in names_in(rule["expr"])} - {"up"}
     assert used - names == set()

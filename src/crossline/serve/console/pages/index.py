@@ -9,6 +9,7 @@ from crossline.serve.console.pages.components.view import PAGE as COMPONENTS
 from crossline.serve.console.pages.decisions.view import PAGE as DECISIONS
 from crossline.serve.console.pages.entities.view import PAGE as ENTITIES
 from crossline.serve.console.pages.events.view import PAGE as EVENTS
+from crossline.serve.console.pages.health.view import PAGE as HEALTH
 from crossline.serve.console.pages.home.view import PAGE as HOME
 from crossline.serve.console.pages.lists.view import PAGE as LISTS
 from crossline.serve.console.pages.login.view import PAGE as LOGIN
@@ -35,6 +36,7 @@ PAGES: tuple[Page, ...] = (
     APPROVALS,
     LISTS,
     SUPPRESSIONS,
+    HEALTH,
     PIPELINE,
     OBJECTIVES,
     AUDIT,
