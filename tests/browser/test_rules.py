@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,13 +65,20 @@ def test_a_rule_is_written_proven_approved_by_another_and_published(desk: Desk, 
     ines.wait_for_url("**/rules/large_payment/1/edit")
     expect(ines.get_by_text("There is no proof of exactly this text")).to_be_visible()
     expect(ines.get_by_role("button", name="Ask for approval")).to_have_count(0)
-    area = ines.get_by_label("Text of the rule")
-    text = area.input_value()
+    area = ines.get_by_role("textbox", name="Text of the rule")
+    text = ines.locator("#text").input_value()
     area.focus()
     ines.keyboard.press("Control+a")
     ines.keyboard.insert_text(text.replace("amount_cents, operator", "amount_sents, operator"))
     expect(ines.locator("#checked")).to_contain_text("line 7, [0].conditions[0].field")
     expect(ines.locator("#checked")).to_contain_text("Not a rule yet.")
+    expect(ines.locator("#code .cm-lintRange-error")).to_have_text(re.compile("amount_sents"))  # at its line
+    assert faults(ines, axe) == []
+    ines.keyboard.press("Escape")
+    ines.keyboard.press("Tab")
+    expect(area).not_to_be_focused()  # no trap
+    ines.locator("#checked a").first.click()
+    expect(area).to_be_focused()
     ines.keyboard.press("Control+a")
     ines.keyboard.insert_text(text.replace("value: 100000", "value: 80000"))
     expect(ines.locator("#said")).to_contain_text("amount_cents > 80000")

@@ -74,7 +74,7 @@ export function editor(parent, text, label, description, changed) {
         changedLines,
         leaving,
         keymap.of([...defaultKeymap.filter((each) => each.key !== "Mod-Enter"), ...historyKeymap, indentWithTab]),
-        EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": description, spellcheck: "false" }),
+        EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": description, spellcheck: "false", tabindex: "0" }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged) changed(update.state.doc.toString());
         }),

@@ -70,6 +70,20 @@ class Proof(Body):
     )
 
 
+class Thresholds(Body):
+    """A rule that draws a line, and the past."""
+
+    rules: RuleFile = Field(description="A file with the one rule.")
+    rule_id: str = Field(max_length=200, description="Its name.")
+    inputs: dict[str, list[str]] | None = Field(
+        default=None,
+        max_length=INPUTS_MAX,
+        description="Files by stream, relative to the pipeline's folder; else those of its sources of files or api.",
+    )
+    steps: int = Field(default=12, ge=1, le=30, description="How many thresholds on each side of the present one.")
+    also: list[float] = Field(default=[], max_length=5, description="Thresholds besides, such as that of the live version.")
+
+
 def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
     """The routes that try rules, and those of jobs."""
     routes = APIRouter(tags=["rules"])
@@ -126,6 +140,28 @@ def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
             return ["rules", "prove", rules, "--pipeline", str(deps.pipeline), *inputs, *more, "--json"]
 
         return _accepted(jobs.start("prove", who.name, files, arguments))
+
+    @routes.post(
+        "/v1/rules:thresholds",
+        openapi_extra=needs("rules:draft"),
+        summary="What a rule would find at other thresholds",
+        status_code=202,
+    )
+    async def thresholds(request: Request, wanted: Thresholds, who: Asking) -> Any:
+        """A job: alerts a day, and by labels frauds found, at each threshold around the present one."""
+        only_known(request)
+        files = {_file("rules", wanted.rules): wanted.rules.checked().data}
+        inputs = [] if wanted.inputs is None else await run_in_threadpool(inputs_of, deps, wanted.inputs)
+        labels = await run_in_threadpool(_labels, deps)
+        more = [] if labels is None else ["--labels", str(labels)]
+        more += [part for each in wanted.also for part in ("--also", repr(each))]
+
+        def arguments(folder: Path) -> list[str]:
+            given = ["--rule", wanted.rule_id, "--pipeline", str(deps.pipeline), *inputs]
+            rules = str(folder / _file("rules", wanted.rules))
+            return ["rules", "suggest-threshold", rules, *given, "--steps", str(wanted.steps), *more, "--json"]
+
+        return _accepted(jobs.start("thresholds", who.name, files, arguments))
 
     return routes
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from crossline.core.workbench.form import RuleForm
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
 
@@ -144,7 +145,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class CheckPart:
-    """What a text means, or what is wrong with it."""
+    """What a text means, or what is wrong with it. ``changed``: lines that differ from the version ``against``."""
 
     TEMPLATE: ClassVar[str] = "pages/rules/check.html"
     faults: tuple[Fault, ...]
@@ -152,6 +153,61 @@ class CheckPart:
     ok: bool
     differs: int
     against: int
+    changed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilledPart:
+    """A text as a form, or a threshold, made it, and what it means. ``wrong``: why it is as it was."""
+
+    TEMPLATE: ClassVar[str] = "pages/rules/filled.html"
+    text: str
+    form: RuleForm | None
+    wrong: str
+    faults: tuple[Fault, ...]
+    said: str
+    ok: bool
+    differs: int
+    against: int
+    changed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CurveRow:
+    """A threshold, what it gives, and where it stands in the drawing (pixels)."""
+
+    threshold: str
+    per_day: str
+    found: str
+    good: str
+    x: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What other thresholds would give. ``at``: the row of the draft; ``before``, ``after``: a step down and up."""
+
+    job_id: str
+    state: str
+    said: str
+    share: float
+    error: str
+    named: str
+    rows: tuple[CurveRow, ...] = ()
+    at: int = 0
+    live: str = ""
+    before: str = ""
+    after: str = ""
+    drawing: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePart:
+    """The thresholds alone, as they are computed."""
+
+    TEMPLATE: ClassVar[str] = "pages/rules/curve.html"
+    curve: Curve
+    nonce: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +265,8 @@ class TrialPart:
 class EditPage:
     """``base``: the version that is edited, 0: a new rule. ``why_no_ask``: why no approval can be asked for, or empty.
 
-    ``saved``: when the draft was saved; ``inputs``: files of the past that were named.
+    ``saved``: when the draft was saved; ``inputs``: files of the past that were named. ``form``: the text as fields,
+    where that is looked at. ``draws``: what the rule holds against a number, or empty.
     """
 
     TEMPLATE: ClassVar[str] = "pages/rules/edit.html"
@@ -224,8 +281,13 @@ class EditPage:
     ok: bool
     differs: int
     against: int
+    changed: tuple[int, ...]
     diff: tuple[tuple[str, str], ...]
+    form: RuleForm | None
+    draws: str
+    curve: Curve | None
     trial: Trial | None
+    job: str
     inputs: str
     since: str
     until: str
