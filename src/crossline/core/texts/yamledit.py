@@ -35,9 +35,11 @@ def written(value: Any, *, flow: bool = False) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(written(each, flow=True) for each in value) + "]"
     if not isinstance(value, str):
-        return json.dumps(value)
+        return json.dumps(value, ensure_ascii=False)
+    # What people quote, as operators, is quoted though it need not be.
     plain = _read(f"[{value}]") == [value] if flow else True
-    return value if plain and "\n" not in value and _read(f"k: {value}") == {"k": value} else json.dumps(value)
+    plain = plain and "\n" not in value and not value.startswith(("=", "<", ">", "!")) and _read(f"k: {value}") == {"k": value}
+    return value if plain else json.dumps(value, ensure_ascii=False)
 
 
 def typed(text: str) -> Any:
@@ -60,7 +62,7 @@ def replaced(text: str, path: Path, value: Any) -> str:
     new = written(value, flow=flow)
     style = getattr(node, "style", None)
     if isinstance(value, str) and style in {'"', "'"}:
-        new = json.dumps(value) if style == '"' else "'" + value.replace("'", "''") + "'"
+        new = json.dumps(value, ensure_ascii=False) if style == '"' else "'" + value.replace("'", "''") + "'"
     elif isinstance(node, yaml.ScalarNode) and style in {"|", ">"} and isinstance(value, str):
         column = parent.start_mark.column + 2
         new = f"{style}-\n" + "\n".join(" " * column + line for line in value.splitlines())

@@ -33,7 +33,8 @@ _LINE = re.compile(
     r"""(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<sign>>=|<=|==|!=|>|<)\s*(?P<number>-?\d[\d_.]*(?:e[+-]?\d+)?[a-z]*)""",
     re.VERBOSE,
 )
-_JOINS = re.compile(r"\b(?:and|or|not)\b|[(,]")
+_SENTENCE = re.compile(r"(?<=[a-z\d)])[.;:](?:\s|$)")
+_JOINS = re.compile(r"\b(?:and|or|not)\b|[(),]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class _Reader:
         value = self._at(path)
         if kind is None or isinstance(value, dict) or (isinstance(value, list) and kind[0] != "names"):
             return None
-        hint = (info.description or "").replace("`", "")
+        hint = _SENTENCE.split((info.description or "").replace("`", ""))[0]
         shown: Kind = "fixed" if name == "rule_type" else "long" if name == "description" else kind[0]
         options = self._options(name, path) or kind[1]
         if shown == "choice" and self._said(path) and self._said(path) not in options:
@@ -320,7 +321,9 @@ def lines_in(when: str) -> list[tuple[str, str]]:
     for match in _LINE.finditer(when):
         if match["number"]:
             before = _JOINS.split(when[: match.start()])[-1]
-            found.append((" ".join(f"{before} {match['sign']}".split()), match["number"]))
+            after = _JOINS.split(when[match.end() :])[0].strip()
+            said = f"{before} {match['sign']}" + (f" … {after}" if after else "")
+            found.append((" ".join(said.split()), match["number"]))
     return found
 
 

@@ -66,6 +66,7 @@ def test_the_form_shows_what_stands_there_and_says_what_it_leaves() -> None:
     assert [(each.label, each.value) for each in form.fields() if each.name.startswith("line/")] == [
         ("senders >=", "5"),
         ("received >=", "150000"),
+        ("amount_cents > … * received", "3"),
     ]
     assert form.left == (("breaker", 24), ("figure risky", 20))
     assert form_of("- rule_id: a\n- rule_id: b\n", {}).why_none

@@ -2,11 +2,11 @@
 
 import { askFor, setText, showChecked } from "./editor.js";
 
-const slide = document.getElementById("slide");
-const rows = [...document.querySelectorAll("#thresholds tbody tr")];
+const rowsOf = () => [...document.querySelectorAll("#thresholds tbody tr")];
 
-function show(place) {
+function show(rows, place) {
   const row = rows[place];
+  const slide = document.getElementById("slide");
   for (const each of rows) each.removeAttribute("aria-current");
   row.setAttribute("aria-current", "true");
   slide.value = String(place);
@@ -16,22 +16,21 @@ function show(place) {
 }
 
 async function move(place) {
+  const rows = rowsOf();
   if (place < 0 || place >= rows.length) return;
-  show(place);
+  show(rows, place);
   const page = await askFor(document.getElementById("editor").dataset.fill, { threshold: rows[place].dataset.threshold });
   if (!page) return;
   setText(page.getElementById("text").value);
   showChecked(page);
 }
 
-function step(event, by) {
+document.addEventListener("input", (event) => {
+  if (event.target.id === "slide") move(Number(event.target.value));
+});
+document.addEventListener("click", (event) => {
+  const by = { down: -1, up: 1 }[event.target.closest("button")?.id];
+  if (!by) return;
   event.preventDefault();
-  move(Number(slide.value) + by);
-}
-
-if (slide && rows.length) {
-  slide.setAttribute("aria-valuetext", rows[Number(slide.value)].dataset.said);
-  slide.addEventListener("input", () => move(Number(slide.value)));
-  document.getElementById("down")?.addEventListener("click", (event) => step(event, -1));
-  document.getElementById("up")?.addEventListener("click", (event) => step(event, 1));
-}
+  move(Number(document.getElementById("slide").value) + by);
+});

@@ -257,7 +257,6 @@ class TrialPart:
 
     TEMPLATE: ClassVar[str] = "pages/rules/trial.html"
     trial: Trial
-    token: str
     nonce: str
 
 

@@ -16,7 +16,7 @@ from crossline.serve.console.calling import called
 from crossline.serve.console.charts.curve import CurvePoint, curve, curve_x
 from crossline.serve.console.layout.numbers import number
 from crossline.serve.console.pages.rules.context import Curve, CurvePart, CurveRow
-from crossline.serve.http.problems import ProblemError
+from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import current_of, versions_of
 
 JOB = "/v1/jobs/{job_id}"
@@ -24,8 +24,13 @@ WIDTH = 640
 
 
 async def view(asked: Asked) -> CurvePart:
-    """How far it is; once it is done, the page is to be loaded again."""
-    return CurvePart(curve_at(await curve_of(asked, asked.path["job_id"]), None, None), asked.nonce)
+    """How far it is, or what it found: at the threshold that it was asked with."""
+    job, live = await curve_of(asked, asked.path["job_id"]), asked.query.get("live", "")
+    present = (job["result"] or {}).get("present", {}).get("threshold")
+    try:
+        return CurvePart(curve_at(job, present, float(live) if live else None), asked.nonce)
+    except ValueError:
+        raise invalid("?live", repr(live[:40]), "a number") from None
 
 
 async def curve_of(asked: Asked, job_id: str) -> Mapping[str, Any]:
@@ -61,23 +66,23 @@ def live_line(asked: Asked, rule_id: str) -> float | None:
     return None if drawn is None else drawn.threshold
 
 
-def curve_at(job: Mapping[str, Any], drawn: DrawnLine | None, live: float | None) -> Curve:
-    """The job as the page shows it; ``drawn``: the line of the draft, which is looked at."""
+def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None) -> Curve:
+    """The job as the page shows it. ``looked_at``: the threshold of the draft; ``live``: of the version in force."""
     said, progress = job["result"] or {}, job["progress"] or {}
     named = f"{said['line_of']} {said['operator']}" if said else ""
     begun = (job["job_id"], job["state"], progress.get("said") or "", progress.get("share") or 0.0, job["error"] or "", named)
     rows: Sequence[Mapping[str, Any]] = said.get("judged", ())
-    if not rows or drawn is None:
-        return Curve(*begun)
+    if not rows or looked_at is None:
+        return Curve(*begun, live="" if live is None else plain(live))
     points = [CurvePoint(each["threshold"], each["alerts_per_day"], _share(each)) for each in rows]
     x = curve_x(points, WIDTH)
-    at = min(range(len(points)), key=lambda place: abs(points[place].threshold - drawn.threshold))
+    at = min(range(len(points)), key=lambda place: abs(points[place].threshold - looked_at))
     told = tuple(_row(each, x(each["threshold"])) for each in rows)
     return Curve(
         *begun,
         rows=told,
         at=at,
-        live="" if live is None else number(live),
+        live="" if live is None else plain(live),
         before=told[at - 1].threshold if at else "",
         after=told[at + 1].threshold if at + 1 < len(told) else "",
         drawing=curve(points, points[at].threshold, live, WIDTH, conclusion(named, points, at)),
@@ -94,14 +99,17 @@ def conclusion(named: str, points: Sequence[CurvePoint], at: int) -> str:
     )
 
 
+def plain(threshold: float) -> str:
+    """As it is written in a rule: ``150000``, ``0.5``."""
+    return str(int(threshold)) if float(threshold).is_integer() else repr(threshold)
+
+
 def _share(row: Mapping[str, Any]) -> float | None:
     return row["caught"] / row["frauds"] if row.get("frauds") else None
 
 
 def _row(row: Mapping[str, Any], x: float) -> CurveRow:
-    threshold = row["threshold"]
-    text = str(int(threshold)) if float(threshold).is_integer() else repr(threshold)
     labelled = "caught" in row
     found = f"{row['caught']:,} of {row['frauds']:,}" if labelled else "unknown"
     good = f"{row['alerts'] - row['true']:,}" if labelled else "unknown"
-    return CurveRow(text, number(round(row["alerts_per_day"], 2)), found, good, round(x, 1))
+    return CurveRow(plain(row["threshold"]), number(round(row["alerts_per_day"], 2)), found, good, round(x, 1))

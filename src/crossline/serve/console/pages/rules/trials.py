@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
 from crossline.serve.approvals.file import proof_id_of
 from crossline.serve.approvals.values import KeptProof
-from crossline.serve.console.asked import Asked
-from crossline.serve.console.calling import called
+from crossline.serve.console.asked import Asked, moved
+from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.numbers import number
 from crossline.serve.console.pages.rules.context import Change, Figure, Trial, TrialPart
 from crossline.serve.http.problems import ProblemError
@@ -19,13 +20,17 @@ JOB = "/v1/jobs/{job_id}"
 
 async def view(asked: Asked) -> TrialPart:
     """The part of the page that changes."""
-    return TrialPart(await trial_of(asked, asked.path["job_id"]), asked.token, asked.nonce)
+    return TrialPart(await trial_of(asked, asked.path["job_id"]), asked.nonce)
 
 
-async def stop(asked: Asked) -> TrialPart:
-    """End it."""
+async def stop(asked: Asked) -> Any:
+    """End it; without script the editor is what comes next."""
     await called(asked, "DELETE", JOB, {"job_id": asked.path["job_id"]})
-    return TrialPart(await trial_of(asked, asked.path["job_id"]), asked.token, asked.nonce)
+    if not asked.by_htmx:
+        rule_id, base = asked.form.get("rule_id", "new"), asked.form.get("base", "0")
+        at = f"/rules/{segment(rule_id)}/{segment(base)}/edit" if base != "0" else "/rules/new"
+        return moved(f"{at}?{urlencode({'job': asked.path['job_id']})}#trial")
+    return TrialPart(await trial_of(asked, asked.path["job_id"]), asked.nonce)
 
 
 async def trial_of(asked: Asked, job_id: str) -> Trial:

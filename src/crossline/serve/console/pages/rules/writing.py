@@ -228,7 +228,7 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
         diff=lines,
         form=form_of(text, asked.parts.deps.config.streams) if wanted.get("view") == "form" else None,
         draws=drawn.named if drawn else "",
-        curve=None if curve is None else curve_at(curve, drawn, live),
+        curve=None if curve is None else curve_at(curve, drawn.threshold if drawn else None, live),
         trial=trial,
         job=wanted.get("job", ""),
         inputs=wanted.get("inputs", ""),
