@@ -16,6 +16,7 @@ from crossline.core.basics.times import instant_text, parse_instant_ms
 from crossline.core.workbench.catch import Alert, Marks, sides
 from crossline.core.workbench.predicted import predicted
 from crossline.replay.compare import compare
+from crossline.replay.workbench.blast import Blast
 from crossline.replay.workbench.together import Together
 
 KIND = "crossline proof"
@@ -98,8 +99,9 @@ def proof_of(
     found: Together,
     interval: Interval,
     marks: Marks | None = None,
+    blast: Blast | None = None,
 ) -> dict[str, Any]:
-    """The proof. ``found``: what the candidate finds in ``files``, then what the live version does, if there is one."""
+    """The proof. ``blast``: what saw the same records, where there are labels. ``found``: what the candidate finds in ``files``, then what the live version does, if there is one."""
     first_ms = min(each.first_ms for each in found.spans.values())
     last_ms = max(each.last_ms for each in found.spans.values())
     begin_ms, end_ms = interval.within(first_ms, last_ms)
@@ -140,6 +142,7 @@ def proof_of(
         },
         "draft": one.as_json(),
         "live": None if candidate.against is None else other.as_json(),
+        "blast": None if blast is None else blast.to_json(sets[0], live),
     }
 
 

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossline.core.rules.base import DrawnLine
 from crossline.core.rules.registry import rule_types
 from crossline.core.texts.problems import Path
 from crossline.core.texts.yamledit import CannotEditError, added, appended, removed, renamed, replaced, typed, written
 from crossline.core.texts.yamltext import load_yaml
 from crossline.core.workbench.form import form_of
 from crossline.core.workbench.formchange import with_form, with_line
+from crossline.core.workbench.redraw import with_threshold
 
 RULE = """\
 # Mules take money from many.
@@ -216,3 +218,26 @@ def test_what_cannot_be_edited_is_said(text: str, path: Path) -> None:
 
 def test_what_is_typed_is_read_as_yaml() -> None:
     assert [typed(each) for each in ("1.5", "true", "0742", "[DE, 1]", "a, b", "{")] == [1.5, True, "0742", ["DE", 1], "a, b", "{"]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("velocity", "aggregation_threshold: 10", "aggregation_threshold: 12"),
+        ("threshold", "value: 1000000", "value: 12"),
+        ("burst", 'count: "> 10"', 'count: "> 12"'),
+        ("formula", "tries >= 6", "tries >= 12"),
+        ("anomaly", "z_score: 3", "z_score: 12"),
+    ],
+)
+def test_a_threshold_is_moved_where_the_rule_draws_its_line(name: str, before: str, after: str) -> None:
+    text = rule_types()[name].example
+    path: dict[str, Path] = {
+        "velocity": ("aggregation_threshold",),
+        "threshold": ("conditions", 1, "value"),
+        "burst": ("any_of", 0, "count"),
+        "formula": ("when",),
+        "anomaly": ("z_score",),
+    }
+    drawn = DrawnLine("x", ">=", float(before.rstrip('"').split()[-1]), path[name])
+    assert with_threshold(text, drawn, 12.0) == text.replace(before, after)

@@ -220,6 +220,26 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class BlastRow:
+    """A fraud that is missed, or a good customer that is met. ``entities``: value and address; ``by``: how near."""
+
+    record_id: str
+    entities: tuple[tuple[str, str], ...]
+    said: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blasted:
+    """The nearest of each, of how many."""
+
+    missed: tuple[BlastRow, ...]
+    missed_count: int
+    met: tuple[BlastRow, ...]
+    met_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Figure:
     """A figure of a trial beside that of the live version. ``grade``: better (ok), worse (high), or neither."""
 
@@ -249,6 +269,7 @@ class Trial:
     disappearing: tuple[Change, ...]
     proof: tuple[tuple[str, str, str], ...]
     predicted: str
+    blast: Blasted | None
 
 
 @dataclass(frozen=True, slots=True)

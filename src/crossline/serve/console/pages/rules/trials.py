@@ -12,7 +12,8 @@ from crossline.serve.approvals.values import KeptProof
 from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.numbers import number
-from crossline.serve.console.pages.rules.context import Change, Figure, Trial, TrialPart
+from crossline.serve.console.pages.entities.told import entity_address
+from crossline.serve.console.pages.rules.context import Blasted, BlastRow, Change, Figure, Trial, TrialPart
 from crossline.serve.http.problems import ProblemError
 
 JOB = "/v1/jobs/{job_id}"
@@ -68,6 +69,7 @@ def told(job: Mapping[str, Any], money: Any = None) -> Trial:
         disappearing=tuple(_changes(against.get("disappearing", ()))),
         proof=proof_rows(said) if said else (),
         predicted=predicted_said(said) if said else "",
+        blast=blasted(said.get("blast")),
     )
 
 
@@ -109,6 +111,10 @@ def figures_of(said: Mapping[str, Any], money: Any = None) -> Iterable[Figure]:
     yield _share("Recall", mine["recall"], live.get("recall"), f"of {mine['frauds']:,}")
     if mine.get("money_caught") is not None:
         yield _money("Fraud found", mine["money_caught"], live.get("money_caught"), money)
+    good = (said.get("blast") or {}).get("good")
+    if good is not None:
+        more = "high" if live and good["draft"] > good["live"] else "ok" if live and good["draft"] < good["live"] else ""
+        yield Figure("Good customers met", number(good["draft"]), "", f"was {number(good['live'])}" if live else "", more)
     met, before = mine["alerts"] - mine["true"], live.get("alerts", 0) - live.get("true", 0)
     grade = "high" if live and met > before else "ok" if live and met < before else ""
     yield Figure("Not on frauds", number(met), "alerts", f"was {number(before)}" if live else "", grade)
@@ -131,3 +137,17 @@ def _money(name: str, value: float, was: float | None, money: Any) -> Figure:
 def _changes(found: Iterable[Mapping[str, Any]]) -> Iterable[Change]:
     for each in found:
         yield Change(each["record_id"], str(each["event_time"])[:19].replace("T", " "), each["message"])
+
+
+def blasted(said: Mapping[str, Any] | None) -> Blasted | None:
+    """The nearest frauds that are missed, and the nearest good customers that are met; None without labels."""
+    if said is None:
+        return None
+    missed = tuple(_blast_row(each, "") for each in said["missed"])
+    met = tuple(_blast_row(each, "once" if each["times"] == 1 else f"{each['times']:,} times") for each in said["met"])
+    return Blasted(missed, said["missed_count"], met, said["met_count"])
+
+
+def _blast_row(row: Mapping[str, Any], by: str) -> BlastRow:
+    entities = tuple((str(value), entity_address(name, str(value))) for name, value in row["key"].items())
+    return BlastRow(row["record_id"], entities, row.get("why") or row.get("message") or "", by)
