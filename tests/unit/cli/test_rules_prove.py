@@ -110,7 +110,9 @@ def test_the_nearest_frauds_of_a_window_come_first(project: Path, capsys: pytest
     (project / "draft.yaml").write_text(VELOCITY.replace("4", "2"))
     blast = proven(project, capsys, "--labels", str(project / "labels.csv"))["blast"]
     # It fires at p2 and p5, of which the first rests on p1, a fraud; the second on p4 and p5.
-    assert [(each["key"], each["record_id"], each["times"]) for each in blast["met"]] == [({"account_id": "a1"}, "p5", 1)]
+    assert [(each["key"], each["record_id"], each["times"]) for each in blast["met"]] == [
+        ({"account_id": "a1"}, "p5", 1)
+    ]
     assert [each["record_id"] for each in blast["missed"]] == []
     assert blast["missed_count"] == 1
 

@@ -45,7 +45,8 @@ def suggest_threshold(
         float | None, typer.Option("--alerts-per-day", min=0, help="As many alerts a day as can be looked at.")
     ] = None,
     steps: Annotated[
-        int, typer.Option("--steps", min=0, max=STEPS_MAX, help="Instead: so many lines on each side of the present one.")
+        int,
+        typer.Option("--steps", min=0, max=STEPS_MAX, help="Instead: so many lines on each side of the present one."),
     ] = 0,
     also: Annotated[list[float] | None, typer.Option("--also", help="With --steps: a line besides.")] = None,
     labels: Labels = None,

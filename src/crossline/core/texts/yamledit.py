@@ -31,14 +31,23 @@ def written(value: Any, *, flow: bool = False) -> str:
     ('10m', '0742', '"a: b"', '[a, b]', '{field: x}')
     """
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{written(name, flow=True)}: {written(each, flow=True)}" for name, each in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{written(name, flow=True)}: {written(each, flow=True)}" for name, each in value.items())
+            + "}"
+        )
     if isinstance(value, list | tuple):
         return "[" + ", ".join(written(each, flow=True) for each in value) + "]"
     if not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     # What people quote, as operators, is quoted though it need not be.
     plain = _read(f"[{value}]") == [value] if flow else True
-    plain = plain and "\n" not in value and not value.startswith(("=", "<", ">", "!")) and _read(f"k: {value}") == {"k": value}
+    plain = (
+        plain
+        and "\n" not in value
+        and not value.startswith(("=", "<", ">", "!"))
+        and _read(f"k: {value}") == {"k": value}
+    )
     return value if plain else json.dumps(value, ensure_ascii=False)
 
 

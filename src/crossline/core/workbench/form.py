@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from crossline.core.basics.errors import UsageError
 from crossline.core.conditions.tree import OPERATORS
 from crossline.core.rules.base import Rule
-from crossline.core.rules.figure import OF_A_FIELD, OF_RECORDS
+from crossline.core.rules.figure import OF_A_FIELD, OF_RECORDS, FigureFields
 from crossline.core.rules.registry import rule_types
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Path
@@ -149,8 +149,16 @@ class _Reader:
 
     def form(self) -> RuleForm:
         known = written_fields(self.rule.get("rule_type"))
-        own = [name for name in known if name not in Rule.model_fields and name not in {*_READS, *_MEANS, "figures", "when"}]
-        more = [name for name in Rule.model_fields if name not in {*_IS, *_READS, *_MEANS, "conditions"} and name in self.rule]
+        own = [
+            name
+            for name in known
+            if name not in Rule.model_fields and name not in {*_READS, *_MEANS, "figures", "when"}
+        ]
+        more = [
+            name
+            for name in Rule.model_fields
+            if name not in {*_IS, *_READS, *_MEANS, "conditions"} and name in self.rule
+        ]
         seen: set[str] = {"conditions", "figures", "when"} & known.keys()
         sections = [
             self._section("What it is", _IS, known, seen),
@@ -209,7 +217,9 @@ class _Reader:
     def _when(self) -> Iterator[FormField]:
         """The formula, and each number that something in it is held against."""
         text = self._at(("when",))
-        yield FormField("when", "when", "long", str(text or ""), (), "The rule fires where this holds.", self._line(("when",)))
+        yield FormField(
+            "when", "when", "long", str(text or ""), (), "The rule fires where this holds.", self._line(("when",))
+        )
         for number, (label, found) in enumerate(lines_in(text) if isinstance(text, str) else ()):
             yield FormField(f"line{SEPARATOR}{number}", label, "value", found, (), "", self._line(("when",)))
 
@@ -231,7 +241,9 @@ class _Reader:
         new = path[-1] == MORE
         columns = self._columns(self._at((*path[:-2], "source_topic")))
         fields = (
-            FormField(_name((*path, "field")), "field", "text", str(leaf.get("field", "")), columns, "", self._line(path)),
+            FormField(
+                _name((*path, "field")), "field", "text", str(leaf.get("field", "")), columns, "", self._line(path)
+            ),
             FormField(_name((*path, "operator")), "operator", "choice", str(leaf.get("operator", "==")), OPERATORS),
             FormField(_name((*path, "value")), "value", "value", "" if new else self._said((*path, "value"))),
         )
@@ -264,7 +276,9 @@ class _Reader:
         ]
         known = written_figure()
         for each in _FIGURE:
-            field = self._field((*path, each), known[each]) if each in figure or each in {"group_by", "window"} else None
+            field = (
+                self._field((*path, each), known[each]) if each in figure or each in {"group_by", "window"} else None
+            )
             fields += [] if field is None else [field]
         yield FormRow(f"Figure {name}", tuple(fields), _name((*path, REMOVE)))
         for row in self._conditions((*path, "conditions"), known):
@@ -335,8 +349,6 @@ def line_spans(when: str) -> list[tuple[int, int]]:
 @cache
 def written_figure() -> Mapping[str, Any]:
     """The fields of a figure."""
-    from crossline.core.rules.figure import FigureFields
-
     return FigureFields.model_fields
 
 

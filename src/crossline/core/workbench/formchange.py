@@ -60,7 +60,7 @@ def with_form(text: str, given: Mapping[str, str], streams: Mapping[str, StreamS
 
 
 def with_line(text: str, path: Path, number: int, value: str) -> str:
-    """``text`` with another number in the formula at ``path``: the one so many after the first that is held against one."""
+    """``text`` with another number in the formula at ``path``; ``number``: which of ``lines_in``, from 0."""
     when = _at(load_yaml(text, "text").data, path)
     spans = line_spans(when) if isinstance(when, str) else []
     if number >= len(spans):

@@ -80,7 +80,7 @@ class Blast:
         """For programs. ``draft``, ``live``: the alerts of the rule, and of the version that is live.
 
         ``missed``: the nearest frauds without an alert of the draft, of ``missed_count``. ``met``: the nearest keys
-        that the draft alerts on newly and no label calls fraud, of ``met_count``. ``good``: how many such keys each has.
+        that the draft alerts on newly and no label calls fraud, of ``met_count``. ``good``: such keys of each.
         """
         caught = set().union(*(self._marks.frauds.get(each, ()) for alert in draft for each in rests_on(alert)))
         left = [miss for fraud, miss in self._frauds.nearest.items() if fraud not in caught]

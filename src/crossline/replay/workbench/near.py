@@ -227,6 +227,7 @@ class Alone:
     clocks: Clocks = field(default_factory=Clocks)
 
     def __call__(self, records: Records) -> None:
+        """Records as they come."""
         mine = [rule for rule in self.rules if rule.source_topic == records.stream]
         if mine and len(records):
             ingest_ms = self.clocks.of(records)

@@ -101,7 +101,11 @@ def proof_of(
     marks: Marks | None = None,
     blast: Blast | None = None,
 ) -> dict[str, Any]:
-    """The proof. ``blast``: what saw the same records, where there are labels. ``found``: what the candidate finds in ``files``, then what the live version does, if there is one."""
+    """The proof.
+
+    ``found``: what the candidate finds in ``files``, then what the live version does, if there is one. ``blast``: what
+    saw the same records, where there are labels.
+    """
     first_ms = min(each.first_ms for each in found.spans.values())
     last_ms = max(each.last_ms for each in found.spans.values())
     begin_ms, end_ms = interval.within(first_ms, last_ms)

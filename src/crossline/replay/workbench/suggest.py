@@ -83,7 +83,13 @@ class Around:
 
 
 def around(
-    judged: Judged, rule: Rule, sample: Sequence[Batch], days: float, marks: Marks | None, steps: int, also: Sequence[float]
+    judged: Judged,
+    rule: Rule,
+    sample: Sequence[Batch],
+    days: float,
+    marks: Marks | None,
+    steps: int,
+    also: Sequence[float],
 ) -> Around:
     """``steps`` lines on each side of the present one, and those of ``also``; ``judged`` as for ``suggest``.
 
@@ -101,7 +107,7 @@ def around(
 
 
 def step_of(threshold: float) -> float:
-    """How far a line is moved at once: about a twentieth of it, as 1, 2 or 5 and a power of ten; of whole ones at least 1.
+    """How far a line is moved at once: about a twentieth, as 1, 2 or 5 and a power of ten; of whole ones at least 1.
 
     >>> step_of(5), step_of(150000), step_of(0.5), step_of(-40)
     (1.0, 5000.0, 0.02, 2.0)

@@ -32,10 +32,11 @@ from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.explained import explained_routes
 from crossline.serve.http.reads.rules import rule_routes
 from crossline.serve.http.writes.cases import case_routes, label_routes
+from crossline.serve.http.writes.forms import form_routes
 from crossline.serve.http.writes.holds import hold_routes
 from crossline.serve.http.writes.lists import list_routes
-from crossline.serve.http.writes.forms import form_routes
 from crossline.serve.http.writes.rules import rule_writes
+from crossline.serve.http.writes.thresholds import threshold_routes
 from crossline.serve.http.writes.trials import job_routes, trial_routes
 
 ANSWERS = "idempotency.db"
@@ -88,6 +89,7 @@ def create_api(
         rule_writes(deps, commands),
         form_routes(deps),
         trial_routes(deps, jobs),
+        threshold_routes(deps, jobs),
         rule_routes(deps),
         job_routes(jobs),
         event_routes(deps, listeners, bounds),

@@ -124,12 +124,21 @@ def test_a_change_touches_its_own_lines(changes: dict[str, str], lines: list[str
 def test_a_figure_goes_with_all_its_lines() -> None:
     after = with_form(RULE, {"figures/senders/remove": "on"}, {})
     assert list(load_yaml(after, "t").data["figures"]) == ["received", "risky"]
-    one = with_form("rule_id: a\nrule_type: threshold\nconditions: [{field: x, operator: exists}]\n", {"conditions/0/remove": "y"}, {})
+    one = with_form(
+        "rule_id: a\nrule_type: threshold\nconditions: [{field: x, operator: exists}]\n",
+        {"conditions/0/remove": "y"},
+        {},
+    )
     assert one == "rule_id: a\nrule_type: threshold\n"
 
 
 def test_a_number_of_a_formula_is_found_however_it_is_written() -> None:
-    for text in ("when: a > 1 and b < 2\n", 'when: "a > 1 and b < 2"\n', "when: |\n  a > 1\n  and b < 2\n", "when: a > 1\n  and b\n  < 2\n"):
+    for text in (
+        "when: a > 1 and b < 2\n",
+        'when: "a > 1 and b < 2"\n',
+        "when: |\n  a > 1\n  and b < 2\n",
+        "when: a > 1\n  and b\n  < 2\n",
+    ):
         after = with_line(text, ("when",), 1, "3")
         assert after == text.replace("2", "3")
     with pytest.raises(CannotEditError, match="found no number 3"):
@@ -165,7 +174,9 @@ def test_what_is_set_is_shown_again_and_all_else_stays(which: tuple[str, object]
         value = data.draw(WORDS.filter(bool))
     after = shown(with_form(text, {field.name: value}, {}))  # type: ignore[attr-defined]
     assert after[field.name] == value  # type: ignore[attr-defined]
-    others = {each: said for each, said in before.items() if each != field.name and not each.startswith(("line/", "when"))}  # type: ignore[attr-defined]
+    others = {
+        each: said for each, said in before.items() if each != field.name and not each.startswith(("line/", "when"))
+    }  # type: ignore[attr-defined]
     if not field.name.endswith("/function"):  # type: ignore[attr-defined]
         assert {each: said for each, said in after.items() if each in others} == others
 
@@ -177,7 +188,9 @@ def test_a_form_that_is_sent_as_it_came_changes_nothing(name: str) -> None:
     assert with_form(text, shown(text), {}) == text
 
 
-SCALARS = st.one_of(WORDS, st.integers(-(10**9), 10**9), st.booleans(), st.lists(st.sampled_from(["a", "1", "b: c"]), max_size=3))
+SCALARS = st.one_of(
+    WORDS, st.integers(-(10**9), 10**9), st.booleans(), st.lists(st.sampled_from(["a", "1", "b: c"]), max_size=3)
+)
 
 
 @given(SCALARS)
@@ -217,7 +230,14 @@ def test_what_cannot_be_edited_is_said(text: str, path: Path) -> None:
 
 
 def test_what_is_typed_is_read_as_yaml() -> None:
-    assert [typed(each) for each in ("1.5", "true", "0742", "[DE, 1]", "a, b", "{")] == [1.5, True, "0742", ["DE", 1], "a, b", "{"]
+    assert [typed(each) for each in ("1.5", "true", "0742", "[DE, 1]", "a, b", "{")] == [
+        1.5,
+        True,
+        "0742",
+        ["DE", 1],
+        "a, b",
+        "{",
+    ]
 
 
 @pytest.mark.parametrize(

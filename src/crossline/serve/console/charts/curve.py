@@ -40,7 +40,10 @@ def curve(points: Sequence[CurvePoint], at: float, live: float | None, width: in
     y, share = Scale(0, max(ticks[-1], 1e-9), BOTTOM, TOP), Scale(0, 1, BOTTOM, TOP)
     parts: list[Element] = []
     for tick in ticks:
-        parts += [line("gr", (LEFT, y(tick)), (width - RIGHT, y(tick))), text(LEFT - 6, y(tick) + 4, number(tick), None, "end")]
+        parts += [
+            line("gr", (LEFT, y(tick)), (width - RIGHT, y(tick))),
+            text(LEFT - 6, y(tick) + 4, number(tick), None, "end"),
+        ]
     found = [(x(each.threshold), share(each.found)) for each in points if each.found is not None]
     if found:
         parts += [text(width - RIGHT + 6, share(each / 100) + 4, f"{each} %") for each in (0, 50, 100)]

@@ -22,7 +22,9 @@ class FormAsked(RuleFile):
     """A text with one rule, and what is to be changed in it."""
 
     changes: dict[str, str] = Field(
-        default={}, max_length=CHANGES_MAX, description="Values by the names of fields; an empty one takes the field away."
+        default={},
+        max_length=CHANGES_MAX,
+        description="Values by the names of fields; an empty one takes the field away.",
     )
 
 

@@ -108,7 +108,7 @@ function start() {
   }
   area.addEventListener("input", changed);
   form.addEventListener("input", fillFrom);
-  form.addEventListener("keydown", press, true);
+  document.addEventListener("keydown", press, true);
   place.addEventListener("click", jump);
 }
 

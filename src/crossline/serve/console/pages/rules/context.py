@@ -211,6 +211,36 @@ class CurvePart:
 
 
 @dataclass(frozen=True, slots=True)
+class SampleRow:
+    """A record of a sample at which the rule fired, or nearly did. ``entities``: value and address."""
+
+    record_id: str
+    entities: tuple[tuple[str, str], ...]
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A trial on a sample."""
+
+    job_id: str
+    state: str
+    error: str
+    alerts: int
+    first: tuple[SampleRow, ...]
+    near: tuple[SampleRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePart:
+    """The trial alone, as it goes on."""
+
+    TEMPLATE: ClassVar[str] = "pages/rules/sample.html"
+    sample: Sample
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """An alert that appears or disappears."""
 
@@ -252,12 +282,16 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A backtest. ``share``: how far it is, from 0 to 1; ``proof``: rows for the proof, where it is done."""
+    """A backtest. ``share``: how far it is, from 0 to 1; ``left``: how long it takes still.
+
+    ``proof``: rows for the proof, where it is done.
+    """
 
     job_id: str
     state: str
     said: str
     share: float
+    left: str
     error: str
     past: str
     figures: tuple[Figure, ...]
@@ -306,6 +340,9 @@ class EditPage:
     form: RuleForm | None
     draws: str
     curve: Curve | None
+    sample: Sample | None
+    records: str
+    first: str
     trial: Trial | None
     job: str
     inputs: str

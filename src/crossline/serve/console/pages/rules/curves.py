@@ -25,7 +25,7 @@ WIDTH = 640
 
 async def view(asked: Asked) -> CurvePart:
     """How far it is, or what it found: at the threshold that it was asked with."""
-    job, live = await curve_of(asked, asked.path["job_id"]), asked.query.get("live", "")
+    job, live = await job_of(asked, asked.path["job_id"]), asked.query.get("live", "")
     present = (job["result"] or {}).get("present", {}).get("threshold")
     try:
         return CurvePart(curve_at(job, present, float(live) if live else None), asked.nonce)
@@ -33,7 +33,7 @@ async def view(asked: Asked) -> CurvePart:
         raise invalid("?live", repr(live[:40]), "a number") from None
 
 
-async def curve_of(asked: Asked, job_id: str) -> Mapping[str, Any]:
+async def job_of(asked: Asked, job_id: str) -> Mapping[str, Any]:
     """The job; one that is not there any more has failed."""
     try:
         found: Mapping[str, Any] = await called(asked, "GET", JOB, {"job_id": job_id})
@@ -70,7 +70,14 @@ def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None
     """The job as the page shows it. ``looked_at``: the threshold of the draft; ``live``: of the version in force."""
     said, progress = job["result"] or {}, job["progress"] or {}
     named = f"{said['line_of']} {said['operator']}" if said else ""
-    begun = (job["job_id"], job["state"], progress.get("said") or "", progress.get("share") or 0.0, job["error"] or "", named)
+    begun = (
+        job["job_id"],
+        job["state"],
+        progress.get("said") or "",
+        progress.get("share") or 0.0,
+        job["error"] or "",
+        named,
+    )
     rows: Sequence[Mapping[str, Any]] = said.get("judged", ())
     if not rows or looked_at is None:
         return Curve(*begun, live="" if live is None else plain(live))

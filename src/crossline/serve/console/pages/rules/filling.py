@@ -19,7 +19,7 @@ from crossline.serve.console.pages.rules.writing import checked_part, inputs_in,
 from crossline.serve.http.problems import ProblemError, invalid, problem_of
 
 PREFIX = "f."  # of the fields of the form, among those of the page
-KEPT = ("job", "curve", "inputs", "from", "to")
+KEPT = ("job", "curve", "sample", "inputs", "from", "to")
 
 
 def fill(asked: Asked) -> FilledPart:
@@ -57,12 +57,14 @@ async def draw(asked: Asked) -> Any:
             raise invalid("/text", "no rule that is right", "one rule without a fault")
         live = await asyncio.to_thread(live_line, asked, asked.form.get("rule_id", ""))
         body = {"rules": {"name": "rule.yaml", "text": text}, "rule_id": rule.rule_id, "inputs": inputs_in(asked)}
-        job = await called(asked, "POST", "/v1/rules:thresholds", body=body | ({} if live is None else {"also": [live]}))
+        job = await called(
+            asked, "POST", "/v1/rules:thresholds", body=body | ({} if live is None else {"also": [live]})
+        )
     except ProblemError as error:
         if error.status not in {409, 422, 503}:
             raise
         return await refused_page(asked, error)
-    kept = {name: asked.form[name] for name in ("job", "inputs", "from", "to") if asked.form.get(name)}
+    kept = {name: asked.form[name] for name in ("job", "sample", "inputs", "from", "to") if asked.form.get(name)}
     return moved(f"{at}?{urlencode({'curve': job['job_id'], **kept})}#curve")
 
 

@@ -7,13 +7,23 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
+from crossline.core.basics.times import parse_instant_ms
 from crossline.serve.approvals.file import proof_id_of
 from crossline.serve.approvals.values import KeptProof
 from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.numbers import number
 from crossline.serve.console.pages.entities.told import entity_address
-from crossline.serve.console.pages.rules.context import Blasted, BlastRow, Change, Figure, Trial, TrialPart
+from crossline.serve.console.pages.rules.context import (
+    Blasted,
+    BlastRow,
+    Change,
+    Figure,
+    Sample,
+    SampleRow,
+    Trial,
+    TrialPart,
+)
 from crossline.serve.http.problems import ProblemError
 
 JOB = "/v1/jobs/{job_id}"
@@ -45,10 +55,24 @@ async def trial_of(asked: Asked, job_id: str) -> Trial:
     said = job["result"]
     if job["state"] == "done" and isinstance(said, Mapping) and "digests" in said:
         asked.parts.approvals.keep_proof(KeptProof(proof_id_of(said), asked.who.name, asked.parts.now_ms(), said))
-    return told(job, asked.parts.settings.cases.money)
+    return told(job, asked.parts.settings.cases.money, asked.parts.now_ms())
 
 
-def told(job: Mapping[str, Any], money: Any = None) -> Trial:
+def left_said(job: Mapping[str, Any], now_ms: int) -> str:
+    """About how long it still takes, by how far it came since it began; empty where that is not known.
+
+    >>> job = {"started_at": "1970-01-01T00:00:00.000Z", "progress": {"share": 0.25}}
+    >>> left_said(job, 10_000)
+    'about 30 s left'
+    """
+    share, began = (job["progress"] or {}).get("share"), job.get("started_at")
+    if not share or began is None or share >= 1:
+        return ""
+    left_s = (now_ms - parse_instant_ms(began)) * (1 - share) / share / 1_000
+    return "" if left_s <= 0 else f"about {left_s / 60:.0f} min left" if left_s >= 120 else f"about {left_s:.0f} s left"
+
+
+def told(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> Trial:
     """As the page shows it."""
     said = job["result"] or {}
     progress = job["progress"] or {}
@@ -58,6 +82,7 @@ def told(job: Mapping[str, Any], money: Any = None) -> Trial:
         state=job["state"],
         said=progress.get("said") or "",
         share=progress.get("share") or 0.0,
+        left=left_said(job, now_ms) if job["state"] == "running" else "",
         error=job["error"] or "" if job["state"] in {"failed", "ended"} else "",
         past=past_said(said),
         figures=tuple(figures_of(said, money)) if said else (),
@@ -113,8 +138,12 @@ def figures_of(said: Mapping[str, Any], money: Any = None) -> Iterable[Figure]:
         yield _money("Fraud found", mine["money_caught"], live.get("money_caught"), money)
     good = (said.get("blast") or {}).get("good")
     if good is not None:
-        more = "high" if live and good["draft"] > good["live"] else "ok" if live and good["draft"] < good["live"] else ""
-        yield Figure("Good customers met", number(good["draft"]), "", f"was {number(good['live'])}" if live else "", more)
+        more = (
+            "high" if live and good["draft"] > good["live"] else "ok" if live and good["draft"] < good["live"] else ""
+        )
+        yield Figure(
+            "Good customers met", number(good["draft"]), "", f"was {number(good['live'])}" if live else "", more
+        )
     met, before = mine["alerts"] - mine["true"], live.get("alerts", 0) - live.get("true", 0)
     grade = "high" if live and met > before else "ok" if live and met < before else ""
     yield Figure("Not on frauds", number(met), "alerts", f"was {number(before)}" if live else "", grade)
@@ -151,3 +180,23 @@ def blasted(said: Mapping[str, Any] | None) -> Blasted | None:
 def _blast_row(row: Mapping[str, Any], by: str) -> BlastRow:
     entities = tuple((str(value), entity_address(name, str(value))) for name, value in row["key"].items())
     return BlastRow(row["record_id"], entities, row.get("why") or row.get("message") or "", by)
+
+
+def sample_of(job: Mapping[str, Any]) -> Sample:
+    """As the page shows it."""
+    found = job["result"] or {}
+    rows: Mapping[str, Any] = found if isinstance(found, Mapping) else found[0]
+    return Sample(
+        job_id=job["job_id"],
+        state=job["state"],
+        error=job["error"] or "",
+        alerts=rows.get("alerts", 0),
+        first=tuple(_sample_rows(rows.get("first", ()), "message")),
+        near=tuple(_sample_rows(rows.get("near", ()), "why")),
+    )
+
+
+def _sample_rows(found: Iterable[Mapping[str, Any]], said: str) -> Iterable[SampleRow]:
+    for each in found:
+        entities = tuple((str(value), entity_address(name, str(value))) for name, value in each["key"].items())
+        yield SampleRow(each["record_id"], entities, each[said])

@@ -9,14 +9,23 @@ from typing import Any
 from urllib.parse import urlencode
 
 from crossline.core.workbench.form import form_of
-from crossline.serve.approvals.texts import changed_lines, diff, differing, english, new_text, text_of, the_rule, with_version
+from crossline.serve.approvals.texts import (
+    changed_lines,
+    diff,
+    differing,
+    english,
+    new_text,
+    text_of,
+    the_rule,
+    with_version,
+)
 from crossline.serve.approvals.values import Draft
 from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.shell import Crumb, Key
 from crossline.serve.console.pages.rules.context import CheckPart, EditPage, Fault
-from crossline.serve.console.pages.rules.curves import curve_at, curve_of, drawn_of, live_line
-from crossline.serve.console.pages.rules.trials import trial_of
+from crossline.serve.console.pages.rules.curves import curve_at, drawn_of, job_of, live_line
+from crossline.serve.console.pages.rules.trials import sample_of, trial_of
 from crossline.serve.console.said import saying
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.reads.rules import current_of, versions_of
@@ -110,7 +119,7 @@ async def prove(asked: Asked) -> Any:
         if error.status not in {409, 422, 503}:
             raise
         return await refused_page(asked, error)
-    kept = {name: asked.form[name] for name in ("inputs", "from", "to", "curve") if asked.form.get(name)}
+    kept = {name: asked.form[name] for name in ("inputs", "from", "to", "curve", "sample") if asked.form.get(name)}
     return moved(f"{at}?{urlencode({'job': job['job_id'], **kept})}#trial")
 
 
@@ -200,7 +209,8 @@ async def refused_page(asked: Asked, error: ProblemError) -> Shown:
 
 async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str = "") -> EditPage:
     trial = await trial_of(asked, wanted["job"]) if wanted.get("job") else None
-    curve = await curve_of(asked, wanted["curve"]) if wanted.get("curve") else None
+    curve = await job_of(asked, wanted["curve"]) if wanted.get("curve") else None
+    sample = await job_of(asked, wanted["sample"]) if wanted.get("sample") else None
     draft = await asyncio.to_thread(asked.parts.approvals.draft, base.rule_id, asked.who.name)
     first = base.text if not base.version else with_version(base.text, base.last + 1)
     text = text_in(wanted) if "text" in wanted else draft.text if draft else first
@@ -212,7 +222,10 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
     crumbs = (Crumb("Rules", "/rules"), Crumb(base.rule_id, f"/rules/{segment(base.rule_id)}"), Crumb("Edit"))
     return EditPage(
         shell=asked.shell(
-            title, crumbs if base.version else (Crumb("Rules", "/rules"), Crumb("New")), KEYS, ("js/editor.js", "js/threshold.js")
+            title,
+            crumbs if base.version else (Crumb("Rules", "/rules"), Crumb("New")),
+            KEYS,
+            ("js/editor.js", "js/threshold.js"),
         ),
         rule_id=base.rule_id,
         base=base.version,
@@ -229,6 +242,9 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
         form=form_of(text, asked.parts.deps.config.streams) if wanted.get("view") == "form" else None,
         draws=drawn.named if drawn else "",
         curve=None if curve is None else curve_at(curve, drawn.threshold if drawn else None, live),
+        sample=None if sample is None else sample_of(sample),
+        records=wanted.get("records", ""),
+        first=wanted.get("first", "1000"),
         trial=trial,
         job=wanted.get("job", ""),
         inputs=wanted.get("inputs", ""),
