@@ -12,7 +12,7 @@ from crossline.serve.approvals.file import proof_id_of
 from crossline.serve.approvals.values import KeptProof
 from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
-from crossline.serve.console.layout.numbers import number
+from crossline.serve.console.layout.numbers import counted, number
 from crossline.serve.console.pages.entities.told import entity_address
 from crossline.serve.console.pages.rules.context import (
     Blasted,
@@ -120,7 +120,11 @@ def proof_rows(said: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
     return (
         ("Rule", f"{said['rule_id']}, version {said['version']}", digests["rule"]),
         ("Data", past_said(said), digests["data"]),
-        ("Result", f"{said['result']['alerts']:,} alerts; predicted {predicted_said(said)}", digests["result"]),
+        (
+            "Result",
+            f"{counted(said['result']['alerts'], 'alert')}; predicted {predicted_said(said)}",
+            digests["result"],
+        ),
     )
 
 
