@@ -37,6 +37,8 @@ from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.opening import ledger_of
 from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
+from crossline.serve.objectives.declared import OF_RUN, objectives_of
+from crossline.serve.objectives.requests import RequestCounts, counting
 from crossline.serve.owned import note_owner
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
@@ -68,6 +70,7 @@ class Api:
     revised: RevisedLog
     streams: frozenset[str] = field(default_factory=frozenset)
     replica_of: str | None = None
+    counts: RequestCounts | None = None
 
 
 def checked(config: PipelineConfig) -> tuple[ServeSettings, Policy]:
@@ -113,7 +116,8 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         replicas = Replicas(checkpoint, count=settings.replicas, bounds=bounds)
         await replicas.start()
         held.push_async_callback(replicas.close)
-        settling, outbox, figures = Settling(), SqliteOutbox(path / OUTBOX), ApiFigures()
+        settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
+        figures, counts = _figures(config)
         mark = Mark(path)
         after = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
         by_broker = frozenset(
@@ -140,10 +144,18 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         async with (
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep),
+            counting(counts),
             Revising(reader, settling, group, settings, path, after, mark, figures.differed) as revising,
         ):
             parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)
-            yield Api(config, settings, *parts, frozenset(logs), replica_of)
+            yield Api(config, settings, *parts, frozenset(logs), replica_of, counts)
+
+
+def _figures(config: PipelineConfig) -> tuple[ApiFigures, RequestCounts | None]:
+    """The API's figures, and what counts requests for objectives; None where none is about requests."""
+    asked = {each.name for each in objectives_of(config.slo)} - OF_RUN
+    counts = RequestCounts(config) if asked else None
+    return ApiFigures(None if counts is None else counts.request), counts
 
 
 async def _held(log: FileRecordLog) -> None:

@@ -84,7 +84,7 @@ def followed(config: PipelineConfig, settings: ServeSettings, replica_of: str | 
 
 
 async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None, *, as_json: bool) -> None:
-    from crossline.serve.app.compose import app_of, collector_of
+    from crossline.serve.app.compose import app_of, collectors_of
     from crossline.serve.app.server import listening, serve
     from crossline.serve.assembly import checked, running
     from crossline.serve.metrics.exposition import told_at
@@ -100,7 +100,7 @@ async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None,
         app, close = app_of(api, pipeline)
         _spare_pauses()
         try:
-            with told_at(settings, collector_of(api)):
+            with told_at(settings, *collectors_of(api)):
                 await serve(app, bound, settings, stop, lambda: _tell(config, place, as_json=as_json))
         finally:
             await close()

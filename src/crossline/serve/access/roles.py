@@ -199,5 +199,7 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/v1/jobs"): _DRAFT,
     ("GET", "/v1/jobs/{job_id}"): _DRAFT,
     ("DELETE", "/v1/jobs/{job_id}"): _DRAFT,
+    ("GET", "/v1/objectives"): _READ,
+    ("GET", "/v1/health/pipeline"): _READ,
     ("GET", "/v1/audit"): _ADMIN,
 }

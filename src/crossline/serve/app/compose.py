@@ -30,6 +30,10 @@ from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
 from crossline.serve.metrics.exposition import ApiCollector, Standing
 from crossline.serve.metrics.figures import Counted
+from crossline.serve.objectives.metrics import ObjectiveCollector
+from crossline.serve.replica.replicas import Replicas
+from crossline.serve.running.report import ReplicaLag
+from crossline.serve.watch.exposition import Collector
 
 AUDIT = "audit"
 
@@ -55,6 +59,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         events=AllEvents(api.reader, api.revised, desk.changes),
         figures=api.replicas,
         audit=audit.path,
+        replicas=lambda: replicas_of(api.replicas),
         ready=ready,
     )
     rest = create_api(deps, extra=HOT_PATHS)
@@ -78,8 +83,24 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     return Counted(whole, api.figures), close
 
 
-def collector_of(api: Api) -> ApiCollector:
-    """The figures of the parts that run."""
+def replicas_of(replicas: Replicas) -> list[ReplicaLag]:
+    """How far behind each of them is."""
+    return [
+        ReplicaLag(number, None, None, ready=False)
+        if lag.batch < 0
+        else ReplicaLag(number, lag.batch, lag.ms, lag.ready)
+        for number, lag in enumerate(replicas.lags())
+    ]
+
+
+def collectors_of(api: Api) -> list[Collector]:
+    """The figures of the parts that run, and what objectives count of them."""
+    counts = api.counts
+    counted = [] if counts is None else [ObjectiveCollector(api.config.name, counts.recorder)]
+    return [_collector_of(api), *counted]
+
+
+def _collector_of(api: Api) -> ApiCollector:
 
     def standing() -> Standing:
         replicas = api.replicas

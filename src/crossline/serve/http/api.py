@@ -31,6 +31,7 @@ from crossline.serve.http.reads.decisions import decision_routes
 from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.explained import explained_routes
 from crossline.serve.http.reads.rules import rule_routes
+from crossline.serve.http.reads.running import running_routes
 from crossline.serve.http.writes.cases import case_routes, label_routes
 from crossline.serve.http.writes.forms import form_routes
 from crossline.serve.http.writes.holds import hold_routes
@@ -74,6 +75,7 @@ def create_api(
     app.include_router(about_routes(deps))
     for routes in (
         audit_routes(deps),
+        running_routes(deps),
         alert_routes(deps, commands),
         explained_routes(deps, commands, jobs),
         decision_routes(deps),

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.process_collector import ProcessCollector
 
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.process.serve import ServeSettings
@@ -19,7 +17,7 @@ from crossline.core.settings.watch import Place
 from crossline.logs import get_logger
 from crossline.serve.metrics.figures import ApiFigures
 from crossline.serve.replica.answers import Lag
-from crossline.serve.watch.exposition import metric_counter, metric_gauge, metric_histogram
+from crossline.serve.watch.exposition import Collector, metric_counter, metric_gauge, metric_histogram, registry_of
 from crossline.serve.watch.listener import Listener, Page
 
 log = get_logger(__name__)
@@ -96,15 +94,7 @@ def _or_zero(degraded: Mapping[str, int]) -> dict[str, int]:
     return {"replica": 0, "stream": 0, **degraded}
 
 
-def registry_of(collector: ApiCollector) -> CollectorRegistry:
-    """What ``/metrics`` shows: the API, and this process (memory, processor, files)."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)  # type: ignore[arg-type]  # it has what a collector needs
-    ProcessCollector(registry=registry)
-    return registry
-
-
-def told_at(settings: ServeSettings, collector: ApiCollector) -> AbstractContextManager[Any]:
+def told_at(settings: ServeSettings, *collectors: Collector) -> AbstractContextManager[Any]:
     """Listens at ``serve.metrics`` as long as the context is open; nowhere, where that is not set.
 
     Raises UsageError where the place is taken, or is none of this machine.
@@ -112,7 +102,7 @@ def told_at(settings: ServeSettings, collector: ApiCollector) -> AbstractContext
     place = settings.metrics_place
     if place is None:
         return nullcontext()
-    registry = registry_of(collector)
+    registry = registry_of(*collectors)
 
     def page(accepted: str) -> Page:
         encode, form = choose_encoder(accepted)

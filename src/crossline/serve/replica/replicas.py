@@ -163,6 +163,11 @@ class Replicas:
         """How far behind what is judged on is (see ``Behind``)."""
         return self._behind.lag(self._active)
 
+    def lags(self) -> list[Lag]:
+        """The same of each follower's latest fork, in the order of their numbers."""
+        each = Behind(self._checkpoint, self._bounds)
+        return [each.lag(self._forks.get(number)) for number in range(self._count)]
+
     def _check_behind(self) -> None:
         if self._active is None and self._next is None and time.monotonic() - self._gone_s > self._bounds.ready_max_s:
             raise NotJudgedError("replica", NONE_READY)

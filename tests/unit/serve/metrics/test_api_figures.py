@@ -73,7 +73,8 @@ def test_requests_are_counted_by_route_and_status(tmp_path: Path, place: list[Li
     async def rules(_: Any) -> Response:
         return PlainTextResponse("rules")
 
-    figures = ApiFigures()
+    objectives: list[Any] = []
+    figures = ApiFigures(lambda route, status, took_s: objectives.append((route, status, took_s >= 0)))
     inner = Starlette(routes=[Route("/v1/rules", rules), Route("/v1/rules/{rule_id}", rules), Route("/healthz", rules)])
     few = LimitSettings(per_s=1, burst=3)
     free = Counted(Access(inner, None, few), figures)
@@ -83,6 +84,8 @@ def test_requests_are_counted_by_route_and_status(tmp_path: Path, place: list[Li
     wrong = {"Authorization": "Bearer clk_nobodys"}
     assert asyncio.run(requests_of(keys, "/v1/rules/<secret>", "/nothing", headers=wrong)) == [401, 401]
     assert asyncio.run(requests_of(keys, "/healthz")) == [200]
+    assert [each for each in objectives if each[1] == 429] == [(None, 429, True)]
+    assert len(objectives) == 7
     page = scraped(figures, place)
     # What was refused before there was a route is named by none: an address may be anything.
     assert page.values("crossline_api_requests_total") == {
