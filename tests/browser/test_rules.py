@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,14 @@ pytestmark = pytest.mark.xdist_group("browser")
 WAIT_MS = 40_000  # a backtest starts a process
 PAGES = (
     *("/entities", "/entities/account_id/a3?act=hold", "/rules", "/rules/card_testing?act=paused", "/rules/new"),
-    *("/rules/large_payment/1/edit", "/approvals", "/lists", "/lists/accounts?end=a1", "/suppressions"),
+    *(
+        "/rules/large_payment/1/edit",
+        "/rules/card_testing/1/edit?view=form",
+        "/approvals",
+        "/lists",
+        "/lists/accounts?end=a1",
+        "/suppressions",
+    ),
 )
 
 
@@ -64,13 +72,20 @@ def test_a_rule_is_written_proven_approved_by_another_and_published(desk: Desk, 
     ines.wait_for_url("**/rules/large_payment/1/edit")
     expect(ines.get_by_text("There is no proof of exactly this text")).to_be_visible()
     expect(ines.get_by_role("button", name="Ask for approval")).to_have_count(0)
-    area = ines.get_by_label("Text of the rule")
-    text = area.input_value()
+    area = ines.get_by_role("textbox", name="Text of the rule")
+    text = ines.locator("#text").input_value()
     area.focus()
     ines.keyboard.press("Control+a")
     ines.keyboard.insert_text(text.replace("amount_cents, operator", "amount_sents, operator"))
     expect(ines.locator("#checked")).to_contain_text("line 7, [0].conditions[0].field")
     expect(ines.locator("#checked")).to_contain_text("Not a rule yet.")
+    expect(ines.locator("#code .cm-lintRange-error")).to_have_text(re.compile("amount_sents"))  # at its line
+    assert faults(ines, axe) == []
+    ines.keyboard.press("Escape")
+    ines.keyboard.press("Tab")
+    expect(area).not_to_be_focused()  # no trap
+    ines.locator("#checked a").first.click()
+    expect(area).to_be_focused()
     ines.keyboard.press("Control+a")
     ines.keyboard.insert_text(text.replace("value: 100000", "value: 80000"))
     expect(ines.locator("#said")).to_contain_text("amount_cents > 80000")
@@ -90,3 +105,26 @@ def test_a_rule_is_written_proven_approved_by_another_and_published(desk: Desk, 
     assert "value: 80000" in Path(desk.room.folder / "rules/large_payment.yaml").read_text()
     for page in (ines, oda):
         page.context.close()
+
+
+def test_form_and_slider_change_the_text_and_what_it_says(desk: Desk, axe: str) -> None:
+    ines = desk.seat("ines.vale", "/rules/card_testing/1/edit?view=form")
+    text = ines.locator("#text")
+    ines.get_by_label("aggregation threshold").fill("4")
+    expect(ines.locator("#said")).to_contain_text("is >= 4")
+    expect(text).to_have_value(re.compile(r"aggregation_threshold: 4   # the operator"))
+    ines.get_by_role("button", name="YAML").click()
+    ines.get_by_role("button", name="Try other thresholds").click()
+    expect(ines.locator("#slid")).to_contain_text("4: ", timeout=WAIT_MS)
+    assert faults(ines, axe) == []
+    ines.locator("h1").click()
+    ines.keyboard.press("]")
+    expect(ines.locator("#slid")).to_contain_text("5: ")
+    expect(ines.locator("#said")).to_contain_text("is >= 5")
+    expect(ines.locator("#code")).to_contain_text("aggregation_threshold: 5")
+    ines.get_by_label("Threshold", exact=True).press("Home")
+    expect(ines.locator("#said")).to_contain_text("is >= 1")
+    ines.keyboard.press("Control+s")
+    expect(ines.get_by_text("The draft is saved.")).to_be_visible()
+    expect(text).to_have_value(re.compile(r"aggregation_threshold: 1   # the operator"))
+    ines.context.close()

@@ -1,6 +1,7 @@
 """Copies what the console vendors into the package, and pins each file by its SHA-256 in one manifest.
 
-    python tools/assets/vendor.py            what npm has, by the lock beside this file
+    python tools/assets/vendor.py            what npm has, by the lock beside this file; the editor of rules, bundled
+                                             from editor/editor.js by the lock beside that
     python tools/assets/vendor.py --fonts    the fonts besides: needs fonttools and brotli, and the Debian packages
                                              fonts-inter and fonts-jetbrains-mono
 
@@ -30,6 +31,11 @@ COPIED = {
     ("uplot", "dist/uPlot.min.css"): ASSETS / "vendor" / "uplot.css",
     ("axe-core", "axe.min.js"): ROOT / "tests" / "browser" / "vendor" / "axe.js",
 }
+EDITOR, BUNDLE = HERE / "editor", ASSETS / "vendor" / "codemirror.js"
+BUNDLING = (
+    *("--bundle", "--format=esm", "--minify", "--legal-comments=none", "--charset=utf8", "--target=es2022"),
+    "--log-level=warning",
+)
 LICENCES = {"htmx.org": "0BSD", "uplot": "MIT", "axe-core": "MPL-2.0"}
 LATIN = (
     "U+0020-007E,U+00A0-017F,U+2010-2015,U+2018-201E,U+2022,U+2026,U+20AC,U+2190-2193,U+2212,U+2248,U+2260,U+2264,"
@@ -49,20 +55,30 @@ VERSIONS = {"inter": ("Inter", "4.0~beta7"), "mono": ("JetBrains Mono", "2.242")
 def main(arguments: list[str]) -> int:
     """Copy, make the fonts where that is asked for, write the manifest."""
     with TemporaryDirectory() as folder:
-        installed(Path(folder))
+        installed(HERE, Path(folder))
         for (package, name), target in COPIED.items():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(Path(folder) / "node_modules" / package / name, target)
+    bundle_editor()
     if "--fonts" in arguments:
         subset_fonts()
     (ASSETS / "manifest.json").write_text(json.dumps(manifest(), indent=2) + "\n")
     return 0
 
 
-def installed(folder: Path) -> None:
-    """What the lock names, in ``folder``; where there is no lock, one is made first."""
-    lock = HERE / "package-lock.json"
-    shutil.copy(HERE / "package.json", folder)
+def bundle_editor() -> None:
+    """The same packages and the same bundler give the same bytes, on any machine."""
+    with TemporaryDirectory() as folder:
+        installed(EDITOR, Path(folder))
+        shutil.copy(EDITOR / "editor.js", folder)
+        command = [str(Path("node_modules/.bin/esbuild")), "editor.js", *BUNDLING, f"--outfile={BUNDLE}"]
+        subprocess.run(command, cwd=folder, check=True)
+
+
+def installed(here: Path, folder: Path) -> None:
+    """What the lock of ``here`` names, in ``folder``; where there is no lock, one is made first."""
+    lock = here / "package-lock.json"
+    shutil.copy(here / "package.json", folder)
     if not lock.is_file():
         subprocess.run([NPM, "install", "--package-lock-only", "--ignore-scripts"], cwd=folder, check=True)
         found = json.loads((folder / "package-lock.json").read_text())
@@ -90,6 +106,8 @@ def manifest() -> list[dict[str, Any]]:
     for (package, _), target in COPIED.items():
         if target.is_relative_to(ASSETS):
             found.append(entry(target, package, versions[package], LICENCES[package]))
+    packages = json.loads((EDITOR / "package.json").read_text())["dependencies"]
+    found.append(entry(BUNDLE, "CodeMirror", packages["@codemirror/view"], "MIT"))
     for name in FONTS:
         family, version = VERSIONS[name.partition("-")[0]]
         found.append(entry(ASSETS / "fonts" / f"{name}.woff2", family, version, "OFL-1.1"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,17 @@ conditions:
 severity: medium
 """
 LIVE = RULE.replace("version: 2", "version: 1").replace("300", "500")
+VELOCITY = """\
+rule_id: many_payments
+version: 1
+rule_type: velocity
+source_topic: payments
+group_by: account_id
+aggregation_type: count
+aggregation_threshold: 4
+window: 12h
+severity: medium
+"""
 # Two days and a half: amounts of 100 (no hit), 300 (only version 2), 500 (both).
 DAYS = {"2026-03-01": (100, 300, 500), "2026-03-02": (500, 300, 300), "2026-03-03": (300,)}
 
@@ -76,6 +88,33 @@ def test_labels_say_which_of_them_were_frauds(project: Path, capsys: pytest.Capt
     draft, live = found["draft"], found["live"]
     assert (draft["caught"], draft["frauds"], draft["true"], draft["alerts"]) == (2, 3, 2, 6)  # type: ignore[index]
     assert (live["caught"], live["money_caught"], draft["money_caught"]) == (1, 500, 800)  # type: ignore[index]
+    # Of the frauds p1 alone is missed; p2, p6 and p7 are newly met, and p4 was before.
+    blast: Any = found["blast"]
+    assert [(each["record_id"], each["why"]) for each in blast["missed"]] == [
+        ("p1", "found amount_cents 100; expected amount_cents >= 300: 200 is missing")
+    ]
+    assert [(each["record_id"], each["times"]) for each in blast["met"]] == [("p2", 1), ("p6", 1), ("p7", 1)]
+    assert (blast["missed_count"], blast["met_count"], blast["good"]) == (1, 3, {"draft": 4, "live": 1})
+    assert proven(project, capsys)["blast"] is None
+
+
+def test_the_nearest_frauds_of_a_window_come_first(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Within twelve hours there are three payments on each of two days, so four never come; p3 and p6 are third.
+    (project / "draft.yaml").write_text(VELOCITY)
+    (project / "labels.csv").write_text("record_id,is_fraud\np1,1\np6,1\np7,0\n")
+    blast: Any = proven(project, capsys, "--labels", str(project / "labels.csv"))["blast"]
+    assert [(each["record_id"], each["key"], each["why"]) for each in blast["missed"]] == [
+        ("p6", {"account_id": "a1"}, "3 is not >= 4: 1 is missing"),
+        ("p1", {"account_id": "a1"}, "1 is not >= 4: 3 is missing"),
+    ]
+    (project / "draft.yaml").write_text(VELOCITY.replace("4", "2"))
+    blast = proven(project, capsys, "--labels", str(project / "labels.csv"))["blast"]
+    # It fires at p2 and p5, of which the first rests on p1, a fraud; the second on p4 and p5.
+    assert [(each["key"], each["record_id"], each["times"]) for each in blast["met"]] == [
+        ({"account_id": "a1"}, "p5", 1)
+    ]
+    assert [each["record_id"] for each in blast["missed"]] == []
+    assert blast["missed_count"] == 1
 
 
 def test_money_and_precision_are_foretold_beside_alerts(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

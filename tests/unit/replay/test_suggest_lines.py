@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from crossline.core.workbench.catch import Marks
 from crossline.replay.workbench.sample import batches
-from crossline.replay.workbench.suggest import Suggestion, Wanted, suggest
+from crossline.replay.workbench.suggest import Suggestion, Wanted, around, suggest
 
 from .samples import judged, loaded, payment, write
 
@@ -91,3 +92,17 @@ def test_what_may_be_corrected_counts_as_it_ends(tmp_path: Path) -> None:
     (mine,) = loaded(rule)
     found = suggest(given, mine, list(batches(given.history, tmp_path)), 1.0, Wanted(1, None))
     assert [(each.line, each.alerts) for each in found.judged] == [(4, 0), (3, 1), (2, 1), (1, 1)]
+
+
+def test_around_the_present_line_each_step_is_judged(tmp_path: Path) -> None:
+    # Card a has five payments within the minute and b three; each key alerts once, where its count comes to the line.
+    rule = {**FORM, "rule_id": "many", "rule_type": "velocity", "group_by": "card", "window": "1m"}
+    rule |= {"aggregation_type": "count", "aggregation_threshold": 4}
+    given = judged(write(tmp_path / "in.jsonl", PAYMENTS), rule)
+    marks = Marks({"8": frozenset({"f"}), "x": frozenset({"g"})}, frozenset({"f", "g"}), 2)
+    found = around(given, loaded(rule)[0], list(batches(given.history, tmp_path)), 2.0, marks, 3, [9])
+    assert found.step == 1
+    assert [(each.line, each.alerts, each.per_day) for each in found.judged] == [
+        *((1, 2, 1.0), (2, 2, 1.0), (3, 2, 1.0), (4, 1, 0.5), (5, 1, 0.5), (6, 0, 0.0), (7, 0, 0.0), (9, 0, 0.0)),
+    ]
+    assert found.present.line == 4

@@ -74,6 +74,7 @@ def proven(
 ) -> dict[str, Any]:
     """The proof of the one rule in ``rules`` (or of that of the name ``rule``), by the records of ``inputs``."""
     from crossline.engine.machine.temp import own_folder_for
+    from crossline.replay.workbench.blast import Blast
     from crossline.replay.workbench.proof import Candidate, files_told, proof_of
     from crossline.replay.workbench.together import judge_together
 
@@ -98,12 +99,14 @@ def proven(
         progress.show(f"{records:,} records, {min(99, 100 * read // max(1, whole))}%")
 
     with own_folder_for("prove") as folder:
-        found = judge_together(given.with_tables(sets, folder / "tables"), folder, amount, far)
+        ready = given.with_tables(sets, folder / "tables")
+        blast = Blast(ready[0], mine, marks) if marks is not None else None
+        found = judge_together(ready, folder, amount, far, *(() if blast is None else (blast.see,)))
     progress.done()
     reads = {each.rule_id: each.version for each in others}
     version = None if before is None else before.version
     candidate = Candidate(mine.rule_id, mine.version, read_text(rules), reads, version)
-    return proof_of(candidate, told, found, interval, marks, amount)
+    return proof_of(candidate, told, found, interval, marks, amount, blast)
 
 
 def past_of(config: PipelineConfig) -> dict[str, list[str]]:

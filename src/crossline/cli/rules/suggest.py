@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
@@ -12,33 +14,41 @@ from crossline.cli.rules.given import (
     AsJson,
     FiguresPath,
     Given,
-    Input,
     Labels,
     ListFolder,
     PipelineFile,
     Rules,
+    SomeInput,
     StreamFile,
     chosen,
     read_by,
 )
+from crossline.cli.rules.prove import past_of
 from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import path_text
+from crossline.rulelog.content import read_pipeline_in_place
 
 if TYPE_CHECKING:
-    from crossline.replay.workbench.suggest import Outcome, Suggestion
+    from crossline.replay.workbench.suggest import Around, Outcome, Suggestion
 
 SHOWN = 4  # lines on each side of the one that is suggested
+STEPS_MAX = 30
 
 
 def suggest_threshold(
     rules: Rules,
     *,
     rule: Annotated[str, typer.Option("--rule", metavar="ID", help="The rule whose line is looked for.")],
-    input_: Input,
+    input_: SomeInput = None,
     alerts_per_day: Annotated[
         float | None, typer.Option("--alerts-per-day", min=0, help="As many alerts a day as can be looked at.")
     ] = None,
+    steps: Annotated[
+        int,
+        typer.Option("--steps", min=0, max=STEPS_MAX, help="Instead: so many lines on each side of the present one."),
+    ] = 0,
+    also: Annotated[list[float] | None, typer.Option("--also", help="With --steps: a line besides.")] = None,
     labels: Labels = None,
     stream: StreamFile = None,
     lists: ListFolder = None,
@@ -53,11 +63,11 @@ def suggest_threshold(
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.workbench.measure import days_of, spans
     from crossline.replay.workbench.sample import batches
-    from crossline.replay.workbench.suggest import Wanted, suggest
+    from crossline.replay.workbench.suggest import Wanted, around, suggest
 
-    if alerts_per_day is None and labels is None:
-        raise UsageError("name what is wanted: --alerts-per-day N, or --labels FILE|URL for the best F1")
-    given = Given(stream, lists, pipeline, tuple(input_), figures)
+    if alerts_per_day is None and labels is None and not steps:
+        raise UsageError("name what is wanted: --alerts-per-day N, --labels FILE|URL for the best F1, or --steps N")
+    given = Given(stream, lists, pipeline, _inputs(input_, pipeline), figures)
     every = chosen(given.rules(rules), None)
     (mine,) = chosen(every, rule)
     judged = given.judged(rules, [mine, *read_by(mine, every)])
@@ -71,13 +81,47 @@ def suggest_threshold(
         if base not in known:
             raise UsageError(f"the input has no record of stream {base} that could be read")
         days = days_of(known)
-        wanted = Wanted(None if alerts_per_day is None else alerts_per_day * days, marks)
         (ready,) = given.with_tables([judged], folder / "tables")
+        if steps:
+            _tell_around(rule, around(ready, mine, sample, days, marks, steps, also or ()), days, as_json=as_json)
+            return
+        wanted = Wanted(None if alerts_per_day is None else alerts_per_day * days, marks)
         found = suggest(ready, mine, sample, days, wanted)
     if as_json:
         write_lines([orjson.dumps(_as_json(rule, found, days))])
     else:
         _tell(rule, found, days)
+
+
+def _inputs(given: Sequence[str] | None, pipeline: Path | None) -> tuple[str, ...]:
+    """What was given; else the files of the pipeline's sources. Raises UsageError where there is neither."""
+    if given:
+        return tuple(given)
+    if pipeline is None:
+        raise UsageError("found no --input and no --pipeline; expected records of the past")
+    past = past_of(read_pipeline_in_place(pipeline))
+    return tuple(f"{name}={each}" for name, several in past.items() for each in several)
+
+
+def _tell_around(rule_id: str, found: Around, days: float, *, as_json: bool) -> None:
+    row = {
+        "rule_id": rule_id,
+        "line_of": found.drawn.named,
+        "operator": found.drawn.operator,
+        "path": path_text(found.drawn.path),
+        "step": found.step,
+        "present": _row(found.present),
+        "judged": [_row(each) for each in found.judged],
+        "days": round(days, 6),
+    }
+    if as_json:
+        write_lines([orjson.dumps(row)])
+        return
+    weighed = ("precision", "recall", "F1", "frauds caught") if found.present.weighed is not None else ()
+    table = Listing("", f"{found.drawn.named} {found.drawn.operator}", "alerts", "a day", *weighed)
+    for each in found.judged:
+        table.add(*_cells("present" if each is found.present else "", each))
+    show(table)
 
 
 def _as_json(rule_id: str, found: Suggestion, days: float) -> dict[str, Any]:

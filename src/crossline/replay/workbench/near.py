@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
@@ -53,6 +53,13 @@ class NearMiss:
     distance: tuple[int, float] = (0, 0.0)
 
 
+class Taking(Protocol):
+    """Takes misses, and keeps those that it wants."""
+
+    def take(self, miss: NearMiss) -> None:
+        """One more."""
+
+
 @dataclass(slots=True)
 class _Nearest:
     """The nearest miss of each key of one rule."""
@@ -79,14 +86,14 @@ def near_misses(judged: Judged, trial: Trial, folder: Path) -> dict[str, list[Ne
     programs = {name: rule.program(sources.of_reading(rule.reading), judged.defaults) for name, rule in rules.items()}
     found = {name: _Nearest() for name in rules}
     of_record = [rules[name] for name, each in programs.items() if each.verdict is None]
-    alone = _Alone(judged, judged.book(judged.rules, 1), of_record, found)
+    alone = Alone(judged, judged.book(judged.rules, 1), of_record, found)
     level_of = {name: sources.level_of(rule.reading) for name, rule in rules.items()}
     for level in sorted(set(level_of.values())):
         seen = alone if level == 1 else None
         for alert in _probes(replace(judged, probing=level), folder / f"probes-{level}", seen):
             rule_id = alert["rule_id"]
             if level_of[rule_id] == level and (rule_id, orjson.dumps(alert["key"])) not in fired:
-                miss = _missed(rules[rule_id], programs[rule_id], alert)
+                miss = missed(rules[rule_id], programs[rule_id], alert)
                 if miss is not None:
                     found[rule_id].take(miss)
     return {name: each.best() for name, each in found.items()}
@@ -105,7 +112,7 @@ def _probes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None
     yield from last_words(corrected)
 
 
-def _missed(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
+def missed(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
     """By how much, at a probe; None where it did not miss, or there is no nearer and farther."""
     verdict = program.verdict
     if isinstance(verdict, Comparison):
@@ -138,7 +145,7 @@ def _missed_formula(rule: Rule, verdict: Formed, alert: Mapping[str, Any]) -> Ne
     failing = _failing(verdict.when.root, read)
     if not failing:
         return None
-    gaps = [_gap(part, read) for part in failing]
+    gaps = [gap_of(part, read) for part in failing]
     missing = gaps[0][0] if len(gaps) == 1 else None
     distance = (len(failing), sum(share for _, share in gaps))
     words = rule_words(rule)
@@ -163,7 +170,7 @@ def _missed_in_words(
     why = f"found {rule.in_words(value, read)}; it fires where {rule.fires_where()}"
     line = None if value is None else verdict.nearest(value)
     if line is None:
-        gap = _gap(failing[0], read)[0] if len(failing) == 1 else None
+        gap = gap_of(failing[0], read)[0] if len(failing) == 1 else None
         return gap, f"{why}; {_lacks(failing[0], gap)}" if gap else why
     if not math.isfinite(value) or line.met(value):
         return None, why
@@ -190,11 +197,11 @@ def _failing(part: Node, read: Mapping[str, Any]) -> list[Node]:
             return [each for one in parts for each in _failing(one, read)]
         case Join("or", parts):
             ways = [_failing(one, read) for one in parts]
-            return min(ways, key=lambda way: (len(way), sum(_gap(each, read)[1] for each in way)))
+            return min(ways, key=lambda way: (len(way), sum(gap_of(each, read)[1] for each in way)))
     return [part]
 
 
-def _gap(part: Node, read: Mapping[str, Any]) -> tuple[float | None, float]:
+def gap_of(part: Node, read: Mapping[str, Any]) -> tuple[float | None, float]:
     """What a comparison lacks, and as a share of its line; 1 where that cannot be said."""
     match part:
         case Compare((left, right), (operator,)) if operator in _ORDERED and FAMILIES[left.kind] == "number":
@@ -210,16 +217,17 @@ def _rounded(value: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Alone:
+class Alone:
     """Rules that look at the record alone: shown the records as they are taken in."""
 
     judged: Judged
     book: Book
     rules: Sequence[Rule]
-    found: Mapping[str, _Nearest]
+    found: Mapping[str, Taking]
     clocks: Clocks = field(default_factory=Clocks)
 
     def __call__(self, records: Records) -> None:
+        """Records as they come."""
         mine = [rule for rule in self.rules if rule.source_topic == records.stream]
         if mine and len(records):
             ingest_ms = self.clocks.of(records)

@@ -17,6 +17,7 @@ from crossline.core.health.shares import Precision
 from crossline.core.workbench.catch import Alert, Marks, sides
 from crossline.core.workbench.predicted import predicted, predicted_sum
 from crossline.replay.compare import compare
+from crossline.replay.workbench.blast import Blast
 from crossline.replay.workbench.together import Together
 
 KIND = "crossline proof"
@@ -132,10 +133,12 @@ def proof_of(
     interval: Interval,
     marks: Marks | None = None,
     amount: str | None = None,
+    blast: Blast | None = None,
 ) -> dict[str, Any]:
-    """The proof. ``found``: what the candidate finds in ``files``, then what the live version does, if there is one.
+    """The proof.
 
-    ``amount``: the field that ``found.amounts`` are of.
+    ``found``: what the candidate finds in ``files``, then what the live version does, if there is one. ``amount``: the
+    field that ``found.amounts`` are of. ``blast``: what saw the same records, where there are labels.
     """
     first_ms = min(each.first_ms for each in found.spans.values())
     last_ms = max(each.last_ms for each in found.spans.values())
@@ -177,6 +180,7 @@ def proof_of(
         },
         "draft": one.as_json(),
         "live": None if candidate.against is None else other.as_json(),
+        "blast": None if blast is None else blast.to_json(sets[0], live),
     }
 
 

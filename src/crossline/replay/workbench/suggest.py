@@ -72,11 +72,75 @@ class Wanted:
         return (abs(alerts - self.alerts) if self.alerts is not None else -f1), alerts
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Lines around the present one, ``step`` apart and in order, each as a real run gave it."""
+
+    drawn: DrawnLine
+    step: float
+    present: Outcome
+    judged: tuple[Outcome, ...]
+
+
+def around(
+    judged: Judged,
+    rule: Rule,
+    sample: Sequence[Batch],
+    days: float,
+    marks: Marks | None,
+    steps: int,
+    also: Sequence[float],
+) -> Around:
+    """``steps`` lines on each side of the present one, and those of ``also``; ``judged`` as for ``suggest``.
+
+    Lines that would give more alerts than can be judged together are left out, but not those of ``also``.
+    Raises UsageError as ``suggest`` does.
+    """
+    finder = _finder(judged, rule, sample, days, Wanted(None, marks))
+    drawn = finder.drawn
+    step = step_of(drawn.threshold)
+    lines = [round(drawn.threshold + step * each, 10) for each in range(-steps, steps + 1)]
+    lines = [each for each in lines if each > 0 or drawn.threshold <= 0]
+    chosen = finder.within_bounds(finder.judgings().sorted(), sorted(set(lines) | {float(drawn.threshold)}))
+    outcomes = finder.judge(sorted({*chosen, *map(float, also), float(drawn.threshold)}))
+    return Around(drawn, step, next(each for each in outcomes if each.line == drawn.threshold), tuple(outcomes))
+
+
+def step_of(threshold: float) -> float:
+    """How far a line is moved at once: about a twentieth, as 1, 2 or 5 and a power of ten; of whole ones at least 1.
+
+    >>> step_of(5), step_of(150000), step_of(0.5), step_of(-40)
+    (1.0, 5000.0, 0.02, 2.0)
+    """
+    if threshold == 0:
+        return 1.0
+    about = abs(threshold) / 20
+    ten = 10.0 ** math.floor(math.log10(about))
+    step = ten * max(each for each in (1, 2, 5) if each * ten <= about * (1 + 1e-9))
+    return max(1.0, step) if float(threshold).is_integer() else round(step, 10)
+
+
 def suggest(judged: Judged, rule: Rule, sample: Sequence[Batch], days: float, wanted: Wanted) -> Suggestion:
     """The line of ``rule``; ``judged``: by it, and by the rules whose hits it reads.
 
     Raises UsageError where it draws none by order, or looks at no record of the sample.
     """
+    finder = _finder(judged, rule, sample, days, wanted)
+    drawn = finder.drawn
+    judgings = finder.judgings().sorted()
+    lines = lines_at(judgings.values, drawn.operator)
+    if not lines:
+        raise UsageError(f"rule {rule.rule_id} looks at no record of the input: there is nothing to draw a line by")
+    chosen = finder.worth_judging(judgings, thinned(lines))
+    outcomes = finder.judge([*chosen, drawn.threshold])
+    best = min(outcomes[:-1], key=lambda each: wanted.rank(each.alerts, each.weighed.f1 if each.weighed else 0.0))
+    judged_lines = sorted(outcomes[:-1], key=lambda each: each.line, reverse=drawn.operator in {">", ">="})
+    same_to = _same_to(lines, best.line, drawn.operator)
+    return Suggestion(drawn, best, outcomes[-1], tuple(judged_lines), len(lines), same_to)
+
+
+def _finder(judged: Judged, rule: Rule, sample: Sequence[Batch], days: float, wanted: Wanted) -> _Finder:
+    """Raises UsageError where the rule draws no line by order."""
     sources = sources_of(judged.rules, judged.history.streams)
     spec = sources.of_reading(rule.reading)
     if clock_of(rule.timestamp_field, spec) is not None:
@@ -89,17 +153,7 @@ def suggest(judged: Judged, rule: Rule, sample: Sequence[Batch], days: float, wa
         raise UsageError(f"{said}; expected one number that a figure or field is held against by >, >=, < or <=")
     read = [each.rule for each in judged.rules.versions if each.rule.rule_id != rule.rule_id]
     level = sources.level_of(rule.reading)
-    finder = _Finder(judged, rule, spec, level, read, drawn, sample, days, wanted)
-    judgings = finder.judgings().sorted()
-    lines = lines_at(judgings.values, drawn.operator)
-    if not lines:
-        raise UsageError(f"rule {rule.rule_id} looks at no record of the input: there is nothing to draw a line by")
-    chosen = finder.worth_judging(judgings, thinned(lines))
-    outcomes = finder.judge([*chosen, drawn.threshold])
-    best = min(outcomes[:-1], key=lambda each: wanted.rank(each.alerts, each.weighed.f1 if each.weighed else 0.0))
-    judged_lines = sorted(outcomes[:-1], key=lambda each: each.line, reverse=drawn.operator in {">", ">="})
-    same_to = _same_to(lines, best.line, drawn.operator)
-    return Suggestion(drawn, best, outcomes[-1], tuple(judged_lines), len(lines), same_to)
+    return _Finder(judged, rule, spec, level, read, drawn, sample, days, wanted)
 
 
 def _same_to(values: Sequence[float], line: float, sign: str) -> float | None:
@@ -177,12 +231,25 @@ class _Finder:
             return lambda alert: evaluate(root, read_figures(formed, alert)) is True
         return lambda _: line == self._weakest
 
+    def _telling(self) -> Telling:
+        program = self._program(self.rule)
+        every = program.figure is None or program.emission.every
+        return Telling(every, program.emission.cooldown_ms, _rearm(program))
+
+    def within_bounds(self, judgings: Judgings, lines: Sequence[float]) -> list[float]:
+        """As many of ``lines``, the strictest first, as may be judged together."""
+        telling, alerts = self._telling(), 0
+        chosen: list[float] = []
+        for line in sorted(lines, reverse=self.drawn.operator in {">", ">="}):
+            alerts += len(emissions(judgings, self.drawn.operator, line, telling))
+            if alerts > ALERTS_MAX:
+                break
+            chosen.append(line)
+        return chosen
+
     def worth_judging(self, judgings: Judgings, lines: Sequence[float]) -> list[float]:
         """Those that come nearest to what is wanted, as many as may be judged."""
-        program = self._program(self.rule)
-        telling = Telling(
-            program.figure is None or program.emission.every, program.emission.cooldown_ms, _rearm(program)
-        )
+        telling = self._telling()
         ranked = []
         for line in lines:
             places = emissions(judgings, self.drawn.operator, line, telling)

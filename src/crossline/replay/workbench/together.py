@@ -13,7 +13,7 @@ from crossline.core.texts.problems import nearest, one_of
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.workbench.labels import Amounts
 from crossline.replay.workbench.measure import Span, days_of, widen
-from crossline.replay.workbench.sample import BATCH_BYTES, Jury, batches
+from crossline.replay.workbench.sample import BATCH_BYTES, Batch, Jury, batches
 
 
 @dataclass(slots=True)
@@ -40,10 +40,12 @@ def judge_together(
     folder: Path,
     amount: str | None = None,
     far: Callable[[int, int], None] = lambda records, read: None,  # noqa: ARG005 - nobody asks
+    see: Callable[[Batch], None] = lambda batch: None,  # noqa: ARG005 - nobody looks
 ) -> Together:
     """All of ``sets``, which are over the same records, in this process; ``folder`` is for what is temporary.
 
-    ``far`` is told after each batch how many records there were, and about how many bytes of them.
+    ``far`` is told after each batch how many records there were, and about how many bytes of them; ``see`` is handed
+    each batch.
 
     Raises UsageError where an input matches no file or has no record, or ``amount`` is no number of a stream.
     """
@@ -57,6 +59,7 @@ def judge_together(
             amounts.see(batch)
         for alerts, jury in zip(found.alerts, juries, strict=True):
             alerts.extend(jury.alerts(batch))
+        see(batch)
         far(found.records, number * BATCH_BYTES)
     found.alerts[:] = map(last_words, found.alerts)
     if not found.spans:

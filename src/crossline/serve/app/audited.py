@@ -19,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # What changes nothing: trials, which take long and are read by nobody else.
-_TRIALS = frozenset({"/v1/rules:check", "/v1/rules:test", "/v1/rules:backtest", "/v1/rules:prove"})
+_TRIALS = frozenset(f"/v1/rules:{each}" for each in ("backtest", "check", "form", "prove", "test", "thresholds"))
 _SHOWN_BYTES = 64 * 1024
 
 

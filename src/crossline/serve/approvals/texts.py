@@ -133,3 +133,14 @@ def differing(lines: Sequence[tuple[str, str]]) -> int:
     2
     """
     return max(sum(1 for sign, _ in lines if sign == "+"), sum(1 for sign, _ in lines if sign == "-"))
+
+
+def changed_lines(before: str, after: str) -> tuple[int, ...]:
+    r"""The lines of ``after``, from 1, that are not as they were.
+
+    >>> changed_lines("a\nb\nc\n", "a\nx\nc\nd\n")
+    (2, 4)
+    """
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    spans = (opcode[3:] for opcode in matcher.get_opcodes() if opcode[0] != "equal")
+    return tuple(line + 1 for first, end in spans for line in range(first, end))

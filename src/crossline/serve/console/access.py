@@ -65,9 +65,15 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("GET", "/rules/{rule_id}/{version}"): _READ,
     ("GET", "/rules/{rule_id}/{version}/edit"): _DRAFT,
     ("POST", "/rules/check"): _DRAFT,
+    ("POST", "/rules/fill"): _DRAFT,
+    ("POST", "/rules/form"): _DRAFT,
+    ("POST", "/rules/draw"): _DRAFT,
+    ("POST", "/rules/try"): _DRAFT,
     ("POST", "/rules/save"): _DRAFT,
     ("POST", "/rules/prove"): _DRAFT,
     ("POST", "/rules/ask"): _DRAFT,
+    ("GET", "/curves/{job_id}"): _DRAFT,
+    ("GET", "/samples/{job_id}"): _DRAFT,
     ("GET", "/trials/{job_id}"): _DRAFT,
     ("POST", "/trials/{job_id}/stop"): _DRAFT,
     ("POST", "/rules/{rule_id}/status"): _APPROVE,
@@ -92,4 +98,4 @@ UNATTENDED = frozenset({"/events", "/queue/news", "/cases/{case_id}/state"})
 # What writes its own audit events, since who asks is not known before.
 AUDITS_ITSELF = frozenset({"/login"})
 # What changes nothing, and is asked as one types.
-CHANGES_NOTHING = frozenset({"/rules/check"})
+CHANGES_NOTHING = frozenset({"/rules/check", "/rules/fill"})

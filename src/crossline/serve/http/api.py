@@ -36,9 +36,11 @@ from crossline.serve.http.reads.health import health_routes
 from crossline.serve.http.reads.rules import rule_routes
 from crossline.serve.http.reads.running import running_routes
 from crossline.serve.http.writes.cases import case_routes, label_routes
+from crossline.serve.http.writes.forms import form_routes
 from crossline.serve.http.writes.holds import hold_routes
 from crossline.serve.http.writes.lists import list_routes
 from crossline.serve.http.writes.rules import rule_writes
+from crossline.serve.http.writes.thresholds import threshold_routes
 from crossline.serve.http.writes.trials import job_routes, trial_routes
 
 ANSWERS = "idempotency.db"
@@ -92,7 +94,9 @@ def create_api(
         suppression_routes(deps),
         list_routes(deps),
         rule_writes(deps, commands),
+        form_routes(deps),
         trial_routes(deps, jobs),
+        threshold_routes(deps, jobs),
         rule_routes(deps),
         health_routes(health),
         job_routes(jobs),

@@ -40,6 +40,20 @@ def test_the_lock_names_versions_and_hashes_and_no_host() -> None:
     assert {each["name"]: each["version"] for each in manifest() if each["name"] in wanted}.items() <= wanted.items()
 
 
+def test_the_editor_is_bundled_from_pinned_packages_and_takes_no_style_element() -> None:
+    folder = ROOT / "tools/assets/editor"
+    lock = json.loads((folder / "package-lock.json").read_text())
+    packages = {name: each for name, each in lock["packages"].items() if name}
+    assert {len(each["integrity"]) for each in packages.values()} == {95}
+    assert not re.search(r"https?://", (folder / "package-lock.json").read_text())
+    wanted = json.loads((folder / "package.json").read_text())
+    for name, version in {**wanted["dependencies"], **wanted["devDependencies"]}.items():
+        assert packages[f"node_modules/{name}"]["version"] == version
+    (pinned,) = [each for each in manifest() if each["file"] == "vendor/codemirror.js"]
+    assert pinned["version"] == wanted["dependencies"]["@codemirror/view"]
+    assert "adoptedStyleSheets=[" in (FOLDER / "vendor/codemirror.js").read_text()
+
+
 def test_a_page_stays_within_its_budget(tmp_path: Path) -> None:
     """What a page loads, compressed as it is sent."""
     with room(tmp_path) as at:

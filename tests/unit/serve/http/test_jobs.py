@@ -65,6 +65,28 @@ def test_files_are_judged(reading: Client) -> None:
     assert told["result"]["records"] == 24, "the files of its source"
 
 
+def test_the_first_records_of_a_source_are_a_sample(reading: Client) -> None:
+    """Of the example's 24 payments the first five have no transfer over 1,000.00."""
+    text = (example() / "rules/large_payment.yaml").read_text()
+    for count, alerts in ((5, 0), (24, 1), (20_000, 1)):
+        wanted = {"rules": {"text": text}, "first": {"payments": count}}
+        told = done(reading, reading.post("/v1/rules:test", json=wanted).json()["job_id"])
+        assert (told["state"], told["result"]["alerts"]) == ("done", alerts)
+    refused = reading.post("/v1/rules:test", json={"rules": {"text": text}})
+    assert "records by stream" in refused.json()["errors"][0]["expected"]
+
+
+def test_the_thresholds_around_that_of_a_rule_are_judged(reading: Client) -> None:
+    """One account makes five small card payments within a minute, so six are never reached."""
+    text = (example() / "rules/card_testing.yaml").read_text()
+    wanted = {"rules": {"text": text}, "rule_id": "card_testing", "steps": 2, "also": [9]}
+    told = done(reading, reading.post("/v1/rules:thresholds", json=wanted).json()["job_id"])
+    assert told["state"] == "done", told
+    found = [(each["threshold"], each["alerts"]) for each in told["result"]["judged"]]
+    assert found == [(3, 1), (4, 1), (5, 1), (6, 0), (7, 0), (9, 0)]
+    assert told["result"]["present"]["threshold"] == 5
+
+
 def test_a_job_that_fails_says_why(reading: Client) -> None:
     text = (example() / "rules/large_payment.yaml").read_text().replace("amount_cents", "amount")
     told = done(reading, reading.post("/v1/rules:backtest", json={"rules": {"text": text}}).json()["job_id"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -13,8 +14,9 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from crossline.connectors.files.names import matching_files
+from crossline.connectors.files.packed import packing_of
 from crossline.core.basics.times import instant_text
-from crossline.core.settings.sources import FilesSettings, RulesTopic
+from crossline.core.settings.sources import ApiSettings, FilesSettings, RulesTopic
 from crossline.core.texts.problems import nearest, one_of, shown
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.jobs import ENDED, Job, Jobs
@@ -35,7 +37,13 @@ class Test(Body):
 
     rules: RuleFile = Field(description="The rules to try: drafts and paused ones too.")
     records: dict[str, list[dict[str, Any]]] = Field(
-        min_length=1, max_length=INPUTS_MAX, description="Records by stream, in the order of their coming."
+        default={}, max_length=INPUTS_MAX, description="Records by stream, in the order of their coming."
+    )
+    first: dict[str, Annotated[int, Field(ge=1, le=RECORDS_MAX)]] = Field(
+        default={},
+        max_length=INPUTS_MAX,
+        description="Instead, or for other streams: so many records from the beginning of the source's files, which "
+        "hold JSON lines.",
     )
     record: Annotated[str, Field(max_length=1_000)] | None = Field(
         default=None, description="Id of one record: each rule's figure at it, and why it did not fire."
@@ -82,12 +90,13 @@ def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
         files = await run_in_threadpool(_sample, deps, wanted)
 
         def arguments(folder: Path) -> list[str]:
-            given = [part for name in wanted.records for part in ("--input", f"{name}={folder / f'{name}.jsonl'}")]
+            names = {*wanted.records, *wanted.first}
+            given = [part for name in sorted(names) for part in ("--input", f"{name}={folder / f'{name}.jsonl'}")]
             of = [] if wanted.record is None else ["--record", wanted.record]
             pipeline = ["--pipeline", str(deps.pipeline), "--json"]
-            return ["rules", "test", str(folder / _file("rules", wanted.rules)), *given, *of, *pipeline]
+            return ["rules", "test", str(folder / file_in("rules", wanted.rules)), *given, *of, *pipeline]
 
-        return _accepted(jobs.start("test", who.name, files, arguments))
+        return accepted(jobs.start("test", who.name, files, arguments))
 
     @routes.post(
         "/v1/rules:backtest", openapi_extra=needs("rules:draft"), summary="Judge files of the past", status_code=202
@@ -97,16 +106,16 @@ def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
         only_known(request)
         given = {"rules": wanted.rules, "compare": wanted.compare}
         named = {name: file for name, file in given.items() if file is not None}
-        files = {_file(name, file): file.checked().data for name, file in named.items()}
+        files = {file_in(name, file): file.checked().data for name, file in named.items()}
         inputs = await run_in_threadpool(inputs_of, deps, wanted.inputs)
 
         def arguments(folder: Path) -> list[str]:
-            rules = [part for name, file in named.items() for part in (f"--{name}", str(folder / _file(name, file)))]
+            rules = [part for name, file in named.items() for part in (f"--{name}", str(folder / file_in(name, file)))]
             log = ["--as-of-log"] if wanted.rules is None and isinstance(deps.config.rules, RulesTopic) else []
             output = ["--output", str(folder / "alerts.jsonl"), "--json"]
             return ["backtest", "--pipeline", str(deps.pipeline), *rules, *log, *inputs, *output]
 
-        return _accepted(jobs.start("backtest", who.name, files, arguments))
+        return accepted(jobs.start("backtest", who.name, files, arguments))
 
     @routes.post(
         "/v1/rules:prove", openapi_extra=needs("rules:draft"), summary="Prove what a rule would do", status_code=202
@@ -114,19 +123,19 @@ def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
     async def prove(request: Request, wanted: Proof, who: Asking) -> Any:
         """A job: alerts a day against the live version, by the labels that were given, with digests of all of it."""
         only_known(request)
-        files = {_file("rules", wanted.rules): wanted.rules.checked().data}
+        files = {file_in("rules", wanted.rules): wanted.rules.checked().data}
         inputs = [] if wanted.inputs is None else await run_in_threadpool(inputs_of, deps, wanted.inputs)
         bounds = {"--from": instant("/from", wanted.from_), "--to": instant("/to", wanted.to)}
         more = [part for name, ms in bounds.items() if ms is not None for part in (name, instant_text(ms) or "")]
-        if (labels := await run_in_threadpool(_labels, deps)) is not None:
+        if (labels := await run_in_threadpool(labels_of, deps)) is not None:
             more += ["--labels", str(labels)]
         more += ["--amount", wanted.amount] if wanted.amount else []
 
         def arguments(folder: Path) -> list[str]:
-            rules = str(folder / _file("rules", wanted.rules))
+            rules = str(folder / file_in("rules", wanted.rules))
             return ["rules", "prove", rules, "--pipeline", str(deps.pipeline), *inputs, *more, "--json"]
 
-        return _accepted(jobs.start("prove", who.name, files, arguments))
+        return accepted(jobs.start("prove", who.name, files, arguments))
 
     return routes
 
@@ -183,7 +192,7 @@ def inputs_of(deps: Dependencies, given: Mapping[str, Sequence[str]] | None) -> 
     return found
 
 
-def _labels(deps: Dependencies) -> Path | None:
+def labels_of(deps: Dependencies) -> Path | None:
     """The file of labels, where somebody gave one."""
     if deps.desk is None or not deps.desk.file.rows("SELECT 1 FROM labels_now LIMIT 1"):
         return None
@@ -192,7 +201,12 @@ def _labels(deps: Dependencies) -> Path | None:
 
 def _sample(deps: Dependencies, wanted: Test) -> dict[str, bytes]:
     """The files of a trial."""
-    files = {_file("rules", wanted.rules): wanted.rules.checked().data}
+    files = {file_in("rules", wanted.rules): wanted.rules.checked().data}
+    if not wanted.records and not wanted.first:
+        raise invalid("/records", "no stream", "records by stream, or first: {STREAM: how many}")
+    for stream, count in wanted.first.items():
+        _check_stream(deps, "/first", stream)
+        files[f"{stream}.jsonl"] = _first_lines(deps, stream, count)
     for stream, records in wanted.records.items():
         _check_stream(deps, "/records", stream)
         if len(records) > RECORDS_MAX:
@@ -204,13 +218,30 @@ def _sample(deps: Dependencies, wanted: Test) -> dict[str, bytes]:
     return files
 
 
+def _first_lines(deps: Dependencies, stream: str, count: int) -> bytes:
+    """The first lines of the files of a stream's source."""
+    source, pointer = deps.config.sources.get(stream), f"/first/{stream}"
+    paths = matching_files([source.path]) if isinstance(source, FilesSettings | ApiSettings) else []
+    if not paths or deps.config.streams[stream].format != "json":
+        raise invalid(pointer, "no files of JSON lines in its source", "records in the request")
+    found: list[bytes] = []
+    for path in paths:
+        with Path(path).open("rb") as file:
+            if packing_of(file) is not None:
+                raise invalid(pointer, "compressed files", "files of plain JSON lines, or records in the request")
+            found += islice(file, count - len(found))
+        if len(found) >= count:
+            break
+    return b"".join(line if line.endswith(b"\n") else line + b"\n" for line in found)
+
+
 def _check_stream(deps: Dependencies, pointer: str, stream: str) -> None:
     if stream not in deps.config.streams:
         known = deps.config.streams
         raise invalid(f"{pointer}/{stream}", f"stream {shown(stream)}", one_of(known), nearest(stream, known))
 
 
-def _file(name: str, file: RuleFile) -> str:
+def file_in(name: str, file: RuleFile) -> str:
     """What it is called in the job's folder."""
     return f"{name}{PurePosixPath(file.name).suffix}"
 
@@ -227,5 +258,6 @@ def _told(job: Job) -> Any:
     return json_answer(job.to_json(), 200, headers)
 
 
-def _accepted(job: Job) -> Any:
+def accepted(job: Job) -> Any:
+    """The answer to who asked for a job."""
     return json_answer(job.to_json(), 202, {"Location": f"/v1/jobs/{job.job_id}", "Retry-After": "1"})

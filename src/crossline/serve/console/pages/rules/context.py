@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from crossline.core.workbench.form import RuleForm
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
 
@@ -148,7 +149,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class CheckPart:
-    """What a text means, or what is wrong with it."""
+    """What a text means, or what is wrong with it. ``changed``: lines that differ from the version ``against``."""
 
     TEMPLATE: ClassVar[str] = "pages/rules/check.html"
     faults: tuple[Fault, ...]
@@ -156,6 +157,91 @@ class CheckPart:
     ok: bool
     differs: int
     against: int
+    changed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilledPart:
+    """A text as a form, or a threshold, made it, and what it means. ``wrong``: why it is as it was."""
+
+    TEMPLATE: ClassVar[str] = "pages/rules/filled.html"
+    text: str
+    form: RuleForm | None
+    wrong: str
+    faults: tuple[Fault, ...]
+    said: str
+    ok: bool
+    differs: int
+    against: int
+    changed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CurveRow:
+    """A threshold, what it gives, and where it stands in the drawing (pixels)."""
+
+    threshold: str
+    per_day: str
+    found: str
+    good: str
+    x: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What other thresholds would give. ``at``: the row of the draft; ``before``, ``after``: a step down and up."""
+
+    job_id: str
+    state: str
+    said: str
+    share: float
+    error: str
+    named: str
+    rows: tuple[CurveRow, ...] = ()
+    at: int = 0
+    live: str = ""
+    before: str = ""
+    after: str = ""
+    drawing: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePart:
+    """The thresholds alone, as they are computed."""
+
+    TEMPLATE: ClassVar[str] = "pages/rules/curve.html"
+    curve: Curve
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """A record of a sample at which the rule fired, or nearly did. ``entities``: value and address."""
+
+    record_id: str
+    entities: tuple[tuple[str, str], ...]
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A trial on a sample."""
+
+    job_id: str
+    state: str
+    error: str
+    alerts: int
+    first: tuple[SampleRow, ...]
+    near: tuple[SampleRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePart:
+    """The trial alone, as it goes on."""
+
+    TEMPLATE: ClassVar[str] = "pages/rules/sample.html"
+    sample: Sample
+    nonce: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +251,26 @@ class Change:
     record_id: str
     at: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlastRow:
+    """A fraud that is missed, or a good customer that is met. ``entities``: value and address; ``by``: how near."""
+
+    record_id: str
+    entities: tuple[tuple[str, str], ...]
+    said: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blasted:
+    """The nearest of each, of how many."""
+
+    missed: tuple[BlastRow, ...]
+    missed_count: int
+    met: tuple[BlastRow, ...]
+    met_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +286,16 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A backtest. ``share``: how far it is, from 0 to 1; ``proof``: rows for the proof, where it is done."""
+    """A backtest. ``share``: how far it is, from 0 to 1; ``left``: how long it takes still.
+
+    ``proof``: rows for the proof, where it is done.
+    """
 
     job_id: str
     state: str
     said: str
     share: float
+    left: str
     error: str
     past: str
     figures: tuple[Figure, ...]
@@ -197,6 +307,7 @@ class Trial:
     disappearing: tuple[Change, ...]
     proof: tuple[tuple[str, str, str], ...]
     predicted: str
+    blast: Blasted | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +316,6 @@ class TrialPart:
 
     TEMPLATE: ClassVar[str] = "pages/rules/trial.html"
     trial: Trial
-    token: str
     nonce: str
 
 
@@ -213,7 +323,8 @@ class TrialPart:
 class EditPage:
     """``base``: the version that is edited, 0: a new rule. ``why_no_ask``: why no approval can be asked for, or empty.
 
-    ``saved``: when the draft was saved; ``inputs``: files of the past that were named.
+    ``saved``: when the draft was saved; ``inputs``: files of the past that were named. ``form``: the text as fields,
+    where that is looked at. ``draws``: what the rule holds against a number, or empty.
     """
 
     TEMPLATE: ClassVar[str] = "pages/rules/edit.html"
@@ -228,8 +339,16 @@ class EditPage:
     ok: bool
     differs: int
     against: int
+    changed: tuple[int, ...]
     diff: tuple[tuple[str, str], ...]
+    form: RuleForm | None
+    draws: str
+    curve: Curve | None
+    sample: Sample | None
+    records: str
+    first: str
     trial: Trial | None
+    job: str
     inputs: str
     since: str
     until: str

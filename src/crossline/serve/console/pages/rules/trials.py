@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
+from crossline.core.basics.times import parse_instant_ms
 from crossline.serve.approvals.file import proof_id_of
 from crossline.serve.approvals.values import KeptProof
-from crossline.serve.console.asked import Asked
-from crossline.serve.console.calling import called
-from crossline.serve.console.layout.numbers import number
-from crossline.serve.console.pages.rules.context import Change, Figure, Trial, TrialPart
+from crossline.serve.console.asked import Asked, moved
+from crossline.serve.console.calling import called, segment
+from crossline.serve.console.layout.numbers import counted, number
+from crossline.serve.console.pages.entities.told import entity_address
+from crossline.serve.console.pages.rules.context import (
+    Blasted,
+    BlastRow,
+    Change,
+    Figure,
+    Sample,
+    SampleRow,
+    Trial,
+    TrialPart,
+)
 from crossline.serve.http.problems import ProblemError
 
 JOB = "/v1/jobs/{job_id}"
@@ -19,13 +31,17 @@ JOB = "/v1/jobs/{job_id}"
 
 async def view(asked: Asked) -> TrialPart:
     """The part of the page that changes."""
-    return TrialPart(await trial_of(asked, asked.path["job_id"]), asked.token, asked.nonce)
+    return TrialPart(await trial_of(asked, asked.path["job_id"]), asked.nonce)
 
 
-async def stop(asked: Asked) -> TrialPart:
-    """End it."""
+async def stop(asked: Asked) -> Any:
+    """End it; without script the editor is what comes next."""
     await called(asked, "DELETE", JOB, {"job_id": asked.path["job_id"]})
-    return TrialPart(await trial_of(asked, asked.path["job_id"]), asked.token, asked.nonce)
+    if not asked.by_htmx:
+        rule_id, base = asked.form.get("rule_id", "new"), asked.form.get("base", "0")
+        at = f"/rules/{segment(rule_id)}/{segment(base)}/edit" if base != "0" else "/rules/new"
+        return moved(f"{at}?{urlencode({'job': asked.path['job_id']})}#trial")
+    return TrialPart(await trial_of(asked, asked.path["job_id"]), asked.nonce)
 
 
 async def trial_of(asked: Asked, job_id: str) -> Trial:
@@ -39,10 +55,24 @@ async def trial_of(asked: Asked, job_id: str) -> Trial:
     said = job["result"]
     if job["state"] == "done" and isinstance(said, Mapping) and "digests" in said:
         asked.parts.approvals.keep_proof(KeptProof(proof_id_of(said), asked.who.name, asked.parts.now_ms(), said))
-    return told(job, asked.parts.settings.cases.money)
+    return told(job, asked.parts.settings.cases.money, asked.parts.now_ms())
 
 
-def told(job: Mapping[str, Any], money: Any = None) -> Trial:
+def left_said(job: Mapping[str, Any], now_ms: int) -> str:
+    """About how long it still takes, by how far it came since it began; empty where that is not known.
+
+    >>> job = {"started_at": "1970-01-01T00:00:00.000Z", "progress": {"share": 0.25}}
+    >>> left_said(job, 10_000)
+    'about 30 s left'
+    """
+    share, began = (job["progress"] or {}).get("share"), job.get("started_at")
+    if not share or began is None or share >= 1:
+        return ""
+    left_s = (now_ms - parse_instant_ms(began)) * (1 - share) / share / 1_000
+    return "" if left_s <= 0 else f"about {left_s / 60:.0f} min left" if left_s >= 120 else f"about {left_s:.0f} s left"
+
+
+def told(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> Trial:
     """As the page shows it."""
     said = job["result"] or {}
     progress = job["progress"] or {}
@@ -52,6 +82,7 @@ def told(job: Mapping[str, Any], money: Any = None) -> Trial:
         state=job["state"],
         said=progress.get("said") or "",
         share=progress.get("share") or 0.0,
+        left=left_said(job, now_ms) if job["state"] == "running" else "",
         error=job["error"] or "" if job["state"] in {"failed", "ended"} else "",
         past=past_said(said),
         figures=tuple(figures_of(said, money)) if said else (),
@@ -63,6 +94,7 @@ def told(job: Mapping[str, Any], money: Any = None) -> Trial:
         disappearing=tuple(_changes(against.get("disappearing", ()))),
         proof=proof_rows(said) if said else (),
         predicted=predicted_said(said) if said else "",
+        blast=blasted(said.get("blast")),
     )
 
 
@@ -88,7 +120,11 @@ def proof_rows(said: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
     return (
         ("Rule", f"{said['rule_id']}, version {said['version']}", digests["rule"]),
         ("Data", past_said(said), digests["data"]),
-        ("Result", f"{said['result']['alerts']:,} alerts; predicted {predicted_said(said)}", digests["result"]),
+        (
+            "Result",
+            f"{counted(said['result']['alerts'], 'alert')}; predicted {predicted_said(said)}",
+            digests["result"],
+        ),
     )
 
 
@@ -104,6 +140,14 @@ def figures_of(said: Mapping[str, Any], money: Any = None) -> Iterable[Figure]:
     yield _share("Recall", mine["recall"], live.get("recall"), f"of {mine['frauds']:,}")
     if mine.get("money_caught") is not None:
         yield _money("Fraud found", mine["money_caught"], live.get("money_caught"), money)
+    good = (said.get("blast") or {}).get("good")
+    if good is not None:
+        more = (
+            "high" if live and good["draft"] > good["live"] else "ok" if live and good["draft"] < good["live"] else ""
+        )
+        yield Figure(
+            "Good customers met", number(good["draft"]), "", f"was {number(good['live'])}" if live else "", more
+        )
     met, before = mine["alerts"] - mine["true"], live.get("alerts", 0) - live.get("true", 0)
     grade = "high" if live and met > before else "ok" if live and met < before else ""
     yield Figure("Not on frauds", number(met), "alerts", f"was {number(before)}" if live else "", grade)
@@ -126,3 +170,37 @@ def _money(name: str, value: float, was: float | None, money: Any) -> Figure:
 def _changes(found: Iterable[Mapping[str, Any]]) -> Iterable[Change]:
     for each in found:
         yield Change(each["record_id"], str(each["event_time"])[:19].replace("T", " "), each["message"])
+
+
+def blasted(said: Mapping[str, Any] | None) -> Blasted | None:
+    """The nearest frauds that are missed, and the nearest good customers that are met; None without labels."""
+    if said is None:
+        return None
+    missed = tuple(_blast_row(each, "") for each in said["missed"])
+    met = tuple(_blast_row(each, "once" if each["times"] == 1 else f"{each['times']:,} times") for each in said["met"])
+    return Blasted(missed, said["missed_count"], met, said["met_count"])
+
+
+def _blast_row(row: Mapping[str, Any], by: str) -> BlastRow:
+    entities = tuple((str(value), entity_address(name, str(value))) for name, value in row["key"].items())
+    return BlastRow(row["record_id"], entities, row.get("why") or row.get("message") or "", by)
+
+
+def sample_of(job: Mapping[str, Any]) -> Sample:
+    """As the page shows it."""
+    found = job["result"] or {}
+    rows: Mapping[str, Any] = found if isinstance(found, Mapping) else found[0]
+    return Sample(
+        job_id=job["job_id"],
+        state=job["state"],
+        error=job["error"] or "",
+        alerts=rows.get("alerts", 0),
+        first=tuple(_sample_rows(rows.get("first", ()), "message")),
+        near=tuple(_sample_rows(rows.get("near", ()), "why")),
+    )
+
+
+def _sample_rows(found: Iterable[Mapping[str, Any]], said: str) -> Iterable[SampleRow]:
+    for each in found:
+        entities = tuple((str(value), entity_address(name, str(value))) for name, value in each["key"].items())
+        yield SampleRow(each["record_id"], entities, each[said])

@@ -8,13 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from crossline.serve.approvals.texts import diff, differing, english, new_text, text_of, the_rule, with_version
+from crossline.core.workbench.form import form_of
+from crossline.serve.approvals.texts import (
+    changed_lines,
+    diff,
+    differing,
+    english,
+    new_text,
+    text_of,
+    the_rule,
+    with_version,
+)
 from crossline.serve.approvals.values import Draft
 from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.shell import Crumb, Key
 from crossline.serve.console.pages.rules.context import CheckPart, EditPage, Fault
-from crossline.serve.console.pages.rules.trials import trial_of
+from crossline.serve.console.pages.rules.curves import curve_at, drawn_of, job_of, live_line
+from crossline.serve.console.pages.rules.trials import sample_of, trial_of
 from crossline.serve.console.said import saying
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.reads.rules import current_of, versions_of
@@ -75,23 +86,28 @@ async def edit(asked: Asked) -> EditPage:
 
 def check(asked: Asked) -> CheckPart:
     """What the text means, or what is wrong with it, as one types."""
+    return checked_part(asked, text_in(asked.form))
+
+
+def checked_part(asked: Asked, text: str) -> CheckPart:
+    """The same of any text."""
     base = _base_of_form(asked)
-    text = text_in(asked.form)
     faults, ok = faults_of(asked, text)
     lines = diff(base.text, text) if base.version else ()
-    return CheckPart(faults, english_of(asked, text), ok, differing(lines), base.version)
+    changed = changed_lines(base.text, text) if base.version else ()
+    return CheckPart(faults, english_of(asked, text), ok, differing(lines), base.version, changed)
 
 
 async def save(asked: Asked) -> Any:
     """Keep the draft."""
-    at = await asyncio.to_thread(_keep, asked)
+    at = await asyncio.to_thread(keep, asked, text_in(asked.form))
     return saying(moved(at), asked, "The draft is saved.")
 
 
 async def prove(asked: Asked) -> Any:
     """Keep the draft, and run a backtest of it as a job."""
-    at = await asyncio.to_thread(_keep, asked)
-    inputs = _inputs(asked)
+    at = await asyncio.to_thread(keep, asked, text_in(asked.form))
+    inputs = inputs_in(asked)
     body: dict[str, Any] = {"rules": {"name": "rule.yaml", "text": text_in(asked.form)}, "inputs": inputs}
     body |= {name: asked.form[name] + ":00Z" for name in ("from", "to") if asked.form.get(name)}
     money = asked.parts.settings.cases.money
@@ -102,8 +118,8 @@ async def prove(asked: Asked) -> Any:
     except ProblemError as error:
         if error.status not in {409, 422, 503}:
             raise
-        return await _refused(asked, error)
-    kept = {name: asked.form[name] for name in ("inputs", "from", "to") if asked.form.get(name)}
+        return await refused_page(asked, error)
+    kept = {name: asked.form[name] for name in ("inputs", "from", "to", "curve", "sample") if asked.form.get(name)}
     return moved(f"{at}?{urlencode({'job': job['job_id'], **kept})}#trial")
 
 
@@ -123,7 +139,7 @@ async def ask(asked: Asked) -> Any:
         given = (rule.rule_id, rule.version, name, text, asked.who.name, asked.parts.now_ms())
         made = await asyncio.to_thread(asked.parts.approvals.ask, *given)
     except ProblemError as error:
-        return await _refused(asked, error)
+        return await refused_page(asked, error)
     await asyncio.to_thread(asked.parts.approvals.drop_draft, base.rule_id, asked.who.name)
     said = f"Approval of version {made.version} of {made.rule_id} is asked for. A second person approves it."
     return saying(moved(f"/approvals/{made.number}"), asked, said)
@@ -159,16 +175,15 @@ def _address(base: _Base) -> str:
     return f"/rules/{segment(base.rule_id)}/{base.version}/edit" if base.version else "/rules/new"
 
 
-def _keep(asked: Asked) -> str:
+def keep(asked: Asked, text: str) -> str:
     """Keep the draft; where it is edited."""
     base = _base_of_form(asked)
-    text = text_in(asked.form)
     RuleFile(name="rule.yaml", text=text)
     asked.parts.approvals.keep_draft(Draft(base.rule_id, asked.who.name, text, asked.parts.now_ms()))
     return _address(base)
 
 
-def _inputs(asked: Asked) -> dict[str, list[str]] | None:
+def inputs_in(asked: Asked) -> dict[str, list[str]] | None:
     """Files of the past that were named: ``NAME=GLOB`` each, or a glob where there is one stream."""
     streams = asked.parts.deps.config.streams
     found: dict[str, list[str]] = {}
@@ -185,7 +200,8 @@ def _numbers(asked: Asked) -> set[str]:
     return {name for each in columns for name, column in each.items() if column.kind in {"integer", "number"}}
 
 
-async def _refused(asked: Asked, error: ProblemError) -> Shown:
+async def refused_page(asked: Asked, error: ProblemError) -> Shown:
+    """The page as it was sent, with why nothing was done."""
     base = await asyncio.to_thread(_base_of_form, asked)
     wanted = {**asked.query, **asked.form}
     return Shown(await _page(asked, base, wanted, str(error.to_json()["detail"])), error.status)
@@ -193,16 +209,23 @@ async def _refused(asked: Asked, error: ProblemError) -> Shown:
 
 async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str = "") -> EditPage:
     trial = await trial_of(asked, wanted["job"]) if wanted.get("job") else None
+    curve = await job_of(asked, wanted["curve"]) if wanted.get("curve") else None
+    sample = await job_of(asked, wanted["sample"]) if wanted.get("sample") else None
     draft = await asyncio.to_thread(asked.parts.approvals.draft, base.rule_id, asked.who.name)
     first = base.text if not base.version else with_version(base.text, base.last + 1)
     text = text_in(wanted) if "text" in wanted else draft.text if draft else first
     faults, ok = await asyncio.to_thread(faults_of, asked, text)
+    drawn = await asyncio.to_thread(drawn_of, asked.parts.deps.config, text)
+    live = await asyncio.to_thread(live_line, asked, base.rule_id) if curve and base.version else None
     lines = diff(base.text, text) if base.version else ()
     title = f"{base.rule_id}, edit" if base.version else "New rule"
     crumbs = (Crumb("Rules", "/rules"), Crumb(base.rule_id, f"/rules/{segment(base.rule_id)}"), Crumb("Edit"))
     return EditPage(
         shell=asked.shell(
-            title, crumbs if base.version else (Crumb("Rules", "/rules"), Crumb("New")), KEYS, ("js/editor.js",)
+            title,
+            crumbs if base.version else (Crumb("Rules", "/rules"), Crumb("New")),
+            KEYS,
+            ("js/editor.js", "js/threshold.js"),
         ),
         rule_id=base.rule_id,
         base=base.version,
@@ -214,8 +237,16 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
         ok=ok,
         differs=differing(lines),
         against=base.version,
+        changed=changed_lines(base.text, text) if base.version else (),
         diff=lines,
+        form=form_of(text, asked.parts.deps.config.streams) if wanted.get("view") == "form" else None,
+        draws=drawn.named if drawn else "",
+        curve=None if curve is None else curve_at(curve, drawn.threshold if drawn else None, live),
+        sample=None if sample is None else sample_of(sample),
+        records=wanted.get("records", ""),
+        first=wanted.get("first", "1000"),
         trial=trial,
+        job=wanted.get("job", ""),
         inputs=wanted.get("inputs", ""),
         since=wanted.get("from", ""),
         until=wanted.get("to", ""),

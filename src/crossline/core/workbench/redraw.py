@@ -1,0 +1,34 @@
+"""Another threshold, written into the text of a rule."""
+
+from __future__ import annotations
+
+import re
+
+from crossline.core.rules.base import DrawnLine
+from crossline.core.texts.yamledit import CannotEditError, replaced
+from crossline.core.texts.yamltext import load_yaml
+from crossline.core.workbench.form import lines_in, rule_base
+from crossline.core.workbench.formchange import with_line
+
+_NUMBER = re.compile(r"-?\d[\d_.]*")
+
+
+def with_threshold(text: str, drawn: DrawnLine, threshold: float) -> str:
+    """``text`` of one rule, whose line is ``drawn``, with the line elsewhere; all else stays.
+
+    Raises CannotEditError where the number cannot be found in the text.
+    """
+    path = (*rule_base(text), *drawn.path)
+    value = load_yaml(text, "text").data
+    for step in path:
+        value = value[step]
+    new = int(threshold) if float(threshold).is_integer() else threshold
+    if isinstance(value, int | float):
+        return replaced(text, path, new)
+    if drawn.path == ("when",):
+        for number, (_, found) in enumerate(lines_in(value)):
+            if _NUMBER.fullmatch(found) and float(found.replace("_", "")) == drawn.threshold:
+                return with_line(text, path, number, str(new))
+    elif isinstance(value, str) and _NUMBER.search(value):
+        return replaced(text, path, _NUMBER.sub(str(new), value, count=1))
+    raise CannotEditError(f"found no number {drawn.threshold:g} in the text; expected it where the rule draws its line")

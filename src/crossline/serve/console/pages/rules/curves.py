@@ -1,0 +1,122 @@
+"""What a rule would find at other thresholds: computed once as a job, then a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crossline.core.basics.errors import UsageError
+from crossline.core.plan.compose import sources_of
+from crossline.core.rules.base import DrawnLine
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.settings.config import PipelineConfig
+from crossline.serve.approvals.texts import text_of, the_rule
+from crossline.serve.console.asked import Asked
+from crossline.serve.console.calling import called
+from crossline.serve.console.charts.curve import CurvePoint, curve, curve_x
+from crossline.serve.console.layout.numbers import number
+from crossline.serve.console.pages.rules.context import Curve, CurvePart, CurveRow
+from crossline.serve.http.problems import ProblemError, invalid
+from crossline.serve.http.reads.rules import current_of, versions_of
+
+JOB = "/v1/jobs/{job_id}"
+WIDTH = 640
+
+
+async def view(asked: Asked) -> CurvePart:
+    """How far it is, or what it found: at the threshold that it was asked with."""
+    job, live = await job_of(asked, asked.path["job_id"]), asked.query.get("live", "")
+    present = (job["result"] or {}).get("present", {}).get("threshold")
+    try:
+        return CurvePart(curve_at(job, present, float(live) if live else None), asked.nonce)
+    except ValueError:
+        raise invalid("?live", repr(live[:40]), "a number") from None
+
+
+async def job_of(asked: Asked, job_id: str) -> Mapping[str, Any]:
+    """The job; one that is not there any more has failed."""
+    try:
+        found: Mapping[str, Any] = await called(asked, "GET", JOB, {"job_id": job_id})
+    except ProblemError as error:
+        if error.status != 404:
+            raise
+        return {"job_id": job_id, "state": "failed", "progress": {}, "error": error.detail, "result": None}
+    return found
+
+
+def drawn_of(config: PipelineConfig, text: str) -> DrawnLine | None:
+    """The one line that the rule of a text draws; None where it is wrong, or draws none."""
+    rule = the_rule(config, text)
+    if rule is None:
+        return None
+    try:
+        sources = sources_of(RuleSet.from_rules([rule]), config.streams)
+        return rule.drawn(sources.of_reading(rule.reading))
+    except (UsageError, KeyError, ValueError):
+        return None
+
+
+def live_line(asked: Asked, rule_id: str) -> float | None:
+    """The threshold of the version in force; None where there is none."""
+    config = asked.parts.deps.config
+    try:
+        drawn = drawn_of(config, text_of(config, current_of(versions_of(config, rule_id)))[0])
+    except ProblemError:
+        return None
+    return None if drawn is None else drawn.threshold
+
+
+def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None) -> Curve:
+    """The job as the page shows it. ``looked_at``: the threshold of the draft; ``live``: of the version in force."""
+    said, progress = job["result"] or {}, job["progress"] or {}
+    named = f"{said['line_of']} {said['operator']}" if said else ""
+    begun = (
+        job["job_id"],
+        job["state"],
+        progress.get("said") or "",
+        progress.get("share") or 0.0,
+        job["error"] or "",
+        named,
+    )
+    rows: Sequence[Mapping[str, Any]] = said.get("judged", ())
+    if not rows or looked_at is None:
+        return Curve(*begun, live="" if live is None else plain(live))
+    points = [CurvePoint(each["threshold"], each["alerts_per_day"], _share(each)) for each in rows]
+    x = curve_x(points, WIDTH)
+    at = min(range(len(points)), key=lambda place: abs(points[place].threshold - looked_at))
+    told = tuple(_row(each, x(each["threshold"])) for each in rows)
+    return Curve(
+        *begun,
+        rows=told,
+        at=at,
+        live="" if live is None else plain(live),
+        before=told[at - 1].threshold if at else "",
+        after=told[at + 1].threshold if at + 1 < len(told) else "",
+        drawing=curve(points, points[at].threshold, live, WIDTH, conclusion(named, points, at)),
+    )
+
+
+def conclusion(named: str, points: Sequence[CurvePoint], at: int) -> str:
+    """What a person would conclude."""
+    first, last, here = points[0], points[-1], points[at]
+    found = "" if here.found is None else f" and {round(100 * here.found)} % of frauds are found"
+    return (
+        f"{named}: from {number(first.per_day)} alerts a day at {number(first.threshold)} to {number(last.per_day)} at "
+        f"{number(last.threshold)}. At {number(here.threshold)} there are {number(here.per_day)} a day{found}."
+    )
+
+
+def plain(threshold: float) -> str:
+    """As it is written in a rule: ``150000``, ``0.5``."""
+    return str(int(threshold)) if float(threshold).is_integer() else repr(threshold)
+
+
+def _share(row: Mapping[str, Any]) -> float | None:
+    return row["caught"] / row["frauds"] if row.get("frauds") else None
+
+
+def _row(row: Mapping[str, Any], x: float) -> CurveRow:
+    labelled = "caught" in row
+    found = f"{row['caught']:,} of {row['frauds']:,}" if labelled else "unknown"
+    good = f"{row['alerts'] - row['true']:,}" if labelled else "unknown"
+    return CurveRow(plain(row["threshold"]), number(round(row["alerts_per_day"], 2)), found, good, round(x, 1))

@@ -1,0 +1,66 @@
+"""A trial on a sample: what fires among records that are pasted, or the first of a source, and what nearly does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+
+from crossline.core.texts.problems import shown
+from crossline.serve.approvals.texts import the_rule
+from crossline.serve.console.asked import Asked, moved
+from crossline.serve.console.calling import called
+from crossline.serve.console.pages.rules.context import SamplePart
+from crossline.serve.console.pages.rules.curves import job_of
+from crossline.serve.console.pages.rules.trials import sample_of
+from crossline.serve.console.pages.rules.writing import keep, refused_page, text_in
+from crossline.serve.http.problems import ProblemError, invalid
+
+RECORDS_MAX = 20_000
+
+
+async def view(asked: Asked) -> SamplePart:
+    """How far it is, or what it found."""
+    return SamplePart(sample_of(await job_of(asked, asked.path["job_id"])), asked.nonce)
+
+
+async def run(asked: Asked) -> Any:
+    """Keep the draft, and try it on the sample, as a job."""
+    text = text_in(asked.form)
+    at = await asyncio.to_thread(keep, asked, text)
+    rule = await asyncio.to_thread(the_rule, asked.parts.deps.config, text)
+    try:
+        if rule is None:
+            raise invalid("/text", "no rule that is right", "one rule without a fault")
+        body: dict[str, Any] = {"rules": {"name": "rule.yaml", "text": text}, **given_in(asked.form, rule.source_topic)}
+        job = await called(asked, "POST", "/v1/rules:test", body=body)
+    except ProblemError as error:
+        if error.status not in {409, 422, 503}:
+            raise
+        return await refused_page(asked, error)
+    kept = {name: asked.form[name] for name in ("job", "curve", "inputs", "from", "to") if asked.form.get(name)}
+    return moved(f"{at}?{urlencode({'sample': job['job_id'], **kept})}#sample")
+
+
+def given_in(form: Mapping[str, str], stream: str) -> dict[str, Any]:
+    """The sample that a form names: its records, or how many of the source. Raises ProblemError (422) for neither."""
+    lines = [line for line in form.get("records", "").splitlines() if line.strip()]
+    if lines:
+        return {"records": {stream: [_record(line, number) for number, line in enumerate(lines, 1)]}}
+    count = form.get("first", "").strip()
+    if not (count.isascii() and count.isdigit() and 1 <= int(count[:9]) <= RECORDS_MAX):
+        raise invalid("/first", shown(count), f"a whole number from 1 to {RECORDS_MAX:,}, or records")
+    return {"first": {stream: int(count)}}
+
+
+def _record(line: str, number: int) -> Any:
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise invalid("/records", f"line {number}: {shown(line)}", f"a JSON object a line ({error})") from None
+    if not isinstance(found, dict):
+        raise invalid("/records", f"line {number}: {shown(line)}", "a JSON object a line")
+    return found
