@@ -75,6 +75,11 @@ class RuleFolder:
         """The rules in the files that can be read, by rule and version, and what is wrong with the others."""
         return judge_files(self.files(), History(), self._known)
 
+    def read_one(self, text: str) -> Rule | None:
+        """The one rule of a text, as it would stand there; None where it is wrong, or has several."""
+        read = read_files({**self.files(), "proof.yaml": FileContent(text.encode())}, self._known)["proof.yaml"]
+        return read[0].rule if not isinstance(read, RefusedError) and len(read) == 1 else None
+
     def publish(self, file: Path) -> Publication:
         """Put the rules of ``file`` into the folder, under the file's name.
 

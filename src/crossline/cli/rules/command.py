@@ -236,7 +236,7 @@ def publish(
     else:
         sys.stdout.write(publication_text(publication.rules, ran=bool(folder.histories)))
     _note_unchecked(stream, pipeline)
-    if pipeline is not None and read_pipeline(pipeline).rules.review == "required":
+    if pipeline is not None and read_pipeline(pipeline).rules.review != "none":
         note("a review is required: a version is effective once another user approves of it: crossline rules approve")
     for name in publication.left_out:
         note(f"rule {name} stood in the file that this one replaces: it stays live until its status is set to retired")

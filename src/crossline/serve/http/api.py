@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 
+from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.http.cases.acts import act_routes
 from crossline.serve.http.cases.queue import queue_routes
 from crossline.serve.http.cases.suppressions import suppression_routes
@@ -31,6 +32,7 @@ from crossline.serve.http.reads.decisions import decision_routes
 from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.explained import explained_routes
 from crossline.serve.http.reads.rules import rule_routes
+from crossline.serve.http.writes.approvals import approval_routes, draft_routes
 from crossline.serve.http.writes.cases import case_routes, label_routes
 from crossline.serve.http.writes.holds import hold_routes
 from crossline.serve.http.writes.lists import list_routes
@@ -55,6 +57,7 @@ def create_api(
     commands = Commands()
     jobs = Jobs(deps.path / JOBS, deps.now_ms, deps.jobs_running_max)
     answers = Answers(deps.path / ANSWERS, deps.now_ms)
+    kept = ApprovalFile(deps.path)
 
     async def close() -> None:
         await jobs.close()
@@ -86,8 +89,10 @@ def create_api(
         list_routes(deps),
         rule_writes(deps, commands),
         trial_routes(deps, jobs),
+        draft_routes(deps, kept),
+        approval_routes(deps, commands, kept),
         rule_routes(deps),
-        job_routes(jobs),
+        job_routes(deps, jobs, kept),
         event_routes(deps, listeners, bounds),
     ):
         app.include_router(routes, dependencies=[Depends(principal_of)])

@@ -29,7 +29,7 @@ from crossline.rulelog.sources.owned import user_name
 from crossline.serve.http.commands import Commands, Done, without_folder
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match
-from crossline.serve.http.principals import Asking, Principal, needs
+from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import ProblemError, invalid, pointer_of
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.rules import RuleName, tag_of_version
@@ -107,7 +107,7 @@ def rule_writes(deps: Dependencies, commands: Commands) -> APIRouter:
         only_known(request)
         content = file.checked()
         if isinstance(deps.config.rules, RulesTopic):
-            return json_answer({"items": await _sent(deps, commands, who, file)})
+            return json_answer({"items": await sent(deps, commands, who.name, file)})
         return json_answer(await run_in_threadpool(published, deps, file.name, content))
 
     @routes.post("/v1/rules:approve", openapi_extra=needs("rules:approve"), summary="Approve of a version")
@@ -117,7 +117,7 @@ def rule_writes(deps: Dependencies, commands: Commands) -> APIRouter:
         await run_in_threadpool(_check_version, deps, wanted.rule_id, wanted.version, if_match)
         if isinstance(deps.config.rules, RulesTopic):
             asked = ["rules", "approve", wanted.rule_id, "--version", str(wanted.version)]
-            return json_answer(_rows(await commands.run([*asked, *_of_topic(deps, who)], WAIT_S))[0])
+            return json_answer(rows_of(await commands.run([*asked, *of_topic(deps, who.name)], WAIT_S))[0])
         return json_answer(await run_in_threadpool(approved, deps, wanted))
 
     @routes.post(
@@ -132,7 +132,7 @@ def rule_writes(deps: Dependencies, commands: Commands) -> APIRouter:
         if isinstance(deps.config.rules, RulesTopic):
             which = [] if wanted.version is None else ["--version", str(wanted.version)]
             asked = ["rules", "set-status", rule_id, wanted.status, *which]
-            return json_answer(_rows(await commands.run([*asked, *_of_topic(deps, who)], WAIT_S))[0])
+            return json_answer(rows_of(await commands.run([*asked, *of_topic(deps, who.name)], WAIT_S))[0])
         return json_answer(await run_in_threadpool(status_set, deps, rule_id, wanted))
 
     return routes
@@ -193,24 +193,26 @@ def _check_version(deps: Dependencies, rule_id: str, version: int | None, if_mat
     check_match(if_match, tag, f"version {number} of {rule_id}")
 
 
-async def _sent(deps: Dependencies, commands: Commands, who: Principal, file: RuleFile) -> Sequence[Any]:
-    """As ``crossline rules publish`` sends it to a topic."""
+async def sent(deps: Dependencies, commands: Commands, who: str, file: RuleFile) -> Sequence[Any]:
+    """As ``crossline rules publish`` sends it to a topic, in the name of ``who``."""
     with TemporaryDirectory(prefix="crossline-publish-") as folder:
         path = Path(folder) / file.name
         path.write_bytes(file.text.encode())
         try:
-            done = await commands.run(["rules", "publish", str(path), *_of_topic(deps, who)], WAIT_S)
+            done = await commands.run(["rules", "publish", str(path), *of_topic(deps, who)], WAIT_S)
         except ProblemError as error:
             said = without_folder(error.detail, Path(folder))
             raise ProblemError(error.status, error.kind, said, error.errors) from None
-    return _rows(done)
+    return rows_of(done)
 
 
-def _of_topic(deps: Dependencies, who: Principal) -> list[str]:
-    return ["--pipeline", str(deps.pipeline), "--as", who.name, "--json"]
+def of_topic(deps: Dependencies, who: str) -> list[str]:
+    """The options of a command on the topic, in the name of ``who``."""
+    return ["--pipeline", str(deps.pipeline), "--as", who, "--json"]
 
 
-def _rows(done: Done) -> list[Any]:
+def rows_of(done: Done) -> list[Any]:
+    """What a command answered: one JSON value a line."""
     return [orjson.loads(line) for line in done.out.splitlines() if line.strip()]
 
 
