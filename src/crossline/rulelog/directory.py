@@ -343,9 +343,10 @@ def _go_on(history: History, events: Iterable[RuleEvent], changes: Changes) -> N
     That is the same as what their lines in the log say, without reading them again while a batch waits.
     """
     rules = [each.rule for read in changes.read.values() if not isinstance(read, RefusedError) for each in read]
-    known: dict[tuple[object, ...], Rule] = {(r.body_digest(), r.status, r.effective_from): r for r in rules}
+    known: dict[tuple[object, ...], Rule] = {(r.body_digest(), r.status, r.share, r.effective_from): r for r in rules}
     for event in list(events):
-        history.add(event, known.get((event.digest, event.status, (event.body or {}).get(_ASKED))))
+        body = event.body or {}
+        history.add(event, known.get((event.digest, event.status, body.get("share"), body.get(_ASKED))))
 
 
 def earliest_ms(

@@ -258,7 +258,10 @@ class History:
 
     def moves(self, rule: Rule) -> bool:
         """Whether taking up ``rule``, for which there is no finding, changes anything."""
-        return not self.knows(rule) or self.rules[rule.rule_id].versions[rule.version].status != rule.status
+        if not self.knows(rule):
+            return True
+        known = self.rules[rule.rule_id].versions[rule.version]
+        return (known.status, known.share) != (rule.status, rule.share)
 
 
 def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str], int]:
@@ -310,7 +313,7 @@ def _same_version(history: RuleHistory, known: Rule, rule: Rule) -> Finding | No
         found = f"version {rule.version} with other {_difference(known, rule)}"
         hint = f"version {rule.version} is published with another body; {_next_version(history)}"
         return Finding(("version",), found, "the body that was published", hint)
-    if known.status != rule.status:
+    if (known.status, known.share) != (rule.status, rule.share):
         return _move(history, rule, known.status)
     if known.effective_from != rule.effective_from:
         asked_ms = known.effective_from
@@ -337,7 +340,7 @@ def _move(history: RuleHistory, rule: Rule, old: Status) -> Finding | None:
     if history.in_force is not None and rule.version < history.in_force:
         expected = f"status: {old}, since version {history.in_force} has replaced it"
         return Finding(("status",), f"status {rule.status} for version {rule.version}", expected)
-    if legal_move(old, rule.status):
+    if legal_move(old, rule.status) or (old == rule.status and old != "retired"):
         return None
     legal = " or ".join(legal_moves(old))
     hint = None if legal else f"to use the rule again, publish version {history.latest + 1}"

@@ -78,6 +78,7 @@ class Hit:
     comes of time alone, long after its record, the first instant of the stream's clock at which it is one.
     ``correction``: of a hit that was told before and is another now; of one that is retracted all else is as it was.
     ``cause``: the record that brought it about, where that is another than its own.
+    Of a version that has a share of keys it is that version as it judges the key.
     ``adds``: how often its score is added to those of its entities: -1 takes it back. ``very_late``: that is all it is
     for, since its record came too late to be judged.
     """
@@ -105,6 +106,10 @@ class Hit:
     cause: Brought | None = None
     adds: int = 1
     very_late: bool = False
+
+    def __post_init__(self) -> None:
+        if self.version.slots is not None:  # whether it is a shadow's is a matter of its key
+            object.__setattr__(self, "version", self.version.of_key(self.key))
 
 
 def told_at(hit: Hit) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from crossline.core.formula.formula import Formula
 from crossline.core.rules.breaker import Breaker
 from crossline.core.rules.holds.check import hold_findings
 from crossline.core.rules.sentence import Sentence, parse_description
+from crossline.core.rules.share import OptionalShare
 from crossline.core.streams.clocks import clock_findings
 from crossline.core.streams.reading import Reading, written_reading
 from crossline.core.streams.schema import StreamSpec
@@ -121,6 +122,11 @@ class Rule(BaseModel):
         "active",
         description="`draft` is never evaluated, `shadow` is evaluated and recorded but not delivered. Moves: draft to "
         "shadow or active, shadow to active and back, active to paused and back, any to retired.",
+    )
+    share: OptionalShare = Field(
+        None,
+        description="Of an active version: the share of keys that it decides about, `10%`. The others it judges as a "
+        "shadow, and the version before goes on for them. None: all keys. See Shares in semantics.md.",
     )
     source_topic: str = Field(description="The stream that it reads; `rule:<rule_id>`: the hits of another rule.")
     sink_topic: str | None = Field(
@@ -266,14 +272,16 @@ class Rule(BaseModel):
         return 0
 
     def canonical(self) -> dict[str, Any]:
-        """The body as plain JSON in one way of writing it: without defaults, status and effective_from."""
-        left_out = {"status", "effective_from"}
+        """The body as plain JSON in one way of writing it: without defaults, status, share and effective_from."""
+        left_out = {"status", "share", "effective_from"}
         body = self.model_dump(mode="json", exclude_defaults=True, exclude=left_out, by_alias=True)
         return {**body, "rule_type": self.rule_type}
 
     def to_json(self) -> dict[str, Any]:
         """The whole rule as plain JSON that loads again as the same rule."""
         whole = {**self.canonical(), "status": self.status}
+        if self.share is not None:
+            whole["share"] = self.share
         return whole if self.effective_from is None else {**whole, "effective_from": self.effective_from}
 
     def told(self) -> dict[str, Any]:
@@ -320,6 +328,9 @@ class Rule(BaseModel):
         if self.late_policy == "reevaluate" and self._has_panes():
             expected = "evaluate or skip beside a resolution: panes keep no records that could be judged again"
             findings.append(Finding(("late_policy",), "reevaluate", expected))
+        if self.share is not None and not self.key_of_alerts:
+            expected = "no share here: a rule without a key (group_by, entity) has no keys to share out"
+            findings.append(Finding(("share",), self.share, expected))
         if self.description is not None and self.rule_id is not None:
             findings += parse_description(self.description, self.rule_id, self.placeholder_names(None))[1]
         return findings

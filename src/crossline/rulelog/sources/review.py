@@ -12,6 +12,7 @@ import orjson
 
 from crossline.core.basics.errors import PermanentError
 from crossline.core.rules.base import Rule
+from crossline.core.rules.share import keys_of
 from crossline.core.texts.problems import RefusedError, shown
 from crossline.rulelog.content import FileContent, refused
 from crossline.rulelog.history import History
@@ -50,8 +51,8 @@ class Reviewed:
 
 
 def review_digest(rule: Rule) -> str:
-    """Of all of a version but its status: what is approved."""
-    body = {name: value for name, value in rule.to_json().items() if name != "status"}
+    """Of all of a version but its status and its share: what is approved."""
+    body = {name: value for name, value in rule.to_json().items() if name not in {"status", "share"}}
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -103,7 +104,8 @@ def needs_approval(rule: Rule, history: History) -> bool:
     known = history.rules[rule.rule_id].versions[rule.version] if history.knows(rule) else None
     if known is None or known.status == "draft":
         return known is not None or not history.approves(rule)
-    return rule.status == "active" and not history.approves(rule)
+    widens = known.status != "active" or keys_of(rule.share) > keys_of(known.share)
+    return rule.status == "active" and widens and not history.approves(rule)
 
 
 def reviewed(
