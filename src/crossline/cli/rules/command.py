@@ -21,6 +21,7 @@ from crossline.cli.rules.prove import prove
 from crossline.cli.rules.publish_table import publish_table
 from crossline.cli.rules.release import release
 from crossline.cli.rules.shadow import shadow
+from crossline.cli.rules.share import set_share
 from crossline.cli.rules.suggest import suggest_threshold
 from crossline.cli.rules.tables import events_table, publication_text, rules_table, show_text
 from crossline.cli.rules.topic import (
@@ -310,6 +311,7 @@ def _counted(count: int, what: str) -> str:
 
 
 app.command(name="approve")(approve)
+app.command(name="set-share")(set_share)
 app.command(name="release")(release)
 app.command(name="publish-list")(publish_list)
 app.command(name="publish-table")(publish_table)

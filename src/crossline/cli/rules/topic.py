@@ -122,6 +122,16 @@ def set_status_there(
         _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
 
 
+def set_share_there(
+    rule_id: str, share: str, version: int | None, pipeline: Path, as_: str | None, *, as_json: bool
+) -> None:
+    """Send a version again, for another share of keys."""
+    with _at(pipeline, as_) as place:
+        desk = place.desk(place.files())
+        message = desk.set_share(rule_id, share, version)
+        _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
+
+
 def approve_there(
     rule_id: str, version: int | None, pipeline: Path, as_: str | None, proof: Any, *, as_json: bool
 ) -> None:

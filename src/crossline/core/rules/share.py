@@ -70,14 +70,26 @@ class Slots:
         return f"{share:.4f}".rstrip("0").rstrip(".") + "%"
 
 
+def read_share(text: str) -> str:
+    """A share in one way of writing it. Raises ValueError for what is none.
+
+    >>> read_share("10.50 %")
+    '10.5%'
+    """
+    found = _SHARE.fullmatch(text.strip())
+    if found is None or Fraction(found[1]) > 100:
+        raise ValueError(f"expected {_FORM}")
+    return Slots(0, slots_of(text)).said
+
+
 def _share(value: Any) -> str | None:
     if value is None:
         return None
-    found = _SHARE.fullmatch(value) if isinstance(value, str) else None
-    if found is None or Fraction(found[1]) > 100:
+    try:
+        return read_share(value if isinstance(value, str) else "")
+    except ValueError:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        raise refusal(_FORM, f"did you mean {value}%?" if number and 0 <= value <= 100 else None)
-    return Slots(0, slots_of(value)).said
+        raise refusal(_FORM, f"did you mean {value}%?" if number and 0 <= value <= 100 else None) from None
 
 
 OptionalShare = Annotated[str | None, BeforeValidator(_share)]

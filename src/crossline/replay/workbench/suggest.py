@@ -154,7 +154,7 @@ class _Finder:
 
     def _at(self, line: float) -> Rule:
         redrawn = self.rule.redrawn(line, self.spec)
-        return redrawn.model_copy(update={"status": "active", "effective_from": None})
+        return redrawn.model_copy(update={"status": "active", "effective_from": None, "share": None})
 
     def _program(self, rule: Rule) -> Program:
         return rule.program(self.spec, self.judged.defaults)

@@ -16,7 +16,7 @@ from crossline.core.rules.holds.release import Key
 from crossline.core.rules.shared import SharedFigure
 from crossline.core.texts.problems import Problem, RefusedError
 from crossline.rulelog.content import FileContent, content_of, text_of
-from crossline.rulelog.edit import with_status
+from crossline.rulelog.edit import with_share, with_status
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge
@@ -105,6 +105,19 @@ class TopicDesk:
         self._check({name: FileContent(text.encode())}, {})
         rule = each.rule.model_copy(update={"status": status})
         return Message(rule, name, text.encode(), "status_changed")
+
+    def set_share(self, rule_id: str, share: str, version: int | None = None) -> Message:
+        """The message that gives a version (the highest there is) another share of keys, and changes nothing else.
+
+        Raises PermanentError where there is no such rule, RefusedError where it may have no such share.
+        """
+        each = self._one(rule_id, version)
+        name = str(_key(each.rule))
+        if each.rule.share == share:
+            return Message(each.rule, name, None, "unchanged")
+        text = with_share(text_of(name, self._files[name]), name, each.path, share)
+        self._check({name: FileContent(text.encode())}, {})
+        return Message(each.rule.model_copy(update={"share": share}), name, text.encode(), "status_changed")
 
     def approve(self, rule_id: str, who: str, version: int | None = None, proof: Any = None) -> Message:
         """The message by which ``who`` approves of a version (the highest there is), by its ``proof``.

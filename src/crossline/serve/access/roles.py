@@ -194,6 +194,7 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("POST", "/v1/rules:publish"): _DRAFT,
     ("POST", "/v1/rules:approve"): _APPROVE,
     ("POST", "/v1/rules/{rule_id}:set-status"): _APPROVE,
+    ("POST", "/v1/rules/{rule_id}:set-share"): _APPROVE,
     ("GET", "/v1/drafts/{rule_id}"): _DRAFT,
     ("PUT", "/v1/drafts/{rule_id}"): _DRAFT,
     ("DELETE", "/v1/drafts/{rule_id}"): _DRAFT,

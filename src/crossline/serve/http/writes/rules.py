@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from crossline.core.basics.errors import PermanentError
+from crossline.core.rules.share import read_share
 from crossline.core.settings.sources import RulesTopic
 from crossline.core.texts.problems import shown
 from crossline.core.texts.yamltext import SIZE_MAX
@@ -91,6 +92,13 @@ class NewStatus(Body):
     version: int | None = Field(default=None, ge=1, lt=2**31, description="The version; by default the highest.")
 
 
+class NewShare(Body):
+    """Another share of keys of a version."""
+
+    share: str = Field(max_length=20, description="Of its keys, such as `10%`; the version before has the others.")
+    version: int | None = Field(default=None, ge=1, lt=2**31, description="The version; by default the highest.")
+
+
 def rule_writes(deps: Dependencies, commands: Commands) -> APIRouter:
     """The routes that check and change rules."""
     routes = APIRouter(tags=["rules"])
@@ -135,7 +143,29 @@ def rule_writes(deps: Dependencies, commands: Commands) -> APIRouter:
             return json_answer(rows_of(await commands.run([*asked, *of_topic(deps, who.name)], WAIT_S))[0])
         return json_answer(await run_in_threadpool(status_set, deps, rule_id, wanted))
 
+    @routes.post("/v1/rules/{rule_id}:set-share", openapi_extra=needs("rules:approve"), summary="Set the share of keys")
+    async def set_share(
+        request: Request, rule_id: RuleName, wanted: NewShare, who: Asking, if_match: IfMatch = None
+    ) -> Any:
+        """For which an active version decides: a share that grows keeps its keys; `0%` leaves all to the one before."""
+        only_known(request)
+        share = checked_share(wanted.share)
+        await run_in_threadpool(_check_version, deps, rule_id, wanted.version, if_match)
+        if isinstance(deps.config.rules, RulesTopic):
+            which = [] if wanted.version is None else ["--version", str(wanted.version)]
+            asked = ["rules", "set-share", rule_id, share, *which]
+            return json_answer(rows_of(await commands.run([*asked, *of_topic(deps, who.name)], WAIT_S))[0])
+        return json_answer(await run_in_threadpool(share_set, deps, rule_id, share, wanted.version))
+
     return routes
+
+
+def checked_share(text: str) -> str:
+    """A share as it was written. Raises ProblemError for what is none."""
+    try:
+        return read_share(text)
+    except ValueError as error:
+        raise invalid("/share", shown(text), str(error).removeprefix("expected ")) from None
 
 
 def checked(deps: Dependencies, file: RuleFile) -> Mapping[str, Any]:
@@ -185,6 +215,12 @@ def status_set(deps: Dependencies, rule_id: str, wanted: NewStatus) -> Mapping[s
     """As ``crossline rules set-status`` writes it."""
     folder = folder_with_logs(Path(deps.config.rules.path), known_of(deps.config))
     return _named(written_row(folder.set_status(rule_id, wanted.status, wanted.version)))
+
+
+def share_set(deps: Dependencies, rule_id: str, share: str, version: int | None) -> Mapping[str, Any]:
+    """As ``crossline rules set-share`` writes it."""
+    folder = folder_with_logs(Path(deps.config.rules.path), known_of(deps.config))
+    return _named(written_row(folder.set_share(rule_id, share, version)))
 
 
 def _check_version(deps: Dependencies, rule_id: str, version: int | None, if_match: str | None) -> None:
