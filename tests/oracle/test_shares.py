@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crossline.core.basics.share import slot_of
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults, legal_moves
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.rules.share import slot_of
 
 from .fastpath import FastPath, plan_of, stream_spec, told_by_twin
 from .living import Feed, Life
@@ -144,7 +144,7 @@ def test_one_without_a_share_replaces_and_one_that_is_retired_ends_the_rule() ->
 
 
 def test_the_hash_is_published() -> None:
-    """Worked out by ``printf 'r0\\x1f{"account":"a7"}' | sha256sum``: the first 16 digits as a share of 2**64."""
+    r"""Worked out by ``printf 'r0\x1f{"account":"a7"}' | sha256sum``: the first 16 digits as a share of 2**64."""
     assert slot_of("r0", {"account": "a7"}) == 472_917
 
 

@@ -167,6 +167,9 @@ def _of_alerts(which: AlertFilter) -> Where:
     for name, value in which.key.items():
         parts.append(_KEY_HAS)
         values += [name, value]
+    if which.version is not None:
+        parts.append("rule_version = ?")
+        values.append(which.version)
     return _of_batches(" AND ".join(parts), values, which.batches)
 
 

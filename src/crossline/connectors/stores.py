@@ -18,7 +18,7 @@ class AlertFilter:
     """Which alerts to read; None or empty is all of them. In event time: ``since_ms`` <= time < ``until_ms``.
 
     ``key``: field -> value as text, all of which the alert's key must have. ``corrects``: of what alert, by its id.
-    ``batches``: of which pipeline, from which batch to which.
+    ``batches``: of which pipeline, from which batch to which. ``version``: of which version of the rule.
     """
 
     rule_id: str | None = None
@@ -29,6 +29,7 @@ class AlertFilter:
     until_ms: int | None = None
     corrects: str | None = None
     batches: tuple[str, int, int] | None = None
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class Verdict:
 
 
 def as_if_active(rules: Iterable[Rule], *, shares: bool = False) -> RuleSet:
-    """Each rule in its newest version, from the beginning on, whatever its status is, of all keys but for ``shares``."""
+    """Each rule in its newest version, from the beginning on, whatever its status is; of all keys, or by ``shares``."""
     newest: dict[str, Rule] = {}
     for rule in rules:
         known = newest.get(rule.rule_id)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crossline.core.basics.errors import PermanentError
-from crossline.core.rules.share import Slots
+from crossline.core.basics.share import Slots
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import RefusedError
 from crossline.rulelog.directory import ruleset_of_log

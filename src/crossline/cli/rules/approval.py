@@ -1,4 +1,4 @@
-"""``crossline rules approve``: of a version that somebody else published, in a topic or in a folder."""
+"""``crossline rules approve`` and ``set-share``: by which a version goes live, in a topic or in a folder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, approve_there
+from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, approve_there, goes_to_topic, set_share_there
 from crossline.cli.screen import note, write_lines
 from crossline.core.basics.errors import UsageError
+from crossline.core.basics.share import read_share
 from crossline.core.settings.sources import ReviewNeed, RulesTopic
 from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rulelog.outcomes.overview import written_row
 from crossline.rulelog.reading import Known
-from crossline.rulelog.sources.desks import approve_in_folder, folder_with_logs
+from crossline.rulelog.sources.desks import approve_in_folder, folder_with_logs, known_of
 from crossline.rulelog.sources.owned import user_name
 
 
@@ -48,6 +50,40 @@ def approve(
         write_lines([orjson.dumps(row)])
     else:
         typer.echo(f"{rule_id} version {each.rule.version}: approved by {me}")
+
+
+def set_share(
+    rule_id: Annotated[str, typer.Argument(metavar="ID", help="Name of the rule.")],
+    share: Annotated[str, typer.Argument(metavar="SHARE", help="Of the keys, such as 10%; 0%: all are the others'.")],
+    *,
+    version: Annotated[int | None, typer.Option("--version", min=1, help="Version; by default the highest.")] = None,
+    rules: Annotated[Path, typer.Option("--rules", help="Folder of the rule files.")] = Path("rules"),
+    pipeline: Annotated[
+        Path | None, typer.Option("--pipeline", help="Pipeline file, which names the folder or topic of the rules.")
+    ] = None,
+    as_: As = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+) -> None:
+    """Have a version decide about a share of keys; the version before goes on for the others."""
+    try:
+        wanted = read_share(share)
+    except ValueError as error:
+        raise UsageError(f"share: found {share}; {error}") from None
+    if pipeline is not None and goes_to_topic(pipeline):
+        set_share_there(rule_id, wanted, version, pipeline, as_, as_json=as_json)
+        return
+    if as_ is not None:
+        raise UsageError(f"--as {as_}: of files in a folder who owns them counts; run this as the one who sets it")
+    config = None if pipeline is None else read_pipeline_in_place(pipeline)
+    known = Known() if config is None else known_of(config)
+    folder = folder_with_logs(rules if config is None else Path(config.rules.path), known)
+    written = folder.set_share(rule_id, wanted, version)
+    if as_json:
+        write_lines([orjson.dumps(written_row(written))])
+    elif written.change == "unchanged":
+        note(f"{rule_id} version {written.rule.version} has a share of {wanted} already")
+    else:
+        typer.echo(f"{rule_id} version {written.rule.version}: {wanted} of keys; effective when a pipeline takes it up")
 
 
 def _proof(file: Path | None, need: ReviewNeed) -> Any:

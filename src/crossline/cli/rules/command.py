@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from crossline.cli import screen
-from crossline.cli.rules.approval import approve
+from crossline.cli.rules.approval import approve, set_share
 from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
 from crossline.cli.rules.lint import lint
@@ -21,7 +21,6 @@ from crossline.cli.rules.prove import prove
 from crossline.cli.rules.publish_table import publish_table
 from crossline.cli.rules.release import release
 from crossline.cli.rules.shadow import shadow
-from crossline.cli.rules.share import set_share
 from crossline.cli.rules.suggest import suggest_threshold
 from crossline.cli.rules.tables import events_table, publication_text, rules_table, show_text
 from crossline.cli.rules.topic import (

@@ -202,6 +202,9 @@ def _of_alerts(which: AlertFilter) -> Where:
     if which.key:
         where += " AND entities @> %s"
         values.append([entity(name, value) for name, value in which.key.items()])
+    if which.version is not None:
+        where += " AND rule_version = %s"
+        values.append(which.version)
     return _of_batches(where, values, which.batches)
 
 

@@ -1,8 +1,4 @@
-"""Hits: which rule version met which record, on what evidence, as typed values before anything is written of them.
-
-They come from the kernel's numbers, or from the bits that routing gave to rules that look at the record alone; from
-here on nobody needs to know which.
-"""
+"""Hits: which rule version met which record, on what evidence, whether found by the kernel or by routing alone."""
 
 from __future__ import annotations
 
@@ -66,7 +62,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A rule version's hit at a record.
+    """A rule version's hit at a record; of one that has a share of keys, as it judges this key.
 
     ``key``: fields in the order of ``group_by``. ``value`` may be an integer of any size or infinite; it and the window
     are None for a rule that looks at the record alone, and the value where a formula has none to show.
@@ -78,7 +74,6 @@ class Hit:
     comes of time alone, long after its record, the first instant of the stream's clock at which it is one.
     ``correction``: of a hit that was told before and is another now; of one that is retracted all else is as it was.
     ``cause``: the record that brought it about, where that is another than its own.
-    Of a version that has a share of keys it is that version as it judges the key.
     ``adds``: how often its score is added to those of its entities: -1 takes it back. ``very_late``: that is all it is
     for, since its record came too late to be judged.
     """
@@ -108,8 +103,7 @@ class Hit:
     very_late: bool = False
 
     def __post_init__(self) -> None:
-        if self.version.slots is not None:  # whether it is a shadow's is a matter of its key
-            object.__setattr__(self, "version", self.version.of_key(self.key))
+        object.__setattr__(self, "version", self.version.of_key(self.key))
 
 
 def told_at(hit: Hit) -> tuple[Any, ...]:

@@ -15,13 +15,12 @@ from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import check_conditions, parse_conditions
 from crossline.core.figures.carried import record_findings
-from crossline.core.figures.kinds import Operator, TimeMode
+from crossline.core.figures.drawn import DrawnLine
+from crossline.core.figures.kinds import TimeMode
 from crossline.core.figures.program import Feed, Program
-from crossline.core.formula.formula import Formula
 from crossline.core.rules.breaker import Breaker
 from crossline.core.rules.holds.check import hold_findings
 from crossline.core.rules.sentence import Sentence, parse_description
-from crossline.core.rules.share import OptionalShare
 from crossline.core.streams.clocks import clock_findings
 from crossline.core.streams.reading import Reading, written_reading
 from crossline.core.streams.schema import StreamSpec
@@ -30,6 +29,7 @@ from crossline.core.texts.fieldtypes import (
     OptionalInstant,
     OptionalRecord,
     OptionalSeconds,
+    OptionalShare,
     RecordAsked,
     RuleId,
     Texts,
@@ -84,22 +84,6 @@ class Lateness:
 
     allowed_ms: int | None
     judged_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnLine:
-    """A line: what is held against ``threshold``, as a person names it, and where the number stands in the rule.
-
-    ``field``: the field of the record that is held against it, where that is no figure: it is in an alert's evidence.
-    ``value``: what is held against it, of what the rule's formula reads; None: an alert's value.
-    """
-
-    named: str
-    operator: Operator
-    threshold: float
-    path: Path
-    field: str | None = None
-    value: Formula | None = None
 
 
 def check_raw_conditions(raw: Any) -> Any:

@@ -12,13 +12,13 @@ import orjson
 
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.fields import KeyValue
+from crossline.core.basics.share import SLOTS, Slots, slots_of
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Head, heads_of_rules, way_of
 from crossline.core.rules.holds.release import Release, Releases
 from crossline.core.rules.holds.standing import PlacedHold, PlacedHolds
 from crossline.core.rules.reading import read_rule
-from crossline.core.rules.share import SLOTS, Slots, slots_of
 from crossline.core.streams.reading import RULE
 from crossline.core.texts.problems import Finding
 

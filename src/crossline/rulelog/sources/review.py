@@ -11,8 +11,8 @@ from typing import Any, TypeGuard
 import orjson
 
 from crossline.core.basics.errors import PermanentError
+from crossline.core.basics.share import keys_of
 from crossline.core.rules.base import Rule
-from crossline.core.rules.share import keys_of
 from crossline.core.texts.problems import RefusedError, shown
 from crossline.rulelog.content import FileContent, refused
 from crossline.rulelog.history import History

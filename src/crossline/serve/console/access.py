@@ -69,6 +69,7 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("POST", "/trials/{job_id}/stop"): _DRAFT,
     ("POST", "/rules/{rule_id}/status"): _APPROVE,
     ("POST", "/rules/{rule_id}/rollback"): _APPROVE,
+    ("POST", "/rules/{rule_id}/share"): _APPROVE,
     ("GET", "/approvals"): _READ,
     ("GET", "/approvals/{number}"): _READ,
     ("GET", "/approvals/{number}/proof.json"): _READ,

@@ -122,6 +122,11 @@ def approval_routes(deps: Dependencies, commands: Commands, kept: ApprovalFile) 
         only_known(request)
         return json_answer(dict(proof_of(kept, _request(kept, number)).said))
 
+    _add_decisions(routes, deps, commands, kept)
+    return routes
+
+
+def _add_decisions(routes: APIRouter, deps: Dependencies, commands: Commands, kept: ApprovalFile) -> None:
     @routes.post("/v1/approvals/{number}:approve", openapi_extra=needs("rules:approve"), summary="Approve, and publish")
     async def approve(request: Request, number: Number, given: Signed, who: Asking) -> Any:
         """In the name of who asked; who approves is another principal, and stands beside it in the rule log."""
@@ -147,8 +152,6 @@ def approval_routes(deps: Dependencies, commands: Commands, kept: ApprovalFile) 
             raise invalid("/reason", "nothing", "why it is rejected: who wrote it will read it")
         found = await _decided(kept, number, who.name, given.reason, deps.now_ms(), approved=False)
         return json_answer(found.to_json())
-
-    return routes
 
 
 def proof_of(kept: ApprovalFile, request: values.Request) -> values.KeptProof:

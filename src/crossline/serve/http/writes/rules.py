@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from crossline.core.basics.errors import PermanentError
-from crossline.core.rules.share import read_share
+from crossline.core.basics.share import read_share
 from crossline.core.settings.sources import RulesTopic
 from crossline.core.texts.problems import shown
 from crossline.core.texts.yamltext import SIZE_MAX

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
@@ -123,7 +124,8 @@ def test_to_a_topic_it_goes_in_the_names_of_both(
 
     async def run(_: Commands, arguments: Sequence[str], wait_s: float, missing: object = None) -> Done:
         del wait_s, missing
-        sent.append((arguments, Path(arguments[-6 if "--proof" in arguments else 2]).read_text()))
+        file = Path(arguments[-6 if "--proof" in arguments else 2])
+        sent.append((arguments, await asyncio.to_thread(file.read_text)))
         return Done(0, json.dumps({"rule_id": "large_payment"}).encode() + b"\n", "")
 
     monkeypatch.setattr(Commands, "run", run)

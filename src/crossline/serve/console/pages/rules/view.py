@@ -19,6 +19,7 @@ PAGE = Page(
         Way("GET", "/rules/{rule_id}/{version}/edit", writing.edit),
         Way("POST", "/rules/{rule_id}/status", one.set_status),
         Way("POST", "/rules/{rule_id}/rollback", one.roll_back),
+        Way("POST", "/rules/{rule_id}/share", one.widen),
         Way("GET", "/trials/{job_id}", trials.view),
         Way("POST", "/trials/{job_id}/stop", trials.stop),
     ),

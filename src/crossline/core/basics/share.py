@@ -12,16 +12,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator
 
 from crossline.core.basics.fields import KeyValue, canonical_key
-from crossline.core.texts.validation import refusal
 
 SLOTS = 1_000_000
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,4})?)\s*%", re.ASCII)
-_FORM = "a share of keys from 0% to 100%, such as 10% or 0.5%"
+SHARE_FORM = "a share of keys from 0% to 100%, such as 10% or 0.5%"
 
 
 def slots_of(share: str) -> int:
@@ -78,18 +74,5 @@ def read_share(text: str) -> str:
     """
     found = _SHARE.fullmatch(text.strip())
     if found is None or Fraction(found[1]) > 100:
-        raise ValueError(f"expected {_FORM}")
+        raise ValueError(f"expected {SHARE_FORM}")
     return Slots(0, slots_of(text)).said
-
-
-def _share(value: Any) -> str | None:
-    if value is None:
-        return None
-    try:
-        return read_share(value if isinstance(value, str) else "")
-    except ValueError:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        raise refusal(_FORM, f"did you mean {value}%?" if number and 0 <= value <= 100 else None) from None
-
-
-OptionalShare = Annotated[str | None, BeforeValidator(_share)]
