@@ -153,8 +153,9 @@ class DirectoryFeed:
         topics = rule_topics(config.sinks)
         checked = (config.streams, self._list_names, topics, config.figures, rules_of(config.rules))
         need = config.rules.review
-        reviews = {"review": need != "none", "proven": need == "proven"}
-        self._log = DirectoryRuleLog(config.rules.path, config.name, *checked, **reviews)
+        self._log = DirectoryRuleLog(
+            config.rules.path, config.name, *checked, review=need != "none", proven=need == "proven"
+        )
         self._refusals = refusals_of(config.rules, self._path)
         self._streams = tuple(config.streams)
         self._policy = config.policy

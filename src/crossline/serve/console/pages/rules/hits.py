@@ -65,8 +65,8 @@ def _count(store: Store, rule_id: str, kind: str, day: int, version: int | None 
     with _lock:
         if name in _over:
             return _over[name]
-    bounds = {"since_ms": day * DAY_MS, "until_ms": (day + 1) * DAY_MS}
-    found = store.count(AlertFilter(rule_id, kind, version=version, **bounds))
+    since_ms = day * DAY_MS
+    found = store.count(AlertFilter(rule_id, kind, since_ms=since_ms, until_ms=since_ms + DAY_MS, version=version))
     if over:
         with _lock:
             if len(_over) >= KEPT_MAX:

@@ -110,7 +110,7 @@ async def narrow_to_none(asked: Asked, rows: Sequence[Row], now: Row) -> Any:
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
 
 
-async def standing(asked: Asked) -> tuple[Sequence[Row], Row]:
+async def standing(asked: Asked) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All versions of the rule, and that in force. Raises ProblemError (404) where there is none."""
     rows = await asyncio.to_thread(versions_of, asked.parts.deps.config, asked.path["rule_id"])
     return rows, current_of(rows)
