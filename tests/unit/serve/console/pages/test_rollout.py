@@ -16,7 +16,7 @@ from crossline.serve.approvals.values import KeptProof
 from crossline.serve.console.pages.rules.rollout import consequence_of, rollout_of
 from unit.serve.console.kit import Room
 
-from .test_rules import proof
+from .test_rules import DRAFT, keep, proof
 from .working import seat, working
 
 DAY_MS = 86_400_000
@@ -129,3 +129,12 @@ def test_only_what_is_active_is_widened(status: str, wider: tuple[str, ...]) -> 
     assert rollout_of([row], row, None, "").wider == wider
     assert consequence_of([row], row, "widen", "100%", None).startswith("Version 2 decides for all records from now on")
     assert consequence_of([row], row, "back", "", None) == "", "there is none to go back to"
+
+
+def test_who_approves_reads_for_which_keys_it_is(tmp_path: Path) -> None:
+    with working(tmp_path) as at:
+        text = DRAFT.replace("severity:", "entity: account_id\nshare: 5%\nseverity:")
+        keep(at, text)
+        at.parts.approvals.ask("large_payment", 2, "large_payment.yaml", text, "ines.vale", at.clock.now_ms)
+        page = seat(at, "oda.lind").get("/approvals/1?act=approve").text
+        assert "Version 2 decides about 5% of keys from now on; version 1 goes on for the others." in page

@@ -9,6 +9,8 @@ import orjson
 from starlette.responses import Response
 
 from crossline.core.basics.errors import PermanentError
+from crossline.core.basics.share import keys_of
+from crossline.core.rules.base import Rule
 from crossline.serve.approvals.file import check_may_decide
 from crossline.serve.approvals.texts import diff, differing, english, text_of, the_rule
 from crossline.serve.approvals.values import KeptProof, Request
@@ -146,7 +148,7 @@ def _page(asked: Asked, request: Request, act: str, wrong: str = "") -> Approval
         changed=f"Since the proof was run the live version changed: it was {then}, and is {now}."
         if live != (proven_against or 0) and request.state == "waiting"
         else "",
-        consequence=_consequence(request, rule.status if rule else "", live, said),
+        consequence=_consequence(request, rule, live, said),
         act=act if act in {"approve", "reject"} and not why_not else "",
         proof_id=request.proof_id,
         why_not=why_not,
@@ -164,18 +166,20 @@ def _live(asked: Asked, request: Request) -> tuple[int, str]:
     return int(row["version"]), text_of(config, row)[0]
 
 
-def _consequence(request: Request, status: str, live: int, said: Any) -> str:
+def _consequence(request: Request, rule: Rule | None, live: int, said: Any) -> str:
     """What approving does."""
+    status = rule.status if rule else ""
     what = f"Version {request.version} replaces version {live}" if live else f"Version {request.version} is published"
     how = (
         " as a shadow, which decides nothing," if status == "shadow" else f" as {status}" if status != "active" else ""
     )
+    whom = f"{what}{how} for all records from now on."
+    if rule is not None and rule.share is not None and keys_of(rule.share) < keys_of(None) and status == "active":
+        others = f"; version {live} goes on for the others" if live else ""
+        whom = f"Version {request.version} decides about {rule.share} of keys from now on{others}."
     was = said["live"]
     now = f" (now {was['alerts_per_day']:,.1f})" if was else ""
-    return (
-        f"{what}{how} for all records from now on. Predicted: {predicted_said(said)}{now}. You can roll back; alerts "
-        "already raised stay."
-    )
+    return f"{whom} Predicted: {predicted_said(said)}{now}. You can roll back; alerts already raised stay."
 
 
 def _why_not(asked: Asked, request: Request) -> str:
