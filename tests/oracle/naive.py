@@ -17,7 +17,7 @@ from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
 from .copies import Copies
 from .formulas import FIELDS, FIRST, FLOATS, VALUES, WHENS
 from .results import Hit, Memory, NaiveResult, Standing
-from .rulebook import DEFAULTS, Rule, duration_ms, read_book
+from .rulebook import DEFAULTS, Rule, decides, duration_ms, read_book
 from .sequences import by_step, completed
 from .spaces import Space, key_spaces
 
@@ -93,7 +93,7 @@ def naive_detect(
                     for hit in hits:
                         memory.alert_id = hit.alert_id
                     if memory.stands:
-                        result.standing.append(_standing(rule, record, memory))
+                        result.standing.append(_standing(rule, record, key, memory))
         for space, earlier in taken.items():
             pieces = [piece for rule in space.rules for piece in rule.pieces]
             if not repeated[space] and any(_enters(piece, record, lists or {}) for piece in pieces):
@@ -125,8 +125,8 @@ def _in_vain(rule: Rule, records: Sequence[Record], lists: Lists, passed_ms: flo
                 yield replace(hit, window_start_ms=now_ms, window_end_ms=now_ms + rule.window_ms)
 
 
-def _standing(rule: Rule, record: Record, memory: Memory) -> Standing:
-    kind = "shadow" if rule.status == "shadow" else "alert"
+def _standing(rule: Rule, record: Record, key: Key, memory: Memory) -> Standing:
+    kind = "alert" if decides(rule, key) else "shadow"
     emitted_ms = -math.inf if memory.emitted_clock_ms is None else memory.emitted_clock_ms
     beyond = emitted_ms < _clock_ms(rule, record) - max(rule.cooldown_ms, rule.reach_ms)
     return Standing(rule.rule_id, rule.version, record.position, memory.alert_id, kind, beyond)
@@ -349,7 +349,7 @@ def _hit(rule: Rule, record: Record, value: float | None, window: Sequence[Recor
         key=key,
         record_id=record.record_id,
         position=record.position,
-        kind="shadow" if rule.status == "shadow" else "alert",
+        kind="alert" if decides(rule, key) else "shadow",
         value=value,
         count=len(window),
         window_start_ms=start_ms if windowed else None,

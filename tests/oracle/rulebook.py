@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import orjson
 
 UNIT_MS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
@@ -17,6 +20,7 @@ UNIT_MS = {
     **dict.fromkeys(("d", "day", "days"), 86_400_000),
 }
 DEFAULTS = {"time_mode": "event_time", "watermark_delay": "45s", "allowed_lateness": "2m"}
+ALL = (0, 1_000_000)  # slots of keys
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Entry:
     body: Mapping[str, Any]
     from_ms: float
     until_ms: float
+    slots: tuple[int, int] = ALL
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ class Rule:
     late_policy: str
     from_ms: float
     until_ms: float
+    slots: tuple[int, int] = ALL
     delay_ms: int = 0
     when: str = ""
     value: str | None = None
@@ -130,8 +136,31 @@ def rule_log(bodies: Sequence[Mapping[str, Any]]) -> list[Entry]:
     entries = []
     for position, body in enumerate(published):
         later = [_from_ms(other) for other in published[position + 1 :] if other["rule_id"] == body["rule_id"]]
-        entries.append(Entry(body, _from_ms(body), min(later, default=math.inf)))
+        from_ms, until_ms = _from_ms(body), min(later, default=math.inf)
+        takes = _takes(body)
+        entries.append(Entry(body, from_ms, until_ms, (0, takes) if body.get("status") != "shadow" else ALL))
+        mine = [each for each in published[:position] if each["rule_id"] == body["rule_id"]]
+        whole = [each for each in mine if each["version"] < body["version"] and _takes(each) == ALL[1]]
+        if takes < ALL[1] and whole:
+            entries.append(Entry(whole[-1], from_ms, until_ms, (takes, ALL[1])))
     return entries
+
+
+def _takes(body: Mapping[str, Any]) -> int:
+    """How many of a million slots of keys a body takes from the version before it."""
+    share, status = body.get("share"), body.get("status", "active")
+    if share is None or status == "retired":
+        return ALL[1]
+    return round(float(share.rstrip("%")) * 10_000) if status == "active" else 0
+
+
+def decides(rule: Rule, key: Mapping[str, Any]) -> bool:
+    """Whether a rule decides about a key, by its hash."""
+    if rule.status == "shadow":
+        return False
+    named = f"{rule.rule_id}\x1f".encode() + orjson.dumps(key)
+    slot = int(hashlib.sha256(named).hexdigest()[:16], 16) * ALL[1] // 2**64
+    return rule.slots[0] <= slot < rule.slots[1]
 
 
 def _from_ms(body: Mapping[str, Any]) -> float:
@@ -175,6 +204,7 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         late_policy=body.get("late_policy", "evaluate"),
         from_ms=entry.from_ms,
         until_ms=entry.until_ms,
+        slots=entry.slots,
         when=body.get("when", ""),
         probe=body.get("probe", False),
         value=body.get("value"),

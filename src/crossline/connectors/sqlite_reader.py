@@ -172,13 +172,23 @@ def _of_alerts(which: AlertFilter) -> Where:
     for name, value in which.key.items():
         parts.append(_KEY_HAS)
         values += [name, value]
-    return " AND ".join(parts), values
+    if which.version is not None:
+        parts.append("rule_version = ?")
+        values.append(which.version)
+    return _of_batches(" AND ".join(parts), values, which.batches)
 
 
 def _of_decisions(which: DecisionFilter) -> Where:
     columns = {"decision": which.decision, "stream": which.stream, "record_id": which.record_id}
     parts, values = _equal(columns, which.since_ms, which.until_ms)
-    return " AND ".join([*parts, *(["decision <> 'allow'"] if which.but_allowed else [])]), values
+    where = " AND ".join([*parts, *(["decision <> 'allow'"] if which.but_allowed else [])])
+    return _of_batches(where, values, which.batches)
+
+
+def _of_batches(where: str, values: list[Any], batches: tuple[str, int, int] | None) -> Where:
+    if batches is None:
+        return where, values
+    return f"{where} AND pipeline = ? AND batch_id BETWEEN ? AND ?", [*values, *batches]
 
 
 def _equal(columns: dict[str, str | None], since_ms: int | None, until_ms: int | None) -> tuple[list[str], list[Any]]:

@@ -18,6 +18,7 @@ class AlertFilter:
     """Which alerts to read; None or empty is all of them. In event time: ``since_ms`` <= time < ``until_ms``.
 
     ``key``: field -> value as text, all of which the alert's key must have. ``corrects``: of what alert, by its id.
+    ``batches``: of which pipeline, from which batch to which. ``version``: of which version of the rule.
     """
 
     rule_id: str | None = None
@@ -27,13 +28,15 @@ class AlertFilter:
     since_ms: int | None = None
     until_ms: int | None = None
     corrects: str | None = None
+    batches: tuple[str, int, int] | None = None
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionFilter:
     """Which decisions to read, revisions among them; None is all of them. Times as in ``AlertFilter``.
 
-    ``but_allowed``: none that allow.
+    ``but_allowed``: none that allow. ``batches`` as there.
     """
 
     decision: str | None = None
@@ -42,6 +45,7 @@ class DecisionFilter:
     since_ms: int | None = None
     until_ms: int | None = None
     but_allowed: bool = False
+    batches: tuple[str, int, int] | None = None
 
 
 # Where an alert or a decision stands in the order of a store: its event time as text, and its number there.

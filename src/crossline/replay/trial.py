@@ -84,16 +84,15 @@ class Verdict:
     alert: Alert | None = None
 
 
-def as_if_active(rules: Iterable[Rule]) -> RuleSet:
-    """Each rule in its newest version, from the beginning on, whatever its status is."""
+def as_if_active(rules: Iterable[Rule], *, shares: bool = False) -> RuleSet:
+    """Each rule in its newest version, from the beginning on, whatever its status is; of all keys, or by ``shares``."""
     newest: dict[str, Rule] = {}
     for rule in rules:
         known = newest.get(rule.rule_id)
         if known is None or rule.version >= known.version:
             newest[rule.rule_id] = rule
-    return RuleSet.from_rules(
-        rule.model_copy(update={"status": "active", "effective_from": None}) for rule in newest.values()
-    )
+    changes = {"status": "active", "effective_from": None, **({} if shares else {"share": None})}
+    return RuleSet.from_rules(rule.model_copy(update=changes) for rule in newest.values())
 
 
 def tried(

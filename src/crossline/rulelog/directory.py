@@ -77,7 +77,7 @@ class DirectoryRuleLog:
     that waits for one is taken up when it comes (None: not checked). ``sink_topics``: where alerts may go.
     ``figures``: a folder of shared figures, which is watched as that of the rules is; the names of files in it begin
     with its path. ``publications``: where rules come from; None: from files in the folder. ``review``: whether a
-    version needs approval.
+    version needs approval. ``proven``: whether that names a proof.
     """
 
     def __init__(
@@ -91,6 +91,7 @@ class DirectoryRuleLog:
         publications: Publications | None = None,
         *,
         review: bool = False,
+        proven: bool = False,
     ) -> None:
         self.path = Path(path)
         apart = publications is not None or figures is None or Path(figures).resolve() != self.path.resolve()
@@ -100,7 +101,7 @@ class DirectoryRuleLog:
         rules = folder_of_rules(self.path)
         owned = with_wishes(OwnedFolder(rules) if review else rules, self.path, owner_of)
         self._folder = WithFigures(publications or owned, further)
-        self._review = review
+        self._review, self._proven = review, proven
         self._file = LogFile(log_path(path, pipeline))
         self._streams = streams
         self._list_names = list_names
@@ -313,7 +314,8 @@ class DirectoryRuleLog:
         if not self._review:
             return Reviewed(changes.read)
         rules, approvals = split(changes.files)
-        return reviewed(changes.read, judge(changes.read, self._history)[0], rules, approvals, self._history)
+        taken = judge(changes.read, self._history)[0]
+        return reviewed(changes.read, taken, rules, approvals, self._history, proven=self._proven)
 
     def _check_streams(self) -> None:
         sources = None if self._streams is None else Sources(self._streams, self._history.heads, any_key=True)
@@ -341,9 +343,10 @@ def _go_on(history: History, events: Iterable[RuleEvent], changes: Changes) -> N
     That is the same as what their lines in the log say, without reading them again while a batch waits.
     """
     rules = [each.rule for read in changes.read.values() if not isinstance(read, RefusedError) for each in read]
-    known: dict[tuple[object, ...], Rule] = {(r.body_digest(), r.status, r.effective_from): r for r in rules}
+    known: dict[tuple[object, ...], Rule] = {(r.body_digest(), r.status, r.share, r.effective_from): r for r in rules}
     for event in list(events):
-        history.add(event, known.get((event.digest, event.status, (event.body or {}).get(_ASKED))))
+        body = event.body or {}
+        history.add(event, known.get((event.digest, event.status, body.get("share"), body.get(_ASKED))))
 
 
 def earliest_ms(

@@ -1,4 +1,4 @@
-"""Sets the status of a rule in the text of its file, and changes nothing else: comments and layout stay."""
+"""Sets the status or the share of a rule in the text of its file, and nothing else: comments and layout stay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from crossline.core.basics.errors import PermanentError
 from crossline.core.texts.problems import Path
 from crossline.core.texts.yamltext import Document, load_yaml
 
-_STATUS = re.compile(r"""(?P<key>(["']?)status\2\s*:\s*)(?P<quote>["']?)[A-Za-z_]+(?P=quote)""")
+_VALUE = r"""(?P<key>(["']?){}\2\s*:\s*)(?P<quote>["']?){}(?P=quote)"""
+_WRITTEN = {
+    "status": re.compile(_VALUE.format("status", "[A-Za-z_]+")),
+    "share": re.compile(_VALUE.format("share", r"[0-9.]+\s*%")),
+}
 _RULE_ID = re.compile(r"""(?P<quote>["']?)rule_id(?P=quote)\s*:\s*(["']?)[A-Za-z0-9_.-]+\2""")
 
 
@@ -18,19 +22,28 @@ def with_status(text: str, source: str, path: Path, status: str) -> str:
 
     Raises PermanentError where the layout is such that a person has to do it.
     """
+    return _with(text, source, path, "status", status)
+
+
+def with_share(text: str, source: str, path: Path, share: str) -> str:
+    """As ``with_status``, of its ``share``."""
+    return _with(text, source, path, "share", share)
+
+
+def _with(text: str, source: str, path: Path, name: str, value: str) -> str:
     document = load_yaml(text, source)
     rule = _at(document, path)
-    line, column = document.position((*path, "status" if "status" in rule else "rule_id"))
+    line, column = document.position((*path, name if name in rule else "rule_id"))
     lines = list(document.lines)
     head, here = lines[line - 1][: column - 1], lines[line - 1][column - 1 :]
-    if "status" in rule:
-        edited = _STATUS.sub(lambda found: found["key"] + found["quote"] + status + found["quote"], here, count=1)
+    if name in rule:
+        edited = _WRITTEN[name].sub(lambda found: found["key"] + found["quote"] + value + found["quote"], here, count=1)
         lines[line - 1] = head + edited
     else:
-        lines[line - 1] = _added(head, here, status, in_flow=_in_flow(document, head))
+        lines[line - 1] = _added(head, here, name, value, in_flow=_in_flow(document, head))
     after = "".join(lines)
-    if not _only_status_differs(document, after, path, status):
-        raise PermanentError(f"{source}:{line}: found a layout that is not edited here; set status: {status} by hand")
+    if not _only_differs(document, after, path, name, value):
+        raise PermanentError(f"{source}:{line}: found a layout that is not edited here; set {name}: {value} by hand")
     return after
 
 
@@ -46,26 +59,26 @@ def _in_flow(document: Document, head: str) -> bool:
     return document.text.lstrip()[:1] in {"{", "["} or head.rstrip().endswith(("{", ","))
 
 
-def _added(head: str, here: str, status: str, *, in_flow: bool) -> str:
+def _added(head: str, here: str, name: str, value: str, *, in_flow: bool) -> str:
     found = _RULE_ID.match(here)
     if found is None:
         return head + here
     if in_flow:
         quote = found["quote"]
-        return f"{head}{found[0]}, {quote}status{quote}: {quote}{status}{quote}{here[found.end() :]}"
+        return f"{head}{found[0]}, {quote}{name}{quote}: {quote}{value}{quote}{here[found.end() :]}"
     ending = "\r\n" if here.endswith("\r\n") else "\n"
     whole = head + here if here.endswith("\n") else head + here + ending
-    return f"{whole}{' ' * len(head)}status: {status}{ending}"
+    return f"{whole}{' ' * len(head)}{name}: {value}{ending}"
 
 
-def _only_status_differs(document: Document, after: str, path: Path, status: str) -> bool:
-    """The proof: what the edited text says is what the old one said, but for the status."""
+def _only_differs(document: Document, after: str, path: Path, name: str, value: str) -> bool:
+    """The proof: what the edited text says is what the old one said, but for what was set."""
     # Through text, so that what YAML shares between two places is two values, of which one may differ.
     expected = json.loads(json.dumps(document.data))
     rule = expected
     for step in path:
         rule = rule[step]
-    rule["status"] = status
+    rule[name] = value
     try:
         return bool(load_yaml(after, document.source).data == expected)
     except PermanentError:

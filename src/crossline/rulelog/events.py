@@ -57,7 +57,7 @@ class RuleEvent:
     ``source`` is the file's name in the folder, or the key in the topic; ``line`` counts from 1. What happened to a
     list has its ``list_name``, to a table its ``table_name``. What was published in a topic has ``who`` published it on
     which ``host``, ``sent_ms`` by the topic's clock, in the message at ``place``; ``approved_by`` another one, in a
-    message of ``approved_ms``.
+    message of ``approved_ms``, by the ``proof`` of these digests, of rule, data and result.
     """
 
     event: EventKind
@@ -86,6 +86,7 @@ class RuleEvent:
     hold_id: str | None = None
     action: str | None = None
     until_ms: int | None = None
+    proof: dict[str, str] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values; absent ones are left out, except that an effective time of null is the beginning."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+
+import orjson
 
 from crossline.core.alerts.breaker import Trip
 from crossline.core.basics.errors import StateError
@@ -67,6 +70,7 @@ class History:
         self.released: set[tuple[str, str]] = set()  # as those refused: by source and digest
         self._releases: list[Release] = []
         self.placed: dict[str, PlacedHold] = {}  # by their ids
+        self._approved: set[tuple[str, int]] = set()
         self._bodies: list[Rule] = []
         for event in events:
             self.add(event)
@@ -78,7 +82,10 @@ class History:
         """
         match event.event:
             case "published" | "status_changed":
-                self._publish(event, rule or event_rule(event))
+                taken = rule or event_rule(event)
+                self._publish(event, taken)
+                if event.approved_by is not None:
+                    self._approved.add((taken.rule_id, taken.version))
             case "ended" if event.rule_id in self.rules and event.version is not None:
                 ended = self.rules[event.rule_id].versions[event.version]
                 changes = {"status": "retired", "effective_from": event.effective_from_ms}
@@ -151,7 +158,7 @@ class History:
         }
         other.refused, other.waiting, other._bodies = set(self.refused), dict(self.waiting), list(self._bodies)
         other.released, other._releases = set(self.released), list(self._releases)
-        other.placed = dict(self.placed)
+        other.placed, other._approved = dict(self.placed), set(self._approved)
         return other
 
     def in_force_elsewhere(self, rule: Rule) -> Rule | None:
@@ -234,9 +241,27 @@ class History:
         history = self.rules.get(rule.rule_id)
         return history is not None and rule.version in history.versions
 
+    def approves(self, rule: Rule) -> bool:
+        """Whether somebody approved of ``rule``: of this version, or of an earlier one in whose words it goes back.
+
+        What says the same as the version in force does not go back.
+        """
+        if (rule.rule_id, rule.version) in self._approved:
+            return True
+        mine = self.rules.get(rule.rule_id)
+        if mine is None or mine.in_force is None or self.knows(rule) or rule.status not in {"active", "shadow"}:
+            return False
+        said = wording_digest(rule)
+        before = (number for name, number in self._approved if name == rule.rule_id)
+        words = {wording_digest(mine.versions[number]) for number in before}
+        return said in words and said != wording_digest(mine.versions[mine.in_force])
+
     def moves(self, rule: Rule) -> bool:
         """Whether taking up ``rule``, for which there is no finding, changes anything."""
-        return not self.knows(rule) or self.rules[rule.rule_id].versions[rule.version].status != rule.status
+        if not self.knows(rule):
+            return True
+        known = self.rules[rule.rule_id].versions[rule.version]
+        return (known.status, known.share) != (rule.status, rule.share)
 
 
 def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str], int]:
@@ -252,6 +277,12 @@ def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str]
             seen.add(source)
             left += [*head.reading.judged, *(look.source for look in head.reading.looks)]
     return frozenset(found), Sources({}, heads).level_of(reading)
+
+
+def wording_digest(rule: Rule) -> str:
+    """Of what a rule says, whatever its version and its status."""
+    body = {name: value for name, value in rule.canonical().items() if name != "version"}
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def begins_of(event: RuleEvent) -> dict[str, int]:
@@ -282,7 +313,7 @@ def _same_version(history: RuleHistory, known: Rule, rule: Rule) -> Finding | No
         found = f"version {rule.version} with other {_difference(known, rule)}"
         hint = f"version {rule.version} is published with another body; {_next_version(history)}"
         return Finding(("version",), found, "the body that was published", hint)
-    if known.status != rule.status:
+    if (known.status, known.share) != (rule.status, rule.share):
         return _move(history, rule, known.status)
     if known.effective_from != rule.effective_from:
         asked_ms = known.effective_from
@@ -309,7 +340,7 @@ def _move(history: RuleHistory, rule: Rule, old: Status) -> Finding | None:
     if history.in_force is not None and rule.version < history.in_force:
         expected = f"status: {old}, since version {history.in_force} has replaced it"
         return Finding(("status",), f"status {rule.status} for version {rule.version}", expected)
-    if legal_move(old, rule.status):
+    if legal_move(old, rule.status) or (old == rule.status and old != "retired"):
         return None
     legal = " or ".join(legal_moves(old))
     hint = None if legal else f"to use the rule again, publish version {history.latest + 1}"

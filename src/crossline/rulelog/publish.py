@@ -15,7 +15,7 @@ from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
 from crossline.core.texts.problems import Problem, RefusedError, nearest, one_of
 from crossline.rulelog.content import FileContent, content_of, is_folder
-from crossline.rulelog.edit import with_status
+from crossline.rulelog.edit import with_share, with_status
 from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge, judge_files
 from crossline.rulelog.reading import NOTHING_KNOWN, SUFFIXES, FileRule, Known, folder_of_rules, read_files
@@ -75,6 +75,11 @@ class RuleFolder:
         """The rules in the files that can be read, by rule and version, and what is wrong with the others."""
         return judge_files(self.files(), History(), self._known)
 
+    def read_one(self, text: str) -> Rule | None:
+        """The one rule of a text, as it would stand there; None where it is wrong, or has several."""
+        read = read_files({**self.files(), "proof.yaml": FileContent(text.encode())}, self._known)["proof.yaml"]
+        return read[0].rule if not isinstance(read, RefusedError) and len(read) == 1 else None
+
     def publish(self, file: Path) -> Publication:
         """Put the rules of ``file`` into the folder, under the file's name.
 
@@ -116,6 +121,25 @@ class RuleFolder:
         """
         with held(self.path):
             return self._set_status(self.files(), rule_id, status, version)
+
+    def set_share(self, rule_id: str, share: str, version: int | None = None) -> Written:
+        """Set the share of keys in the rule's file (of ``version``; the highest there is), and change nothing else.
+
+        Raises PermanentError where no file has such a rule, RefusedError where it may have no such share.
+        """
+        with held(self.path):
+            before = self.files()
+            standing, _ = judge_files(before, History(), self._known)
+            mine = [each for each in standing if each.rule.rule_id == rule_id and version in {None, each.rule.version}]
+            if not mine:
+                raise no_rule(rule_id, {each.rule.rule_id for each in standing}, version)
+            each = mine[-1]
+            if each.rule.share == share:
+                return Written(each.rule, self.path / each.source, "unchanged")
+            content = FileContent(with_share(each.document.text, each.source, each.path, share).encode())
+            written = self._checked(before, each.source, content, shown_as=each.source)
+            replace_file(self.path / each.source, content.data, before.get(each.source))
+        return next(done for done in written if (done.rule.rule_id, done.rule.version) == _name(each))
 
     def _set_status(self, before: Files, rule_id: str, status: Status, version: int | None) -> Written:
         standing, refused = judge_files(before, History(), self._known)

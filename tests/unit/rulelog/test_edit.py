@@ -2,7 +2,7 @@ import pytest
 
 from crossline.core.basics.errors import PermanentError
 from crossline.core.texts.yamltext import Path
-from crossline.rulelog.edit import with_status
+from crossline.rulelog.edit import with_share, with_status
 
 TWO = """\
 # night shift
@@ -42,3 +42,16 @@ def test_only_the_status_changes(text: str, path: Path, expected: str) -> None:
 def test_a_layout_it_does_not_know_is_left_to_a_person(text: str, path: Path) -> None:
     with pytest.raises(PermanentError, match=r"r\.yaml:\d: found a layout that is not edited here; set status: paused"):
         with_status(text, "r.yaml", path, "paused")
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "expected"),
+    [
+        (TWO, (0,), TWO.replace("first\n", "first\n  share: 25%\n")),
+        ("rule_id: a\nshare: 1.5 %  # so far\n", (), "rule_id: a\nshare: 25%  # so far\n"),
+        ('{"rule_id": "a", "share": "1%"}', (), '{"rule_id": "a", "share": "25%"}'),
+        ("- {rule_id: a, version: 1}\n", (0,), "- {rule_id: a, share: 25%, version: 1}\n"),
+    ],
+)
+def test_only_the_share_changes(text: str, path: Path, expected: str) -> None:
+    assert with_share(text, "r.yaml", path, "25%") == expected

@@ -1,21 +1,23 @@
-"""``crossline rules approve``: of a version that somebody else published, in a topic or in a folder."""
+"""``crossline rules approve`` and ``set-share``: by which a version goes live, in a topic or in a folder."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
 
-from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, approve_there
+from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, approve_there, goes_to_topic, set_share_there
 from crossline.cli.screen import note, write_lines
 from crossline.core.basics.errors import UsageError
-from crossline.core.settings.sources import RulesTopic
+from crossline.core.basics.share import read_share
+from crossline.core.settings.sources import ReviewNeed, RulesTopic
 from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rulelog.outcomes.overview import written_row
 from crossline.rulelog.reading import Known
-from crossline.rulelog.sources.desks import approve_in_folder, folder_with_logs
+from crossline.rulelog.sources.desks import approve_in_folder, folder_with_logs, known_of
 from crossline.rulelog.sources.owned import user_name
 
 
@@ -23,25 +25,74 @@ def approve(
     rule_id: Annotated[str, typer.Argument(metavar="ID", help="Name of the rule.")],
     *,
     version: Annotated[int | None, typer.Option("--version", min=1, help="Version; by default the highest.")] = None,
+    proof: Annotated[
+        Path | None, typer.Option("--proof", metavar="FILE", help="The proof that was looked at: rules prove --json.")
+    ] = None,
     pipeline: PipelineFile = PIPELINE,
     as_: As = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
 ) -> None:
     """Approve of a version that somebody else published: with review: required it is effective from then on."""
     config = read_pipeline_in_place(pipeline)
-    if config.rules.review != "required":
+    if config.rules.review == "none":
         note(f"{pipeline} does not ask for a review: versions are effective without this")
     if isinstance(config.rules, RulesTopic):
-        approve_there(rule_id, version, pipeline, as_, as_json=as_json)
+        approve_there(rule_id, version, pipeline, as_, _proof(proof, config.rules.review), as_json=as_json)
         return
     if as_ is not None:
         raise UsageError(f"--as {as_}: of files in a folder who owns them counts; run this as the one who approves")
     path, me = Path(config.rules.path), user_name(os.geteuid())
     figures = Path(config.figures) if config.figures else None
     folder = folder_with_logs(path, Known(config.streams, figures=figures))
-    each = approve_in_folder(folder, rule_id, version, me)
+    each = approve_in_folder(folder, rule_id, version, me, _proof(proof, config.rules.review))
     row = {"rule_id": rule_id, "version": each.rule.version, "change": "approved", "who": me}
     if as_json:
         write_lines([orjson.dumps(row)])
     else:
         typer.echo(f"{rule_id} version {each.rule.version}: approved by {me}")
+
+
+def set_share(
+    rule_id: Annotated[str, typer.Argument(metavar="ID", help="Name of the rule.")],
+    share: Annotated[str, typer.Argument(metavar="SHARE", help="Of the keys, such as 10%; 0%: all are the others'.")],
+    *,
+    version: Annotated[int | None, typer.Option("--version", min=1, help="Version; by default the highest.")] = None,
+    rules: Annotated[Path, typer.Option("--rules", help="Folder of the rule files.")] = Path("rules"),
+    pipeline: Annotated[
+        Path | None, typer.Option("--pipeline", help="Pipeline file, which names the folder or topic of the rules.")
+    ] = None,
+    as_: As = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+) -> None:
+    """Have a version decide about a share of keys; the version before goes on for the others."""
+    try:
+        wanted = read_share(share)
+    except ValueError as error:
+        raise UsageError(f"share: found {share}; {error}") from None
+    if pipeline is not None and goes_to_topic(pipeline):
+        set_share_there(rule_id, wanted, version, pipeline, as_, as_json=as_json)
+        return
+    if as_ is not None:
+        raise UsageError(f"--as {as_}: of files in a folder who owns them counts; run this as the one who sets it")
+    config = None if pipeline is None else read_pipeline_in_place(pipeline)
+    known = Known() if config is None else known_of(config)
+    folder = folder_with_logs(rules if config is None else Path(config.rules.path), known)
+    written = folder.set_share(rule_id, wanted, version)
+    if as_json:
+        write_lines([orjson.dumps(written_row(written))])
+    elif written.change == "unchanged":
+        note(f"{rule_id} version {written.rule.version} has a share of {wanted} already")
+    else:
+        typer.echo(f"{rule_id} version {written.rule.version}: {wanted} of keys; effective when a pipeline takes it up")
+
+
+def _proof(file: Path | None, need: ReviewNeed) -> Any:
+    """What stands in ``file``. Raises UsageError where there is none and the review asks for one."""
+    if file is None:
+        if need == "proven":
+            raise UsageError("found no --proof; expected the proof of the version, since the review is: proven")
+        return None
+    try:
+        return orjson.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--proof {file}: found no JSON that can be read ({error})") from None

@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from crossline.cli import screen
-from crossline.cli.rules.approval import approve
+from crossline.cli.rules.approval import approve, set_share
 from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
 from crossline.cli.rules.lint import lint
@@ -236,7 +236,7 @@ def publish(
     else:
         sys.stdout.write(publication_text(publication.rules, ran=bool(folder.histories)))
     _note_unchecked(stream, pipeline)
-    if pipeline is not None and read_pipeline(pipeline).rules.review == "required":
+    if pipeline is not None and read_pipeline(pipeline).rules.review != "none":
         note("a review is required: a version is effective once another user approves of it: crossline rules approve")
     for name in publication.left_out:
         note(f"rule {name} stood in the file that this one replaces: it stays live until its status is set to retired")
@@ -310,6 +310,7 @@ def _counted(count: int, what: str) -> str:
 
 
 app.command(name="approve")(approve)
+app.command(name="set-share")(set_share)
 app.command(name="release")(release)
 app.command(name="publish-list")(publish_list)
 app.command(name="publish-table")(publish_table)

@@ -122,11 +122,23 @@ def set_status_there(
         _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
 
 
-def approve_there(rule_id: str, version: int | None, pipeline: Path, as_: str | None, *, as_json: bool) -> None:
-    """Send that somebody approves of a version."""
+def set_share_there(
+    rule_id: str, share: str, version: int | None, pipeline: Path, as_: str | None, *, as_json: bool
+) -> None:
+    """Send a version again, for another share of keys."""
     with _at(pipeline, as_) as place:
         desk = place.desk(place.files())
-        message = desk.approve(rule_id, place.who, version)
+        message = desk.set_share(rule_id, share, version)
+        _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
+
+
+def approve_there(
+    rule_id: str, version: int | None, pipeline: Path, as_: str | None, proof: Any, *, as_json: bool
+) -> None:
+    """Send that somebody approves of a version, by its ``proof`` where there is one."""
+    with _at(pipeline, as_) as place:
+        desk = place.desk(place.files())
+        message = desk.approve(rule_id, place.who, version, proof)
         _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
 
 
@@ -310,7 +322,7 @@ def _when(place: Place, message: Message) -> str:
         return "rules that are published from now on may name it"
     if message.rule.status == "draft":
         return "a draft is never evaluated"
-    if place.config.rules.review == "required" and message.change == "published":
+    if place.config.rules.review != "none" and message.change == "published":
         approve_it = f"crossline rules approve {message.rule.rule_id} --version {message.rule.version}"
         return f"effective once somebody else approves of it: {approve_it}"
     return _TAKEN_UP

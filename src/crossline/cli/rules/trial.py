@@ -71,7 +71,8 @@ def try_rules(
     known = setting.known(sorted(named) if setting.lists else None)
     history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
     found = read_rules(rules, known)
-    judged = Judged(as_if_active(found), history, named, setting.defaults, Bounds(setting.partition_lag_ms))
+    active, bounds = as_if_active(found, shares=True), Bounds(setting.partition_lag_ms)
+    judged = Judged(active, history, named, setting.defaults, bounds)
     with own_folder_for("trial") as folder:
         (ready,) = with_tables([judged], setting.config, None, folder / "tables")
         if record is None:

@@ -209,13 +209,24 @@ def _of_alerts(which: AlertFilter) -> Where:
     if which.key:
         where += " AND entities @> %s"
         values.append([entity(name, value) for name, value in which.key.items()])
-    return where, values
+    if which.version is not None:
+        where += " AND rule_version = %s"
+        values.append(which.version)
+    return _of_batches(where, values, which.batches)
 
 
 def _of_decisions(which: DecisionFilter) -> Where:
     columns = {"decision": which.decision, "stream": which.stream, "record_id": which.record_id}
     where, values = _equal(columns, which.since_ms, which.until_ms)
-    return where + (" AND decision <> 'allow'" if which.but_allowed else ""), values
+    where += " AND decision <> 'allow'" if which.but_allowed else ""
+    return _of_batches(where, values, which.batches)
+
+
+def _of_batches(where: str, values: list[Any], batches: tuple[str, int, int] | None) -> Where:
+    if batches is None:
+        return where, values
+    pipeline, first, last = batches
+    return f"{where} AND pipeline = %s AND batch_id BETWEEN %s AND %s", [*values, indexed(pipeline), first, last]
 
 
 def _equal(columns: Mapping[str, str | None], since_ms: int | None, until_ms: int | None) -> Where:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from crossline.core.alerts.alertjson import json_bytes, json_value
 from crossline.core.alerts.hits import Hit, WindowRecord
 from crossline.core.alerts.record import record_json
-from crossline.core.basics.fields import KeyValue
+from crossline.core.basics.fields import canonical_key
 from crossline.core.basics.times import format_duration, format_instant, instant_text
 from crossline.core.basics.uuids import seeded, uuid5_text
 from crossline.core.figures.program import Absent, Comparison, Evidence, Figure, Formed, Ordered, Program
@@ -27,11 +27,6 @@ EVIDENCE_IDS_MAX = 50
 NAMESPACE = uuid.UUID("7d0f6f8e-8c1c-5e0b-9a53-2f1b2c3d4e5f")
 
 _SEEDED = seeded(NAMESPACE)
-
-
-def canonical_key(fields: Mapping[str, KeyValue]) -> str:
-    """The key as compact JSON, its fields in the order given, which is that of ``group_by``."""
-    return orjson.dumps(fields).decode()
 
 
 def alert_id_of(hit: Hit) -> str:
@@ -67,6 +62,7 @@ class AlertMaker:
         self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
         self._kept |= {name: _kept(figure) for each in program.brings for name, figure in each.figures.items()}
         self._kind = "shadow" if version.kind == "shadow" else "alert"
+        self._share = None if version.slots is None else version.slots.said
         self._rule = {
             "rule_id": rule.rule_id,
             "rule_version": rule.version,
@@ -130,6 +126,8 @@ class AlertMaker:
             evidence["steps"] = _steps(self._steps[: hit.count], evidence["record_ids"])
         if self._waits:
             evidence |= _waited(hit)
+        if self._share is not None:
+            evidence["share"] = self._share
         if hit.records is not None:
             evidence["records"] = [_listed(record) for record in hit.records]
         value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms

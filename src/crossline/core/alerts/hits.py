@@ -1,8 +1,4 @@
-"""Hits: which rule version met which record, on what evidence, as typed values before anything is written of them.
-
-They come from the kernel's numbers, or from the bits that routing gave to rules that look at the record alone; from
-here on nobody needs to know which.
-"""
+"""Hits: which rule version met which record, on what evidence, whether found by the kernel or by routing alone."""
 
 from __future__ import annotations
 
@@ -66,7 +62,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A rule version's hit at a record.
+    """A rule version's hit at a record; of one that has a share of keys, as it judges this key.
 
     ``key``: fields in the order of ``group_by``. ``value`` may be an integer of any size or infinite; it and the window
     are None for a rule that looks at the record alone, and the value where a formula has none to show.
@@ -105,6 +101,9 @@ class Hit:
     cause: Brought | None = None
     adds: int = 1
     very_late: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", self.version.of_key(self.key))
 
 
 def told_at(hit: Hit) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from crossline.core.decide.words import ACTIONS, facts
 from crossline.core.formula.naive import evaluate
 from crossline.core.rules.base import Rule
 from crossline.core.rules.composition import Head, way_of
-from crossline.core.rules.ruleset import RuleSet
+from crossline.core.rules.ruleset import RuleSet, RuleVersion
 
 SCHEMA_VERSION = 1
 # A promise to other programs: with another namespace every decision would have another id.
@@ -151,16 +151,26 @@ class RulesInForce:
         span = bisect_right(self._edges, ingest_ms)
         known = self._digests.get(span)
         if known is None:
-            named = sorted(f"{rule.rule_id}\x1f{rule.version}\x1f{rule.body_digest()}" for rule in self.at(ingest_ms))
+            named = sorted(_named(each) for each in self._at(ingest_ms))
             known = hashlib.sha256("\x1e".join(named).encode()).hexdigest()[:DIGEST_DIGITS]
             self._digests[span] = known
         return known
 
     def at(self, ingest_ms: int) -> list[Rule]:
         """The rules in force at that time, in no order."""
-        return [v.rule for v in self._versions if v.effective_from_ms <= ingest_ms < v.effective_until_ms]
+        return [each.rule for each in self._at(ingest_ms)]
+
+    def _at(self, ingest_ms: int) -> list[RuleVersion]:
+        return [v for v in self._versions if v.effective_from_ms <= ingest_ms < v.effective_until_ms]
 
     @property
     def edges(self) -> Sequence[int]:
         """The ingest times at which it changes, in epoch ms, ascending."""
         return self._edges
+
+
+def _named(version: RuleVersion) -> str:
+    """A version and what it says, and the keys that it has where that is not all."""
+    rule, slots = version.rule, version.slots
+    has = "" if slots is None else f"\x1f{slots.first}\x1f{slots.end}"
+    return f"{rule.rule_id}\x1f{rule.version}\x1f{rule.body_digest()}{has}"

@@ -15,9 +15,9 @@ from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import check_conditions, parse_conditions
 from crossline.core.figures.carried import record_findings
-from crossline.core.figures.kinds import Operator, TimeMode
+from crossline.core.figures.drawn import DrawnLine
+from crossline.core.figures.kinds import TimeMode
 from crossline.core.figures.program import Feed, Program
-from crossline.core.formula.formula import Formula
 from crossline.core.rules.breaker import Breaker
 from crossline.core.rules.holds.check import hold_findings
 from crossline.core.rules.sentence import Sentence, parse_description
@@ -29,6 +29,7 @@ from crossline.core.texts.fieldtypes import (
     OptionalInstant,
     OptionalRecord,
     OptionalSeconds,
+    OptionalShare,
     RecordAsked,
     RuleId,
     Texts,
@@ -85,22 +86,6 @@ class Lateness:
     judged_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnLine:
-    """A line: what is held against ``threshold``, as a person names it, and where the number stands in the rule.
-
-    ``field``: the field of the record that is held against it, where that is no figure: it is in an alert's evidence.
-    ``value``: what is held against it, of what the rule's formula reads; None: an alert's value.
-    """
-
-    named: str
-    operator: Operator
-    threshold: float
-    path: Path
-    field: str | None = None
-    value: Formula | None = None
-
-
 def check_raw_conditions(raw: Any) -> Any:
     """Validator of conditions as they are written."""
     _, findings = parse_conditions(raw, path=())
@@ -121,6 +106,11 @@ class Rule(BaseModel):
         "active",
         description="`draft` is never evaluated, `shadow` is evaluated and recorded but not delivered. Moves: draft to "
         "shadow or active, shadow to active and back, active to paused and back, any to retired.",
+    )
+    share: OptionalShare = Field(
+        None,
+        description="Of an active version: the share of keys that it decides about, `10%`. The others it judges as a "
+        "shadow, and the version before goes on for them. None: all keys. See Shares in semantics.md.",
     )
     source_topic: str = Field(description="The stream that it reads; `rule:<rule_id>`: the hits of another rule.")
     sink_topic: str | None = Field(
@@ -266,14 +256,16 @@ class Rule(BaseModel):
         return 0
 
     def canonical(self) -> dict[str, Any]:
-        """The body as plain JSON in one way of writing it: without defaults, status and effective_from."""
-        left_out = {"status", "effective_from"}
+        """The body as plain JSON in one way of writing it: without defaults, status, share and effective_from."""
+        left_out = {"status", "share", "effective_from"}
         body = self.model_dump(mode="json", exclude_defaults=True, exclude=left_out, by_alias=True)
         return {**body, "rule_type": self.rule_type}
 
     def to_json(self) -> dict[str, Any]:
         """The whole rule as plain JSON that loads again as the same rule."""
         whole = {**self.canonical(), "status": self.status}
+        if self.share is not None:
+            whole["share"] = self.share
         return whole if self.effective_from is None else {**whole, "effective_from": self.effective_from}
 
     def told(self) -> dict[str, Any]:
@@ -320,6 +312,9 @@ class Rule(BaseModel):
         if self.late_policy == "reevaluate" and self._has_panes():
             expected = "evaluate or skip beside a resolution: panes keep no records that could be judged again"
             findings.append(Finding(("late_policy",), "reevaluate", expected))
+        if self.share is not None and not self.key_of_alerts:
+            expected = "no share here: a rule without a key (group_by, entity) has no keys to share out"
+            findings.append(Finding(("share",), self.share, expected))
         if self.description is not None and self.rule_id is not None:
             findings += parse_description(self.description, self.rule_id, self.placeholder_names(None))[1]
         return findings

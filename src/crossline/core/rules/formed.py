@@ -12,12 +12,13 @@ from pydantic import Field
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.conditions.condition import Condition
+from crossline.core.figures.drawn import DrawnLine
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Brings, Comparison, Emission, Evidence, Formed, Program, Telling
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import FAMILIES
-from crossline.core.rules.base import Defaults, DrawnLine, Rule
+from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.figure import FigureFields, kinds
 from crossline.core.rules.risk import beside_panes, risk_written
 from crossline.core.rules.sentence import RESERVED, PartKind, key_parts, key_said, number, unquoted, value_said

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import orjson
 
 from crossline.core.basics.errors import UsageError
+from crossline.core.basics.fields import KeyValue
+from crossline.core.basics.share import SLOTS, Slots, slots_of
 from crossline.core.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Head, heads_of_rules, way_of
@@ -28,7 +30,9 @@ ReadRule = Callable[[Any], tuple[Rule | None, Sequence[Finding]]]
 class RuleVersion:
     """A rule in force for records with ``effective_from_ms`` <= ingest time < ``effective_until_ms``.
 
-    ``ended``: for good, by a later version or by retirement; a version that is paused may come back.
+    ``ended``: for good, by a later version or by retirement; a version that is paused may come back. ``slots``: of the
+    keys that it is active for, where another version has the others (None: of all). ``outside``: that it judges one of
+    these others; it is the same version then, of kind shadow.
     """
 
     rule: Rule
@@ -36,6 +40,24 @@ class RuleVersion:
     effective_until_ms: int = FOREVER_MS
     kind: Kind = "active"
     ended: bool = False
+    slots: Slots | None = None
+    outside: bool = False
+    _other: RuleVersion | None = field(default=None, init=False, repr=False, compare=False)
+
+    def of_key(self, key: Mapping[str, KeyValue]) -> RuleVersion:
+        """As it judges a key: of kind shadow where another version has that."""
+        if self.slots is None or self.slots.has(self.rule.rule_id, key) is not self.outside:
+            return self
+        return self._elsewhere()
+
+    def _elsewhere(self) -> RuleVersion:
+        """The same for the other keys, made once: what judges tells versions apart by which object they are."""
+        if self._other is None:
+            kind: Kind = "active" if self.outside else "shadow"
+            other = replace(self, kind=kind, outside=not self.outside)
+            object.__setattr__(other, "_other", self)
+            object.__setattr__(self, "_other", other)
+        return self._other  # type: ignore[return-value]  # it was made above
 
     @property
     def endless(self) -> bool:
@@ -71,8 +93,9 @@ class RuleSet:
     def from_rules(cls, rules: Iterable[Rule]) -> RuleSet:
         """Each rule from its ``effective_from`` (none: the beginning) until the next version of its id.
 
-        Versions follow by number, bodies of one version (another status) in the order given. Drafts are left out; a
-        paused or retired body ends the one before it and judges nothing.
+        Versions follow by number, bodies of one version (another status or share) in the order given. Drafts are left
+        out; a paused or retired body ends the one before it and judges nothing. A version with a share leaves the other
+        keys to the version before it, and all of them while it is shadow or paused.
         """
         by_id: dict[str, list[Rule]] = {}
         for rule in rules:
@@ -87,12 +110,11 @@ class RuleSet:
                 from_ms = BEGINNING_MS if rule.effective_from is None else rule.effective_from
                 ended |= rule.status == "retired" or rule.version < later.version
                 if rule.status in {"active", "shadow"} and from_ms < until_ms:
-                    kind: Kind = "shadow" if rule.status == "shadow" else "active"
-                    kept.append(RuleVersion(rule, from_ms, until_ms, kind, ended))
+                    kept.append(RuleVersion(rule, from_ms, until_ms, _kind(rule), ended, _slots(rule)))
                 # Instants of another stream's clock say nothing: a version ends where its own stream stood.
                 elsewhere = rule.status == "retired" and rule.source_topic != later.source_topic
                 until_ms, later = from_ms if elsewhere else min(until_ms, from_ms), rule
-            versions += reversed(kept)
+            versions += _with_those_before(bodies, kept[::-1])
         return cls(tuple(versions))
 
     @cached_property
@@ -163,6 +185,7 @@ class RuleSet:
                 "until_ms": version.effective_until_ms,
                 "kind": version.kind,
                 "ended": version.ended,
+                **({} if version.slots is None else {"slots": [version.slots.first, version.slots.end]}),
             }
             for version in self.versions
         ]
@@ -185,10 +208,53 @@ class RuleSet:
             rule, findings = read(entry["rule"])
             if rule is None:
                 raise UsageError("; ".join(f"{finding.path}: found {finding.found}" for finding in findings))
-            versions.append(RuleVersion(rule, entry["from_ms"], entry["until_ms"], entry["kind"], entry["ended"]))
+            slots = Slots(*entry["slots"]) if "slots" in entry else None
+            given = (entry["from_ms"], entry["until_ms"], entry["kind"], entry["ended"], slots)
+            versions.append(RuleVersion(rule, *given))
         return cls(tuple(versions), tuple(releases), tuple(placed))
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the set, in hex: equal exactly for sets that judge alike."""
         return hashlib.sha256(self.to_json()).hexdigest()
+
+
+def _kind(rule: Rule) -> Kind:
+    return "shadow" if rule.status == "shadow" else "active"
+
+
+def _slots(rule: Rule) -> Slots | None:
+    """Those that an active rule with a share has; None: all, or none of its own."""
+    if rule.share is None or rule.status != "active" or slots_of(rule.share) == SLOTS:
+        return None
+    return Slots(0, slots_of(rule.share))
+
+
+def _leaves(rule: Rule) -> Slots | None:
+    """The keys that a version leaves to the one before it; None: it replaces that."""
+    if rule.share is None or rule.status == "retired":
+        return None
+    mine = slots_of(rule.share) if rule.status == "active" else 0
+    return None if mine == SLOTS else Slots(mine, SLOTS)
+
+
+def _with_those_before(bodies: Sequence[Rule], kept: Sequence[RuleVersion]) -> list[RuleVersion]:
+    """``kept``, and what goes on of versions that later ones left keys to; each version's in the order of time.
+
+    ``bodies``: of one rule, in order. The version before is the last one that replaced all before it.
+    """
+    going: list[RuleVersion] = []
+    for number, rule in enumerate(bodies):
+        left = _leaves(rule)
+        before = next((each for each in bodies[number::-1] if each.version < rule.version and not _leaves(each)), None)
+        if left is None or before is None or before.status not in {"active", "shadow"}:
+            continue
+        from_ms = BEGINNING_MS if rule.effective_from is None else rule.effective_from
+        ends = (BEGINNING_MS if each.effective_from is None else each.effective_from for each in bodies[number + 1 :])
+        until_ms = min(ends, default=FOREVER_MS)
+        if from_ms < until_ms:
+            slots = left if left.first and before.status == "active" else None
+            going.append(RuleVersion(before, from_ms, until_ms, _kind(before), slots=slots))
+    if not going:
+        return list(kept)
+    return sorted([*kept, *going], key=lambda each: (each.rule.version, each.effective_from_ms))

@@ -88,9 +88,10 @@ Source = Annotated[
     FilesSettings | GeneratorSettings | KafkaSourceSettings | ApiSettings, PlainValidator(by_kind(SOURCES))
 ]
 
-ReviewNeed = Literal["none", "required"]
+ReviewNeed = Literal["none", "required", "proven"]
 _REVIEW = (
-    "`required`: a version needs the approval of another principal (`crossline rules approve`) before it is effective."
+    "`required`: a version needs the approval of another principal (`crossline rules approve`) before it is effective. "
+    "`proven`: an approval that names the proof of its text besides (`crossline rules prove`)."
 )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer
 
+from crossline.core.basics.share import SHARE_FORM, read_share
 from crossline.core.basics.times import (
     DURATION_FORM,
     INSTANT_FORM,
@@ -109,6 +110,16 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _share(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        return read_share(value if isinstance(value, str) else "")
+    except ValueError:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        raise refusal(SHARE_FORM, f"did you mean {value}%?" if number and 0 <= value <= 100 else None) from None
+
+
 def _unit(value: Any) -> str | None:
     if value is None or (isinstance(value, str) and value.lower() in UNIT_MS_BY_NAME):
         return value
@@ -135,6 +146,7 @@ Duration = Annotated[int, BeforeValidator(_duration), PlainSerializer(_as_text)]
 OptionalDuration = Annotated[int | None, BeforeValidator(_duration), PlainSerializer(_as_text)]
 OptionalSeconds = Annotated[int | None, BeforeValidator(_seconds), PlainSerializer(_as_text)]
 OptionalInstant = Annotated[int | None, BeforeValidator(_instant)]
+OptionalShare = Annotated[str | None, BeforeValidator(_share)]
 RuleId = Annotated[str, BeforeValidator(_rule_id)]
 Number = Annotated[int | float, BeforeValidator(_number)]
 OptionalNumber = Annotated[int | float | None, BeforeValidator(_number)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from crossline.core.rules.base import DrawnLine
+from crossline.core.figures.drawn import DrawnLine
 from crossline.core.texts.yamledit import CannotEditError, replaced
 from crossline.core.texts.yamltext import load_yaml
 from crossline.core.workbench.form import lines_in, rule_base

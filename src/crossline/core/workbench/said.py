@@ -70,6 +70,12 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
         yield "Its alerts are recorded, and no sink gets them."
     if rule.status in _STATUS:
         yield _STATUS[rule.status]
+    elif rule.share is not None:
+        key = _and(rule.key_of_alerts)
+        yield (
+            f"It decides about {rule.share} of {key}, by a hash of it; the others it judges as a shadow rule, and the "
+            "version before goes on for them."
+        )
 
 
 def _figures(program: Program, names: Sequence[str], looks: Mapping[str, Look]) -> list[str]:

@@ -63,6 +63,7 @@ def _as_grave(rule: Meant, other: Meant) -> bool:
         and two.score >= one.score
         and two.sink_topic == one.sink_topic
         and two.status == one.status
+        and two.share in {None, one.share}
         and (two.effective_from or 0) == (one.effective_from or 0)
         and (other.program.emission.delivered or not rule.program.emission.delivered)
     )

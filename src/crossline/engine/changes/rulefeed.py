@@ -152,8 +152,10 @@ class DirectoryFeed:
         self._tables = TablesDirectory(config, self._store) if config.tables else None
         topics = rule_topics(config.sinks)
         checked = (config.streams, self._list_names, topics, config.figures, rules_of(config.rules))
-        review = config.rules.review == "required"
-        self._log = DirectoryRuleLog(config.rules.path, config.name, *checked, review=review)
+        need = config.rules.review
+        self._log = DirectoryRuleLog(
+            config.rules.path, config.name, *checked, review=need != "none", proven=need == "proven"
+        )
         self._refusals = refusals_of(config.rules, self._path)
         self._streams = tuple(config.streams)
         self._policy = config.policy

@@ -127,7 +127,7 @@ class Bench:
 
 def active(rule: Rule) -> Rule:
     """The version as if it were effective from the beginning."""
-    return rule.model_copy(update={"status": "active", "effective_from": None})
+    return rule.model_copy(update={"status": "active", "effective_from": None, "share": None})
 
 
 def everywhere(rule: Rule) -> Rule:

@@ -17,10 +17,11 @@ import orjson
 
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import parse_instant_ms
+from crossline.core.figures.drawn import DrawnLine
 from crossline.core.figures.program import Formed, Program
 from crossline.core.formula.naive import evaluate
 from crossline.core.plan.compose import sources_of
-from crossline.core.rules.base import DrawnLine, Rule
+from crossline.core.rules.base import Rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.clocks import clock_of
 from crossline.core.streams.schema import StreamSpec
@@ -208,7 +209,7 @@ class _Finder:
 
     def _at(self, line: float) -> Rule:
         redrawn = self.rule.redrawn(line, self.spec)
-        return redrawn.model_copy(update={"status": "active", "effective_from": None})
+        return redrawn.model_copy(update={"status": "active", "effective_from": None, "share": None})
 
     def _program(self, rule: Rule) -> Program:
         return rule.program(self.spec, self.judged.defaults)

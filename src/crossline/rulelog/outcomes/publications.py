@@ -32,7 +32,8 @@ def approved(event: RuleEvent, approval: Approval | None) -> RuleEvent:
     """``event``, with who approved it."""
     if approval is None:
         return event
-    return replace(event, approved_by=approval.origin.who, approved_ms=approval.origin.at_ms)
+    proof = None if approval.proof is None else dict(approval.proof)
+    return replace(event, approved_by=approval.origin.who, approved_ms=approval.origin.at_ms, proof=proof)
 
 
 def waiting(each: FileRule, now_ms: int, origin: Origin) -> RuleEvent:

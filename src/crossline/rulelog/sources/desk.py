@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 
@@ -16,7 +16,7 @@ from crossline.core.rules.holds.release import Key
 from crossline.core.rules.shared import SharedFigure
 from crossline.core.texts.problems import Problem, RefusedError
 from crossline.rulelog.content import FileContent, content_of, text_of
-from crossline.rulelog.edit import with_status
+from crossline.rulelog.edit import with_share, with_status
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge
@@ -26,7 +26,7 @@ from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.keys import ApprovalKey, FigureKey, RuleKey
 from crossline.rulelog.sources.principals import ALPHABET, name_problem, same_principal
 from crossline.rulelog.sources.releases import check_release, release_name, release_text
-from crossline.rulelog.sources.review import approval_text, misplaced, split
+from crossline.rulelog.sources.review import approval_text, check_proof, misplaced, split
 
 Change = Literal["published", "status_changed", "approved", "released", "unchanged"]
 
@@ -106,10 +106,23 @@ class TopicDesk:
         rule = each.rule.model_copy(update={"status": status})
         return Message(rule, name, text.encode(), "status_changed")
 
-    def approve(self, rule_id: str, who: str, version: int | None = None) -> Message:
-        """The message by which ``who`` approves of a version (the highest there is).
+    def set_share(self, rule_id: str, share: str, version: int | None = None) -> Message:
+        """The message that gives a version (the highest there is) another share of keys, and changes nothing else.
 
-        Raises PermanentError where ``who`` may have published it, or nobody says who did.
+        Raises PermanentError where there is no such rule, RefusedError where it may have no such share.
+        """
+        each = self._one(rule_id, version)
+        name = str(_key(each.rule))
+        if each.rule.share == share:
+            return Message(each.rule, name, None, "unchanged")
+        text = with_share(text_of(name, self._files[name]), name, each.path, share)
+        self._check({name: FileContent(text.encode())}, {})
+        return Message(each.rule.model_copy(update={"share": share}), name, text.encode(), "status_changed")
+
+    def approve(self, rule_id: str, who: str, version: int | None = None, proof: Any = None) -> Message:
+        """The message by which ``who`` approves of a version (the highest there is), by its ``proof``.
+
+        Raises PermanentError where ``who`` may have published it, nobody says who did, or the proof is of another text.
         """
         if (problem := name_problem(who)) is not None:
             raise PermanentError(f"found an approval by {problem}; expected {ALPHABET}")
@@ -128,7 +141,9 @@ class TopicDesk:
                 f"version {each.rule.version} of {rule_id} was published by {author}; expected another one's approval"
                 + ("" if author == who else f", and {who} may be the same one: names that look alike are one")
             )
-        key, value = str(ApprovalKey(rule_id, each.rule.version, who)), approval_text(each.rule)
+        if proof is not None:
+            check_proof(proof, each.rule, self._read_one)
+        key, value = str(ApprovalKey(rule_id, each.rule.version, who)), approval_text(each.rule, proof)
         known = self._approvals.get(key)
         there = known is not None and known.data == value and known.origin.who == who
         return Message(each.rule, key, None if there else value, "unchanged" if there else "approved")
@@ -148,6 +163,11 @@ class TopicDesk:
         if content is None or message.change != "status_changed":
             return None
         return content.origin.author or content.origin.who
+
+    def _read_one(self, text: str) -> Rule | None:
+        """The one rule of a text, as it would stand there."""
+        read = read_files({**self._files, "proof.yaml": FileContent(text.encode())}, self._known)["proof.yaml"]
+        return read[0].rule if not isinstance(read, RefusedError) and len(read) == 1 else None
 
     def _near(self, file: Path) -> Known:
         return replace(self._known, folder=file.parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from crossline.core.basics.errors import PermanentError
 from crossline.core.rules.holds.release import Key
@@ -20,7 +21,7 @@ from crossline.rulelog.reading import FileRule, Known
 from crossline.rulelog.sources.owned import APPROVALS, owner_of
 from crossline.rulelog.sources.principals import ALPHABET, name_problem, same_principal
 from crossline.rulelog.sources.releases import BYTES_MAX, RELEASES, check_release, release_name
-from crossline.rulelog.sources.review import approval_text
+from crossline.rulelog.sources.review import approval_text, check_proof
 from crossline.rulelog.writing import held, replace_file
 
 _BYTES_MAX = 4_096
@@ -51,10 +52,10 @@ def folder_with_logs(rules: Path, known: Known) -> RuleFolder:
     return RuleFolder(rules, [History(events) for events in logs], known)
 
 
-def approve_in_folder(folder: RuleFolder, rule_id: str, version: int | None, who: str) -> FileRule:
+def approve_in_folder(folder: RuleFolder, rule_id: str, version: int | None, who: str, proof: Any = None) -> FileRule:
     """The version (the highest there is) of which ``who`` approves; the approval is written beside the rules.
 
-    Raises PermanentError where there is no such version, or ``who`` may have published it.
+    Raises PermanentError where there is no such version, ``who`` may have published it, or ``proof`` is of other words.
     """
     path = folder.path
     with held(path):
@@ -72,10 +73,12 @@ def approve_in_folder(folder: RuleFolder, rule_id: str, version: int | None, who
                 f"version {each.rule.version} of {rule_id} is {author}'s, whose file {path / each.source} is; expected "
                 "another one's approval"
             )
+        if proof is not None:
+            check_proof(proof, each.rule, folder.read_one)
         approvals = path / APPROVALS
         approvals.mkdir(exist_ok=True)
         file = approvals / f"{rule_id}.{each.rule.version}.{who}.json"
-        replace_file(file, approval_text(each.rule), content_in_folder(file, _BYTES_MAX))
+        replace_file(file, approval_text(each.rule, proof), content_in_folder(file, _BYTES_MAX))
         return each
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeGuard
 
 import orjson
 
+from crossline.core.basics.errors import PermanentError
+from crossline.core.basics.share import keys_of
 from crossline.core.rules.base import Rule
 from crossline.core.texts.problems import RefusedError, shown
 from crossline.rulelog.content import FileContent, refused
@@ -19,16 +23,19 @@ from crossline.rulelog.sources.origin import Origin
 from crossline.rulelog.sources.principals import ALPHABET, name_problem, same_principal
 
 APPROVAL = "approval/"  # the names of approvals begin with this
+PROOF = ("rule", "data", "result")  # what a proof has digests of
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """That ``origin.who`` approves of what has ``digest``."""
+    """That ``origin.who`` approves of what has ``digest``. ``proof``: of which backtest, by its digests."""
 
     key: ApprovalKey
     digest: str
     origin: Origin
     source: str
+    proof: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +51,39 @@ class Reviewed:
 
 
 def review_digest(rule: Rule) -> str:
-    """Of all of a version but its status: what is approved."""
-    body = {name: value for name, value in rule.to_json().items() if name != "status"}
+    """Of all of a version but its status and its share: what is approved."""
+    body = {name: value for name, value in rule.to_json().items() if name not in {"status", "share"}}
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def approval_text(rule: Rule) -> bytes:
-    """What stands in a message that approves of ``rule``."""
-    return orjson.dumps({"rule_id": rule.rule_id, "version": rule.version, "digest": review_digest(rule)})
+def approval_text(rule: Rule, proof: Mapping[str, Any] | None = None) -> bytes:
+    """What stands in a message that approves of ``rule``; ``proof``: as ``crossline rules prove --json`` tells it."""
+    said: dict[str, Any] = {"rule_id": rule.rule_id, "version": rule.version, "digest": review_digest(rule)}
+    if proof is not None:
+        said["proof"] = {name: proof["digests"][name] for name in PROOF}
+    return orjson.dumps(said)
+
+
+def check_proof(proof: Any, rule: Rule, read: Callable[[str], Rule | None]) -> None:
+    """Raise PermanentError unless ``proof`` is one of what ``rule`` says.
+
+    ``read``: the one rule of a text, None where there is none.
+    """
+    digests = proof.get("digests") if isinstance(proof, Mapping) else None
+    if not _are_digests(digests) or not isinstance(proof.get("text"), str):
+        raise PermanentError("found no proof; expected what crossline rules prove FILE --json prints")
+    text = proof["text"]
+    proven = read(text) if hashlib.sha256(text.encode()).hexdigest() == digests["rule"] else None
+    if proven is None or review_digest(proven) != review_digest(rule):
+        raise PermanentError(
+            f"found a proof of another text than version {rule.version} of {rule.rule_id}; expected one of exactly "
+            "what stands there: crossline rules prove"
+        )
+
+
+def _are_digests(found: Any) -> TypeGuard[Mapping[str, str]]:
+    """Whether these are the digests of a proof."""
+    return isinstance(found, Mapping) and all(_DIGEST.fullmatch(str(found.get(name))) for name in PROOF)
 
 
 def split(files: Files) -> tuple[Files, Files]:
@@ -62,16 +94,26 @@ def split(files: Files) -> tuple[Files, Files]:
 
 
 def needs_approval(rule: Rule, history: History) -> bool:
-    """Whether taking up ``rule`` makes a version effective that was not: a draft judges nothing, and ends nothing."""
+    """Whether taking up ``rule`` makes effective, or active, what nobody approved of.
+
+    A draft judges nothing, and ends nothing. What a version before says in the same words, and was approved of, is
+    approved of: that is going back.
+    """
     if rule.status == "draft":
         return False
-    return not history.knows(rule) or history.rules[rule.rule_id].versions[rule.version].status == "draft"
+    known = history.rules[rule.rule_id].versions[rule.version] if history.knows(rule) else None
+    if known is None or known.status == "draft":
+        return known is not None or not history.approves(rule)
+    widens = known.status != "active" or keys_of(rule.share) > keys_of(known.share)
+    return rule.status == "active" and widens and not history.approves(rule)
 
 
-def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, history: History) -> Reviewed:
+def reviewed(
+    read: Read, taken: list[FileRule], files: Files, approvals: Files, history: History, *, proven: bool = False
+) -> Reviewed:
     """``read``, without those of the ``taken`` rules that wait for approval, and with refusals of wrong approvals.
 
-    ``taken``: what would be taken up without a review.
+    ``taken``: what would be taken up without a review. ``proven``: whether an approval has to name its proof.
     """
     given, left = _given(approvals)
     left.update(read)
@@ -90,7 +132,7 @@ def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, 
         first = history.waiting.get((*name, review_digest(each.rule)), origin.who)
         authors = [who for who in (origin.author, first, origin.who) if who is not None]
         for approval in given.get(name, ()):
-            problem = _problem(approval, each, authors)
+            problem = _problem(approval, each, authors, proven=proven)
             if problem is None:
                 found.setdefault(name, approval)
             else:
@@ -104,7 +146,7 @@ def reviewed(read: Read, taken: list[FileRule], files: Files, approvals: Files, 
     return Reviewed(left, tuple(waiting), found)
 
 
-def _problem(approval: Approval, each: FileRule, authors: Collection[str]) -> RefusedError | None:
+def _problem(approval: Approval, each: FileRule, authors: Collection[str], *, proven: bool) -> RefusedError | None:
     """``authors``: whoever had a hand in it: one who writes a version and has another one pause it stays its author."""
     for who in authors:  # one in the log may be of a time, or of a program, that took any name
         if (problem := name_problem(who)) is not None:
@@ -119,6 +161,9 @@ def _problem(approval: Approval, each: FileRule, authors: Collection[str]) -> Re
     if approval.digest != review_digest(each.rule):
         found = f"an approval of another body than that of version {each.rule.version} of {each.rule.rule_id}"
         return refused(approval.source, found, "the digest of what stands there: look at it, and approve again")
+    if proven and approval.proof is None:
+        found = f"an approval of version {each.rule.version} of {each.rule.rule_id} without a proof"
+        return refused(approval.source, found, "one with it: crossline rules approve --proof FILE, of rules prove")
     return None
 
 
@@ -140,19 +185,29 @@ def _approval(source: str, key: Key | None, content: FileContent) -> Approval | 
     form = "{rule_id, version, digest}, as crossline rules approve writes it"
     if content.error is not None:
         return refused(source, content.error, content.expected)
-    if not isinstance(key, ApprovalKey):
+    body = _read(content.data)
+    if not isinstance(key, ApprovalKey) or body is None:
         return refused(source, shown(content.data[:60].decode(errors="backslashreplace")), form)
-    try:
-        body = orjson.loads(content.data)
-    except ValueError:
-        return refused(source, shown(content.data[:60].decode(errors="backslashreplace")), form)
-    named = (body.get("rule_id"), body.get("version")) if isinstance(body, dict) else None
+    named = (body.get("rule_id"), body.get("version"))
     if named != (key.rule_id, key.version) or not isinstance(body.get("digest"), str):
         return refused(source, "an approval that is not of what its key names", form)
+    proof = body.get("proof")
+    if proof is not None and not _are_digests(proof):
+        return refused(source, "an approval by a proof without its digests", "proof: {rule, data, result}")
     if content.origin.who is None or content.origin.who != key.who:
         found = f"an approval that is said to be of {content.origin.who or 'nobody'}"
         return refused(source, found, f"the header who with the name in the key, {key.who}")
-    return Approval(key, body["digest"], content.origin, source)
+    named_by = None if proof is None else {name: str(proof[name]) for name in PROOF}
+    return Approval(key, body["digest"], content.origin, source, named_by)
+
+
+def _read(data: bytes) -> dict[str, Any] | None:
+    """What stands in an approval; None where it is no JSON. What is no object says nothing."""
+    try:
+        body = orjson.loads(data)
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else {}
 
 
 def misplaced(read: Read) -> dict[str, RefusedError]:

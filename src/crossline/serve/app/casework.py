@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
+from crossline.connectors.stores import Store, store_of
+from crossline.core.basics.errors import UsageError
 from crossline.serve.assembly import Api
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.cases.intake.following import CaseFollower
+from crossline.serve.cases.intake.missed import Missed
 from crossline.serve.cases.intake.taking import Intake
 
 
@@ -48,9 +52,18 @@ def of(api: Api) -> Casework:
     told.append(CaseChanges(desk))
     if api.replica_of is not None:
         return Casework(desk, told[0], None)
-    follower = CaseFollower(api.reader, Intake(path, api.settings.cases, told=told[0].told), desk)
+    intake = Intake(path, api.settings.cases, told=told[0].told)
+    follower = CaseFollower(api.reader, intake, desk, Missed(api.config.name, partial(_store, api)))
     followers.append(follower)
     return Casework(desk, told[0], asyncio.create_task(_running(follower)))
+
+
+def _store(api: Api) -> Store | None:
+    """That of the pipeline's sinks; None where nothing was stored yet."""
+    try:
+        return store_of(api.config)
+    except UsageError:
+        return None
 
 
 async def _running(follower: CaseFollower) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from crossline.core.basics.times import format_instant
+
 State = Literal["waiting", "published", "rejected"]
 
 
@@ -18,6 +20,10 @@ class Draft:
     who: str
     text: str
     at_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As the API says it."""
+        return {"rule_id": self.rule_id, "who": self.who, "text": self.text, "at": format_instant(self.at_ms)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,14 @@ class Request:
     decided_by: str | None = None
     decided_ms: int | None = None
     reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the API says it."""
+        decided = None if self.decided_ms is None else format_instant(self.decided_ms)
+        over = {"decided_by": self.decided_by, "decided_at": decided, "reason": self.reason}
+        of = {"rule_id": self.rule_id, "version": self.version, "name": self.name, "text": self.text}
+        asked = {"proof_id": self.proof_id, "who": self.who, "asked_at": format_instant(self.asked_ms)}
+        return {"number": self.number, "state": self.state, **of, **asked, **over}
 
 
 def text_digest(text: str) -> str:

@@ -78,6 +78,7 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("POST", "/trials/{job_id}/stop"): _DRAFT,
     ("POST", "/rules/{rule_id}/status"): _APPROVE,
     ("POST", "/rules/{rule_id}/rollback"): _APPROVE,
+    ("POST", "/rules/{rule_id}/share"): _APPROVE,
     ("GET", "/health"): _READ,
     ("GET", "/health/{pipeline}"): _READ,
     ("GET", "/approvals"): _READ,

@@ -35,6 +35,7 @@ from crossline.serve.http.reads.explained import explained_routes
 from crossline.serve.http.reads.health import health_routes
 from crossline.serve.http.reads.rules import rule_routes
 from crossline.serve.http.reads.running import running_routes
+from crossline.serve.http.writes.approvals import approval_routes, draft_routes
 from crossline.serve.http.writes.cases import case_routes, label_routes
 from crossline.serve.http.writes.forms import form_routes
 from crossline.serve.http.writes.holds import hold_routes
@@ -62,7 +63,8 @@ def create_api(
     commands = Commands()
     jobs = Jobs(deps.path / JOBS, deps.now_ms, deps.jobs_running_max)
     answers = Answers(deps.path / ANSWERS, deps.now_ms)
-    health = RuleHealthReader(deps, ApprovalFile(deps.path))
+    kept = ApprovalFile(deps.path)
+    health = RuleHealthReader(deps, kept)
 
     async def close() -> None:
         await jobs.close()
@@ -97,9 +99,11 @@ def create_api(
         form_routes(deps),
         trial_routes(deps, jobs),
         threshold_routes(deps, jobs),
+        draft_routes(deps, kept),
+        approval_routes(deps, commands, kept),
         rule_routes(deps),
         health_routes(health),
-        job_routes(jobs),
+        job_routes(deps, jobs, kept),
         event_routes(deps, listeners, bounds),
     ):
         app.include_router(routes, dependencies=[Depends(principal_of)])

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.alerts.alert import ALERT_SCHEMA, AlertMaker, alert_id, alert_table, canonical_key
+from crossline.core.alerts.alert import ALERT_SCHEMA, AlertMaker, alert_id, alert_table
 from crossline.core.alerts.hits import Hit, WindowRecord
+from crossline.core.basics.fields import canonical_key
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleVersion

@@ -341,3 +341,39 @@ def test_a_retired_version_stays_retired_before_any_pipeline_looks(board: Board,
     file.write_text(rule())
     with pytest.raises(RefusedError, match="from retired to active"):
         desk.publish(file)
+
+
+def test_what_nobody_approved_of_becomes_active_by_two(board: Board, pipeline: Pipeline) -> None:
+    """A shadow of before a review was required: one person alone does not make it active, with whatever scopes."""
+    before = Pipeline(board, pipeline.folder)
+    before.start()
+    board.post("rule/large/1", rule(status="shadow"), "alice")
+    assert told(before.look()) == [("published", "large", 1, "shadow")]
+    before.stop()
+    pipeline.start()
+    board.post("rule/large/1", rule(status="active"), "alice", author="alice")
+    assert [(each.event, each.status) for each in pipeline.look()] == [("waiting", None)]
+    assert [each.kind for each in pipeline.start().versions] == ["shadow"]
+    with pytest.raises(PermanentError, match="expected another one's approval"):
+        desk_of(board).approve("large", "alice")
+    approve(board, "bob")
+    (event,) = pipeline.look()
+    assert (event.event, event.status, event.approved_by) == ("status_changed", "active", "bob")
+    board.post("rule/large/1", rule(status="shadow"), "alice", author="alice")
+    board.post("rule/large/1", rule(status="active"), "alice", author="alice")
+    assert [each.status for each in pipeline.look()] == ["shadow", "active"], "approved of once"
+
+
+def test_going_back_to_approved_words_needs_no_approval_and_to_others_does(board: Board, pipeline: Pipeline) -> None:
+    board.post("rule/large/1", rule(), "alice")
+    approve(board, "bob")
+    pipeline.start()
+    board.post("rule/large/2", rule(version=2, severity="high"), "alice")
+    approve(board, "bob")
+    assert told(pipeline.look()) == [("published", "large", 2, "active")]
+    board.post("rule/large/3", rule(version=3), "alice")
+    assert told(pipeline.look()) == [("published", "large", 3, "active")], "as version 1 said, of which bob approved"
+    board.post("rule/large/4", rule(version=4, severity="low"), "alice")
+    assert [each.event for each in pipeline.look()] == ["waiting"]
+    board.post("rule/large/5", rule(version=5), "alice")
+    assert [each.event for each in pipeline.look()] == ["waiting"], "what says the same goes nowhere back"

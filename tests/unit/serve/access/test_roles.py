@@ -80,7 +80,7 @@ CASES = [
     ("DELETE", "/v1/lists/blocked/DE", "write:lists", "read:alerts"),
     ("POST", "/v1/rules:publish", "rules:draft", "rules:approve"),
     ("POST", "/v1/rules:approve", "rules:approve", "rules:draft"),
-    ("POST", "/v1/rules/burst:set-status", "rules:draft", "read:alerts"),
+    ("POST", "/v1/rules/burst:set-status", "rules:approve", "read:alerts"),
     ("GET", "/v1/rules/burst/versions", "read:alerts", "rules:draft"),
     ("GET", "/v1/jobs/7", "rules:draft", "read:alerts"),
 ]

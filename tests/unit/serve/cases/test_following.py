@@ -10,11 +10,17 @@ from typing import Any
 
 from tests.unit.serve.cases.casekit import SETTINGS, START, Desk, alert, decision
 
-from crossline.connectors.feed.files import write_batch
+from crossline.connectors.base import Delivery
+from crossline.connectors.feed.files import batch_path, write_batch
+from crossline.connectors.sqlite import SqliteSink
+from crossline.connectors.stores import Store, open_store
 from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.errors import RetryableError
+from crossline.core.decide.words import ACTIONS
 from crossline.serve.cases.acts.values import Act
 from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.cases.intake.following import CaseFollower
+from crossline.serve.cases.intake.missed import Missed
 from crossline.serve.cases.intake.taking import Intake, Mark
 from crossline.serve.feed.reader import FeedReader
 
@@ -30,7 +36,12 @@ def batch(folder: Path, number: int, *lines: dict[str, Any], planned_ms: int = 0
     write_batch(feed, {"batch": number, "ends": {}, "begins": {}, "planned_ms": planned_ms + number}, sections)
 
 
-def follow(folder: Path, until: Callable[[Desk], bool], work: Callable[[Desk], None] = lambda _: None) -> None:
+def follow(
+    folder: Path,
+    until: Callable[[Desk], bool],
+    work: Callable[[Desk], None] = lambda _: None,
+    missed: Missed | None = None,
+) -> None:
     """Follow the feed, as a process does from its start to its end, until something is so."""
 
     async def run() -> None:
@@ -39,7 +50,7 @@ def follow(folder: Path, until: Callable[[Desk], bool], work: Callable[[Desk], N
         changes = CaseChanges(desk.desk)
         intake = Intake(desk.path, SETTINGS, clock_ms=lambda: START, told=changes.told)
         try:
-            async with asyncio.timeout(30), CaseFollower(reader, intake, desk.desk):
+            async with asyncio.timeout(30), CaseFollower(reader, intake, desk.desk, missed):
                 work(desk)
                 async for _ in changes.follow(0):
                     if until(desk):
@@ -110,3 +121,81 @@ def test_changes_are_gone_on_from(tmp_path: Path) -> None:
     ((number, case),) = desk.desk.changes(first[-1][0])
     assert (number, case["number"]) == (desk.desk.last_change(), "C-1")
     desk.close()
+
+
+WHOLE = {"rule_type": "velocity", "score": 0, "action": "review", "threshold": 5, "detected_at": None}
+DECIDED = {"score": 10, "policy_version": 1, "event_time": "2026-01-01T00:00:00.000Z"}
+
+
+def stored(folder: Path, number: int, *lines: dict[str, Any], pipeline: str = "payments") -> None:
+    """What the pipeline's sink delivers of a batch, whether anybody follows or not."""
+    sink = SqliteSink(folder / "store.db", pipeline)
+    sink.open()
+    alerts = [{**WHOLE, "ingest_time": each["event_time"], **each} for each in lines if "alert_id" in each]
+    decisions = [{**DECIDED, "decision_id": each["record_id"], **each} for each in lines if "alert_id" not in each]
+    sink.deliver(Delivery(pipeline, number, alerts=alerts, decisions=decisions))
+    sink.close()
+
+
+def gone(folder: Path, *numbers: int) -> None:
+    """The feed keeps these batches no more."""
+    for number in numbers:
+        batch_path(folder / "feed", number).unlink()
+
+
+def test_alerts_that_came_while_nobody_followed_open_their_cases(tmp_path: Path) -> None:
+    given: list[tuple[dict[str, Any], ...]] = [
+        (alert("x0"),),
+        (alert("x1", account="a1"), decision("r-x1", "block")),
+        (alert("x2", account="a2"), alert("x0")),
+        (alert("x3", account="a3"),),
+    ]
+    for number, lines in enumerate(given):
+        batch(tmp_path, number, *lines)
+        stored(tmp_path, number, *lines)
+        if number == 0:
+            follow(tmp_path, lambda desk: counted(desk) == 1)  # the API stops here, and the pipeline goes on
+    stored(tmp_path, 1, alert("y1", account="a9"), pipeline="another")
+    gone(tmp_path, 0, 1, 2)
+    store = Missed("payments", lambda: open_store(str(tmp_path / "store.db")))
+    follow(tmp_path, lambda desk: counted(desk) == 4, missed=store)
+    desk = Desk(tmp_path)
+    taken = [row["alert_id"] for row in desk.cases.file.rows("SELECT alert_id FROM alerts ORDER BY alert_id")]
+    assert taken == ["x0", "x1", "x2", "x3"], "each once, and none of another pipeline"
+    assert desk.intake.mark().batch == 3
+    (found,) = desk.cases.file.rows("SELECT gravest FROM alerts WHERE alert_id = 'x1'")
+    assert found["gravest"] == ACTIONS.index("block")
+    desk.close()
+
+
+def test_catching_up_that_was_broken_off_begins_again(tmp_path: Path) -> None:
+    batch(tmp_path, 0, alert("x0"))
+    follow(tmp_path, lambda desk: counted(desk) == 1)
+    for number in range(1, 4):
+        batch(tmp_path, number, alert(f"x{number}"))
+        stored(tmp_path, number, alert(f"x{number}"))
+    gone(tmp_path, 0, 1, 2)
+    desk = Desk(tmp_path)
+    desk.take(alert("x1"))  # as far as it came before it was killed: the mark stands where it stood
+    assert desk.intake.mark().batch == 0
+    desk.close()
+    tries = 0
+
+    def opened() -> Store:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise RetryableError("the store is away")
+        return open_store(str(tmp_path / "store.db"))
+
+    follow(tmp_path, lambda desk: counted(desk) == 4, missed=Missed("payments", opened))
+    assert tries == 2
+
+
+def test_without_a_store_what_comes_after_is_taken(tmp_path: Path) -> None:
+    batch(tmp_path, 0, alert("x0"))
+    follow(tmp_path, lambda desk: counted(desk) == 1)
+    for number in range(1, 4):
+        batch(tmp_path, number, alert(f"x{number}"))
+    gone(tmp_path, 0, 1, 2)
+    follow(tmp_path, lambda desk: counted(desk) == 2, missed=Missed("payments", lambda: None))

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crossline.core.alerts.alert import alert_id, alert_id_of, canonical_key, correction_id
+from crossline.core.alerts.alert import alert_id, alert_id_of, correction_id
 from crossline.core.alerts.corrections import brought_by, came_after, rows_again
 from crossline.core.alerts.hits import Brought, Hit, JudgedRows, known_by
+from crossline.core.basics.fields import canonical_key
 from crossline.core.basics.values import I64
 from crossline.core.decide.blocks import alert_text
 from crossline.core.decide.hits import DecidingHit
@@ -141,7 +142,10 @@ class _Holding:
         ingest_ms = int(self._again.rows.ingest_ms[row])
         spans = self._layer_plan.versions[line]
         of = next((each for each in spans if each.effective_from_ms <= ingest_ms < each.effective_until_ms), None)
-        return of if of is not None and of.kind == "active" else None
+        if of is None:
+            return None
+        mine = of if of.slots is None else of.of_key(self._judged.key_of(row))
+        return mine if mine.kind == "active" else None
 
     def _came(self, name: _Name, row: int, by: str | None) -> StandingChange:
         """That a line holds at a row."""

@@ -88,7 +88,7 @@ def standing_rows(
     alert, named, crossed = crossings.follow(held, emitted, alerts, lines, keys, batch.clock_ms)
     standing = np.ones(len(held), np.bool_)
     standing[held.places_of(emitted)] = False
-    version, versions = _versions(judged.layer_plan, held, batch.ingest_ms)
+    version, versions = _versions(judged, held)
     chosen = np.flatnonzero(standing & (version >= 0))
     if not len(chosen):
         return None, crossed
@@ -106,12 +106,13 @@ def delivered(plan: StreamPlan, layer_plan: LayerPlan) -> Bools:
     return np.array([program.emission.delivered and not is_hold(rule) for program, rule in pairs], np.bool_)
 
 
-def _versions(layer_plan: LayerPlan, held: Pairs, ingest_ms: I64) -> tuple[I32, list[RuleVersion]]:
+def _versions(judged: JudgedRows, held: Pairs) -> tuple[I32, list[RuleVersion]]:
     """Of each pair the number of the rule version in force, among those returned; -1 where a shadow rule held."""
+    layer_plan, ingest_ms = judged.layer_plan, judged.batch.ingest_ms
     versions, of_line, several = list[RuleVersion](), np.full(len(layer_plan.versions), -1, np.int32), list[int]()
     for line, spans in enumerate(layer_plan.versions):
-        if len(spans) > 1:
-            several.append(line)  # in force again after a pause, or under another status
+        if len(spans) > 1 or spans[0].slots is not None:
+            several.append(line)  # in force again after a pause, under another status, or for a share of keys
         elif spans[0].kind == "active":
             of_line[line] = len(versions)
             versions.append(spans[0])
@@ -121,6 +122,17 @@ def _versions(layer_plan: LayerPlan, held: Pairs, ingest_ms: I64) -> tuple[I32, 
         at_ms = ingest_ms[held.row[at]]
         for each in layer_plan.versions[line]:
             if each.kind == "active":
-                number[at[(at_ms >= each.effective_from_ms) & (at_ms < each.effective_until_ms)]] = len(versions)
+                mine = at[(at_ms >= each.effective_from_ms) & (at_ms < each.effective_until_ms)]
+                number[mine if each.slots is None else mine[_has(judged, each, held.row[mine])]] = len(versions)
                 versions.append(each)
     return number, versions
+
+
+def _has(judged: JudgedRows, version: RuleVersion, rows: I64) -> Bools:
+    """At which of ``rows`` a version that has a share of keys decides; each key is looked at once."""
+    keys, key_of_row = np.unique(judged.batch.key_index[rows], return_inverse=True)
+    firsts = np.zeros(len(keys), np.int64)
+    firsts[key_of_row] = rows
+    of_keys = [version.of_key(judged.key_of(row)) is version for row in firsts.tolist()]
+    found: Bools = np.array(of_keys, np.bool_)[key_of_row]
+    return found

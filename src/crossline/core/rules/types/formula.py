@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field
 
 from crossline.core.basics.times import format_duration
+from crossline.core.figures.drawn import DrawnLine
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, ComparisonOperator, Constant, Node, walk
-from crossline.core.rules.base import DrawnLine
 from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.formed import FormedRule
 from crossline.core.rules.registry import rule_type

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from crossline.core.conditions.tree import ORDERING, AllOf, Leaf
+from crossline.core.figures.drawn import DrawnLine
 from crossline.core.figures.program import Evidence, Program
-from crossline.core.rules.base import Defaults, DrawnLine
+from crossline.core.rules.base import Defaults
 from crossline.core.rules.entity import RecordRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED, Sentence, key_parts, noun, placeholders

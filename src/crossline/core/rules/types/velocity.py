@@ -10,9 +10,10 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field
 
 from crossline.core.basics.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
+from crossline.core.figures.drawn import DrawnLine
 from crossline.core.figures.kinds import Counted, Operator
 from crossline.core.figures.program import Comparison, Emission, Evidence, Figure, Program, Window
-from crossline.core.rules.base import Defaults, DrawnLine, Rule
+from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.figure import column_kind, field_findings, group_findings, resolution_findings
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts, noun

@@ -12,6 +12,7 @@ from crossline.connectors.feed.files import FeedBatch, read_head
 from crossline.core.basics.errors import RetryableError, StateError
 from crossline.logs import get_logger
 from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.intake.missed import Missed
 from crossline.serve.cases.intake.taking import Intake, Mark, Step, planned_of, steps_of
 from crossline.serve.feed.reader import FeedReader
 
@@ -29,12 +30,14 @@ class CaseFollower:
         reader: Follows what batches give.
         intake: Makes cases of it.
         desk: Of which snoozes end.
+        missed: Brings what the feed has no more out of the store; None: there is none.
     """
 
-    def __init__(self, reader: FeedReader, intake: Intake, desk: CaseDesk) -> None:
+    def __init__(self, reader: FeedReader, intake: Intake, desk: CaseDesk, missed: Missed | None = None) -> None:
         self._reader = reader
         self._intake = intake
         self._desk = desk
+        self._missed = missed
         self._tasks: list[asyncio.Task[None]] = []
         self._snoozed = asyncio.Event()
 
@@ -48,17 +51,40 @@ class CaseFollower:
 
     async def _follow(self) -> None:
         mark = await asyncio.to_thread(self._intake.mark)
-        if mark.batch >= 0 and not await asyncio.to_thread(_same, self._reader, mark):
+        looked = mark.batch >= 0
+        if looked and not await asyncio.to_thread(_same, self._reader, mark):
             mark = Mark()  # the checkpoint was begun anew while nobody looked
-        empty = 0
+        empty, at, followed = 0, mark.batch, looked
         async for batch in self._reader.follow(after=mark.batch - 1):
-            if batch.missed and batch.number > mark.batch + 1:
-                log.warning("batches are not kept any more, and their alerts open no case", count=batch.missed)
+            at = -1 if batch.anew else at
+            if batch.missed and batch.number > at + 1 and followed:
+                await self._catch_up(at + 1, batch.number - 1)
+            at, followed = batch.number, True
             steps, done = steps_of(batch), mark.step if batch.number == mark.batch and not batch.anew else 0
             empty = 0 if steps else empty + 1
             if not steps and empty % MARK_EACH == 0:
                 await self._take([], Mark(batch.number, 0, planned_of(batch)))
             await self._batch(batch, steps, done)
+
+    async def _catch_up(self, first: int, last: int) -> None:
+        """Batches that the feed has no more: of those that came while nobody followed, the store has the alerts.
+
+        The mark stays until all is there, so that what is broken off begins again; no alert is taken twice.
+        """
+        while True:
+            try:
+                took = None
+                if self._missed is not None:
+                    took = await asyncio.to_thread(self._missed.take, self._intake, first, last)
+            except RetryableError as error:
+                log.warning("alerts of the store cannot be put into cases yet", error=str(error))
+                await asyncio.sleep(PAUSE_S)
+                continue
+            if took is None:
+                log.warning("batches are not kept any more, and their alerts open no case", first=first, last=last)
+            else:
+                log.info("cases caught up by the store", first=first, last=last, alerts_and_decisions=took)
+            return
 
     async def _batch(self, batch: FeedBatch, steps: list[Step], done: int) -> None:
         for at in range(done, len(steps), AT_ONCE):

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from crossline.core.basics.errors import PermanentError
+from crossline.core.basics.share import read_share
 from crossline.core.settings.sources import RulesTopic
 from crossline.core.texts.problems import shown
 from crossline.core.texts.yamltext import SIZE_MAX
@@ -29,7 +30,7 @@ from crossline.rulelog.sources.owned import user_name
 from crossline.serve.http.commands import Commands, Done, without_folder
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match
-from crossline.serve.http.principals import Asking, Principal, needs
+from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import ProblemError, invalid, pointer_of
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.rules import RuleName, tag_of_version
@@ -91,6 +92,13 @@ class NewStatus(Body):
     version: int | None = Field(default=None, ge=1, lt=2**31, description="The version; by default the highest.")
 
 
+class NewShare(Body):
+    """Another share of keys of a version."""
+
+    share: str = Field(max_length=20, description="Of its keys, such as `10%`; the version before has the others.")
+    version: int | None = Field(default=None, ge=1, lt=2**31, description="The version; by default the highest.")
+
+
 def rule_writes(deps: Dependencies, commands: Commands) -> APIRouter:
     """The routes that check and change rules."""
     routes = APIRouter(tags=["rules"])
@@ -107,7 +115,7 @@ def rule_writes(deps: Dependencies, commands: Commands) -> APIRouter:
         only_known(request)
         content = file.checked()
         if isinstance(deps.config.rules, RulesTopic):
-            return json_answer({"items": await _sent(deps, commands, who, file)})
+            return json_answer({"items": await sent(deps, commands, who.name, file)})
         return json_answer(await run_in_threadpool(published, deps, file.name, content))
 
     @routes.post("/v1/rules:approve", openapi_extra=needs("rules:approve"), summary="Approve of a version")
@@ -117,7 +125,7 @@ def rule_writes(deps: Dependencies, commands: Commands) -> APIRouter:
         await run_in_threadpool(_check_version, deps, wanted.rule_id, wanted.version, if_match)
         if isinstance(deps.config.rules, RulesTopic):
             asked = ["rules", "approve", wanted.rule_id, "--version", str(wanted.version)]
-            return json_answer(_rows(await commands.run([*asked, *_of_topic(deps, who)], WAIT_S))[0])
+            return json_answer(rows_of(await commands.run([*asked, *of_topic(deps, who.name)], WAIT_S))[0])
         return json_answer(await run_in_threadpool(approved, deps, wanted))
 
     @routes.post(
@@ -132,10 +140,32 @@ def rule_writes(deps: Dependencies, commands: Commands) -> APIRouter:
         if isinstance(deps.config.rules, RulesTopic):
             which = [] if wanted.version is None else ["--version", str(wanted.version)]
             asked = ["rules", "set-status", rule_id, wanted.status, *which]
-            return json_answer(_rows(await commands.run([*asked, *_of_topic(deps, who)], WAIT_S))[0])
+            return json_answer(rows_of(await commands.run([*asked, *of_topic(deps, who.name)], WAIT_S))[0])
         return json_answer(await run_in_threadpool(status_set, deps, rule_id, wanted))
 
+    @routes.post("/v1/rules/{rule_id}:set-share", openapi_extra=needs("rules:approve"), summary="Set the share of keys")
+    async def set_share(
+        request: Request, rule_id: RuleName, wanted: NewShare, who: Asking, if_match: IfMatch = None
+    ) -> Any:
+        """For which an active version decides: a share that grows keeps its keys; `0%` leaves all to the one before."""
+        only_known(request)
+        share = checked_share(wanted.share)
+        await run_in_threadpool(_check_version, deps, rule_id, wanted.version, if_match)
+        if isinstance(deps.config.rules, RulesTopic):
+            which = [] if wanted.version is None else ["--version", str(wanted.version)]
+            asked = ["rules", "set-share", rule_id, share, *which]
+            return json_answer(rows_of(await commands.run([*asked, *of_topic(deps, who.name)], WAIT_S))[0])
+        return json_answer(await run_in_threadpool(share_set, deps, rule_id, share, wanted.version))
+
     return routes
+
+
+def checked_share(text: str) -> str:
+    """A share as it was written. Raises ProblemError for what is none."""
+    try:
+        return read_share(text)
+    except ValueError as error:
+        raise invalid("/share", shown(text), str(error).removeprefix("expected ")) from None
 
 
 def checked(deps: Dependencies, file: RuleFile) -> Mapping[str, Any]:
@@ -187,30 +217,38 @@ def status_set(deps: Dependencies, rule_id: str, wanted: NewStatus) -> Mapping[s
     return _named(written_row(folder.set_status(rule_id, wanted.status, wanted.version)))
 
 
+def share_set(deps: Dependencies, rule_id: str, share: str, version: int | None) -> Mapping[str, Any]:
+    """As ``crossline rules set-share`` writes it."""
+    folder = folder_with_logs(Path(deps.config.rules.path), known_of(deps.config))
+    return _named(written_row(folder.set_share(rule_id, share, version)))
+
+
 def _check_version(deps: Dependencies, rule_id: str, version: int | None, if_match: str | None) -> None:
     """Raise ProblemError unless the version was looked at as it is."""
     number, tag = tag_of_version(deps.config, rule_id, version)
     check_match(if_match, tag, f"version {number} of {rule_id}")
 
 
-async def _sent(deps: Dependencies, commands: Commands, who: Principal, file: RuleFile) -> Sequence[Any]:
-    """As ``crossline rules publish`` sends it to a topic."""
+async def sent(deps: Dependencies, commands: Commands, who: str, file: RuleFile) -> Sequence[Any]:
+    """As ``crossline rules publish`` sends it to a topic, in the name of ``who``."""
     with TemporaryDirectory(prefix="crossline-publish-") as folder:
         path = Path(folder) / file.name
         path.write_bytes(file.text.encode())
         try:
-            done = await commands.run(["rules", "publish", str(path), *_of_topic(deps, who)], WAIT_S)
+            done = await commands.run(["rules", "publish", str(path), *of_topic(deps, who)], WAIT_S)
         except ProblemError as error:
             said = without_folder(error.detail, Path(folder))
             raise ProblemError(error.status, error.kind, said, error.errors) from None
-    return _rows(done)
+    return rows_of(done)
 
 
-def _of_topic(deps: Dependencies, who: Principal) -> list[str]:
-    return ["--pipeline", str(deps.pipeline), "--as", who.name, "--json"]
+def of_topic(deps: Dependencies, who: str) -> list[str]:
+    """The options of a command on the topic, in the name of ``who``."""
+    return ["--pipeline", str(deps.pipeline), "--as", who, "--json"]
 
 
-def _rows(done: Done) -> list[Any]:
+def rows_of(done: Done) -> list[Any]:
+    """What a command answered: one JSON value a line."""
     return [orjson.loads(line) for line in done.out.splitlines() if line.strip()]
 
 

@@ -18,6 +18,8 @@ from crossline.connectors.files.packed import packing_of
 from crossline.core.basics.times import instant_text
 from crossline.core.settings.sources import ApiSettings, FilesSettings, RulesTopic
 from crossline.core.texts.problems import nearest, one_of, shown
+from crossline.serve.approvals.file import ApprovalFile, proof_id_of
+from crossline.serve.approvals.values import KeptProof
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.jobs import ENDED, Job, Jobs
 from crossline.serve.http.paging import page
@@ -140,7 +142,7 @@ def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
     return routes
 
 
-def job_routes(jobs: Jobs) -> APIRouter:
+def job_routes(deps: Dependencies, jobs: Jobs, kept: ApprovalFile) -> APIRouter:
     """The routes of jobs."""
     routes = APIRouter(tags=["jobs"])
 
@@ -153,9 +155,14 @@ def job_routes(jobs: Jobs) -> APIRouter:
 
     @routes.get("/v1/jobs/{job_id}", openapi_extra=needs("rules:draft"), summary="A job: how far it is, its result")
     async def job(request: Request, job_id: JobId, who: Asking) -> Any:
-        """``state``: ``queued``, ``running``, ``done``, ``failed`` or ``ended``."""
+        """``state``: ``queued``, ``running``, ``done``, ``failed`` or ``ended``. A proof that is done is kept."""
         only_known(request)
-        return _told(_one(jobs, job_id, who.name))
+        found = _one(jobs, job_id, who.name)
+        said = found.result
+        if found.kind == "prove" and found.state == "done" and isinstance(said, Mapping) and "digests" in said:
+            proof = KeptProof(proof_id_of(said), who.name, deps.now_ms(), said)
+            await run_in_threadpool(kept.keep_proof, proof)
+        return _told(found)
 
     @routes.delete("/v1/jobs/{job_id}", openapi_extra=needs("rules:draft"), summary="End a job")
     async def end(request: Request, job_id: JobId, who: Asking) -> Any:

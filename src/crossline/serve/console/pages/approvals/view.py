@@ -9,23 +9,26 @@ import orjson
 from starlette.responses import Response
 
 from crossline.core.basics.errors import PermanentError
-from crossline.core.settings.sources import RulesTopic
-from crossline.serve.access.roles import Principal
+from crossline.core.basics.share import keys_of
+from crossline.core.rules.base import Rule
 from crossline.serve.approvals.file import check_may_decide
 from crossline.serve.approvals.texts import diff, differing, english, text_of, the_rule
 from crossline.serve.approvals.values import KeptProof, Request
 from crossline.serve.console.asked import Asked, Shown, moved
-from crossline.serve.console.calling import ANY, called, segment
+from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.approvals.context import ApprovalPage, ApprovalsPage, RequestRow
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.rules.trials import figures_of, predicted_said, proof_rows
 from crossline.serve.console.pages.rules.writing import number_of
 from crossline.serve.console.said import saying
-from crossline.serve.http.problems import ProblemError, invalid, not_found
+from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.reads.rules import current_of, versions_of
+from crossline.serve.http.writes.approvals import proof_of
+from crossline.serve.http.writes.publishing import check_folder_review
 
 SCOPE = "rules:approve"
+ROUTE = "/v1/approvals/{number}"
 
 
 def view(asked: Asked) -> ApprovalsPage:
@@ -58,22 +61,11 @@ def proof(asked: Asked) -> Response:
 async def approve(asked: Asked) -> Any:
     """Publish it, in the name of who asked; approve of it, in that of who does."""
     request = await asyncio.to_thread(_request, asked)
-    kept, now_ms = asked.parts.approvals, asked.parts.now_ms()
+    signed = {"proof_id": asked.form.get("proof_id", ""), "reason": asked.form.get("reason", "")}
     try:
-        if asked.form.get("proof_id") != request.proof_id:
-            raise invalid("proof_id", "another proof than that of the request", "that which was looked at")
-        decided = (request.number, asked.who.name, asked.form.get("reason", "").strip(), now_ms)
-        request = await asyncio.to_thread(lambda: kept.decide(*decided, approved=True))
-    except (PermanentError, ProblemError) as error:
-        return await _refused(asked, request, "approve", error)
-    try:
-        await _publish(asked, request)
-    except BaseException as error:
-        await asyncio.to_thread(kept.reopen, request.number)
-        if not isinstance(error, ProblemError) or error.status >= 500:
-            raise
-        waiting = await asyncio.to_thread(_request, asked)
-        return await _refused(asked, waiting, "approve", error)
+        await called(asked, "POST", f"{ROUTE}:approve", {"number": str(request.number)}, signed)
+    except ProblemError as error:
+        return await _refused(asked, await asyncio.to_thread(_request, asked), "approve", error)
     said = f"Version {request.version} of {request.rule_id} is published; a pipeline takes it up with its next batch."
     return saying(moved(f"/rules/{segment(request.rule_id)}"), asked, said)
 
@@ -81,32 +73,19 @@ async def approve(asked: Asked) -> Any:
 async def reject(asked: Asked) -> Any:
     """Reject it with a reason."""
     request = await asyncio.to_thread(_request, asked)
-    reason, kept = asked.form.get("reason", "").strip(), asked.parts.approvals
+    body = {"reason": asked.form.get("reason", "")}
     try:
-        if not reason:
-            raise invalid("reason", "nothing", "why it is rejected: who wrote it will read it")
-        decided = (request.number, asked.who.name, reason, asked.parts.now_ms())
-        await asyncio.to_thread(lambda: kept.decide(*decided, approved=False))
-    except (PermanentError, ProblemError) as error:
-        return await _refused(asked, request, "reject", error)
+        await called(asked, "POST", f"{ROUTE}:reject", {"number": str(request.number)}, body)
+    except ProblemError as error:
+        return await _refused(asked, await asyncio.to_thread(_request, asked), "reject", error)
     return saying(moved("/approvals"), asked, f"Version {request.version} of {request.rule_id} is rejected.")
 
 
-async def _publish(asked: Asked, request: Request) -> None:
-    """Through the API's own functions."""
-    author = Principal(request.who, frozenset({"rules:draft"}), "session")
-    body = {"name": request.name, "text": request.text}
-    await called(asked, "POST", "/v1/rules:publish", body=body, who=author)
-    rules = asked.parts.deps.config.rules
-    if isinstance(rules, RulesTopic) and rules.review == "required":
-        wanted = {"rule_id": request.rule_id, "version": request.version}
-        await called(asked, "POST", "/v1/rules:approve", body=wanted, match=ANY)
-
-
-async def _refused(asked: Asked, request: Request, act: str, error: Exception) -> Shown:
-    detail = str(error.to_json()["detail"]) if isinstance(error, ProblemError) else str(error)
-    status = error.status if isinstance(error, ProblemError) else 409
-    return Shown(await asyncio.to_thread(_page, asked, request, act, detail), status)
+async def _refused(asked: Asked, request: Request, act: str, error: ProblemError) -> Shown:
+    if error.status not in {400, 409, 422}:
+        raise error
+    detail = str(error.to_json()["detail"])
+    return Shown(await asyncio.to_thread(_page, asked, request, act, detail), error.status)
 
 
 def _request(asked: Asked) -> Request:
@@ -118,10 +97,7 @@ def _request(asked: Asked) -> Request:
 
 
 def _proof(asked: Asked, request: Request) -> KeptProof:
-    kept = asked.parts.approvals.proof(request.proof_id)
-    if kept is None:
-        raise not_found(f"proof {request.proof_id}")
-    return kept
+    return proof_of(asked.parts.approvals, request)
 
 
 def _row(asked: Asked, each: Request) -> RequestRow:
@@ -172,7 +148,7 @@ def _page(asked: Asked, request: Request, act: str, wrong: str = "") -> Approval
         changed=f"Since the proof was run the live version changed: it was {then}, and is {now}."
         if live != (proven_against or 0) and request.state == "waiting"
         else "",
-        consequence=_consequence(request, rule.status if rule else "", live, said),
+        consequence=_consequence(request, rule, live, said),
         act=act if act in {"approve", "reject"} and not why_not else "",
         proof_id=request.proof_id,
         why_not=why_not,
@@ -190,18 +166,20 @@ def _live(asked: Asked, request: Request) -> tuple[int, str]:
     return int(row["version"]), text_of(config, row)[0]
 
 
-def _consequence(request: Request, status: str, live: int, said: Any) -> str:
+def _consequence(request: Request, rule: Rule | None, live: int, said: Any) -> str:
     """What approving does."""
+    status = rule.status if rule else ""
     what = f"Version {request.version} replaces version {live}" if live else f"Version {request.version} is published"
     how = (
         " as a shadow, which decides nothing," if status == "shadow" else f" as {status}" if status != "active" else ""
     )
+    whom = f"{what}{how} for all records from now on."
+    if rule is not None and rule.share is not None and keys_of(rule.share) < keys_of(None) and status == "active":
+        others = f"; version {live} goes on for the others" if live else ""
+        whom = f"Version {request.version} decides about {rule.share} of keys from now on{others}."
     was = said["live"]
     now = f" (now {was['alerts_per_day']:,.1f})" if was else ""
-    return (
-        f"{what}{how} for all records from now on. Predicted: {predicted_said(said)}{now}. You can roll back; alerts "
-        "already raised stay."
-    )
+    return f"{whom} Predicted: {predicted_said(said)}{now}. You can roll back; alerts already raised stay."
 
 
 def _why_not(asked: Asked, request: Request) -> str:
@@ -212,8 +190,11 @@ def _why_not(asked: Asked, request: Request) -> str:
         return f"To approve needs the scope {SCOPE}, which {asked.who.name} has not."
     try:
         check_may_decide(request, asked.who.name)
+        check_folder_review(asked.parts.deps.config)
     except PermanentError as error:
         return _ask(asked, str(error), request)
+    except ProblemError as error:
+        return error.detail
     return ""
 
 

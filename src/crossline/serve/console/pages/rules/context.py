@@ -82,14 +82,35 @@ class AlertRow:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The prediction beside what came. ``beyond``: it is beyond its band; ``band``: of the sparkline, from 0 to 1."""
+    """The prediction beside what came. ``today``: how many so far.
+
+    ``beyond``: it is beyond its band; ``band``: of the sparkline, from 0 to 1.
+    """
 
     predicted: str
     came: str
+    today: str
     beyond: str
     days: tuple[int, ...]
     points: tuple[float, ...]
     band: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """How far the version in force has come. ``said``: for which keys it decides, and who has the others.
+
+    ``watching``: what was foretold and what came today; empty: nothing was foretold. ``wider``: the shares that it may
+    be given; ``back``: the version that rolling back goes to, 0: there is none. ``asked``: the share that is asked for.
+    """
+
+    version: int
+    said: str
+    watching: str
+    wider: tuple[str, ...]
+    back: int
+    asked: str
+    etag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +146,7 @@ class RulePage:
     cost: str
     held: tuple[tuple[str, bool], ...]
     kept: Kept | None
+    rollout: Rollout
     edit: str
     etag: str
     moves: tuple[str, ...]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossline.core.basics.errors import UsageError
+from crossline.core.figures.drawn import DrawnLine
 from crossline.core.plan.compose import sources_of
-from crossline.core.rules.base import DrawnLine
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig
 from crossline.serve.approvals.texts import text_of, the_rule

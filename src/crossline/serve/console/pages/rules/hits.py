@@ -12,8 +12,8 @@ from crossline.serve.console.asked import Asked
 
 DAYS, DAY_MS = 14, 86_400_000
 KEPT_MAX = 50_000
-# Days that are over: by store, rule, kind and day.
-_over: dict[tuple[str, str, str, int], int] = {}
+# Days that are over: by store, rule, kind, day, and version where it is of one.
+_over: dict[tuple[str, str, str, int, int | None], int] = {}
 _lock = threading.Lock()
 
 
@@ -32,12 +32,26 @@ def days_of(asked: Asked, rules: Iterable[tuple[str, str]]) -> dict[str, tuple[i
         return {}  # nothing was delivered yet, so that there is no store
 
 
-def _count(store: Store, rule_id: str, kind: str, day: int, *, over: bool) -> int:
-    name = (store.name, rule_id, kind, day)
+def days_of_version(asked: Asked, rule_id: str, version: int) -> tuple[int, ...]:
+    """Alerts of a version on each of the past 14 days, today last: of all keys, shadow alerts too."""
+    today = asked.parts.now_ms() // DAY_MS
+    try:
+        with closing(asked.parts.deps.store()) as store:
+            return tuple(
+                sum(_count(store, rule_id, kind, day, version, over=day < today - 1) for kind in ("alert", "shadow"))
+                for day in range(today - DAYS + 1, today + 1)
+            )
+    except UsageError:
+        return (0,) * DAYS
+
+
+def _count(store: Store, rule_id: str, kind: str, day: int, version: int | None = None, *, over: bool) -> int:
+    name = (store.name, rule_id, kind, day, version)
     with _lock:
         if name in _over:
             return _over[name]
-    found = store.count(AlertFilter(rule_id, kind, since_ms=day * DAY_MS, until_ms=(day + 1) * DAY_MS))
+    since_ms = day * DAY_MS
+    found = store.count(AlertFilter(rule_id, kind, since_ms=since_ms, until_ms=since_ms + DAY_MS, version=version))
     if over:
         with _lock:
             if len(_over) >= KEPT_MAX:

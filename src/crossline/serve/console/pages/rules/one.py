@@ -21,10 +21,12 @@ from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.numbers import counted, number
 from crossline.serve.console.layout.shell import Crumb, Key
 from crossline.serve.console.pages.entities.told import entity_address
+from crossline.serve.console.pages.rules import rollout
 from crossline.serve.console.pages.rules.catalogue import WHY_NOT, kind_of
 from crossline.serve.console.pages.rules.context import AlertRow, EventRow, Kept, RulePage, VersionRow
 from crossline.serve.console.pages.rules.health import Doing, doing_of
-from crossline.serve.console.pages.rules.hits import DAYS, days_of
+from crossline.serve.console.pages.rules.hits import DAYS, days_of, days_of_version
+from crossline.serve.console.pages.rules.rollout import ACTS, before_of, consequence_of, rollout_of
 from crossline.serve.console.pages.rules.writing import number_of
 from crossline.serve.console.said import saying
 from crossline.serve.http.problems import ProblemError, conflict
@@ -75,15 +77,32 @@ async def set_status(asked: Asked) -> Any:
     return saying(moved(f"/rules/{segment(rule_id)}/{version}"), asked, said)
 
 
+async def widen(asked: Asked) -> Any:
+    """Another share of keys."""
+    try:
+        return await rollout.widen(asked)
+    except ProblemError as error:
+        if error.status not in {409, 412, 422}:
+            raise
+        detail, known = str(error.to_json()["detail"]), await doing_of(asked)
+        return Shown(await asyncio.to_thread(_page, asked, "", known, detail), error.status)
+
+
 async def roll_back(asked: Asked) -> Any:
-    """The text of the version before, as a new version: what judged before needs no proof."""
+    """The text of the version before, as a new version: what judged before needs no proof.
+
+    While that goes on for other keys it has all of them again instead.
+    """
     rule_id, config = asked.path["rule_id"], asked.parts.deps.config
-    rows = await asyncio.to_thread(versions_of, config, rule_id)
+    rows, now = await rollout.standing(asked)
     row = current_of(rows, number_of(asked.form.get("version", "")))
+    if rollout.share_of(now) is not None and now["status"] == "active" and row["version"] == before_of(rows, now):
+        return await rollout.narrow_to_none(asked, rows, now)
     if not any(each["kind"] == "active" for each in row["judges"]):
         raise conflict(f"version {row['version']} of {rule_id} was never active; expected one that decided before")
     body = {**row["body"], "version": max(int(each["version"]) for each in rows) + 1, "status": "active"}
-    body.pop("effective_from", None)
+    for name in ("effective_from", "share"):
+        body.pop(name, None)
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=100)
     _, name = text_of(config, current_of(rows))
     await called(asked, "POST", "/v1/rules:publish", body={"name": name, "text": text})
@@ -102,6 +121,7 @@ def _page(asked: Asked, act: str, known: Mapping[str, Doing], wrong: str = "", v
     lines = diff(text_of(config, current_of(rows, before))[0], text) if before else ()
     days = days_of(asked, [(rule_id, kind_of(now["status"]))]).get(rule_id, (0,) * DAYS)
     mine = known.get(rule_id, Doing())
+    kept = kept_of(asked, rule_id, now)
     rule = the_rule(config, text)
     moves = legal_moves(row["status"])
     name = asked.who.name
@@ -129,12 +149,14 @@ def _page(asked: Asked, act: str, known: Mapping[str, Doing], wrong: str = "", v
         money=mine.money,
         cost=mine.cost,
         held=mine.held,
-        kept=kept_of(asked, rule_id, now, days),
+        kept=kept,
+        rollout=rollout_of(rows, now, kept, asked.query.get("share", "")),
         edit=f"/rules/{segment(rule_id)}/{row['version']}/edit",
         etag=tag_of(row),
         moves=moves,
-        act=act if act in moves or act == "rollback" else "",
-        consequence=_consequence(row, now, act, days),
+        act=act if act in {*moves, "rollback", *ACTS} else "",
+        consequence=_consequence(row, now, act, days)
+        or consequence_of(rows, now, act, asked.query.get("share", ""), kept),
         why_not_draft="" if asked.allows("rules:draft") else WHY_NOT.format(name),
         why_not_approve="" if asked.allows("rules:approve") else WHY_NOT_APPROVE.format(name),
         wrong=wrong,
@@ -157,13 +179,17 @@ def _consequence(row: Mapping[str, Any], now: Mapping[str, Any], act: str, days:
     }.get(act, "")
 
 
-def kept_of(asked: Asked, rule_id: str, now: Mapping[str, Any], days: Sequence[int]) -> Kept | None:
-    """What the backtest of the version in force foretold, beside what came since, in whole days."""
+def kept_of(asked: Asked, rule_id: str, now: Mapping[str, Any], days: Sequence[int] | None = None) -> Kept | None:
+    """What the backtest of the version in force foretold, beside what came since, in whole days.
+
+    ``days``: the version's alerts a day, of all keys; None: as the store has them.
+    """
     request = asked.parts.approvals.published(rule_id, int(now["version"]))
     proof = None if request is None else asked.parts.approvals.proof(request.proof_id)
     if request is None or proof is None or request.decided_ms is None:
         return None
     ahead = proof.said["predicted"]
+    days = days_of_version(asked, rule_id, int(now["version"])) if days is None else days
     since = (asked.parts.now_ms() // 86_400_000) - (request.decided_ms // 86_400_000)
     whole = days[-1 - since : -1] if since < len(days) else days[:-1]
     mean = sum(whole) / len(whole) if whole else None
@@ -175,6 +201,7 @@ def kept_of(asked: Asked, rule_id: str, now: Mapping[str, Any], days: Sequence[i
         came="no whole day yet"
         if mean is None
         else f"{number(round(mean, 1))} a day in {counted(len(whole), 'whole day')}",
+        today=f"{number(days[-1])} so far today",
         beyond=f"{counted(len(beyond), 'day')} beyond its band" if beyond else "",
         days=tuple(whole),
         points=tuple(round(each / most, 3) for each in whole),

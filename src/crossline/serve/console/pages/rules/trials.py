@@ -8,8 +8,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.approvals.file import proof_id_of
-from crossline.serve.approvals.values import KeptProof
 from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.numbers import counted, number
@@ -45,16 +43,13 @@ async def stop(asked: Asked) -> Any:
 
 
 async def trial_of(asked: Asked, job_id: str) -> Trial:
-    """A job of who asks; once it is done, its proof is kept."""
+    """A job of who asks; the API keeps its proof, once it is done."""
     try:
         job = await called(asked, "GET", JOB, {"job_id": job_id})
     except ProblemError as error:
         if error.status != 404:
             raise
         return told({"job_id": job_id, "state": "failed", "progress": {}, "error": error.detail, "result": None})
-    said = job["result"]
-    if job["state"] == "done" and isinstance(said, Mapping) and "digests" in said:
-        asked.parts.approvals.keep_proof(KeptProof(proof_id_of(said), asked.who.name, asked.parts.now_ms(), said))
     return told(job, asked.parts.settings.cases.money, asked.parts.now_ms())
 
 

@@ -25,6 +25,7 @@ PAGE = Page(
         Way("POST", "/rules/{rule_id}/rollback", one.roll_back),
         Way("GET", "/curves/{job_id}", curves.view),
         Way("GET", "/samples/{job_id}", samples.view),
+        Way("POST", "/rules/{rule_id}/share", one.widen),
         Way("GET", "/trials/{job_id}", trials.view),
         Way("POST", "/trials/{job_id}/stop", trials.stop),
     ),

@@ -129,20 +129,14 @@ async def ask(asked: Asked) -> Any:
     text = text_in(asked.form)
     rule = await asyncio.to_thread(the_rule, asked.parts.deps.config, text)
     try:
-        if rule is None:
-            raise invalid("text", "no rule that is right", "one rule without a fault")
-        if rule.version <= base.last and base.version:
-            raise invalid("version", str(rule.version), f"at least {base.last + 1}, since version {base.last} is there")
-        if base.version and rule.rule_id != base.rule_id:
+        if base.version and rule is not None and rule.rule_id != base.rule_id:
             raise invalid("rule_id", rule.rule_id, f"{base.rule_id}, or a new rule")
-        name = base.name or f"{rule.rule_id}.yaml"
-        given = (rule.rule_id, rule.version, name, text, asked.who.name, asked.parts.now_ms())
-        made = await asyncio.to_thread(asked.parts.approvals.ask, *given)
+        made = await called(asked, "POST", "/v1/approvals", body={"text": text})
     except ProblemError as error:
         return await refused_page(asked, error)
     await asyncio.to_thread(asked.parts.approvals.drop_draft, base.rule_id, asked.who.name)
-    said = f"Approval of version {made.version} of {made.rule_id} is asked for. A second person approves it."
-    return saying(moved(f"/approvals/{made.number}"), asked, said)
+    said = f"Approval of version {made['version']} of {made['rule_id']} is asked for. A second person approves it."
+    return saying(moved(f"/approvals/{made['number']}"), asked, said)
 
 
 def text_in(form: Mapping[str, str]) -> str:

@@ -1,0 +1,53 @@
+"""What batches gave while nobody followed them, out of the store of the alert sink, once the feed has them no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import orjson
+
+from crossline.connectors.stores import AlertFilter, DecisionFilter, Store
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.serve.cases.intake.taking import Intake, Step
+
+AT_ONCE = 250  # that are held in memory, and taken in one transaction
+
+
+class Missed:
+    """Brings what was missed into cases.
+
+    Args:
+        pipeline: Whose alerts in the store.
+        open_store: Opens the store anew; None: the pipeline has none.
+    """
+
+    def __init__(self, pipeline: str, open_store: Callable[[], Store | None]) -> None:
+        self._pipeline = pipeline
+        self._open = open_store
+
+    def take(self, intake: Intake, first: int, last: int) -> int | None:
+        """The alerts and decisions of batches ``first`` to ``last``, in order of their event times; how many they are.
+
+        What was taken before changes nothing, so that one that was broken off is done again. None where there is no
+        store. Raises RetryableError where the store or the file of cases takes nothing now.
+        """
+        store = self._open()
+        if store is None:
+            return None
+        try:
+            count, steps = 0, _steps(store, (self._pipeline, first, last))
+            while part := list(islice(steps, AT_ONCE)):
+                intake.take(part, None)
+                count += len(part)
+            return count
+        finally:
+            store.close()
+
+
+def _steps(store: Store, batches: tuple[str, int, int]) -> Iterator[Step]:
+    """Alerts first: decisions are about alerts that are known then."""
+    for alert in store.alerts(AlertFilter(batches=batches), newest_first=False):
+        yield "alerts", json_bytes(alert)
+    for decision in store.decisions(DecisionFilter(batches=batches, but_allowed=True), newest_first=False):
+        yield "decisions", orjson.dumps(decision)
