@@ -179,17 +179,14 @@ def _consequence(row: Mapping[str, Any], now: Mapping[str, Any], act: str, days:
     }.get(act, "")
 
 
-def kept_of(asked: Asked, rule_id: str, now: Mapping[str, Any], days: Sequence[int] | None = None) -> Kept | None:
-    """What the backtest of the version in force foretold, beside what came since, in whole days.
-
-    ``days``: the version's alerts a day, of all keys; None: as the store has them.
-    """
+def kept_of(asked: Asked, rule_id: str, now: Mapping[str, Any]) -> Kept | None:
+    """What the backtest of the version in force foretold, beside what came since of all keys, in whole days."""
     request = asked.parts.approvals.published(rule_id, int(now["version"]))
     proof = None if request is None else asked.parts.approvals.proof(request.proof_id)
     if request is None or proof is None or request.decided_ms is None:
         return None
     ahead = proof.said["predicted"]
-    days = days_of_version(asked, rule_id, int(now["version"])) if days is None else days
+    days = days_of_version(asked, rule_id, int(now["version"]))
     since = (asked.parts.now_ms() // 86_400_000) - (request.decided_ms // 86_400_000)
     whole = days[-1 - since : -1] if since < len(days) else days[:-1]
     mean = sum(whole) / len(whole) if whole else None
