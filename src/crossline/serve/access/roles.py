@@ -157,6 +157,7 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/v1/alerts/{alert_id}/evidence"): _RECORDS,
     ("GET", "/v1/alerts/{alert_id}/records"): _RECORDS,
     ("GET", "/v1/entities/{field}/{value:path}"): _READ,
+    ("GET", "/v1/entities/{field}/{value:path}/links"): _READ,
     ("GET", "/v1/holds"): _READ,
     ("POST", "/v1/holds"): _HOLD,
     ("GET", "/v1/holds/{hold_id}"): _READ,

@@ -54,6 +54,7 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("GET", "/components"): _ANYBODY_KNOWN,
     ("GET", "/entities"): _READ,
     ("GET", "/entities/{field}/{value:path}"): _READ,
+    ("GET", "/links/{field}/{value:path}"): _READ,
     ("POST", "/entities/hold"): _HOLD,
     ("POST", "/entities/release"): _HOLD,
     ("GET", "/rules"): _READ,

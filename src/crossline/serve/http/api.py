@@ -30,6 +30,7 @@ from crossline.serve.http.reads.audit import audit_routes
 from crossline.serve.http.reads.decisions import decision_routes
 from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.explained import explained_routes
+from crossline.serve.http.reads.links import link_routes
 from crossline.serve.http.reads.rules import rule_routes
 from crossline.serve.http.writes.cases import case_routes, label_routes
 from crossline.serve.http.writes.holds import hold_routes
@@ -75,6 +76,7 @@ def create_api(
         alert_routes(deps, commands),
         explained_routes(deps, commands, jobs),
         decision_routes(deps),
+        link_routes(deps),
         entity_routes(deps),
         hold_routes(deps, commands),
         label_routes(deps),

@@ -10,6 +10,7 @@ from crossline.serve.console.pages.decisions.view import PAGE as DECISIONS
 from crossline.serve.console.pages.entities.view import PAGE as ENTITIES
 from crossline.serve.console.pages.events.view import PAGE as EVENTS
 from crossline.serve.console.pages.home.view import PAGE as HOME
+from crossline.serve.console.pages.links.view import PAGE as LINKS
 from crossline.serve.console.pages.lists.view import PAGE as LISTS
 from crossline.serve.console.pages.login.view import PAGE as LOGIN
 from crossline.serve.console.pages.page import Page
@@ -29,6 +30,7 @@ PAGES: tuple[Page, ...] = (
     VIEWS,
     DECISIONS,
     ENTITIES,
+    LINKS,
     RULES,
     APPROVALS,
     LISTS,
