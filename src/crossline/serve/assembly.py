@@ -68,6 +68,7 @@ class Api:
     revised: RevisedLog
     streams: frozenset[str] = field(default_factory=frozenset)
     replica_of: str | None = None
+    logs: Mapping[str, RecordLog] = field(default_factory=dict)
 
 
 def checked(config: PipelineConfig) -> tuple[ServeSettings, Policy]:
@@ -143,7 +144,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
             Revising(reader, settling, group, settings, path, after, mark, figures.differed) as revising,
         ):
             parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)
-            yield Api(config, settings, *parts, frozenset(logs), replica_of)
+            yield Api(config, settings, *parts, frozenset(logs), replica_of, logs)
 
 
 async def _held(log: FileRecordLog) -> None:

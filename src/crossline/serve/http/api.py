@@ -27,6 +27,7 @@ from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.about import about_routes
 from crossline.serve.http.reads.alerts import alert_routes
 from crossline.serve.http.reads.audit import audit_routes
+from crossline.serve.http.reads.dead import dead_routes
 from crossline.serve.http.reads.decisions import decision_routes
 from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.explained import explained_routes
@@ -78,6 +79,7 @@ def create_api(
         decision_routes(deps),
         link_routes(deps),
         entity_routes(deps),
+        dead_routes(deps),
         hold_routes(deps, commands),
         label_routes(deps),
         act_routes(deps),
