@@ -160,6 +160,7 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/v1/alerts/{alert_id}/records"): _RECORDS,
     ("GET", "/v1/entities/{field}/{value:path}"): _READ,
     ("GET", "/v1/entities/{field}/{value:path}/links"): _READ,
+    ("GET", "/v1/search"): _READ,
     ("GET", "/v1/dead-letters"): _DEAD,
     ("GET", "/v1/dead-letters/{letter_id}"): _DEAD,
     ("POST", "/v1/dead-letters/{letter_id}:resend"): _RESEND,

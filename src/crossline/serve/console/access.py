@@ -76,6 +76,7 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("GET", "/approvals/{number}/proof.json"): _READ,
     ("POST", "/approvals/{number}/approve"): _APPROVE,
     ("POST", "/approvals/{number}/reject"): _APPROVE,
+    ("GET", "/search"): _READ,
     ("GET", "/dead-letters"): _DEAD,
     ("GET", "/dead-letters/{letter_id}"): _DEAD,
     ("POST", "/dead-letters/{letter_id}/resend"): _RESEND,

@@ -33,6 +33,7 @@ from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.explained import explained_routes
 from crossline.serve.http.reads.links import link_routes
 from crossline.serve.http.reads.rules import rule_routes
+from crossline.serve.http.reads.search import search_routes
 from crossline.serve.http.writes.cases import case_routes, label_routes
 from crossline.serve.http.writes.holds import hold_routes
 from crossline.serve.http.writes.lists import list_routes
@@ -79,6 +80,7 @@ def create_api(
         decision_routes(deps),
         link_routes(deps),
         entity_routes(deps),
+        search_routes(deps),
         dead_routes(deps),
         hold_routes(deps, commands),
         label_routes(deps),

@@ -15,9 +15,8 @@ from crossline.serve.cases.links.values import Bounds, Entity
 _CASES = """SELECT t.case_seq, t.joins, k.state, k.verdict FROM case_ties AS t JOIN cases AS k ON k.seq = t.case_seq
 WHERE t.field = ? AND t.value = ? AND k.state != 'merged' ORDER BY t.case_seq DESC LIMIT ?"""
 _COUNT = "SELECT count(*) AS n FROM case_ties WHERE field = ? AND value = ?"
-_ALERTS = """SELECT a.ties, a.severity, a.gravest, a.event_ms FROM case_alerts AS c JOIN alerts AS a USING (alert_id)
-WHERE c.case_seq = ? ORDER BY c.position DESC LIMIT ?"""
-# Of a case that people made of alerts which are known by their ids alone.
+_ALERTS = """SELECT c.case_seq, a.ties, a.severity, a.gravest, a.event_ms FROM case_alerts AS c
+JOIN alerts AS a USING (alert_id) WHERE c.case_seq IN ({}) ORDER BY c.case_seq DESC, c.position DESC LIMIT ?"""
 _TIES = "SELECT field, value, joins, last_ms FROM case_ties WHERE case_seq = ?"
 
 
@@ -63,31 +62,40 @@ class Reading:
         found = self._file.rows(_CASES, (*entity, self._bounds.cases))
         if len(found) == self._bounds.cases:
             self._beyond += self.count(entity) - len(found)
-        for row in found:
-            if row["case_seq"] in self._read:
-                continue
-            if self._left <= 0:
-                self._not_read.add(row["case_seq"])
-                continue
-            self._case(row)
+        self._cases([row for row in found if row["case_seq"] not in self._read])
         return self.known.setdefault(entity, Known()).beside
 
     def count(self, entity: Entity) -> int:
         """How many cases have it."""
         return int(self._file.rows(_COUNT, entity)[0]["n"])
 
-    def _case(self, row: sqlite3.Row) -> None:
-        seq, fraud = row["case_seq"], row["state"] == "resolved" and row["verdict"] == 1
-        self._read.add(seq)
-        alerts = self._file.rows(_ALERTS, (seq, self._left))
+    def _cases(self, rows: list[sqlite3.Row]) -> None:
+        """Read these cases, the latest first, as far as alerts may be read."""
+        if self._left <= 0 or not rows:
+            self._not_read |= {row["case_seq"] for row in rows}
+            return
+        frauds = {row["case_seq"]: row["state"] == "resolved" and row["verdict"] == 1 for row in rows}
+        alerts = self._file.rows(_ALERTS.format(", ".join("?" * len(frauds))), (*frauds, self._left))
         self._left -= len(alerts)
+        read = {each["case_seq"] for each in alerts}
         for each in alerts:
             ties = {(name, value): bool(joins) for name, value, joins in orjson.loads(each["ties"]) if "," not in name}
-            self._take(seq, ties, each["event_ms"], fraud=fraud, alerts=1, graves=(each["severity"], each["gravest"]))
-        if not alerts:
-            found = self._file.rows(_TIES, (seq,))
-            ties = {(each["field"], each["value"]): bool(each["joins"]) for each in found if "," not in each["field"]}
-            self._take(seq, ties, max((each["last_ms"] for each in found), default=0), fraud=fraud)
+            graves = each["severity"], each["gravest"]
+            self._take(
+                each["case_seq"], ties, each["event_ms"], fraud=frauds[each["case_seq"]], alerts=1, graves=graves
+            )
+        for seq in frauds.keys() - read:
+            if self._left > 0:
+                self._by_hand(seq, fraud=frauds[seq])
+                read.add(seq)
+        self._read |= read
+        self._not_read |= frauds.keys() - read
+
+    def _by_hand(self, seq: int, *, fraud: bool) -> None:
+        """A case that people made of alerts which are known by their ids alone."""
+        found = self._file.rows(_TIES, (seq,))
+        ties = {(each["field"], each["value"]): bool(each["joins"]) for each in found if "," not in each["field"]}
+        self._take(seq, ties, max((each["last_ms"] for each in found), default=0), fraud=fraud)
 
     def _take(
         self,

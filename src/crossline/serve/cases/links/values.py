@@ -16,10 +16,10 @@ class Bounds:
     that are read in all.
     """
 
-    entities: int = 120
+    entities: int = 100
     beside: int = 30
-    cases: int = 25
-    alerts: int = 3_000
+    cases: int = 12
+    alerts: int = 1_500
 
 
 BOUNDS = Bounds()

@@ -19,6 +19,7 @@ from crossline.serve.console.pages.people.view import PAGE as PEOPLE
 from crossline.serve.console.pages.profile.view import PAGE as PROFILE
 from crossline.serve.console.pages.queue.view import PAGE as QUEUE
 from crossline.serve.console.pages.rules.view import PAGE as RULES
+from crossline.serve.console.pages.search.view import PAGE as SEARCH
 from crossline.serve.console.pages.suppressions.view import PAGE as SUPPRESSIONS
 from crossline.serve.console.pages.views.view import PAGE as VIEWS
 
@@ -32,6 +33,7 @@ PAGES: tuple[Page, ...] = (
     DECISIONS,
     ENTITIES,
     LINKS,
+    SEARCH,
     RULES,
     APPROVALS,
     LISTS,
