@@ -9,6 +9,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from crossline.core.basics.errors import RetryableError
 
@@ -85,7 +86,7 @@ class ResentFile:
         """How many were sent, by the reason of the dead letter."""
         with self._lock:
             rows = self._run("SELECT reason, count(*) FROM resent WHERE log IS NOT NULL GROUP BY reason", [])
-        return dict(rows)
+        return {row[0]: row[1] for row in rows}
 
     def close(self) -> None:
         """Let go of the file; safe to call twice."""
@@ -97,7 +98,7 @@ class ResentFile:
         rows = self._run(f"SELECT {_COLUMNS} FROM resent WHERE identity IN ({marks})", list(identities))  # noqa: S608 - marks
         return {row[0]: Resent(*row) for row in rows}
 
-    def _run(self, statement: str, values: list[object]) -> list[tuple[object, ...]]:
+    def _run(self, statement: str, values: list[Any]) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:

@@ -46,7 +46,7 @@ def found(file: CaseFile, text: str, limit: int) -> Found:
         cases = reading.listed(file, rows[:limit])
         alerts = [_alert(each) for each in _alerts(file, text, limit + 1)]
         entities = list(_entities(file, text, limit + 1))
-    parts = {"cases": rows, "alerts": alerts, "entities": entities}
+    parts: dict[str, Sequence[Any]] = {"cases": rows, "alerts": alerts, "entities": entities}
     more = frozenset(name for name, some in parts.items() if len(some) > limit)
     return Found(cases, alerts[:limit], entities[:limit], more)
 

@@ -33,7 +33,10 @@ RESEND = "/v1/dead-letters/{letter_id}:resend"
 ROWS = 50
 STATES: tuple[State, ...] = get_args(State)
 WORDS = {"open": "Open", "sent": "Sent again", "all": "All"}
-MEANS: Mapping[str, str] = {**REASONS, "duplicate_id": "an id that came before; the first record counts"}
+MEANS: Mapping[str, str] = {
+    **{str(reason): means for reason, means in REASONS.items()},
+    "duplicate_id": "an id that came before; the first record counts",
+}
 
 
 async def view(asked: Asked) -> DeadPage:
