@@ -29,20 +29,26 @@ from crossline.serve.dead.resending import Resending
 from crossline.serve.dead.resent import FILE as RESENT
 from crossline.serve.dead.resent import ResentFile
 from crossline.serve.decisions.records import StreamRecords
+from crossline.serve.health.gathering import RuleHealthReader
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
 from crossline.serve.http.reads.dead import DeadLetters
 from crossline.serve.metrics.exposition import ApiCollector, Standing
 from crossline.serve.metrics.figures import Counted
+from crossline.serve.metrics.rules import RuleGauges
+from crossline.serve.objectives.metrics import ObjectiveCollector
+from crossline.serve.replica.replicas import Replicas
+from crossline.serve.running.report import ReplicaLag
+from crossline.serve.watch.exposition import Collector
 
 AUDIT = "audit"
 
 log = get_logger(__name__)
 
 
-def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]]:
-    """The app over the parts that run, and what ends what only it has."""
+def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]], RuleHealthReader]:
+    """The app over the parts that run, what ends what only it has, and how rules do."""
     settings = api.settings
 
     async def ready() -> Readiness:
@@ -54,6 +60,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     dead = DeadLetters(resent, _resending(api, resent))
     deps = Dependencies(
         pipeline=pipeline,
+        now_ms=api.clock_ms,
         config=api.config,
         path=api.path,
         decisions=api.answers,
@@ -63,6 +70,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         figures=api.replicas,
         dead=dead,
         audit=audit.path,
+        replicas=lambda: replicas_of(api.replicas),
         ready=ready,
     )
     rest = create_api(deps, extra=HOT_PATHS)
@@ -84,7 +92,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         resent.close()
 
     whole: Any = access if console is None else Split(access, console)
-    return Counted(whole, api.figures), close
+    return Counted(whole, api.figures), close, rest.state.health
 
 
 def _resending(api: Api, resent: ResentFile) -> Resending | None:
@@ -94,9 +102,24 @@ def _resending(api: Api, resent: ResentFile) -> Resending | None:
     return Resending(StreamRecords(api.config.streams), api.logs, resent, wall_clock_ms)
 
 
-def collector_of(api: Api) -> ApiCollector:
-    """The figures of the parts that run."""
+def replicas_of(replicas: Replicas) -> list[ReplicaLag]:
+    """How far behind each of them is."""
+    return [
+        ReplicaLag(number, None, None, ready=False)
+        if lag.batch < 0
+        else ReplicaLag(number, lag.batch, lag.ms, lag.ready)
+        for number, lag in enumerate(replicas.lags())
+    ]
 
+
+def collectors_of(api: Api, health: RuleHealthReader) -> list[Collector]:
+    """The figures of the parts that run, and what objectives count of them."""
+    counts = api.counts
+    counted = [] if counts is None else [ObjectiveCollector(api.config.name, counts.recorder)]
+    return [_collector_of(api, health), *counted]
+
+
+def _collector_of(api: Api, health: RuleHealthReader) -> ApiCollector:
     def standing() -> Standing:
         replicas = api.replicas
         judged = (replicas.calls, replicas.spent_ms / 1_000)
@@ -107,4 +130,4 @@ def collector_of(api: Api) -> ApiCollector:
             outbox = None
         return Standing(replicas.lag(), replicas.laid_over, api.settling.waiting, outbox, judged, replicas.lost)
 
-    return ApiCollector(api.config.name, api.figures, standing)
+    return ApiCollector(api.config.name, api.figures, standing, RuleGauges(health.report))
