@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.health.gathering import RuleHealthReader
@@ -85,10 +85,7 @@ def create_api(
         alert_routes(deps, commands),
         explained_routes(deps, commands, jobs),
         decision_routes(deps),
-        link_routes(deps),
-        entity_routes(deps),
-        search_routes(deps),
-        dead_routes(deps),
+        *_finding(deps),
         hold_routes(deps, commands),
         label_routes(deps),
         act_routes(deps),
@@ -110,6 +107,11 @@ def create_api(
     app.add_middleware(IdempotentWrites, answers=answers)
     app.add_middleware(Guard, body_max=deps.body_max)
     return app
+
+
+def _finding(deps: Dependencies) -> Iterator[APIRouter]:
+    """What is looked up. Links come before entities, whose value takes any rest of an address."""
+    yield from (link_routes(deps), entity_routes(deps), search_routes(deps), dead_routes(deps))
 
 
 def _describe(app: FastAPI, extra: Mapping[str, Mapping[str, Any]]) -> None:
