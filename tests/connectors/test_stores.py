@@ -257,6 +257,17 @@ def test_all_else(stored: Callable[..., Store]) -> None:
         *((5, b"\xff{\0", None), (9, None, None), (5, b"\xff{\0", None)),
     ]
     assert len(store.dead_letters(limit=2)) == 2
+    first, last = store.dead_numbers()
+    every = range(first, last + 1)
+    assert store.dead_reasons("p", every) == {"bad_json": 2, "duplicate_id": 1}
+    assert store.dead_reasons("q", every) == {"bad_json": 1}
+    mine = store.dead_between("p", every, None, 10)
+    assert [each["offset"] for _, each in mine] == [5, 9, 5]
+    assert [number for number, _ in mine] == sorted((number for number, _ in mine), reverse=True)
+    assert [each["raw"] for _, each in store.dead_between("p", every, "bad_json", 1)] == [None]
+    assert store.dead_between("p", range(mine[0][0] + 1, last + 1), None, 10) == []
+    assert store.dead_between("p", range(mine[2][0], mine[2][0] + 1), None, 1) == [mine[2]]
+    assert mine[2][1] == {**found[0], "delivered_at": mine[2][1]["delivered_at"]}
     assert store.refused("p", "payments", ["t4", "t5", "t9"]) == {("in/a", 5), ("in/b", 2**62)}
     assert (store.refused("q", "payments", ["t5"]), store.refused("p", "payments", [])) == (set(), set())
     assert store.rule_body("p", "r", 2) == {"text": "\0"}

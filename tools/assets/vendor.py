@@ -27,6 +27,7 @@ ASSETS = ROOT / "src" / "crossline" / "serve" / "console" / "assets"
 COPIED = {
     ("htmx.org", "dist/htmx.min.js"): ASSETS / "vendor" / "htmx.js",
     ("htmx.org", "dist/ext/hx-csp.min.js"): ASSETS / "vendor" / "hx-csp.js",
+    ("cytoscape", "dist/cytoscape.min.js"): ASSETS / "vendor" / "cytoscape.js",
     ("uplot", "dist/uPlot.iife.min.js"): ASSETS / "vendor" / "uplot.js",
     ("uplot", "dist/uPlot.min.css"): ASSETS / "vendor" / "uplot.css",
     ("axe-core", "axe.min.js"): ROOT / "tests" / "browser" / "vendor" / "axe.js",
@@ -36,7 +37,7 @@ BUNDLING = (
     *("--bundle", "--format=esm", "--minify", "--legal-comments=none", "--charset=utf8", "--target=es2022"),
     "--log-level=warning",
 )
-LICENCES = {"htmx.org": "0BSD", "uplot": "MIT", "axe-core": "MPL-2.0"}
+LICENCES = {"htmx.org": "0BSD", "uplot": "MIT", "cytoscape": "MIT", "axe-core": "MPL-2.0"}
 LATIN = (
     "U+0020-007E,U+00A0-017F,U+2010-2015,U+2018-201E,U+2022,U+2026,U+20AC,U+2190-2193,U+2212,U+2248,U+2260,U+2264,"
     "U+2265"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
-from crossline.connectors.identity import dead_identity, id_bytes
+from crossline.connectors.identity import id_bytes, identity_of
 from crossline.connectors.once_file import Line, OnceFile
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import UsageError
@@ -93,6 +93,13 @@ def dead_line(letter: DeadLetter) -> dict[str, Any]:
         return {**line, "raw_base64": base64.b64encode(letter.raw).decode()}
 
 
+def dead_letter(line: Line) -> DeadLetter:
+    """Inverse of ``dead_line``. Raises KeyError, TypeError or ValueError for what is none."""
+    raw = base64.b64decode(line["raw_base64"]) if "raw_base64" in line else line["raw"]
+    names = ("stream", "reason", "detail", "partition", "offset", "record_id")
+    return DeadLetter(**{name: line[name] for name in names}, raw=raw.encode() if isinstance(raw, str) else raw)
+
+
 def decision_identity(line: Line) -> bytes:
     """By what a decision is known in a file."""
     return id_bytes(line["decision_id"])
@@ -103,5 +110,4 @@ def _alert_identity(line: Line) -> bytes:
 
 
 def _dead_identity(line: Line) -> bytes:
-    raw = base64.b64decode(line["raw_base64"]) if "raw_base64" in line else (line["raw"] or "").encode()
-    return dead_identity(line["stream"], line["partition"], line["offset"], line["reason"], line["record_id"], raw)
+    return identity_of(dead_letter(line))

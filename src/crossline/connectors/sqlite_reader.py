@@ -136,6 +136,27 @@ class StoreReader:
             WHERE ? IS NULL OR reason = ? ORDER BY seq LIMIT ?"""
         return [dict(row) for row in self._all(query, [reason, reason, -1 if limit is None else limit])]
 
+    def dead_numbers(self) -> tuple[int, int]:
+        """The numbers of the first and of the last dead letter of all pipelines; (0, -1) where there is none."""
+        first, last = self._all("SELECT min(seq), max(seq) FROM dead_letters")[0]
+        return (0, -1) if first is None else (first, last)
+
+    def dead_between(
+        self, pipeline: str, numbers: range, reason: str | None, limit: int
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Dead letters of a pipeline with these numbers, the latest first, at most ``limit``, each with its number."""
+        query = """SELECT seq, stream, "partition", "offset", reason, detail, record_id, raw, delivered_at
+            FROM dead_letters WHERE seq >= ? AND seq < ? AND pipeline = ? AND (? IS NULL OR reason = ?)
+            ORDER BY seq DESC LIMIT ?"""
+        rows = self._all(query, [numbers.start, numbers.stop, pipeline, reason, reason, limit])
+        return [(row["seq"], {name: row[name] for name in row.keys() if name != "seq"}) for row in rows]  # noqa: SIM118 - a row has values
+
+    def dead_reasons(self, pipeline: str, numbers: range) -> dict[str, int]:
+        """How many dead letters of a pipeline with these numbers there are, by reason, most first."""
+        query = """SELECT reason, count(*) AS n FROM dead_letters WHERE seq >= ? AND seq < ? AND pipeline = ?
+            GROUP BY reason ORDER BY n DESC, reason"""
+        return {row["reason"]: row["n"] for row in self._all(query, [numbers.start, numbers.stop, pipeline])}
+
     def close(self) -> None:
         """Close the file."""
         self._connection.close()

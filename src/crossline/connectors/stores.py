@@ -138,6 +138,20 @@ class Store(Protocol):
         """Dead letters in the order of their delivery; ``raw`` is bytes, or None where only the source has them."""
         ...
 
+    def dead_numbers(self) -> tuple[int, int]:
+        """The numbers of the first and of the last dead letter of all pipelines; (0, -1) where there is none."""
+        ...
+
+    def dead_between(
+        self, pipeline: str, numbers: range, reason: str | None, limit: int
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Dead letters of a pipeline with these numbers, the latest first, at most ``limit``, each with its number."""
+        ...
+
+    def dead_reasons(self, pipeline: str, numbers: range) -> dict[str, int]:
+        """How many dead letters of a pipeline with these numbers there are, by reason, most first."""
+        ...
+
     def close(self) -> None:
         """Let go of it."""
         ...

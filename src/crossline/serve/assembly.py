@@ -74,6 +74,7 @@ class Api:
     streams: frozenset[str] = field(default_factory=frozenset)
     replica_of: str | None = None
     counts: RequestCounts | None = None
+    logs: Mapping[str, RecordLog] = field(default_factory=dict)
 
 
 def checked(config: PipelineConfig) -> tuple[ServeSettings, Policy]:
@@ -148,7 +149,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
             _placing(taken),
         ):
             parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)
-            yield Api(config, settings, *parts, clock_ms, frozenset(logs), replica_of, counts)
+            yield Api(config, settings, *parts, clock_ms, frozenset(logs), replica_of, counts, logs)
 
 
 def _figures(config: PipelineConfig) -> tuple[ApiFigures, RequestCounts | None]:

@@ -143,6 +143,32 @@ class PostgresReader:
         found = [dict(zip(names, row, strict=True)) for row in self._all(query, [*values, limit])]
         return [{name: _read(name, value) for name, value in letter.items()} for letter in found]
 
+    def dead_numbers(self) -> tuple[int, int]:
+        """The numbers of the first and of the last dead letter of all pipelines; (0, -1) where there is none."""
+        first, last = self._all("SELECT min(seq), max(seq) FROM dead_letters")[0]
+        return (0, -1) if first is None else (first, last)
+
+    def dead_between(
+        self, pipeline: str, numbers: range, reason: str | None, limit: int
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Dead letters of a pipeline with these numbers, the latest first, at most ``limit``, each with its number."""
+        names = ("stream", "partition", "offset", "reason", "detail", "record_id", "raw", "delivered_at")
+        where, values = ("AND reason = %s", [indexed(reason)]) if reason is not None else ("", [])
+        query = f"""SELECT seq, stream, "partition", "offset", reason, detail, record_id, raw,
+            (extract(epoch FROM delivered_at) * 1000)::bigint FROM dead_letters
+            WHERE seq >= %s AND seq < %s AND pipeline = %s {where} ORDER BY seq DESC LIMIT %s"""  # noqa: S608 - as above
+        rows = self._all(query, [numbers.start, numbers.stop, indexed(pipeline), *values, limit])
+        return [
+            (row[0], {name: _read(name, value) for name, value in zip(names, row[1:], strict=True)}) for row in rows
+        ]
+
+    def dead_reasons(self, pipeline: str, numbers: range) -> dict[str, int]:
+        """How many dead letters of a pipeline with these numbers there are, by reason, most first."""
+        query = """SELECT reason, count(*) AS n FROM dead_letters WHERE seq >= %s AND seq < %s AND pipeline = %s
+            GROUP BY reason ORDER BY n DESC, reason"""
+        values = [numbers.start, numbers.stop, indexed(pipeline)]
+        return {original(reason): number for reason, number in self._all(query, values)}
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()

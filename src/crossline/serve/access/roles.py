@@ -15,6 +15,7 @@ ANY_STREAM = f"{DECIDE}:*"
 SCOPES = {
     "read:alerts": "read alerts, decisions, entities, rules, cases and lists",
     "read:records": "read the records that an alert rests on",
+    "write:records": "send records again that could not be read, mended",
     "write:labels": "say whether a record was fraud",
     "write:cases": "work on cases: assign, snooze, escalate, resolve, merge, note; suppress alerts; save views",
     "write:lists": "add and end entries of lists",
@@ -27,7 +28,7 @@ ROLES: dict[str, frozenset[str]] = {
     "viewer": frozenset({"read:alerts"}),
     "analyst": frozenset({"read:alerts", "read:records", "write:labels", "write:cases", "hold", "rules:draft"}),
     "approver": frozenset({"read:alerts", "read:records", "rules:approve"}),
-    "operator": frozenset({"read:alerts", "write:lists", "hold", "admin"}),
+    "operator": frozenset({"read:alerts", "write:records", "write:lists", "hold", "admin"}),
     "service": frozenset({ANY_STREAM}),
 }
 STREAM_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,249}", re.ASCII)
@@ -135,6 +136,7 @@ _DECIDE = Need((DECIDE,))
 _DECISIONS = Need(("read:alerts", DECIDE))  # the route asks `may_see` of what it found
 _READ = Need(("read:alerts",))
 _RECORDS = Need(("read:records",))
+_DEAD, _RESEND = Need(("read:records", "write:records")), Need(("write:records",))
 _LABELS, _CASES, _LISTS = Need(("write:labels",)), Need(("write:cases",)), Need(("write:lists",))
 _HOLD, _DRAFT, _APPROVE = Need(("hold",)), Need(("rules:draft",)), Need(("rules:approve",))
 _ADMIN = Need(("admin",))
@@ -157,6 +159,11 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/v1/alerts/{alert_id}/evidence"): _RECORDS,
     ("GET", "/v1/alerts/{alert_id}/records"): _RECORDS,
     ("GET", "/v1/entities/{field}/{value:path}"): _READ,
+    ("GET", "/v1/entities/{field}/{value:path}/links"): _READ,
+    ("GET", "/v1/search"): _READ,
+    ("GET", "/v1/dead-letters"): _DEAD,
+    ("GET", "/v1/dead-letters/{letter_id}"): _DEAD,
+    ("POST", "/v1/dead-letters/{letter_id}:resend"): _RESEND,
     ("GET", "/v1/holds"): _READ,
     ("POST", "/v1/holds"): _HOLD,
     ("GET", "/v1/holds/{hold_id}"): _READ,

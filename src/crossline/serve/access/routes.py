@@ -30,7 +30,8 @@ class _Node:
     literal: dict[str, _Node] = field(default_factory=dict)
     # By what stands behind the parameter, the longest first: ("stream", ":batch"), then ("stream", "").
     parameter: dict[tuple[str, str], _Node] = field(default_factory=dict)
-    rest: dict[str, Route] = field(default_factory=dict)
+    # By method what takes all the rest but for a tail, such as `{value:path}/links`: the longest tail first.
+    rest: dict[str, list[tuple[tuple[str, ...], Route]]] = field(default_factory=dict)
     routes: dict[str, Route] = field(default_factory=dict)
 
 
@@ -58,13 +59,16 @@ class RouteTable:
 
     def _add(self, method: str, template: str, need: Need) -> None:
         node = self._root
-        for part in template[1:].split("/"):
+        parts = template[1:].split("/")
+        for at, part in enumerate(parts):
             parameter = _PARAMETER.fullmatch(part)
             if parameter is None:
                 node = node.literal.setdefault(part, _Node())
                 continue
             if parameter[2]:
-                node.rest[method] = Route(template, need)
+                several = node.rest.setdefault(method, [])
+                several.append((tuple(parts[at + 1 :]), Route(template, need)))
+                several.sort(key=lambda each: -len(each[0]))
                 return
             key = (parameter[1], parameter[3])
             node.parameter.setdefault(key, _Node())
@@ -90,10 +94,11 @@ def _found(node: _Node, parts: list[str], at: int, method: str, stream: str | No
         named = value if name == "stream" else stream
         if (route := _found(below, parts, at + 1, method, named)) is not None:
             return route
-    rest = node.rest.get(method)
-    if rest is None or not all(_PART.fullmatch(each) for each in parts[at:]):
-        return None
-    return rest if stream is None else rest._replace(stream=stream)
+    for tail, rest in node.rest.get(method, ()):
+        end = len(parts) - len(tail)
+        if end > at and tuple(parts[end:]) == tail and all(_PART.fullmatch(each) for each in parts[at:end]):
+            return rest if stream is None else rest._replace(stream=stream)
+    return None
 
 
 def check_routes(routes: Iterable[Any], table: Mapping[tuple[str, str], Need] = ROUTES) -> list[str]:

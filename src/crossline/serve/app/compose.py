@@ -25,10 +25,15 @@ from crossline.serve.app.stored import StoredCases
 from crossline.serve.assembly import Api
 from crossline.serve.console.app import Console
 from crossline.serve.console.parts import parts_of
+from crossline.serve.dead.resending import Resending
+from crossline.serve.dead.resent import FILE as RESENT
+from crossline.serve.dead.resent import ResentFile
+from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.health.gathering import RuleHealthReader
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
+from crossline.serve.http.reads.dead import DeadLetters
 from crossline.serve.metrics.exposition import ApiCollector, Standing
 from crossline.serve.metrics.figures import Counted
 from crossline.serve.metrics.rules import RuleGauges
@@ -51,6 +56,8 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         return Readiness(lag.ready, {"batch": lag.batch, "behind_ms": lag.ms})
 
     audit, desk = AuditLog(api.path / AUDIT, wall_clock_ms), casework.of(api)
+    resent = ResentFile(api.path / RESENT)
+    dead = DeadLetters(resent, _resending(api, resent))
     deps = Dependencies(
         pipeline=pipeline,
         now_ms=api.clock_ms,
@@ -61,6 +68,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         desk=desk.desk,
         events=AllEvents(api.reader, api.revised, desk.changes),
         figures=api.replicas,
+        dead=dead,
         audit=audit.path,
         replicas=lambda: replicas_of(api.replicas),
         ready=ready,
@@ -81,9 +89,17 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
             await console.close()
         await rest.state.close()
         await desk.close()
+        resent.close()
 
     whole: Any = access if console is None else Split(access, console)
     return Counted(whole, api.figures), close, rest.state.health
+
+
+def _resending(api: Api, resent: ResentFile) -> Resending | None:
+    """Who sends dead letters again; None at a replica elsewhere, which writes nothing."""
+    if api.replica_of is not None:
+        return None
+    return Resending(StreamRecords(api.config.streams), api.logs, resent, wall_clock_ms)
 
 
 def replicas_of(replicas: Replicas) -> list[ReplicaLag]:

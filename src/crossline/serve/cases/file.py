@@ -49,6 +49,8 @@ class CaseFile:
                 self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             with self.transaction():
                 self._make()
+                # The words of the search's index, to look for those that begin with something.
+                self._connection.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, texts, 'row')")
         except BaseException:
             self._connection.close()
             raise

@@ -13,6 +13,7 @@ _CASES = Need(("write:cases",))
 _HOLD = Need(("hold",))
 _ADMIN = Need(("admin",))
 _HOLD, _CASES, _LISTS = Need(("hold",)), Need(("write:cases",)), Need(("write:lists",))
+_DEAD, _RESEND = Need(("read:records", "write:records")), Need(("write:records",))
 _DRAFT, _APPROVE = Need(("rules:draft",)), Need(("rules:approve",))
 
 # Every page and every act, and what it needs. One that is not here is refused to everybody (a test tells).
@@ -57,6 +58,7 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("GET", "/components"): _ANYBODY_KNOWN,
     ("GET", "/entities"): _READ,
     ("GET", "/entities/{field}/{value:path}"): _READ,
+    ("GET", "/links/{field}/{value:path}"): _READ,
     ("POST", "/entities/hold"): _HOLD,
     ("POST", "/entities/release"): _HOLD,
     ("GET", "/rules"): _READ,
@@ -86,6 +88,10 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("GET", "/approvals/{number}/proof.json"): _READ,
     ("POST", "/approvals/{number}/approve"): _APPROVE,
     ("POST", "/approvals/{number}/reject"): _APPROVE,
+    ("GET", "/search"): _READ,
+    ("GET", "/dead-letters"): _DEAD,
+    ("GET", "/dead-letters/{letter_id}"): _DEAD,
+    ("POST", "/dead-letters/{letter_id}/resend"): _RESEND,
     ("GET", "/lists"): _READ,
     ("GET", "/lists/{name}"): _READ,
     ("POST", "/lists/{name}/put"): _LISTS,
@@ -96,7 +102,7 @@ NEEDS: dict[tuple[str, str], Need] = {
 }
 # What a tab asks by itself: a session that nobody uses ends in spite of it.
 UNATTENDED = frozenset({"/events", "/queue/news", "/cases/{case_id}/state"})
-# What writes its own audit events, since who asks is not known before.
-AUDITS_ITSELF = frozenset({"/login"})
+# What writes its own audit events: who asks is not known before, or a record was sent, which the route's event names.
+AUDITS_ITSELF = frozenset({"/login", "/dead-letters/{letter_id}/resend"})
 # What changes nothing, and is asked as one types.
 CHANGES_NOTHING = frozenset({"/rules/check", "/rules/fill"})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.health.gathering import RuleHealthReader
@@ -29,12 +29,15 @@ from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.about import about_routes
 from crossline.serve.http.reads.alerts import alert_routes
 from crossline.serve.http.reads.audit import audit_routes
+from crossline.serve.http.reads.dead import dead_routes
 from crossline.serve.http.reads.decisions import decision_routes
 from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.explained import explained_routes
 from crossline.serve.http.reads.health import health_routes
+from crossline.serve.http.reads.links import link_routes
 from crossline.serve.http.reads.rules import rule_routes
 from crossline.serve.http.reads.running import running_routes
+from crossline.serve.http.reads.search import search_routes
 from crossline.serve.http.writes.approvals import approval_routes, draft_routes
 from crossline.serve.http.writes.cases import case_routes, label_routes
 from crossline.serve.http.writes.forms import form_routes
@@ -86,7 +89,7 @@ def create_api(
         alert_routes(deps, commands),
         explained_routes(deps, commands, jobs),
         decision_routes(deps),
-        entity_routes(deps),
+        *_finding(deps),
         hold_routes(deps, commands),
         label_routes(deps),
         act_routes(deps),
@@ -112,6 +115,11 @@ def create_api(
     app.add_middleware(IdempotentWrites, answers=answers)
     app.add_middleware(Guard, body_max=deps.body_max)
     return app
+
+
+def _finding(deps: Dependencies) -> Iterator[APIRouter]:
+    """What is looked up. Links come before entities, whose value takes any rest of an address."""
+    yield from (link_routes(deps), entity_routes(deps), search_routes(deps), dead_routes(deps))
 
 
 def _describe(app: FastAPI, extra: Mapping[str, Mapping[str, Any]]) -> None:

@@ -34,6 +34,7 @@ from crossline.serve.console.people.passwords import Passwords
 from crossline.serve.console.people.users import UserFile
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
+from crossline.serve.http.reads.dead import DeadLetters
 
 from .cards import CASEWORK, last_ms
 
@@ -168,6 +169,7 @@ def room(
     oidc: OidcSettings | None = None,
     environment: Mapping[str, str] | None = None,
     project: Path | None = None,
+    dead: DeadLetters | None = None,
     **more: Any,
 ) -> Iterator[Room]:
     """The API and the console behind one address, as ``compose`` puts them together.
@@ -195,7 +197,7 @@ def room(
         **more,
     )
     audit = AuditLog(path / "audit", clock)
-    given: Any = {"audit": audit.path, "now_ms": clock, **stores}
+    given: Any = {"audit": audit.path, "now_ms": clock, "dead": dead, **stores}
     deps = Dependencies(folder / "pipeline.yaml", config, path, **given)
     rest = create_api(deps)
     access = guarded(rest, settings)

@@ -19,7 +19,7 @@ from crossline.serve.http.problems import MEDIA_TYPE
 # Jobs would each start a process; events are told until the client goes.
 LEFT_OUT = {"/v1/events", "/v1/rules:test", "/v1/rules:backtest", "/v1/alerts/{alert_id}/records"}
 SCOPES = {
-    *("read:alerts", "read:records", "write:labels", "write:cases", "write:lists", "hold"),
+    *("read:alerts", "read:records", "write:labels", "write:records", "write:cases", "write:lists", "hold"),
     *("rules:draft", "rules:approve", "admin", ""),
 }
 EXAMPLES = 12

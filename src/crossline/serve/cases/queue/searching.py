@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
 
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.rows import DIGITS_MAX
 
 FOUND_MAX = 2_000  # texts that one search takes, the latest
+BEGUN_MAX = 64  # words that a beginning stands for
+_LAST = "\U0010ffff"
+_PARTS = re.compile(r"\w+")  # what the index takes for one word
 _NUMBER = re.compile(r"[cC]-([0-9]+)", re.ASCII)
 _OF_ALERTS = """SELECT DISTINCT c.case_seq FROM (SELECT rowid AS r FROM texts WHERE texts MATCH ? ORDER BY rowid DESC
 LIMIT ?) JOIN alerts AS a ON a.number = r / 2 JOIN case_alerts AS c ON c.alert_id = a.alert_id WHERE r % 2 = 0"""
@@ -25,12 +29,34 @@ def found(file: CaseFile, text: str) -> set[int]:
     number = _NUMBER.fullmatch(text.strip())
     if number is not None:
         return {int(number[1])} if len(number[1]) < DIGITS_MAX else set()
+    for match in matches(file, text):
+        matching = _matching(file, match)
+        if matching:
+            return matching
+    return set()
+
+
+def matches(file: CaseFile, text: str) -> Iterator[str]:
+    """How the index of texts is asked: for all words whole, then for words that begin with each.
+
+    Of more than ``BEGUN_MAX`` words that begin with one the first in their order count, so that what is typed costs
+    no more than that.
+    """
     words = [each for each in text.replace("\0", " ").split() if any(one.isalnum() for one in each)]
-    if not words:
-        return set()
-    quoted = ['"' + each.replace('"', '""') + '"' for each in words]
-    whole = _matching(file, " ".join(quoted))
-    return whole or _matching(file, " ".join(f"{each}*" for each in quoted))
+    if words:
+        yield " ".join('"' + each.replace('"', '""') + '"' for each in words)
+        begun = [_begun(file, each) for each in _PARTS.findall(" ".join(words)) if each.strip("_")]
+        if all(begun):
+            yield " AND ".join(f"({' OR '.join(each)})" for each in begun)
+
+
+def _begun(file: CaseFile, word: str) -> list[str]:
+    """The words of the index that begin with ``word``, as the index has them: small, and without accents."""
+    plain = "".join(each for each in unicodedata.normalize("NFD", word.lower()) if not unicodedata.combining(each))
+    rows = file.rows(
+        "SELECT term FROM temp.words WHERE term >= ? AND term < ? LIMIT ?", (plain, plain + _LAST, BEGUN_MAX)
+    )
+    return [f'"{each["term"]}"' for each in rows]
 
 
 def _matching(file: CaseFile, match: str) -> set[int]:

@@ -11,6 +11,7 @@ from crossline.serve.console.pages.page import Page
 
 GROUPS = ("Work", "Rules", "Operations")
 TABS_MAX = 4
+SEARCH = "/search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Frame:
         """The shell for who asks."""
         seen = self.seen_by(asked)
         tabs = [each for each in seen if each.tab] + [each for each in seen if not each.tab]
-        paths = {each.path for each in seen}
+        search = any(each.path == SEARCH and each.ways[0].need.met(asked.who, None) for each in self.pages)
         go = tuple(Key(("g", each.label[0].lower()), each.label) for each in seen if each.tab)
         return Shell(
             title=title,
@@ -40,8 +41,8 @@ class Frame:
             token=asked.token,
             nonce=asked.nonce,
             live=asked.allows("read:alerts") and asked.parts.deps.events is not None,
-            search="/search" in paths,
-            keys=(*keys, *go, *(each for each in GLOBAL_KEYS if each is not SEARCH_KEY or "/search" in paths)),
+            search=search,
+            keys=(*keys, *go, *(each for each in GLOBAL_KEYS if each is not SEARCH_KEY or search)),
             scripts=scripts,
             toast=asked.toast,
         )

@@ -6,11 +6,13 @@ from crossline.serve.console.pages.approvals.view import PAGE as APPROVALS
 from crossline.serve.console.pages.audit.view import PAGE as AUDIT
 from crossline.serve.console.pages.case.view import PAGE as CASE
 from crossline.serve.console.pages.components.view import PAGE as COMPONENTS
+from crossline.serve.console.pages.dead.view import PAGE as DEAD
 from crossline.serve.console.pages.decisions.view import PAGE as DECISIONS
 from crossline.serve.console.pages.entities.view import PAGE as ENTITIES
 from crossline.serve.console.pages.events.view import PAGE as EVENTS
 from crossline.serve.console.pages.health.view import PAGE as HEALTH
 from crossline.serve.console.pages.home.view import PAGE as HOME
+from crossline.serve.console.pages.links.view import PAGE as LINKS
 from crossline.serve.console.pages.lists.view import PAGE as LISTS
 from crossline.serve.console.pages.login.view import PAGE as LOGIN
 from crossline.serve.console.pages.objectives.view import PAGE as OBJECTIVES
@@ -20,6 +22,7 @@ from crossline.serve.console.pages.pipeline.view import PAGE as PIPELINE
 from crossline.serve.console.pages.profile.view import PAGE as PROFILE
 from crossline.serve.console.pages.queue.view import PAGE as QUEUE
 from crossline.serve.console.pages.rules.view import PAGE as RULES
+from crossline.serve.console.pages.search.view import PAGE as SEARCH
 from crossline.serve.console.pages.suppressions.view import PAGE as SUPPRESSIONS
 from crossline.serve.console.pages.views.view import PAGE as VIEWS
 
@@ -32,6 +35,8 @@ PAGES: tuple[Page, ...] = (
     VIEWS,
     DECISIONS,
     ENTITIES,
+    LINKS,
+    SEARCH,
     RULES,
     APPROVALS,
     LISTS,
@@ -39,6 +44,7 @@ PAGES: tuple[Page, ...] = (
     HEALTH,
     PIPELINE,
     OBJECTIVES,
+    DEAD,
     AUDIT,
     PEOPLE,
     PROFILE,

@@ -16,6 +16,7 @@ from browser.serving import serving
 from crossline.core.health.shares import Precision, wilson
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof, text_digest
+from crossline.serve.console.pages.rules import one
 from crossline.serve.console.pages.rules.one import kept_of
 from unit.serve.console.kit import HERE, PASSWORD, Room
 
@@ -203,7 +204,7 @@ def test_status_and_roll_back_are_for_who_approves(tmp_path: Path) -> None:
         assert "aggregation_threshold: 5" in text
 
 
-def test_the_prediction_is_kept_beside_what_came(tmp_path: Path) -> None:
+def test_the_prediction_is_kept_beside_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     day_ms = 86_400_000
     with working(tmp_path) as at:
         keep(at, DRAFT)
@@ -214,12 +215,14 @@ def test_the_prediction_is_kept_beside_what_came(tmp_path: Path) -> None:
         class Asked:
             parts = at.parts
 
-        found = kept_of(Asked(), "large_payment", {"version": 2}, (0,) * 9 + (50, 10, 2, 9, 99))  # type: ignore[arg-type]
+        days = (0,) * 9 + (50, 10, 2, 9, 99)
+        monkeypatch.setattr(one, "days_of_version", lambda *_: days)
+        found = kept_of(Asked(), "large_payment", {"version": 2})  # type: ignore[arg-type]
         # The days since: that of the approval is none, and today is not over.
         assert found is not None
         assert found.days == (10, 2, 9)
         assert (found.came, found.beyond) == ("7 a day in 3 whole days", "1 day beyond its band")
-        assert kept_of(Asked(), "large_payment", {"version": 1}, (0,) * 14) is None  # type: ignore[arg-type]
+        assert kept_of(Asked(), "large_payment", {"version": 1}) is None  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ class CasePage:
     rule: RuleText | None
     linked: tuple[Near, ...]
     similar: tuple[Near, ...]
-    entities: tuple[tuple[str, str], ...]
+    entities: tuple[tuple[str, str, str], ...]
     activity: tuple[Happened, ...]
     address: str
     back: str

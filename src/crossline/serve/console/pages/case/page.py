@@ -17,6 +17,7 @@ from crossline.serve.console.layout.shell import Crumb, Key, initials
 from crossline.serve.console.pages.case.beside import activity_of, decided_of, rule_of
 from crossline.serve.console.pages.case.context import Act, AlertTab, CasePage, State
 from crossline.serve.console.pages.case.holding import spans
+from crossline.serve.console.pages.entities.told import links_address
 from crossline.serve.console.pages.queue.preview import WHY_NOT, became, gravest, near, shared
 from crossline.serve.http.cases.asked import desk_of
 
@@ -70,7 +71,12 @@ def page(asked: Asked, case: Mapping[str, Any], *, fact: str = "", problem: str 
         linked=tuple(near(asked, wanted, each, shared(each)) for each in desk.linked(number, NEAR_MAX)),
         similar=tuple(near(asked, wanted, each, became(each)) for each in desk.similar(number, NEAR_MAX)),
         entities=tuple(
-            (each["field"].removesuffix("_id").replace("_", " "), each["value"]) for each in case["entities"]
+            (
+                each["field"].removesuffix("_id").replace("_", " "),
+                each["value"],
+                links_address(each["field"], each["value"]),
+            )
+            for each in case["entities"]
         ),
         activity=activity_of(asked, case),
         address=wanted.address(f"/cases/{number}"),

@@ -126,8 +126,9 @@ class HoldPanel:
 class EntityPage:
     """``as_of``: where the figures come from, and as of when; ``missing``: rules without a figure, each with why.
 
-    ``panel``: None: nothing is about to be done; ``releasing``: the hold that is about to be released. ``why_not``: why
-    who looks cannot hold; empty: he can. ``stands``: state and word. ``days``: alerts on each of 30 days.
+    ``around``: the page of its links. ``panel``: None: nothing is about to be done; ``releasing``: the hold that is
+    about to be released. ``why_not``: why who looks cannot hold; empty: he can. ``stands``: state and word. ``days``:
+    alerts on each of 30 days.
     """
 
     TEMPLATE: ClassVar[str] = "pages/entities/entity.html"
@@ -135,6 +136,7 @@ class EntityPage:
     field: str
     value: str
     address: str
+    around: str
     stands: tuple[str, str]
     facts: tuple[str, ...]
     as_of: str

@@ -36,6 +36,11 @@ def entity_address(field: str, value: str) -> str:
     return f"/entities/{segment(field)}/{segment(value)}"
 
 
+def links_address(field: str, value: str) -> str:
+    """Where the page of its links is."""
+    return f"/links/{segment(field)}/{segment(value)}"
+
+
 def moment_of(asked: Asked, text: str, *, exact: bool = False) -> Moment:
     """A time that the API told."""
     return asked.times.moment(parse_instant_ms(text), exact=exact)

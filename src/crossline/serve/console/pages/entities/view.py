@@ -25,7 +25,7 @@ from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import read_rules
 
 ENTITY = "/v1/entities/{field}/{value:path}"
-KEYS = (Key(("h",), "hold"), Key(("b",), "block until"), Key(("l",), "lists"))
+KEYS = (Key(("h",), "hold"), Key(("b",), "block until"), Key(("l",), "lists"), Key(("k",), "links"))
 
 
 def ask(asked: Asked) -> EntitiesPage | Response:
@@ -155,6 +155,7 @@ def _page(asked: Asked, known: _Known, wanted: Mapping[str, str], wrong: str = "
         field=field,
         value=value,
         address=at,
+        around=told.links_address(field, value),
         stands=_stands(held, listed),
         facts=_facts(work, known.recent),
         as_of=_as_of(asked, api),

@@ -1,0 +1,1 @@
+"""What could not be read, and can it be sent again."""

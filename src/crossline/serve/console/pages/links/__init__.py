@@ -1,0 +1,1 @@
+"""Who else belongs to an entity."""
