@@ -118,6 +118,7 @@ class RulePage:
     days_said: str
     per_day: str
     precision: str
+    precision_of: str
     money: str
     kept: Kept | None
     edit: str

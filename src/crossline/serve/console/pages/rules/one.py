@@ -99,6 +99,7 @@ def _page(asked: Asked, act: str, wrong: str = "", version: int | None = None) -
     lines = diff(text_of(config, current_of(rows, before))[0], text) if before else ()
     days = days_of(asked, [(rule_id, kind_of(now["status"]))]).get(rule_id, (0,) * DAYS)
     mine = labelled(asked).get(rule_id)
+    found = Labelled().precision if mine is None else mine.precision
     rule = the_rule(config, text)
     moves = legal_moves(row["status"])
     name = asked.who.name
@@ -110,7 +111,7 @@ def _page(asked: Asked, act: str, wrong: str = "", version: int | None = None) -
         severity="low" if row["severity"] == "info" else row["severity"],
         status=row["status"],
         owner=row["body"].get("owner") or "",
-        live=f"Version {now['version']} is {now['status']}",
+        live="" if row["version"] == now["version"] else f"version {now['version']} is {now['status']}",
         said="" if rule is None else english(config, rule),
         text=tuple(text.splitlines()),
         diff=lines,
@@ -122,7 +123,8 @@ def _page(asked: Asked, act: str, wrong: str = "", version: int | None = None) -
         days=days,
         days_said=f"Alerts a day over {DAYS} days: {days[-1]:,} today, at most {max(days):,} on a day.",
         per_day=number(round(sum(days) / len(days), 1)),
-        precision=Labelled().precision.said() if mine is None else mine.precision.said(),
+        precision=found.said(),
+        precision_of=f"of {counted(found.labels, 'label')}, {found.true:,} of fraud",
         money=money_of(mine),
         kept=kept_of(asked, rule_id, now, days),
         edit=f"/rules/{segment(rule_id)}/{row['version']}/edit",
@@ -198,8 +200,17 @@ def _events(asked: Asked, rule_id: str) -> Iterator[EventRow]:
     for each in reversed(found[-EVENTS_MAX:]):
         words = _WORDS.get(each.event, each.event.replace("_", " ") + (f" {each.list_name}" if each.list_name else ""))
         what = words.format(version=each.version, status=each.status, count=each.count)
-        approved = f", approved by {each.approved_by}" if each.approved_by else ""
-        yield EventRow(asked.times.moment(each.at_ms), what, f"{each.who or ''}{approved}")
+        yield EventRow(asked.times.moment(each.at_ms), what, _people(asked, each))
+
+
+def _people(asked: Asked, event: RuleEvent) -> str:
+    """Who did it and who approved: as the rule log says; of what was published here, as the request says."""
+    who, approved = event.who, event.approved_by
+    if event.event == "published" and not (who and approved) and event.rule_id and event.version:
+        request = asked.parts.approvals.published(event.rule_id, event.version)
+        if request is not None:
+            who, approved = request.who, request.decided_by
+    return f"{who or ''}{f', approved by {approved}' if approved else ''}"
 
 
 def _alerts(asked: Asked, rule_id: str) -> tuple[AlertRow, ...]:
