@@ -66,11 +66,11 @@ def consequence_of(asked: Asked, recent: Collection[Mapping[str, Any]]) -> Stopp
     since_ms = asked.parts.now_ms() - PAST_MS
     mine = [each for each in recent if parse_instant_ms(each["event_time"]) >= since_ms]
     records = list(dict.fromkeys((str(each["stream"]), str(each["record_id"])) for each in mine))[:RECORDS_MAX]
-    decided = {record: answer for record in records if (answer := _stands(asked, record)) is not None}
+    decided = {record: answer for record in records if (answer := stands_on(asked, record)) is not None}
     return stopped(mine, decided, _good(asked, records), asked.parts.settings.cases.money)
 
 
-def _stands(asked: Asked, record: Record) -> str | None:
+def stands_on(asked: Asked, record: Record) -> str | None:
     """The decision that stands on a record; None: none is known."""
     try:
         found = found_decisions(asked.parts.deps, record[1], record[0], None, 1)
