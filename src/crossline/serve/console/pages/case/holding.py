@@ -49,7 +49,8 @@ def _blocked(asked: Asked, records: Sequence[RecordMark]) -> str:
     """Of records that were read back those that were stopped already."""
     if len(records) > RECORDS_MAX:
         return ""
-    count = sum(stands_on(asked, (each.stream, each.record_id)) == "block" for each in records)
+    stands = stands_on(asked, [(each.stream, each.record_id) for each in records])
+    count = sum(each == "block" for each in stands.values())
     return f" {count:,} of them {_was(count)} blocked already." if count else ""
 
 

@@ -28,7 +28,8 @@ from crossline.serve.console.pages.rules.writing import number_of
 from crossline.serve.console.said import saying
 from crossline.serve.http.problems import ProblemError, conflict
 from crossline.serve.http.reads.alerts import listed, matching
-from crossline.serve.http.reads.rules import current_of, log_of, tag_of, versions_of
+from crossline.serve.http.reads.rulebook import rulebook
+from crossline.serve.http.reads.rules import current_of, tag_of, versions_of
 
 SHOWN, EVENTS_MAX = 20, 50
 _WORDS = {
@@ -193,7 +194,8 @@ def _version(row: Mapping[str, Any], now: int) -> VersionRow:
 
 def _events(asked: Asked, rule_id: str) -> Iterator[EventRow]:
     """What became of it, the last first."""
-    folder, events = log_of(asked.parts.deps.config)
+    book = rulebook(asked.parts.deps.config)
+    folder, events = book.folder, book.events
     if not folder.histories or rule_id not in folder.histories[0].rules:
         return
     found: list[RuleEvent] = about(rule_id, folder.histories[0], events)
