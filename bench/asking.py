@@ -2,7 +2,8 @@
 
 A request is due at its own time, come what may, and its latency counts from then: a slow server does not slow its own
 load, and what waits for a connection counts too. HTTP/1.1 over connections that are kept, bytes made ahead, answers
-read by httptools: what a request costs this process stands in ``OUT`` (``cpu_s``), and how late it was sent.
+read by httptools: what a request costs this process stands in ``OUT`` (``cpu_s``), how late it was sent, and whether
+the load comes before whom it asks (``apart``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 import httptools
 import orjson
 import uvloop
+
+from bench.elsewhere import as_elsewhere
 
 LEAD_S = 0.5
 REST_S_MAX = 15.0
@@ -171,12 +174,13 @@ class Load:
 def main() -> None:
     spec, out = orjson.loads(Path(sys.argv[1]).read_bytes()), Path(sys.argv[2])
 
+    apart = as_elsewhere()
     load = Load(spec)
     before = time.process_time()
     uvloop.run(load.run())
     cpu_s = time.process_time() - before
     figures = {"cpu_s": cpu_s, "broken": load.broken, "due_s": load.due_s, "sent_s": load.sent_s}
-    out.write_bytes(orjson.dumps({**figures, "done_s": load.done_s, "said": load.said}))
+    out.write_bytes(orjson.dumps({**figures, "done_s": load.done_s, "said": load.said, "apart": apart}))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import time
 import orjson
 from confluent_kafka import Producer
 
+from bench.elsewhere import as_elsewhere
 from crossline.generate.tx import TxWorkload
 
 EVERY_S = 0.01
@@ -38,4 +39,5 @@ def send(brokers: str, topic: str, rate: int, seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    as_elsewhere()
     send(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))

@@ -175,6 +175,7 @@ def row(system: str, scenario: Scenario, asked: Asked) -> dict[str, Any]:
         "server_us": round(sum(cpu.values())),
         "load_us": round(found["cpu_s"] * 1e6 / len(asked.lines)),
         "sent_late_p99_ms": round(percentile(sent_late, 0.99), 3),
+        "load_apart": found["apart"],
         "cpu_us_by_process": {name: round(each, 1) for name, each in cpu.items() if each >= 1},
     }
 
@@ -262,6 +263,7 @@ def main() -> None:
         report.add(**shown)
     report.details["turns"] = [each for rows in turns.values() for each in rows]
     report.notes.append("server_us, load_us: processor time a request, of all processes that answer and of the load")
+    report.notes.append("load_apart: the load came before those whom it asks (SCHED_RR), as on a machine of its own")
     report.notes.append("bursts: the answers of one, as a whole, beside exact windows; in whatever order they came")
     report.finish()
 

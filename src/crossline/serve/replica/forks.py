@@ -15,6 +15,9 @@ from crossline.serve.replica.answers import Bounds, Lag
 from crossline.serve.replica.messages import Answer, Ask, Hello, packed, received
 from crossline.serve.replica.waiting import Ends
 
+# Between two calls: so many times as long as the last one took, and no longer; the most from where calls wait so large
+# a share of their time for a processor. The latest call counts so much.
+REST_LEAST, REST_MOST, REST_S_MAX, WAITED_MAX, LATEST = 0.25, 3.0, 0.01, 0.5, 0.05
 HOLDS_S = 0.005  # for which what was looked up holds: each request asks, and it is short beside any bound
 
 NONE = Lag(0, -1, ready=False)  # where there is no fork
@@ -80,6 +83,28 @@ class Fork:
         self.close()
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, signal.SIGKILL)
+
+
+class Pace:
+    """How long to wait between two calls of a fork.
+
+    A call costs about the same for one record as for ten that came meanwhile. So where processors are scarce, waiting
+    makes fewer calls, and leaves the time to others; where they are not, it only makes everybody wait. How scarce they
+    are is seen by the share of a call in which it waited for one: its time without its processor time.
+    """
+
+    def __init__(self) -> None:
+        self._spent_s = self._scarce = 0.0
+
+    def took(self, spent_ms: float, cpu_ms: float) -> None:
+        """A call took ``spent_ms``, of which ``cpu_ms`` on a processor."""
+        self._spent_s = spent_ms / 1e3
+        waited = max(0.0, 1.0 - cpu_ms / spent_ms) if spent_ms else 0.0
+        self._scarce += (min(1.0, waited / WAITED_MAX) - self._scarce) * LATEST
+
+    def pause_s(self) -> float:
+        """Until the next call."""
+        return min(self._spent_s * (REST_LEAST + (REST_MOST - REST_LEAST) * self._scarce), REST_S_MAX)
 
 
 def _noted_s(checkpoint: str, log: str, batch: int) -> float:

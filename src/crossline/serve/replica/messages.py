@@ -71,6 +71,7 @@ class Answer:
 
     ``laid``: so many records are laid over now. ``basis``: what was in force, by the number of the record in ``lay``
     and of lists in ``dry`` as digests; ``known``: those that were not told before. ``error``: why there is none.
+    Judging took ``spent_ms``, of which ``cpu_ms`` on a processor.
     """
 
     laid: int = 0
@@ -79,6 +80,7 @@ class Answer:
     known: Sequence[Basis] = ()
     error: str = ""
     spent_ms: float = 0.0
+    cpu_ms: float = 0.0
 
 
 def packed(message: Any) -> bytes:

@@ -25,12 +25,11 @@ from crossline.serve.replica.answers import Bounds, Lag, or_raise, together, ver
 from crossline.serve.replica.dry import Dry, DryKey, DryRuns, laid_of
 from crossline.serve.replica.entity import KeyAsked, KeyTold
 from crossline.serve.replica.followers import Followers
-from crossline.serve.replica.forks import Behind, Fork, LostError
+from crossline.serve.replica.forks import Behind, Fork, LostError, Pace
 from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, received
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
 
-REST, REST_S_MAX = 3, 0.01  # between two calls: so many times as long as the last one took, and no longer
 LAY_S = 0.05  # after which records are laid over that nobody asks about
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
@@ -71,7 +70,7 @@ class Replicas:
         self._gone_s = time.monotonic()  # since then there is none that judges, where there is none
         self._settled = 0  # the number of the last record that was answered, or that nobody waits for
         self._left_out_s = -LEFT_OUT_S  # when a record was left out last, on the wall clock
-        self._took_s = 0.0  # the last call
+        self._pace = Pace()
         self._work = asyncio.Event()
         self._dry = DryRuns(self._work.set, self._learn)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -323,7 +322,7 @@ class Replicas:
 
     async def _rest(self) -> None:
         """Leave most of the time to others: a call costs the same for one record as for ten that came meanwhile."""
-        await asyncio.sleep(min(REST * self._took_s, REST_S_MAX))
+        await asyncio.sleep(self._pace.pause_s())
 
     async def _next_call(self) -> bool:
         """Ask what is to be asked now; whether there may be more."""
@@ -373,7 +372,7 @@ class Replicas:
             return
         self.calls += 1
         self.spent_ms += answer.spent_ms
-        self._took_s = answer.spent_ms / 1e3
+        self._pace.took(answer.spent_ms, answer.cpu_ms)
         self._learn(answer.known)
         if entries:
             fork.upto = self._settled = entries[-1].at
