@@ -1,8 +1,8 @@
 """The console's pages: how long the server takes for each, over many alerts.
 
-``python -m bench.console [--store sqlite|postgres] [--alerts N] [--folder FOLDER] [--rounds N] [--profile PAGE]``. Cases
-are in their file (SQLite), the pipeline's alerts and decisions in the store that is named, PostgreSQL on this machine.
-The app is asked as a browser asks, without a network between; the target is 200 ms at the 99th percentile.
+``python -m bench.console [--store sqlite|postgres] [--alerts N] [--folder FOLDER] [--rounds N] [--profile PAGE]``.
+Cases are in their file (SQLite), the pipeline's alerts and decisions in the store that is named, PostgreSQL on this
+machine. The app is asked as a browser asks, without a network between; the target is 200 ms at the 99th percentile.
 ``--profile`` says where one page spends its time.
 """
 

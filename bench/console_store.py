@@ -132,9 +132,16 @@ def _whole(said: dict[str, Any]) -> dict[str, Any]:
     at = said["event_time"]
     return {
         "schema_version": 1,
-        **{"rule_type": "velocity", "score": 40, "action": "review", "operator": ">=", "value": 6, "threshold": 5},
-        **{name: at for name in ("ingest_time", "window_start", "window_end", "detected_at")},
-        **{"corrects": None, "delivered_at": None, "evidence": {"count": 6, "record_ids": [said["record_id"]]}},
+        "rule_type": "velocity",
+        "score": 40,
+        "action": "review",
+        "operator": ">=",
+        "value": 6,
+        "threshold": 5,
+        **dict.fromkeys(("ingest_time", "window_start", "window_end", "detected_at"), at),
+        "corrects": None,
+        "delivered_at": None,
+        "evidence": {"count": 6, "record_ids": [said["record_id"]]},
         **said,
     }
 
@@ -145,10 +152,17 @@ def _decision(alert: dict[str, Any]) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "decision_id": f"d{alert['alert_id']}",
-        **{"kind": "decision", "revision": 0, "decision": "review", "score": 40, "policy_version": 1},
+        "kind": "decision",
+        "revision": 0,
+        "decision": "review",
+        "score": 40,
+        "policy_version": 1,
         **{name: alert[name] for name in ("stream", "record_id", "event_time", "ingest_time")},
-        **{"reasons": [named], "rules_digest": "0" * 32, "decided_at": alert["detected_at"]},
-        **{"answered": "exact", "degraded": []},
+        "reasons": [named],
+        "rules_digest": "0" * 32,
+        "decided_at": alert["detected_at"],
+        "answered": "exact",
+        "degraded": [],
     }
 
 
@@ -179,7 +193,14 @@ def _pipeline(folder: Path, sink: dict[str, Any]) -> PipelineConfig:
 
 def _rule(name: str) -> dict[str, Any]:
     return {
-        **{"rule_id": name, "version": 1, "rule_type": "velocity", "source_topic": "payments", "owner": "fraud"},
-        **{"group_by": "account_id", "aggregation_type": "count", "aggregation_threshold": 5, "window": "10m"},
+        "rule_id": name,
+        "version": 1,
+        "rule_type": "velocity",
+        "source_topic": "payments",
+        "owner": "fraud",
+        "group_by": "account_id",
+        "aggregation_type": "count",
+        "aggregation_threshold": 5,
+        "window": "10m",
         "description": "{account_id} sent {count} payments within {window}, at least 5 are asked for",
     }

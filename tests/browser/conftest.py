@@ -19,7 +19,7 @@ from .serving import serving
 
 @dataclass
 class Site:
-    """Two consoles: one with users, one that is open. ``room``: the stores of the first, where this process has them."""
+    """Two consoles: one with users, one that is open. ``room``: the stores of the first, where they are ours."""
 
     room: Room | None
     url: str

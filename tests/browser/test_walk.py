@@ -1,5 +1,7 @@
-"""From the log-in to a label that counts, with a pipeline that runs: a rule is written, proven, approved by a second
-person and published; its first live alert comes to the open queue by itself; the case is resolved.
+"""From the log-in to a label that counts, with a pipeline that runs.
+
+A rule is written, proven, approved by a second person and published; its first live alert comes to the open queue by
+itself; the case is resolved.
 """
 
 from __future__ import annotations
@@ -214,4 +216,3 @@ def _pages() -> tuple[str, ...]:
         *(f"/rules/{RULE}", "/rules/new", f"/rules/{RULE}/1/edit", "/approvals", "/approvals/1", "/lists"),
         *("/suppressions", "/audit", "/people"),
     )
-

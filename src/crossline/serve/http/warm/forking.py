@@ -1,8 +1,8 @@
 """``python -m crossline.serve.http.warm.forking IDLE_S MODULE...``: loads modules, and forks for each command.
 
-It is asked at the socket that is its standard input: arguments as JSON, with the descriptors of the command's output, of
-what it says beside it, and of a pipe that is told the fork's number and, in the end, its exit code. It ends with who
-started it, and where nobody asks for ``IDLE_S`` seconds.
+It is asked at the socket that is its standard input: arguments as JSON, with the descriptors of the command's output,
+of what it says beside it, and of a pipe that is told the fork's number and, in the end, its exit code. It ends with
+who started it, and where nobody asks for ``IDLE_S`` seconds.
 """
 
 from __future__ import annotations

@@ -58,12 +58,15 @@ def test_a_change_is_seen_at_once(tmp_path: Path, change: str) -> None:
     def names(book: Rulebook) -> set[tuple[str, int]]:
         return {(row["rule_id"], row["version"]) for row in book.versions}
 
-    assert names(after) - names(before) == {
-        "text": {("large_payment", 20)},
-        "same size": {("large_payment", 2)},
-        "a new file": {("larger_payment", 1)},
-        "a file that went": set(),  # what is live stays live
-    }[change]
+    assert (
+        names(after) - names(before)
+        == {
+            "text": {("large_payment", 20)},
+            "same size": {("large_payment", 2)},
+            "a new file": {("larger_payment", 1)},
+            "a file that went": set(),  # what is live stays live
+        }[change]
+    )
 
 
 def test_what_changed_just_now_is_not_kept(tmp_path: Path) -> None:
