@@ -84,7 +84,7 @@ class Warm:
             self._asked, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._asked.setblocking(False)
             with theirs:
-                self._process = subprocess.Popen(self._command, stdin=theirs, stdout=subprocess.DEVNULL)
+                self._process = subprocess.Popen(self._command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
         return self._asked
 
 
