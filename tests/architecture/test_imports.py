@@ -31,7 +31,7 @@ ROOMS = {
     "core": (
         *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "rules", "decide", "settings"),
         *("plan", "decode", "avro", "windows", "panes", "patterns", "reevaluate", "route", "enrich", "alerts", "judge"),
-        *("entity", "workbench"),
+        *("entity", "workbench", "health"),
     ),
     "engine": (
         *(

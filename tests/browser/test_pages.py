@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from .conftest import Opened, Watched
 
 pytestmark = pytest.mark.xdist_group("browser")
-PAGES = ("/audit", "/people", "/people?user=ines.vale", "/profile")
+PAGES = ("/audit", "/people", "/people?user=ines.vale", "/profile", "/objectives/payments")
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 

@@ -44,6 +44,7 @@ OF_PAYMENTS = Marks(
     },
     frozenset({"f1", "p3", "p\0ü"}),
     5,
+    frozenset({"p4"}),
 )
 
 

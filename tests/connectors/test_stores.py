@@ -249,6 +249,8 @@ def test_all_else(stored: Callable[..., Store]) -> None:
     ]
     batch = Delivery("p", 3, dead=dead, late=late, figures={"judge_ms": 12.5, "\0": "\0"}, rule_events=events)
     store = stored(batch, batch, Delivery("q", 3, dead=dead[:1]))
+    assert [figures for _, figures in store.batch_figures("p", 5)] == [{"judge_ms": 12.5, "\0": "\0"}]
+    assert store.batch_figures("none", 5) == []
     assert store.dead_counts() == {"bad_json": 3, "duplicate_id": 1}
     found = store.dead_letters("bad_json")
     assert [(each["offset"], each["raw"], each["record_id"]) for each in found] == [

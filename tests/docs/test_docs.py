@@ -20,6 +20,7 @@ from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.shared import load_figures_document
 from crossline.core.settings.config import EngineSettings, load_pipeline
 from crossline.core.settings.process.serve import ServeSettings
+from crossline.core.settings.process.slo import SloSettings
 from crossline.core.settings.tables import KINDS
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.yamltext import load_yaml
@@ -147,6 +148,8 @@ def test_its_yaml_loads(block: Block) -> None:
         assert EngineSettings.model_validate(data["engine"]).spark
     elif "kind" in data:
         assert load_figures_document(load_yaml(block.text, str(block)))
+    elif "slo" in data:
+        assert SloSettings.model_validate(data["slo"]).lag
     elif "serve" in data:
         assert ServeSettings.model_validate(data["serve"]).place
     elif "enrich" in data:

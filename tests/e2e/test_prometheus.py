@@ -21,7 +21,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from crossline.core.settings.process.slo import SloSettings
 from crossline.core.settings.watch import WatchSettings
+from crossline.serve.objectives.declared import objectives_of
+from crossline.serve.objectives.prometheus import rules_of
 from crossline.serve.watch.watch import Watch
 from crossline.serve.watching import Watching
 
@@ -45,9 +48,15 @@ def command(name: str) -> str:
 
 
 def test_rules_fire_where_they_should(tmp_path: Path) -> None:
-    for source in (*DEPLOY.glob("*.yaml"), HERE / "alerts_test.yaml"):
+    for source in (*DEPLOY.glob("*.yaml"), *HERE.glob("*_test.yaml")):
         shutil.copy(source, tmp_path)
-    for arguments in (["check", "config", "prometheus.yaml"], ["test", "rules", "alerts_test.yaml"]):
+    promised = objectives_of(SloSettings.model_validate({"lag": {"under": "5s"}, "availability": {"percent": 99.95}}))
+    (tmp_path / "slo.yaml").write_text(rules_of("shop", promised))
+    for arguments in (
+        ["check", "config", "prometheus.yaml"],
+        ["check", "rules", "--lint-fatal", "slo.yaml"],
+        ["test", "rules", "alerts_test.yaml", "slo_test.yaml"],
+    ):
         done = subprocess.run(
             [command("promtool"), *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
         )

@@ -27,6 +27,7 @@ COMMANDS = {
     "alerts": "Read the alerts and dead letters of a store.",
     "holds": "Hold a key by hand until an instant, release it, list what is held.",
     "decisions": "Read what was decided about records, and why.",
+    "slo": "Say whether a pipeline keeps its objectives, and what is left of their error budgets.",
     "verify": "Check a receipt, and judge its record again from the log: the same, differs, or altered.",
     "generate": "Make workloads: card payments to measure with, card frauds to try rules on.",
     "reshard": "Give the checkpoint of a stopped pipeline another number of shards.",

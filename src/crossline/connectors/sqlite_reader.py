@@ -120,6 +120,11 @@ class StoreReader:
         """The rules that have alerts here."""
         return [row["rule_id"] for row in self._all("SELECT DISTINCT rule_id FROM alerts ORDER BY rule_id")]
 
+    def batch_figures(self, pipeline: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
+        """When the last batches of ``pipeline`` were delivered, and what each measured, the latest first."""
+        query = "SELECT delivered_at, figures FROM batches WHERE pipeline = ? ORDER BY batch_id DESC LIMIT ?"
+        return [(at, orjson.loads(figures)) for at, figures in self._all(query, [pipeline, limit])]
+
     def dead_counts(self) -> dict[str, int]:
         """Dead letters by reason, most first."""
         query = "SELECT reason, count(*) AS n FROM dead_letters GROUP BY reason ORDER BY n DESC, reason"

@@ -122,6 +122,10 @@ class Store(Protocol):
         """The rules that have alerts here."""
         ...
 
+    def batch_figures(self, pipeline: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
+        """When the last batches of ``pipeline`` were delivered, and what each measured, the latest first."""
+        ...
+
     def dead_counts(self) -> dict[str, int]:
         """Dead letters by reason, most first."""
         ...

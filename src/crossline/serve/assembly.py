@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crossline.connectors.base import wall_clock_ms
 from crossline.connectors.objects.place import is_uri
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.recordlog.topic import KafkaRecordLog
@@ -30,19 +29,24 @@ from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.service import Decisions
 from crossline.serve.decisions.settling import Settling
 from crossline.serve.decisions.values import RecordLog
-from crossline.serve.earlier import Mark, take_up
+from crossline.serve.earlier import Mark, TakenUp, take_up
 from crossline.serve.elsewhere.following import StoreFollower
 from crossline.serve.feed.exact import Exact
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.opening import ledger_of
 from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
+from crossline.serve.objectives.declared import OF_RUN, objectives_of
+from crossline.serve.objectives.requests import RequestCounts, counting
+from crossline.serve.owned import held as folder_held
 from crossline.serve.owned import note_owner
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.replica.setup import pipeline_of
 from crossline.serve.revising import Revising
 from crossline.serve.revisions.told import RevisedLog
+from crossline.serve.steady import SteadyClock
+from crossline.serve.unread import placed_later
 
 OUTBOX = "outbox.db"
 FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
@@ -66,8 +70,10 @@ class Api:
     figures: ApiFigures
     outbox: SqliteOutbox
     revised: RevisedLog
+    clock_ms: Callable[[], int]
     streams: frozenset[str] = field(default_factory=frozenset)
     replica_of: str | None = None
+    counts: RequestCounts | None = None
 
 
 def checked(config: PipelineConfig) -> tuple[ServeSettings, Policy]:
@@ -98,14 +104,13 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
     await asyncio.to_thread(note_owner, path, config.name)
     records = StreamRecords(config.streams)
     async with AsyncExitStack() as held:
-        logs = {stream: log for stream in config.sources if (log := _log(config, stream)) is not None}
-        for log in logs.values():
-            held.push_async_callback(log.close)
-            if isinstance(log, FileRecordLog):
-                await _held(log)
+        held.enter_context(folder_held(path))
+        logs = await _logs(held, config)
         group, answers = await asyncio.to_thread(ledger_of, settings, config.streams, config.name)
         held.callback(answers.close)
         held.push_async_callback(group.close)
+        clock_ms = SteadyClock()
+        ages_ms = SteadyClock(known_ms=await group.call(lambda ledger: ledger.newest_ms()))
         checkpoint, unseen_ms = await _followed(held, config, replica_of)
         reader = FeedReader(Path(checkpoint) / FEED)
         held.push_async_callback(reader.close)
@@ -113,14 +118,11 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         replicas = Replicas(checkpoint, count=settings.replicas, bounds=bounds)
         await replicas.start()
         held.push_async_callback(replicas.close)
-        settling, outbox, figures = Settling(), SqliteOutbox(path / OUTBOX), ApiFigures()
+        settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
+        figures, counts = _figures(config)
         mark = Mark(path)
-        after = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
-        by_broker = frozenset(
-            stream
-            for stream, source in config.sources.items()
-            if isinstance(source, KafkaSourceSettings) and config.streams[stream].ingest_time is None
-        )
+        taken = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
+        by_broker = _by_broker(config)
         decisions = Decisions(
             Parts(
                 records=records,
@@ -137,13 +139,42 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         )
         held.push_async_callback(decisions.close)
         await _warmed(records, group)
+        told = figures.differed
         async with (
             _beside(outbox, logs, settling),
-            _forgetting(group, settings.keep),
-            Revising(reader, settling, group, settings, path, after, mark, figures.differed) as revising,
+            _forgetting(group, settings.keep, ages_ms),
+            counting(counts),
+            Revising(reader, settling, group, settings, path, taken.after, mark, told, clock_ms) as revising,
+            _placing(taken),
         ):
             parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)
-            yield Api(config, settings, *parts, frozenset(logs), replica_of)
+            yield Api(config, settings, *parts, clock_ms, frozenset(logs), replica_of, counts)
+
+
+def _figures(config: PipelineConfig) -> tuple[ApiFigures, RequestCounts | None]:
+    """The API's figures, and what counts requests for objectives; None where none is about requests."""
+    asked = {each.name for each in objectives_of(config.slo)} - OF_RUN
+    counts = RequestCounts(config) if asked else None
+    return ApiFigures(None if counts is None else counts.request), counts
+
+
+async def _logs(held: AsyncExitStack, config: PipelineConfig) -> dict[str, RecordLog]:
+    """By stream where the API puts its records."""
+    logs = {stream: log for stream in config.sources if (log := _log(config, stream)) is not None}
+    for log in logs.values():
+        held.push_async_callback(log.close)
+        if isinstance(log, FileRecordLog):
+            await _held(log)
+    return logs
+
+
+def _by_broker(config: PipelineConfig) -> frozenset[str]:
+    """The streams whose ingest time is a broker's."""
+    return frozenset(
+        stream
+        for stream, source in config.sources.items()
+        if isinstance(source, KafkaSourceSettings) and config.streams[stream].ingest_time is None
+    )
 
 
 async def _held(log: FileRecordLog) -> None:
@@ -221,13 +252,24 @@ async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling:
 
 
 @asynccontextmanager
-async def _forgetting(group: LedgerGroup, keep_ms: int) -> AsyncIterator[None]:
+async def _placing(taken: TakenUp) -> AsyncIterator[None]:
+    """Where answered records stand that an earlier process left is told once brokers answer."""
+    placing = asyncio.create_task(placed_later(taken.left))
+    try:
+        yield
+    finally:
+        placing.cancel()
+        await asyncio.gather(placing, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _forgetting(group: LedgerGroup, keep_ms: int, clock_ms: Callable[[], int]) -> AsyncIterator[None]:
     """Answers older than ``keep_ms`` go, a few at a time."""
 
     async def forget() -> None:
         while True:
             try:
-                gone = await group.call(lambda ledger: ledger.expire(wall_clock_ms() - keep_ms, FORGET_AT_ONCE))
+                gone = await group.call(lambda ledger: ledger.expire(clock_ms() - keep_ms, FORGET_AT_ONCE))
             except CrosslineError as error:
                 log.warning("old answers cannot be removed now", error=str(error))
                 gone = 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -14,13 +16,14 @@ import orjson
 from crossline.connectors.base import wall_clock_ms
 from crossline.connectors.feed.files import FeedBatch, batches_in, read_head
 from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.core.basics.errors import StateError
+from crossline.connectors.recordlog.topic import KafkaRecordLog
+from crossline.core.basics.errors import SourceError, StateError
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.settings.sources import Source
 from crossline.logs import get_logger
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.settling import Settling
-from crossline.serve.decisions.values import RecordLog
+from crossline.serve.decisions.values import Place, RecordLog
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.unread import Behind, lay_unread, of_files, of_topic, tell_places
@@ -86,6 +89,17 @@ def begin_of(feed: Path, mark: Mark, newest: FeedBatch | None) -> FeedBatch | No
     return newest
 
 
+@dataclass(frozen=True, slots=True)
+class TakenUp:
+    """``after``: the batch behind which the feed is to be followed.
+
+    ``left``: what says where records stand, to be asked again, since brokers did not answer.
+    """
+
+    after: int
+    left: Sequence[Callable[[], Awaitable[int]]] = ()
+
+
 async def take_up(
     sources: Mapping[str, Source],
     logs: Mapping[str, RecordLog],
@@ -95,22 +109,57 @@ async def take_up(
     answers: Unsettled,
     settling: Settling,
     replicas: Replicas,
-) -> int:
-    """Go on where an earlier process ended; the number of the batch behind which the feed is to be followed."""
+) -> TakenUp:
+    """Go on where an earlier process ended."""
     newest = await reader.newest()
     begin = await asyncio.to_thread(begin_of, reader.folder, mark, newest)
     if newest is None and mark.read() is None:
         await asyncio.to_thread(mark.note, NONE_YET)
-    since_ms = 0 if begin is None else int(begin.head["planned_ms"]) - BEFORE_MS
+    since_ms = await asyncio.to_thread(_since_ms, reader.folder, begin)
     for each in reversed(await asyncio.to_thread(answers.unsettled, since_ms, EXPECTED_MAX)):
         settling.expect(*each, None)
+    left: list[Callable[[], Awaitable[int]]] = []
     for stream, each_log in logs.items():
         behind = _behind_of(sources[stream], each_log)
-        if behind is not None:
+        if behind is None:
+            continue
+        placed = _told_of(each_log, settling)
+        placing = partial(tell_places, begin, records, stream, behind, placed)
+        try:
             await lay_unread(replicas, newest, records, stream, behind)
-            if settling.waiting:
-                await tell_places(begin, records, stream, behind, settling.placed)
-    return -1 if begin is None else begin.number
+            if settling.waiting or isinstance(each_log, KafkaRecordLog):
+                await placing()
+        except SourceError as error:
+            log.warning("what an earlier process put into a topic is not known yet", stream=stream, error=str(error))
+            left.append(placing)
+    return TakenUp(-1 if begin is None else begin.number, left)
+
+
+def _told_of(each_log: RecordLog, settling: Settling) -> Callable[[str, str, Place], None]:
+    """Who is told where a record of before stands: answers that wait for their batch, and who would put it there."""
+    if not isinstance(each_log, KafkaRecordLog):
+        return settling.placed
+
+    def both(stream: str, record_id: str, place: Place) -> None:
+        each_log.know(record_id, place)
+        settling.placed(stream, record_id, place)
+
+    return both
+
+
+def _since_ms(feed: Path, begin: FeedBatch | None) -> int:
+    """Since when there are answers that batches behind ``begin`` are to be compared with.
+
+    The clock may have been set back since that was planned: the earliest of it and of those behind it counts.
+    """
+    if begin is None:
+        return 0
+    planned = [begin.planned_ms]
+    for number in batches_in(feed):
+        if number > begin.number:
+            with suppress(OSError, StateError):
+                planned.append(read_head(feed, number).planned_ms)
+    return min(planned) - BEFORE_MS
 
 
 def _behind_of(source: Source, each: RecordLog) -> Behind | None:

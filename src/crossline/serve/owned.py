@@ -1,15 +1,20 @@
-"""Whose folder ``serve.path`` is: what was answered is of one pipeline, and no other one gives it out as its own."""
+"""Whose folder ``serve.path`` is: what was answered is of one pipeline, and one process at a time answers from it."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import orjson
 
-from crossline.core.basics.errors import UsageError
+from crossline.core.basics.errors import StateError, UsageError
+from crossline.serve.ledger.slots import process_text
 
 OWNER = "pipeline.json"
+LOCK = "serve.lock"
 
 
 def check_owner(folder: Path, pipeline: str) -> None:
@@ -29,6 +34,32 @@ def note_owner(folder: Path, pipeline: str) -> None:
         aside = folder / f".{OWNER}.tmp"
         aside.write_bytes(orjson.dumps({"pipeline": pipeline}))
         aside.replace(folder / OWNER)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """The folder is this process's for as long as the context is open: two would send, compare and push each other's.
+
+    The kernel gives it back when the process ends, however it ends; who is started meanwhile does not hold it.
+    Raises StateError where another process has it, OSError where the folder takes nothing.
+    """
+    path = folder / LOCK
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+            raise StateError(
+                f"serve.path: {folder} is in use by another API ({who or 'it did not say which'}); expected one API a "
+                "folder: end that one, or give this one a serve.path of its own, and a shared ledger (serve.ledger)"
+            ) from None
+        with suppress(OSError):  # a full disk: it is for people alone
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, f"{process_text()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _owner(folder: Path) -> str | None:

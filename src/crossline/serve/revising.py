@@ -35,6 +35,8 @@ PUSHED = "revisions.db"
 COPY_S, COPIES_MAX = 0.05, 1_000  # answers whose first record is to be looked for
 BACK_AT_ONCE = 500  # answers that came after their batch, looked at together
 AT_ONCE = 20  # revisions in one call of the ledger
+LEFT_S, LEFT_AT_ONCE = 10.0, 100  # what killed APIs left to push: how often it is looked for
+DAMAGED = (ValueError, KeyError, TypeError)  # of lines that are no JSON, or not what a batch gives
 _REVISION = b'"kind":"revision"'
 T = TypeVar("T")
 
@@ -58,6 +60,7 @@ class Revising:
         after: int,
         mark: Mark,
         differed: Callable[[Sequence[Revised]], None] = lambda _: None,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._reader = reader
         self.revised = RevisedLog(path / TOLD)
@@ -66,7 +69,9 @@ class Revising:
         self._ledger = ledger
         self._shared = settings.ledger is not None
         # Nothing is opened where nobody is to be told.
-        self._pusher = RevisionPusher(path / PUSHED, settings.revisions) if settings.revisions else None
+        self._pusher = (
+            RevisionPusher(path / PUSHED, settings.revisions, clock_ms=clock_ms) if settings.revisions else None
+        )
         self._followed = after
         self._mark = mark
         self._tasks: list[asyncio.Task[None]] = []
@@ -78,14 +83,17 @@ class Revising:
     async def __aenter__(self) -> Self:
         if self._pusher is not None:
             await asyncio.to_thread(self._pusher.open)
-        works = (lambda: self._follow(self._followed), self._look_back, self._look_for_first)
+        works = (lambda: self._follow(self._followed), self._look_back, self._look_for_first, self._push_left)
         self._tasks = [asyncio.create_task(_on_and_on(work)) for work in works]
         return self
 
     async def _follow(self, after: int) -> None:
         async for batch in self._reader.follow(after=after):
-            await self._keep(self._settling.batch(batch))
-            await self._keep_own(batch)
+            try:
+                await self._keep(self._settling.batch(batch))
+                await self._keep_own(batch)
+            except DAMAGED:  # it will not be better when it is read again, and others come behind it
+                log.exception("what a batch gave is damaged; answers are not held to it", batch=batch.number)
             self._followed = batch.number
             self._mark.note(batch.number)
             await asyncio.sleep(0)  # many that are there already hold up no request
@@ -162,14 +170,29 @@ class Revising:
         """Keep revisions in the ledger, and push what is ``made`` of them.
 
         What the ledger has is not found again after a kill, so it is pushed before; what was pushed is known by its id.
-        Of APIs that share a ledger one pushes it, and the ledger says which.
+        Of APIs that share a ledger one pushes it: the ledger says which, and has it until it is pushed.
         """
         if not self._shared:
             await self._push([each for each in made if each is not None])
         new: set[int] = set()
-        await _until_taken(partial(self._ledger.call, partial(_revise, said, new)))
-        if self._shared:
-            await self._push([each for number, each in enumerate(made) if each is not None and number in new])
+        kept = made if self._shared and self._pusher is not None else [None] * len(made)
+        await _until_taken(partial(self._ledger.call, partial(_revise, said, kept, new)))
+        await self._push_kept([each for number, each in enumerate(kept) if each is not None and number in new])
+
+    async def _push_kept(self, revisions: Sequence[Revision]) -> None:
+        """Push what a shared ledger has until then."""
+        if revisions:
+            await self._push(revisions)
+            names = [each.revision_id for each in revisions]
+            await _until_taken(partial(self._ledger.call, lambda ledger: ledger.told(names)))
+
+    async def _push_left(self) -> None:
+        """Push what APIs of before kept in a shared ledger and did not come to push: they were killed between."""
+        while self._shared and self._pusher is not None:
+            left = await _until_taken(partial(self._ledger.call, lambda ledger: ledger.untold(LEFT_AT_ONCE)))
+            await self._push_kept(left)
+            if len(left) < LEFT_AT_ONCE:
+                await asyncio.sleep(LEFT_S)
 
     async def _push(self, revisions: Sequence[Revision]) -> None:
         """Those who are to be told; a queue that is full, or a disk, holds up what comes after."""
@@ -187,10 +210,15 @@ class Revising:
             await asyncio.to_thread(self._pusher.close)
 
 
-def _revise(part: Sequence[tuple[str, Mapping[str, Any]]], new: set[int], ledger: DecisionLedger) -> None:
+def _revise(
+    part: Sequence[tuple[str, Mapping[str, Any]]],
+    made: Sequence[Revision | None],
+    new: set[int],
+    ledger: DecisionLedger,
+) -> None:
     """Keep them; the numbers of those that were new go into ``new``, over calls that fail half way."""
-    for number, each in enumerate(part):
-        if ledger.revise(*each):
+    for number, (each, told) in enumerate(zip(part, made, strict=True)):
+        if ledger.revise(*each, told):
             new.add(number)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from crossline.serve.replica.replicas import Replicas
 
 UNREAD_MAX = 20_000  # more are the pipeline's backlog: replicas are behind until it is worked off
 AT_ONCE = 1_000
+AGAIN_S = 5.0  # between two looks into a topic whose brokers did not answer
 
 log = get_logger(__name__)
 
@@ -57,6 +58,20 @@ async def lay_unread(
     return laid
 
 
+async def placed_later(placing: Sequence[Callable[[], Awaitable[int]]], again_s: float = AGAIN_S) -> None:
+    """Have each of ``placing`` say where records stand, again and again until its brokers answer."""
+    left = list(placing)
+    while left:
+        await asyncio.sleep(again_s)
+        waiting, left = left, []
+        for each in waiting:
+            try:
+                await each()
+            except SourceError as error:
+                log.warning("where answered records stand is not known yet", error=str(error))
+                left.append(each)
+
+
 async def _behind(
     batch: FeedBatch | None, records: StreamRecords, stream: str, behind: Behind
 ) -> list[tuple[Asked, Place]]:
@@ -81,13 +96,13 @@ def of_files(folder: Path) -> Behind:
 
 
 def of_topic(settings: KafkaSourceSettings, topic: str, environment: Mapping[str, str]) -> Behind:
-    """What stands in ``topic``; nothing where its brokers do not answer, or no batch says where it was read to."""
+    """What stands in ``topic``; nothing where no batch says where it was read to.
+
+    Raises SourceError, as it is gone through, where its brokers do not answer.
+    """
 
     def behind(ends: Mapping[str, int]) -> Iterator[tuple[Place, bytes, int | None]]:
-        try:
-            yield from read_tail(settings, topic, ends, environment, UNREAD_MAX) if ends else ()
-        except SourceError as error:
-            log.warning("what an earlier process put into a topic is not known", topic=topic, error=str(error))
+        yield from read_tail(settings, topic, ends, environment, UNREAD_MAX) if ends else ()
 
     return behind
 

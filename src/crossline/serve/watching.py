@@ -12,6 +12,8 @@ from crossline.core.settings.watch import OtlpSettings
 from crossline.engine.pipeline.assemble import clocks_of
 from crossline.engine.work.totals import Totals
 from crossline.logs import get_logger
+from crossline.serve.objectives.metrics import ObjectiveCollector
+from crossline.serve.objectives.run import RunObjectives
 from crossline.serve.sinks import SinkWatches
 from crossline.serve.wanted import spans_wanted
 from crossline.serve.watch.watch import Followed, Watch
@@ -23,11 +25,12 @@ log = get_logger(__name__)
 
 
 class Watching:
-    """What serves figures (``watch``) and what sends ``spans``, each where it is wanted."""
+    """What serves figures (``watch``), sends ``spans`` and counts for ``objectives``, each where it is wanted."""
 
-    def __init__(self, watch: Watch | None, spans: Spans | None) -> None:
+    def __init__(self, watch: Watch | None, spans: Spans | None, objectives: RunObjectives | None = None) -> None:
         self._watch = watch
         self._spans = spans
+        self._objectives = objectives
         told: list[SinkWatch] = [] if watch is None else [watch.figures]
         self.sinks = SinkWatches(told if spans is None else [*told, spans])
 
@@ -38,14 +41,15 @@ class Watching:
         Raises UsageError where the pipeline asks for spans and what makes them is not installed, or where the place to
         listen is taken; PermanentError where the key of the collector is not to be had.
         """
-        spans = _spans(config)
+        spans, objectives = _spans(config), _objectives(config)
+        more = None if objectives is None else ObjectiveCollector(config.name, objectives.recorder)
         try:
-            watch = None if config.watch is None else Watch(config.watch, config.name, clocks_of(config))
+            watch = None if config.watch is None else Watch(config.watch, config.name, clocks_of(config), more)
         except BaseException:
             if spans is not None:
                 spans.close()
             raise
-        return cls(watch, spans)
+        return cls(watch, spans, objectives)
 
     def follow(self, pipeline: Followed) -> None:
         """They watch ``pipeline`` from now on, which was not started yet."""
@@ -53,6 +57,8 @@ class Watching:
             self._watch.follow(pipeline)
         if self._spans is not None:
             self._spans.name_sinks(pipeline.sinks)
+        if self._objectives is not None:
+            self._objectives.follow(pipeline)
 
     def batch(self, delivery: Delivery, totals: Totals) -> None:
         """A batch is with every sink."""
@@ -60,6 +66,8 @@ class Watching:
             self._watch.batch(delivery, totals)
         if self._spans is not None:
             self._spans.batch(delivery, totals)
+        if self._objectives is not None:
+            self._objectives.batch(delivery, totals)
 
     def close(self) -> None:
         """Watch no more."""
@@ -67,6 +75,13 @@ class Watching:
             self._watch.close()
         if self._spans is not None:
             self._spans.close()
+        if self._objectives is not None:
+            self._objectives.close()
+
+
+def _objectives(config: PipelineConfig) -> RunObjectives | None:
+    """What counts a run: its minutes are what its health is held against, also where no objective is about the run."""
+    return None if config.slo is None else RunObjectives(config)
 
 
 def _spans(config: PipelineConfig) -> Spans | None:

@@ -78,6 +78,25 @@ def test_labels_say_which_of_them_were_frauds(project: Path, capsys: pytest.Capt
     assert (live["caught"], live["money_caught"], draft["money_caught"]) == (1, 500, 800)  # type: ignore[index]
 
 
+def test_money_and_precision_are_foretold_beside_alerts(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ahead = proven(project, capsys)["predicted"]
+    assert (ahead["money"], ahead["precision"]) == (None, None)  # type: ignore[index]
+    money = proven(project, capsys, "--amount", "amount_cents")["predicted"]["money"]  # type: ignore[index]
+    # Alerts on amounts of 300 and 500, then 500, 300 and 300, then 300: 2,200 in 2 1/3 days, their squares 860,000.
+    days = 56 / 24
+    half = 1.959964 * (860_000 / days * (1 + 1 / days)) ** 0.5
+    assert money["field"] == "amount_cents"
+    assert money["per_day"] == pytest.approx(2_200 / days, abs=0.01)
+    assert money["high"] == pytest.approx(2_200 / days + half, abs=0.01)
+    (project / "labels.csv").write_text("record_id,is_fraud\np3,1\np5,1\np1,1\np2,0\n")
+    found = proven(project, capsys, "--labels", str(project / "labels.csv"))["predicted"]["precision"]  # type: ignore[index]
+    # Alerts on p2 to p7, of which p2 is good, p3 and p5 are frauds, and nobody said anything of the others.
+    assert found == {"true": 2, "labels": 3, "value": None, "low": None, "high": None}
+    (project / "labels.csv").write_text("record_id,is_fraud\np3,1\np5,1\n")
+    found = proven(project, capsys, "--labels", str(project / "labels.csv"))["predicted"]["precision"]  # type: ignore[index]
+    assert (found["true"], found["labels"]) == (2, 6)  # where frauds alone are named, all others are none
+
+
 def test_a_proof_is_run_again_and_says_the_same_or_what_differs(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

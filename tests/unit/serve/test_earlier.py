@@ -11,6 +11,8 @@ import pytest
 
 from crossline.connectors.feed.files import write_batch
 from crossline.connectors.recordlog.filelog import FileRecordLog
+from crossline.connectors.recordlog.topic import KafkaRecordLog
+from crossline.core.basics.errors import SourceError
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.settings.sources import ApiSettings
 from crossline.serve import unread
@@ -83,10 +85,11 @@ def begun(folder: Path, source: Any, log_of: Any, answers: Ledger) -> tuple[int,
         records = StreamRecords({"payments": PAYMENTS})
         try:
             given = (reader, Mark(folder), answers, settling, replicas)
-            after = await take_up({"payments": source}, {"payments": log_of}, records, *given)  # type: ignore[arg-type]
+            taken = await take_up({"payments": source}, {"payments": log_of}, records, *given)  # type: ignore[arg-type]
+            await unread.placed_later(taken.left, again_s=0.0)
         finally:
             await reader.close()
-        return after, settling, replicas
+        return taken.after, settling, replicas
 
     return asyncio.run(work())
 
@@ -152,6 +155,73 @@ def test_over_a_topic_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     after, settling, replicas = begun(tmp_path, TOPIC, None, Ledger("a", "b", "c"))
     assert (after, replicas.places) == (1, {"c": Place("p-0", 3)})
     assert revised_after(feed, after, settling, 2) == [("b", "block", 2), ("a", "allow", 2)]
+
+
+def topic_of(monkeypatch: pytest.MonkeyPatch, *names: str, away: int = 0) -> list[Any]:
+    """A topic whose messages are about these; its brokers do not answer the first ``away`` times."""
+    stands = [(Place("p-0", n), payment(name), 100 + n) for n, name in enumerate(names)]
+    asked: list[int] = []
+
+    def read_tail(_: Any, __: str, ends: dict[str, int], *___: Any) -> list[Any]:
+        asked.append(1)
+        if len(asked) <= away:
+            raise SourceError("the brokers do not answer")
+        return [each for each in stands if each[0].at >= ends["p-0"]]
+
+    monkeypatch.setattr(unread, "read_tail", read_tail)
+    return asked
+
+
+def test_over_a_topic_one_that_stands_twice_is_held_to_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The brokers had a when the process was killed, and nobody knew: it was sent on, and its copy is refused.
+
+    No rule holds at a, so no batch has a line of it.
+    """
+    topic_of(monkeypatch, "z", "a", "a")
+    feed = tmp_path / "feed"
+    write(feed, 1, "p-0", 0, 1)
+    (tmp_path / MARK).write_bytes(b'{"batch": 1}')
+    after, settling, _ = begun(tmp_path, TOPIC, None, Ledger("a"))
+    settling.placed("payments", "a", Place("p-0", 2))  # as the outbox tells it
+    write(feed, 2, "p-0", 1, 2)
+    assert revised_after(feed, after, settling, 2) == [("a", "allow", 2)]
+    assert settling.waiting == 0
+
+
+def test_over_a_topic_whose_brokers_answer_later_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = topic_of(monkeypatch, "z", "a", "b", away=3)
+    feed = tmp_path / "feed"
+    write(feed, 1, "p-0", 0, 1)
+    (tmp_path / MARK).write_bytes(b'{"batch": 1}')
+    after, settling, _ = begun(tmp_path, TOPIC, None, Ledger("a"))
+    assert len(asked) == 4
+    write(feed, 2, "p-0", 1, 3)
+    assert revised_after(feed, after, settling, 2) == [("a", "allow", 2)]
+
+
+def test_what_a_topic_has_is_not_put_there_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process was killed before it answered: whoever asks again is told the place of the first."""
+    topic_of(monkeypatch, "z", "a")
+    write(tmp_path / "feed", 1, "p-0", 0, 1)
+    (tmp_path / MARK).write_bytes(b'{"batch": 1}')
+
+    async def work() -> None:
+        log = KafkaRecordLog(TOPIC, "p", "account")
+        settling, reader = Settling(), FeedReader(tmp_path / "feed")
+        records = StreamRecords({"payments": PAYMENTS})
+        given = (reader, Mark(tmp_path), Ledger(), settling, Replicas())
+        try:
+            await take_up({"payments": TOPIC}, {"payments": log}, records, *given)  # type: ignore[arg-type]
+            again = Asked(1, "payments", "a", payment("a"), "", 0)
+            assert await log.put(again) == Place("p-0", 1)
+            assert await log.append([again, again]) == [Place("p-0", 1)] * 2
+        finally:
+            await reader.close()
+            await log.close()
+
+    asyncio.run(asyncio.wait_for(work(), 60))
 
 
 @pytest.mark.parametrize(

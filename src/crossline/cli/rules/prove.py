@@ -89,7 +89,7 @@ def proven(
     sets = [given.judged(rules, [mine, *others])]
     if before is not None:
         sets.append(given.judged(rules, [before, *read_by(before, live.values())]))
-    marks = marks_of(labels, sets[0], amount)
+    marks = marks_of(labels, sets[0], None if labels is None else amount)
     progress = Progress(sys.stderr)
     told = files_told(past, pipeline.resolve().parent)
     whole = sum(each["bytes"] for each in told)
@@ -103,7 +103,7 @@ def proven(
     reads = {each.rule_id: each.version for each in others}
     version = None if before is None else before.version
     candidate = Candidate(mine.rule_id, mine.version, read_text(rules), reads, version)
-    return proof_of(candidate, told, found, interval, marks)
+    return proof_of(candidate, told, found, interval, marks, amount)
 
 
 def past_of(config: PipelineConfig) -> dict[str, list[str]]:

@@ -84,7 +84,7 @@ def followed(config: PipelineConfig, settings: ServeSettings, replica_of: str | 
 
 
 async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None, *, as_json: bool) -> None:
-    from crossline.serve.app.compose import app_of, collector_of
+    from crossline.serve.app.compose import app_of, collectors_of
     from crossline.serve.app.server import listening, serve
     from crossline.serve.assembly import checked, running
     from crossline.serve.metrics.exposition import told_at
@@ -97,10 +97,10 @@ async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None,
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with running(config, None if replica_of is None else config.engine.checkpoint) as api:
-        app, close = app_of(api, pipeline)
+        app, close, health = app_of(api, pipeline)
         _spare_pauses()
         try:
-            with told_at(settings, collector_of(api)):
+            with told_at(settings, *collectors_of(api, health)):
                 await serve(app, bound, settings, stop, lambda: _tell(config, place, as_json=as_json))
         finally:
             await close()

@@ -88,6 +88,11 @@ class FeedBatch:
         """Of the batch."""
         return int(self.head["batch"])
 
+    @property
+    def planned_ms(self) -> int:
+        """When it was planned, in epoch ms: the same each time that it is run, and another in another checkpoint."""
+        return int(self.head.get("planned_ms") or 0)
+
     def section(self, name: str) -> Sequence[bytes]:
         """The lines of a section, each JSON."""
         at = 0

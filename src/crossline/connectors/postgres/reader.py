@@ -122,6 +122,13 @@ class PostgresReader:
             ) SELECT rule_id FROM rule WHERE rule_id IS NOT NULL"""
         return sorted(original(row[0]) for row in self._all(query))
 
+    def batch_figures(self, pipeline: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
+        """When the last batches of ``pipeline`` were delivered, and what each measured, the latest first."""
+        query = """SELECT (extract(epoch FROM delivered_at) * 1000)::bigint, figures::text FROM batches
+            WHERE pipeline = %s ORDER BY batch_id DESC LIMIT %s"""
+        rows = self._all(query, [indexed(pipeline), limit])
+        return [(str(instant_text(at_ms)), original_value(orjson.loads(figures))) for at_ms, figures in rows]
+
     def dead_counts(self) -> dict[str, int]:
         """Dead letters by reason, most first."""
         query = "SELECT reason, count(*) AS n FROM dead_letters GROUP BY reason ORDER BY n DESC, reason"

@@ -49,10 +49,11 @@ class KafkaRecordLog:
     record without it goes to any. Key by the field that the topic's other producers key by, and that rules group by:
     then a key's records stand in one partition, in their order. The message's time is the record's ``ingest_ms``.
 
-    A record whose id was put there lately (the last 50,000 by this process) is not put there again. After a restart, or
-    where the brokers did not answer in time, it may stand there twice; the pipeline takes the first, and the other one
-    is a dead letter, ``duplicate_id``. A producer that has a fatal error (its place in the order was lost, say) takes
-    nothing any more: another one takes over, and what the first had not sent fails, to be put there again.
+    A record whose id was put there lately (the last 50,000 by this process, or that ``know`` told it of) is not put
+    there again. After a restart, or where the brokers did not answer in time, it may stand there twice all the same;
+    the pipeline takes the first, and the other one is a dead letter, ``duplicate_id``. A producer that has a fatal
+    error (its place in the order was lost, say) takes nothing any more: another one takes over, and what the first had
+    not sent fails, to be put there again.
 
     Args:
         settings: The source that the pipeline reads the topic by: brokers, security, options of the client.
@@ -95,6 +96,14 @@ class KafkaRecordLog:
         self._known: OrderedDict[str, asyncio.Future[Place]] = OrderedDict()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+
+    def know(self, record_id: str, place: Place) -> None:
+        """A process of before put it there: it is not put there again. From the event loop that asks."""
+        if record_id not in self._known:
+            self._known[record_id] = there = asyncio.get_running_loop().create_future()
+            there.set_result(place)
+            while len(self._known) > KNOWN_MAX:
+                self._known.popitem(last=False)
 
     def put(self, asked: Asked) -> asyncio.Future[Place]:
         """Put a record there, behind those that were put before; its place, once it is acknowledged.

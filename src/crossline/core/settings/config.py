@@ -22,6 +22,7 @@ from crossline.core.settings.fields import DurationMs, Settings, not_empty
 from crossline.core.settings.kafka import KafkaSourceSettings, is_secret
 from crossline.core.settings.process.engine import EngineSettings
 from crossline.core.settings.process.serve import ServeSettings
+from crossline.core.settings.process.slo import SloSettings, unmeasured
 from crossline.core.settings.secrets import A_SECRET
 from crossline.core.settings.sinks import Sink, same_topic, takes_decisions
 from crossline.core.settings.sources import (
@@ -142,6 +143,9 @@ class PipelineFile(Settings):
     serve: ServeSettings | None = Field(
         default=None, description="The decision API: where it listens, how it answers, who may ask. None: nowhere."
     )
+    slo: SloSettings | None = Field(
+        default=None, description="What is promised of latency, lag, checkpoint and availability. None: nothing."
+    )
 
     def findings(self) -> list[Finding]:
         """Sinks of one topic; decisions without a policy, or with nowhere to go."""
@@ -176,6 +180,7 @@ class PipelineConfig:
     figures: str | None = None
     watch: WatchSettings | None = None
     serve: ServeSettings | None = None
+    slo: SloSettings | None = None
 
 
 def rule_defaults(pipeline: PipelineConfig) -> Defaults:
@@ -222,7 +227,8 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
     _check_sources(document, report, streams)
     if file is not None and streams is not None:
         streams, findings = with_tables(streams, file.enrich)
-        for finding in (*findings, *default_findings(file.defaults.record, streams)):
+        promised = unmeasured(file.slo, file.serve, file.sources, streams)
+        for finding in (*findings, *default_findings(file.defaults.record, streams), *promised):
             report.take(finding)
         _check_topics(file, streams, report)
     _check_paths(document.data, (), report)
@@ -244,6 +250,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
         file.figures,
         file.watch,
         file.serve,
+        file.slo,
     )
 
 
@@ -361,6 +368,7 @@ def in_folder(pipeline: PipelineConfig, folder: str) -> PipelineConfig:
         figures=None if pipeline.figures is None else posixpath.join(folder, pipeline.figures),
         watch=_moved(pipeline.watch, folder) if pipeline.watch is not None else None,
         serve=_moved(pipeline.serve, folder) if pipeline.serve is not None else None,
+        slo=_moved(pipeline.slo, folder) if pipeline.slo is not None else None,
     )
 
 

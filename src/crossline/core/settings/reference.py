@@ -33,6 +33,13 @@ from crossline.core.settings.process.serve import (
     ServeSettings,
     TlsSettings,
 )
+from crossline.core.settings.process.slo import (
+    AvailabilityObjective,
+    CheckpointObjective,
+    LagObjective,
+    LatencyObjective,
+    SloSettings,
+)
 from crossline.core.settings.registry import RegistrySettings
 from crossline.core.settings.sinks import SINKS
 from crossline.core.settings.sources import SOURCES, ControlTopic, Directory, RulesDirectory, RulesTopic
@@ -126,6 +133,11 @@ def reference() -> str:
     parts += _section("`revisions`, in `serve`", RevisionSettings)
     parts += _section("`cases`, in `serve`", CasesSettings)
     parts += _section("`money`, in `serve.cases`", MoneySettings)
+    parts += _section("`slo`", SloSettings)
+    parts += _section("`alert_latency` and `decision_latency`, in `slo`", LatencyObjective)
+    parts += _section("`lag`, in `slo`", LagObjective)
+    parts += _section("`checkpoint`, in `slo`", CheckpointObjective)
+    parts += _section("`availability`, in `slo`", AvailabilityObjective)
     parts += [*_section("A policy file", Policy), *_section("`decide`, in a policy file", Branch), _WHEN]
     parts += _section("`bands`, in a policy file", Band)
     parts += _section("`fallback`, in a policy file", FallbackBranch)

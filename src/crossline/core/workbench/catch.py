@@ -18,12 +18,20 @@ def rests_on(alert: Alert) -> set[str]:
 class Marks:
     """What was fraud. ``frauds``: by record id, the frauds that it is part of; a record that has none is no fraud.
 
-    ``asked``: the frauds that are to be found. ``named``: how many records the labels speak of.
+    ``asked``: the frauds that are to be found. ``named``: how many records the labels speak of. ``good``: the records
+    that labels say are no fraud; empty where they name frauds alone.
     """
 
     frauds: Mapping[str, frozenset[str]]
     asked: frozenset[str]
     named: int
+    good: frozenset[str] = frozenset()
+
+    def verdict(self, record_id: str) -> bool | None:
+        """Whether a record is fraud; None where nobody said. Where frauds alone are named, all others are none."""
+        if self.frauds.get(record_id):
+            return True
+        return False if not self.good or record_id in self.good else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,37 @@ def predicted(counts: Sequence[int], days: float) -> Predicted:
     >>> predicted([4, 4, 4, 4], 4.0).to_json()
     {'per_day': 4.0, 'low': 0.0, 'high': 8.383, 'days': 4.0}
     """
+    _checked(days)
+    return _ahead(counts, days, max(sum(counts) / days, 1 / days))
+
+
+def predicted_sum(sums: Sequence[float], squares: float, days: float) -> Predicted:
+    """The same of an amount that each alert has, such as money, summed over a day.
+
+    Args:
+        sums: The sum of each day of the past, days without an alert among them.
+        squares: The sum of the squares of all amounts.
+        days: How long the past is, in days.
+
+    Days scatter at least as sums over rare events do: their variance is the rate times the mean square of an amount.
+
+    >>> predicted_sum([40.0, 40.0, 40.0, 40.0], 1600.0, 4.0).to_json()  # 4 alerts of 10 a day
+    {'per_day': 40.0, 'low': 0.0, 'high': 83.826, 'days': 4.0}
+    """
+    _checked(days)
+    return _ahead(sums, days, squares / days)
+
+
+def _checked(days: float) -> None:
     if days <= 0:
         raise ValueError(f"found a past of {days} days; expected some time")
-    mean = sum(counts) / days
-    variance = max(mean, 1 / days)
-    if len(counts) >= 2 and days >= 2:
-        middle = sum(counts) / len(counts)
-        variance = max(variance, sum((each - middle) ** 2 for each in counts) / (len(counts) - 1))
+
+
+def _ahead(sums: Sequence[float], days: float, least: float) -> Predicted:
+    """``least``: the variance that days have at least."""
+    mean, variance = sum(sums) / days, least
+    if len(sums) >= 2 and days >= 2:
+        middle = sum(sums) / len(sums)
+        variance = max(variance, sum((each - middle) ** 2 for each in sums) / (len(sums) - 1))
     half = _Z * math.sqrt(variance * (1 + 1 / days))
     return Predicted(mean, max(0.0, mean - half), mean + half, days)

@@ -77,7 +77,8 @@ def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[st
             frauds.setdefault(each, set()).add(fraud)
     if not named:
         raise UsageError(f"{told}: found no labels; expected a row for each record, with its id and {_IS_FRAUD}")
-    return Marks({each: frozenset(found) for each, found in frauds.items()}, frozenset(asked), len(named))
+    by_record = {each: frozenset(found) for each, found in frauds.items()}
+    return Marks(by_record, frozenset(asked), len(named), frozenset(named - by_record.keys()))
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

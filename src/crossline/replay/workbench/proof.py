@@ -13,8 +13,9 @@ import orjson
 from crossline.connectors.files.names import matching_files
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import instant_text, parse_instant_ms
+from crossline.core.health.shares import Precision
 from crossline.core.workbench.catch import Alert, Marks, sides
-from crossline.core.workbench.predicted import predicted
+from crossline.core.workbench.predicted import predicted, predicted_sum
 from crossline.replay.compare import compare
 from crossline.replay.workbench.together import Together
 
@@ -81,6 +82,38 @@ def result_of(alerts: Iterable[Alert], begin_ms: int, end_ms: int) -> dict[str, 
     return {"alerts": len(mine), "by_day": days, "hits_sha256": digest_of([list(each) for each in mine])}
 
 
+def foretold(
+    alerts: Sequence[Alert],
+    span_ms: tuple[int, int],
+    by_day: Sequence[int],
+    marks: Marks | None = None,
+    amounts: Mapping[str, float] | None = None,
+    amount: str | None = None,
+) -> dict[str, Any]:
+    """What the past says of days to come, each with its interval; what is not known of the past is None.
+
+    Alerts a day; money: the sum a day of field ``amount`` of the records that alerts are on, in its own units;
+    precision: of alerts whose own record has a label. No digest covers it: it follows from what they cover, and labels.
+    """
+    begin_ms, end_ms = span_ms
+    days = (end_ms - begin_ms) / DAY_MS
+    money: dict[str, Any] | None = None
+    if amounts is not None and alerts:
+        sums, squares = [0.0] * len(by_day), 0.0
+        for each in alerts:
+            value = amounts.get(each["record_id"], 0.0)
+            sums[parse_instant_ms(each["event_time"]) // DAY_MS - begin_ms // DAY_MS] += value
+            squares += value * value
+        money = {"field": amount, **predicted_sum(sums, squares, days).to_json()}
+    precision: dict[str, Any] | None = None
+    if marks is not None:
+        said = [verdict for each in alerts if (verdict := marks.verdict(each["record_id"])) is not None]
+        found = Precision(sum(said), len(said))
+        low, high = found.interval or (None, None)
+        precision = {"true": sum(said), "labels": len(said), "value": found.value, "low": low, "high": high}
+    return {**predicted(by_day, days).to_json(), "money": money, "precision": precision}
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A rule whose effect is proven. ``against``: the version that is live; None: there is none."""
@@ -98,8 +131,12 @@ def proof_of(
     found: Together,
     interval: Interval,
     marks: Marks | None = None,
+    amount: str | None = None,
 ) -> dict[str, Any]:
-    """The proof. ``found``: what the candidate finds in ``files``, then what the live version does, if there is one."""
+    """The proof. ``found``: what the candidate finds in ``files``, then what the live version does, if there is one.
+
+    ``amount``: the field that ``found.amounts`` are of.
+    """
     first_ms = min(each.first_ms for each in found.spans.values())
     last_ms = max(each.last_ms for each in found.spans.values())
     begin_ms, end_ms = interval.within(first_ms, last_ms)
@@ -124,7 +161,7 @@ def proof_of(
         "interval": given,
         "data": data,
         "result": result,
-        "predicted": predicted(result["by_day"], days).to_json(),
+        "predicted": foretold(sets[0], (begin_ms, end_ms), result["by_day"], marks, found.amounts, amount),
         "digests": {
             "rule": hashlib.sha256(candidate.text.encode()).hexdigest(),
             "data": digest_of({"files": [[each["stream"], each["sha256"]] for each in files], **given}),

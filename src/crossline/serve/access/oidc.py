@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any
 
 import jwt
@@ -36,22 +37,33 @@ class OidcTokens:
     Args:
         settings: The section.
         keys: The provider's; by default fetched from ``settings.issuer``.
+        clock_s: Seconds that only grow.
     """
 
-    def __init__(self, settings: OidcSettings, keys: ProviderKeys | None = None) -> None:
+    def __init__(
+        self,
+        settings: OidcSettings,
+        keys: ProviderKeys | None = None,
+        clock_s: Callable[[], float] = monotonic,
+    ) -> None:
         self._settings = settings
+        self._clock_s = clock_s
         self._keys = keys if keys is not None else ProviderKeys(settings.issuer)
-        self._known: OrderedDict[bytes, tuple[Principal, int]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
 
     def known(self, token: bytes, now_ms: int) -> Principal | None:
-        """The principal of a token that was verified within the last minute."""
+        """The principal of a token that was verified within the last minute, whatever became of the wall clock."""
         found = self._known.get(hashlib.sha256(token).digest())
-        return None if found is None or found[1] <= now_ms else found[0]
+        if found is None or found[1] <= self._clock_s():
+            return None
+        expires_ms = found[0].expires_ms
+        return None if expires_ms is not None and expires_ms + LEEWAY_S * 1000 <= now_ms else found[0]
 
     async def verify(self, token: bytes, now_ms: int) -> Principal:
         """The principal of a token. Raises as ``claims`` does."""
         principal = self.principal(await self.claims(token))
-        self._keep(token, principal, now_ms)
+        if principal.expires_ms is None or principal.expires_ms + LEEWAY_S * 1000 > now_ms:
+            self._keep(token, principal)
         return principal
 
     async def claims(self, token: bytes) -> Mapping[str, Any]:
@@ -97,11 +109,8 @@ class OidcTokens:
         """The roles that claims list."""
         return _roles(claims, self._settings.roles_claim)
 
-    def _keep(self, token: bytes, principal: Principal, now_ms: int) -> None:
-        ends_ms = now_ms + KNOWN_MS
-        if principal.expires_ms is not None:
-            ends_ms = min(ends_ms, principal.expires_ms + LEEWAY_S * 1000)
-        self._known[hashlib.sha256(token).digest()] = (principal, ends_ms)
+    def _keep(self, token: bytes, principal: Principal) -> None:
+        self._known[hashlib.sha256(token).digest()] = (principal, self._clock_s() + KNOWN_MS / 1000)
         if len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
 

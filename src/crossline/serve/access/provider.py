@@ -15,6 +15,7 @@ import jwt
 from crossline.core.basics.errors import RetryableError
 from crossline.core.texts.uris import is_loopback
 from crossline.logs import get_logger
+from crossline.serve.faults import TellableError, noted, with_fault
 
 # Signatures with a key that the provider keeps to itself. None of them can be made with what it publishes.
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
@@ -129,7 +130,8 @@ async def endpoints_of(issuer: str) -> Endpoints:
                 *(checked_address(document.get(f"{name}_endpoint")) for name in ("authorization", "token"))
             )
     except (httpx.HTTPError, ValueError, TimeoutError) as error:
-        raise RetryableError(f"the provider {issuer} cannot be asked: {type(error).__name__}: {error}"[:300]) from None
+        fault = noted("the identity provider cannot be asked", error, issuer=issuer)
+        raise TellableError(with_fault("the identity provider cannot be asked now", fault)) from None
     return found
 
 
@@ -142,7 +144,8 @@ async def exchanged(address: str, form: Mapping[str, str], secret: tuple[str, st
         async with asyncio.timeout(DEADLINE_S), _client() as client:
             said = await _json(client, address, form, None if secret is None else httpx.BasicAuth(*secret))
     except (httpx.HTTPError, ValueError, TimeoutError) as error:
-        raise RetryableError(f"the provider exchanged no code: {type(error).__name__}: {error}"[:300]) from None
+        fault = noted("the identity provider exchanged no code", error)
+        raise TellableError(with_fault("the identity provider exchanged no code", fault)) from None
     return said
 
 

@@ -187,6 +187,7 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/v1/rules"): _READ,
     ("GET", "/v1/rules/{rule_id}"): _READ,
     ("GET", "/v1/rules/{rule_id}/versions"): _READ,
+    ("GET", "/v1/health/rules"): _READ,
     ("POST", "/v1/rules:check"): _DRAFT,
     ("POST", "/v1/rules:test"): _DRAFT,
     ("POST", "/v1/rules:backtest"): _DRAFT,
@@ -197,5 +198,7 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/v1/jobs"): _DRAFT,
     ("GET", "/v1/jobs/{job_id}"): _DRAFT,
     ("DELETE", "/v1/jobs/{job_id}"): _DRAFT,
+    ("GET", "/v1/objectives"): _READ,
+    ("GET", "/v1/health/pipeline"): _READ,
     ("GET", "/v1/audit"): _ADMIN,
 }

@@ -25,19 +25,25 @@ from crossline.serve.app.stored import StoredCases
 from crossline.serve.assembly import Api
 from crossline.serve.console.app import Console
 from crossline.serve.console.parts import parts_of
+from crossline.serve.health.gathering import RuleHealthReader
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
 from crossline.serve.metrics.exposition import ApiCollector, Standing
 from crossline.serve.metrics.figures import Counted
+from crossline.serve.metrics.rules import RuleGauges
+from crossline.serve.objectives.metrics import ObjectiveCollector
+from crossline.serve.replica.replicas import Replicas
+from crossline.serve.running.report import ReplicaLag
+from crossline.serve.watch.exposition import Collector
 
 AUDIT = "audit"
 
 log = get_logger(__name__)
 
 
-def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]]:
-    """The app over the parts that run, and what ends what only it has."""
+def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]], RuleHealthReader]:
+    """The app over the parts that run, what ends what only it has, and how rules do."""
     settings = api.settings
 
     async def ready() -> Readiness:
@@ -47,6 +53,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     audit, desk = AuditLog(api.path / AUDIT, wall_clock_ms), casework.of(api)
     deps = Dependencies(
         pipeline=pipeline,
+        now_ms=api.clock_ms,
         config=api.config,
         path=api.path,
         decisions=api.answers,
@@ -55,6 +62,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         events=AllEvents(api.reader, api.revised, desk.changes),
         figures=api.replicas,
         audit=audit.path,
+        replicas=lambda: replicas_of(api.replicas),
         ready=ready,
     )
     rest = create_api(deps, extra=HOT_PATHS)
@@ -75,12 +83,27 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         await desk.close()
 
     whole: Any = access if console is None else Split(access, console)
-    return Counted(whole, api.figures), close
+    return Counted(whole, api.figures), close, rest.state.health
 
 
-def collector_of(api: Api) -> ApiCollector:
-    """The figures of the parts that run."""
+def replicas_of(replicas: Replicas) -> list[ReplicaLag]:
+    """How far behind each of them is."""
+    return [
+        ReplicaLag(number, None, None, ready=False)
+        if lag.batch < 0
+        else ReplicaLag(number, lag.batch, lag.ms, lag.ready)
+        for number, lag in enumerate(replicas.lags())
+    ]
 
+
+def collectors_of(api: Api, health: RuleHealthReader) -> list[Collector]:
+    """The figures of the parts that run, and what objectives count of them."""
+    counts = api.counts
+    counted = [] if counts is None else [ObjectiveCollector(api.config.name, counts.recorder)]
+    return [_collector_of(api, health), *counted]
+
+
+def _collector_of(api: Api, health: RuleHealthReader) -> ApiCollector:
     def standing() -> Standing:
         replicas = api.replicas
         judged = (replicas.calls, replicas.spent_ms / 1_000)
@@ -91,4 +114,4 @@ def collector_of(api: Api) -> ApiCollector:
             outbox = None
         return Standing(replicas.lag(), replicas.laid_over, api.settling.waiting, outbox, judged, replicas.lost)
 
-    return ApiCollector(api.config.name, api.figures, standing)
+    return ApiCollector(api.config.name, api.figures, standing, RuleGauges(health.report))

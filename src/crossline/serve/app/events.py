@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
+from crossline.core.basics.errors import StateError
 from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.feed.reader import Event as Given
 from crossline.serve.feed.reader import EventId, FeedReader
@@ -18,8 +20,8 @@ from crossline.serve.http.events.source import Event, EventsGoneError
 from crossline.serve.revisions.told import RevisedGoneError, RevisedLog
 
 _N = "(?:0|[1-9][0-9]{0,17})"
-_ID = re.compile(rf"({_N}-{_N})?(?:\.({_N}))?(?:\.({_N}))?", re.ASCII)
-_FORM = "BATCH-NUMBER.REVISION.CASE, such as 812-3.17.905, as an event had it"
+_ID = re.compile(rf"({_N}-{_N})?\.({_N})(?:\.({_N}))?~([0-9a-f]{{8}})(?:-([0-9a-f]{{1,16}}))?", re.ASCII)
+_FORM = "BATCH-NUMBER.REVISION.CASE~LIFE, such as 812-3.17.905~5f0c7a9e-19b7659c800, as an event had it"
 _BEYOND = 10**18 - 1  # of a batch there are never so many events
 _BEFORE_ALL = EventId(-1, 0)
 
@@ -28,29 +30,31 @@ _BEFORE_ALL = EventId(-1, 0)
 class At:
     """How far a client has come: the last event of batches, the last revision, the last change of a case.
 
-    Its text is the id of an event: ``812-3.17.905``; ``.17.905`` before there was any batch.
+    Its text is the id of an event: ``812-3.17.905~5f0c7a9e-19b7659c800``; ``.17.905~5f0c7a9e`` before there was any
+    batch. ``life``: whose numbers these are: another folder of an API counts anew. ``planned_ms``: of the batch, 0:
+    nobody knows.
     """
 
     batch: EventId
     revised: int
-    case: int | None = None
+    case: int | None
+    life: str
+    planned_ms: int = 0
 
     def __str__(self) -> str:
+        batch = "" if self.batch == _BEFORE_ALL else str(self.batch)
         case = "" if self.case is None else f".{self.case}"
-        return f"{'' if self.batch == _BEFORE_ALL else self.batch}.{self.revised}{case}"
+        return f"{batch}.{self.revised}{case}~{self.life}{f'-{self.planned_ms:x}' if self.planned_ms else ''}"
 
     @classmethod
-    def of(cls, text: str, newest: int, newest_case: int | None = None) -> At:
-        """Inverse of ``str``; without the other parts (``812-3``) it is as of the ``newest`` revision and change.
-
-        Raises EventsGoneError for any other text.
-        """
+    def of(cls, text: str) -> At:
+        """Inverse of ``str``. Raises EventsGoneError for any other text."""
         found = _ID.fullmatch(text)
-        if found is None or not text:
+        if found is None:
             raise EventsGoneError(f"found the id {text[:64]!r}, expected {_FORM}")
         batch = _BEFORE_ALL if found[1] is None else EventId.of(found[1])
-        revised = newest if found[2] is None else int(found[2])
-        return cls(batch, revised, newest_case if found[3] is None else int(found[3]))
+        case = None if found[3] is None else int(found[3])
+        return cls(batch, int(found[2]), case, found[4], 0 if found[5] is None else int(found[5], 16))
 
 
 class AllEvents:
@@ -60,16 +64,14 @@ class AllEvents:
         self._reader = reader
         self._revised = revised
         self._cases = cases
+        self._life = ""
 
     async def follow(self, after: str | None) -> AsyncIterator[Event]:
         """See ``EventSource``."""
-        newest = await asyncio.to_thread(self._revised.last)
-        newest_case = None if self._cases is None else await asyncio.to_thread(self._cases.last)
-        at = self._now(newest, newest_case) if after is None else At.of(after, newest, newest_case)
-        if 0 <= (last := self._reader.last()) < at.batch.batch - 1 and after is not None:  # else all are told again
-            raise EventsGoneError(f"batch {at.batch.batch} of {after} has not come here: the newest is {last}")
+        newest = await self._newest()
+        at = newest if after is None else await self._checked(At.of(after), after, newest)
         waiting: asyncio.Queue[Any] = asyncio.Queue(1)
-        sources: list[Any] = [self._given(at.batch, after), self._revised.follow(at.revised)]
+        sources: list[Any] = [self._given(at, after), self._revised.follow(at.revised)]
         if self._cases is not None:
             sources.append(_named("case", self._cases.follow(at.case or 0)))
         tasks = [asyncio.create_task(_into(waiting, each)) for each in sources]
@@ -78,7 +80,7 @@ class AllEvents:
                 if isinstance(each, Exception):
                     raise each
                 if isinstance(each, Given):
-                    at = replace(at, batch=each.id)
+                    at = replace(at, batch=each.id, planned_ms=each.planned_ms)
                     yield _of_batch(each, at)
                 elif each[0] == "case":
                     at = replace(at, case=each[1])
@@ -93,15 +95,46 @@ class AllEvents:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _now(self, newest: int, newest_case: int | None) -> At:
-        last = self._reader.last()
-        return At(_BEFORE_ALL if last < 0 else EventId(last, _BEYOND), newest, newest_case)
+    async def _newest(self) -> At:
+        """Where whoever listens from now on begins."""
+        revised = await asyncio.to_thread(self._revised.last)
+        case = None if self._cases is None else await asyncio.to_thread(self._cases.last)
+        life = self._life or await asyncio.to_thread(self._made_life)
+        last, batch = self._reader.last(), await self._reader.newest()
+        if last < 0:
+            return At(_BEFORE_ALL, revised, case, life)
+        planned_ms = 0 if batch is None or batch.number != last else batch.planned_ms
+        return At(EventId(last, _BEYOND), revised, case, life, planned_ms)
 
-    async def _given(self, begin: EventId, after: str | None) -> AsyncIterator[Given]:
+    def _made_life(self) -> str:
+        """A name that no other pair of files has by which revisions and changes of cases are numbered."""
+        parts = (self._revised.life, "" if self._cases is None else str(self._cases.life()))
+        self._life = hashlib.blake2b("\x1f".join(parts).encode(), digest_size=4).hexdigest()
+        return self._life
+
+    async def _checked(self, at: At, after: str, newest: At) -> At:
+        """``at``, where it can be gone on from. Raises EventsGoneError where it is of another life, or not come to."""
+        if at.life != newest.life:
+            raise EventsGoneError(f"{after} is of another API, or of one whose folder is gone: its numbers are others")
+        if at.revised > newest.revised or (at.case or 0) > (newest.case or 0):
+            raise EventsGoneError(f"{after} has not come here: revisions and changes of cases are behind it")
+        last = newest.batch.batch
+        if 0 <= last < at.batch.batch - 1:  # else all are told again
+            raise EventsGoneError(f"batch {at.batch.batch} of {after} has not come here: the newest is {last}")
+        if at.planned_ms:
+            with suppress(FileNotFoundError, StateError):  # it is to come, or the next ones say how many are missed
+                batch = await self._reader.batch(at.batch.batch)
+                if batch.planned_ms != at.planned_ms:
+                    raise EventsGoneError(f"batch {at.batch.batch} of {after} is of another checkpoint")
+        return replace(at, case=newest.case if at.case is None else at.case)
+
+    async def _given(self, begin: At, after: str | None) -> AsyncIterator[Given]:
         first = after is not None
-        async for each in self._reader.events(begin):
+        async for each in self._reader.events(begin.batch):
             if first and each.missed:
                 raise EventsGoneError(f"{each.missed} batches behind {after} are not kept any more")
+            if first and each.id.batch == begin.batch.batch and begin.planned_ms not in {0, each.planned_ms}:
+                raise EventsGoneError(f"batch {each.id.batch} of {after} is of another checkpoint")
             first = False
             yield each
 

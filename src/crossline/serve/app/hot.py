@@ -17,7 +17,6 @@ from crossline.serve.http.problems import MEDIA_TYPE, ProblemError
 
 PREFIX, BATCH = "/v1/decisions/", ":batch"
 BATCH_MAX = 500
-DRY_MAX = 20  # of one batch: each is judged in a fork of its own, for which all others wait
 WISHES_MAX, WISH_BYTES_MAX = 1_000, 200  # queries that are remembered, and how long one may be
 MODES: dict[str, Mode] = {"exact": "exact", "peek": "peek"}
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
@@ -72,17 +71,17 @@ class HotRoutes:
         bodies = _bodies(body)
         if isinstance(bodies, Reply):
             return bodies
-        if wish.dry_run and len(bodies) > DRY_MAX:
-            return _unfit("/records", f"{len(bodies)} records of a dry run", f"1 to {DRY_MAX}")
         state = scope.get("state", {})
         if "access" in state:  # it has counted one request; a batch is as many as it has records
             try:
                 state["access"].charge(state["principal"], len(bodies) - 1)
             except ProblemError as error:
                 return Reply(error.status, error.body(), MEDIA_TYPE, error.headers)
-        given = (wish.mode, wish.timeout_s)
-        asked = (self.decisions.decide(stream, each, *given, dry_run=wish.dry_run) for each in bodies)
-        replies = await asyncio.gather(*asked)
+        if wish.dry_run:
+            replies = await self.decisions.dry(stream, bodies, wish.timeout_s)
+        else:
+            asked = (self.decisions.decide(stream, each, wish.mode, wish.timeout_s) for each in bodies)
+            replies = await asyncio.gather(*asked)
         return Reply(HTTPStatus.OK, b"[" + b",".join(reply.body for reply in replies) + b"]")
 
     def _wish_of(self, query: bytes) -> Wish | Reply:

@@ -139,6 +139,21 @@ class ApprovalFile:
         found = self._requests(where, (rule_id, version))
         return found[0] if found else None
 
+    def foretold(self) -> dict[tuple[str, int], tuple[Request, KeptProof]]:
+        """Each version that was published with a proof, by its rule and number, with the last of several."""
+        columns = ", ".join(f"r.{each}" for each in _REQUEST)
+        asked = (
+            f"SELECT {columns}, p.proof_id, p.who, p.at_ms, p.said FROM requests AS r "  # noqa: S608 - our own names
+            "JOIN proofs AS p USING (proof_id) WHERE r.state = 'published' ORDER BY r.number"
+        )
+        found = {}
+        with self._db.reading() as db:
+            for row in db.execute(asked):
+                request, proof = Request(*row[: len(_REQUEST)]), row[len(_REQUEST) :]
+                said = (proof[0], proof[1], proof[2], orjson.loads(proof[3]))
+                found[request.rule_id, request.version] = (request, KeptProof(*said))
+        return found
+
     def decide(self, number: int, who: str, reason: str, now_ms: int, *, approved: bool) -> Request:
         """Approve or reject. Raises PermanentError where ``who`` may be who asked, or it is over."""
         with self._db.writing() as db:

@@ -32,6 +32,10 @@ class CaseChanges:
         """The number of the last change."""
         return self._desk.last_change()
 
+    def life(self) -> int:
+        """See ``CaseDesk.life``."""
+        return self._desk.life()
+
     async def follow(self, after: int) -> AsyncIterator[tuple[int, dict[str, Any]]]:
         """Cases that changed behind change ``after``, each as it stands, with the number of its last change."""
         while not self._closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from crossline.serve.cases.queue.pages import Queue, QueuePage
 
 NEAR_MAX = 20
 EVENTS_MAX = 500
+LIFE_BITS = 62
 WOKEN_AT_ONCE = 500
 
 
@@ -152,6 +154,13 @@ class CaseDesk:
     def last_change(self) -> int:
         """The number of the last change of any case."""
         return int(self.file.rows("SELECT value FROM counters WHERE name = 'changes'")[0]["value"])
+
+    def life(self) -> int:
+        """A number that another file of cases does not have: changes of two files have the same numbers."""
+        with self.file.transaction():
+            made = "INSERT INTO counters VALUES ('life', ?) ON CONFLICT (name) DO NOTHING"
+            self.file.run(made, (secrets.randbits(LIFE_BITS),))
+            return int(self.file.rows("SELECT value FROM counters WHERE name = 'life'")[0]["value"])
 
     def due_ms(self) -> int | None:
         """When the next snooze ends; None where there is none."""

@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ import orjson
 
 from crossline.connectors.standing import Standing
 from crossline.core.basics.errors import RetryableError, SinkError, StateError
+from crossline.serve.cases.counting.schema import TO_VERSION_3
 from crossline.serve.cases.schema import TABLES, TO_VERSION_2
 from crossline.serve.cases.values import KeyReusedError
 
-VERSION = 2
+VERSION = 3
 APPLICATION_ID = 0x63726C63  # "crlc"
 BUSY_S = 5.0
 KEPT_MS = 7 * 86_400_000  # for how long a key is known
@@ -68,8 +69,9 @@ class CaseFile:
                 self._connection.execute(each)
             self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         if version < VERSION:  # of a new file it is 0: it becomes what an old one becomes
-            for each in TO_VERSION_2:
-                self._connection.execute(each)
+            for number, statements in ((2, TO_VERSION_2), (3, TO_VERSION_3)):
+                for each in statements if version < number else ():
+                    self._connection.execute(each)
             self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
@@ -101,7 +103,7 @@ class CaseFile:
                 with suppress(sqlite3.Error):
                     self._connection.execute("ROLLBACK")
 
-    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+    def rows(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[sqlite3.Row]:
         """What ``statement`` finds."""
         with self._lock:
             try:

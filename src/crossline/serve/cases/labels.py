@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from crossline.serve.cases import checks
+from crossline.serve.cases.counting.verdicts import count_label
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.values import ChangedError, Label, Verdict
 
@@ -49,7 +50,7 @@ def add(
     known_ms = verdict.known_ms if verdict.known_ms is not None else now_ms
     version_now = 1 if newest is None else newest.version + 1
     label = Label(*record, verdict.is_fraud, known_ms, verdict.reason, who, now_ms, version_now, case_id)
-    _insert(file, label)
+    _insert(file, stands, label)
     return label
 
 
@@ -64,11 +65,11 @@ def withdraw(file: CaseFile, given: Label, before: Label | None, who: str, now_m
     back = stands if before is None else before
     reason, version = f"taken back: {given.reason}"[: checks.REASON_MAX], stands.version + 1
     again = replace(back, reason=reason, who=who, at_ms=now_ms, version=version, withdrawn=before is None)
-    _insert(file, again)
+    _insert(file, stands, again)
     return True
 
 
-def _insert(file: CaseFile, label: Label) -> None:
+def _insert(file: CaseFile, stands: Label | None, label: Label) -> None:
     file.run(
         f"INSERT INTO labels ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own names
         (
@@ -76,6 +77,7 @@ def _insert(file: CaseFile, label: Label) -> None:
             *(label.at_ms, label.version, label.case_id, int(label.withdrawn)),
         ),
     )
+    count_label(file, stands, label)
 
 
 def last(file: CaseFile, stream: str, record_id: str) -> Label | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -17,20 +17,24 @@ from crossline.core.decide.fallback import Fallback
 from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import Policy
 from crossline.core.streams.schema import StreamSpec
-from crossline.logs import get_logger
-from crossline.serve.decisions.parts import Claim
+from crossline.serve.decisions.parts import Claim, Given
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.values import Asked, NotJudgedError, Place
+from crossline.serve.faults import noted, with_fault
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.ledger.base import Answer as Kept
 from crossline.serve.ledger.group import LedgerGroup
-from crossline.serve.ledger.reading import read_answer, read_receipt, read_unsettled
+from crossline.serve.ledger.reading import (
+    read_answer,
+    read_differing,
+    read_figures,
+    read_receipt,
+    read_unsettled,
+)
 from crossline.serve.ledger.receipts import Entry
 
 T = TypeVar("T")
-
-log = get_logger(__name__)
 
 
 class LedgerAnswers:
@@ -46,11 +50,11 @@ class LedgerAnswers:
             claimed = await self._group.settled(asked, timeout_s)
         return Claim(claimed.outcome, claimed.body)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
-        """Keep an answer; the body that its client gets, which may be one that was given before."""
+    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
+        """Keep an answer; what its client gets, which may be one that was given before."""
         entry = Entry(answer.asked, said, answer.basis, answer.figures, answer.evidence)
         kept = await self._group.answer(entry)
-        return None if kept is None else kept.body
+        return None if kept is None else Given(kept.body, kept.first)
 
     async def release(self, asked: Asked) -> None:
         """Nothing was decided about it."""
@@ -79,8 +83,8 @@ class FeedStream:
         except NotDecidedError as error:
             raise NotJudgedError("stream", f"{error.reason}: {error.detail}") from None
         except (StoppedError, StateError) as error:
-            log.warning("what a batch gave cannot be read", error=str(error))
-            raise NotJudgedError("stream", "what its batch gave cannot be read; the server's log says why") from None
+            fault = noted("what a batch gave cannot be read", error)
+            raise NotJudgedError("stream", with_fault("what its batch gave cannot be read", fault)) from None
 
 
 class PolicyFallback:
@@ -119,6 +123,14 @@ class LedgerReads(Protocol):
         """See ``read_unsettled``."""
         ...
 
+    def differing(self, since_ms: int, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """See ``read_differing``."""
+        ...
+
+    def figures(self, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+        """See ``read_figures``."""
+        ...
+
     def close(self) -> None:
         """Let go of what is held."""
         ...
@@ -154,6 +166,14 @@ class SqliteReads:
         """As said."""
         return self._read(lambda ledger: read_unsettled(ledger, since_ms, most))
 
+    def differing(self, since_ms: int, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """As said."""
+        return self._read(lambda ledger: read_differing(ledger, since_ms, most))
+
+    def figures(self, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+        """As said."""
+        return self._read(lambda ledger: read_figures(ledger, records))
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -177,6 +197,14 @@ class LedgerDecisions:
     def unsettled(self, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
         """See ``read_unsettled``."""
         return self._reads.unsettled(since_ms, most)
+
+    def differing(self, since_ms: int, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Answers that the stream decided otherwise, each with that decision, the latest first."""
+        return self._reads.differing(since_ms, most)
+
+    def figures(self, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+        """The figures of records that were answered by a peek, by the name of the rule."""
+        return self._reads.figures(records)
 
     def decision(self, decision_id: str) -> Mapping[str, Any] | None:
         """As it was answered; None where it never was."""

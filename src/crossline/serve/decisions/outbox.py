@@ -45,11 +45,12 @@ class SqliteOutbox:
         return connection
 
     async def put(self, asked: Sequence[Asked]) -> None:
-        """Keep them; those that are there already stay as they are."""
+        """Keep them; those that are there already stay as they are, and one that was set aside is sent again."""
         rows = [(each.stream, each.record_id, each.raw, each.digest, each.ingest_ms) for each in asked]
         await self._do(
             "INSERT INTO outbox (stream, record_id, raw, digest, ingest_ms) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT DO NOTHING",
+            "ON CONFLICT (stream, record_id) DO UPDATE SET place = -place, raw = excluded.raw, "
+            "digest = excluded.digest, ingest_ms = excluded.ingest_ms WHERE place < 0",
             rows,
         )
 

@@ -19,6 +19,14 @@ class Claim:
     body: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The answer that holds for an id, as it is sent. ``first``: it is the one that was to be kept, and no other's."""
+
+    body: bytes
+    first: bool = True
+
+
 class Answers(Protocol):
     """The ledger: which ids were asked about, and what was answered."""
 
@@ -26,8 +34,8 @@ class Answers(Protocol):
         """Claim its id; one that is ``pending`` is waited for, until time is up."""
         ...
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
-        """Keep an answer with its receipt; the body to send, which names it. None: another content has the id."""
+    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
+        """Keep an answer with its receipt; what to send, which names it. None: another content has the id."""
         ...
 
     async def release(self, asked: Asked) -> None:

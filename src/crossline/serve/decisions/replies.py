@@ -9,8 +9,10 @@ from typing import Any
 
 import orjson
 
+from crossline.connectors.base import wall_clock_ms
 from crossline.core.basics.times import instant_text
 from crossline.core.decide.decision import SCHEMA_VERSION, decision_id
+from crossline.serve.decisions.records import Checked, Refused
 from crossline.serve.decisions.values import Answered, Asked, AsOf, Basis, Degraded
 
 JSON, PROBLEM = "application/json", "application/problem+json"
@@ -47,6 +49,26 @@ def stalled() -> Reply:
     """The record is in its stream, and what is answered about it is not written down yet."""
     said = "the ledger takes too long to keep the answer; ask again with the same id: it gets this answer, once kept"
     return problem(HTTPStatus.SERVICE_UNAVAILABLE, said, headers={"Retry-After": "1"})
+
+
+def no_stream(stream: str) -> Reply:
+    """There is none of that name that may be asked about."""
+    return problem(HTTPStatus.NOT_FOUND, f"no stream {stream[:100]!r} that takes records here")
+
+
+def differs(asked: Asked) -> Reply:
+    """The id was asked about, and the content was another."""
+    said = f"record {asked.record_id!r} of stream {asked.stream} was asked about with another content"
+    return problem(HTTPStatus.CONFLICT, said)
+
+
+def asked_of(stream: str, checked: Checked | Refused, number: int) -> Asked | Reply:
+    """A record as it is asked about now; a problem where it does not fit its stream."""
+    if isinstance(checked, Checked):
+        return Asked(number, stream, checked.record_id, checked.raw, checked.digest, wall_clock_ms())
+    errors = [{"pointer": "", "found": checked.reason, "expected": checked.detail, "hint": None}]
+    said = f"the record does not fit stream {stream}: {checked.detail}"
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, said, errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +108,12 @@ class Answer:
             "decided_at": instant_text(decided_ms),
             "took_ms": round(took_ms, 1),
         }
+
+
+def kept_before(answer: Answer, body: bytes) -> Answer:
+    """The answer of ``body``, which was kept before ``answer`` about the same record."""
+    said = orjson.loads(body)
+    return Answer(answer.asked, said, said["answered"])
 
 
 def fallback_decision(asked: Asked, decision: str, policy_version: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,24 +16,35 @@ from http import HTTPStatus
 from itertools import count
 from typing import Any, Literal
 
-import orjson
-
 from crossline.core.basics.errors import RetryableError
 from crossline.core.basics.times import parse_instant_ms
-from crossline.core.decide.words import ACTIONS
 from crossline.logs import get_logger
 from crossline.serve.decisions.batched import Batched, Gathered
+from crossline.serve.decisions.dry import DryRuns
 from crossline.serve.decisions.flight import Flight
-from crossline.serve.decisions.parts import Claim, Parts
+from crossline.serve.decisions.judging import Judging
+from crossline.serve.decisions.parts import Claim, Given, Parts
 from crossline.serve.decisions.records import Checked, Refused
-from crossline.serve.decisions.replies import Answer, Reply, fallback_decision, problem, stalled, unkept
+from crossline.serve.decisions.replies import (
+    Answer,
+    Reply,
+    asked_of,
+    differs,
+    kept_before,
+    no_stream,
+    problem,
+    stalled,
+    unkept,
+)
 from crossline.serve.decisions.values import (
     Asked,
     Degraded,
     NotJudgedError,
+    OutcomeUnknownError,
     PipelinedLog,
     Place,
 )
+from crossline.serve.faults import noted, with_fault
 
 Mode = Literal["exact", "peek"]
 # Of a request's time, for keeping the answer and sending it: so long, or twice as long as that took lately, and no more
@@ -41,6 +52,7 @@ Mode = Literal["exact", "peek"]
 MARGIN_SHARE_MAX, MARGIN_S = 0.2, 0.025
 LATELY = 0.98  # what is left, after another answer, of how long one took
 SEEN_S_MAX = 0.05
+LATE_S_MAX, LATE_PAUSE_S = 50.0, 0.5  # for so long it is looked whether an answer was kept; less than a claim may take
 REPLAYED = {"Idempotency-Replayed": "true"}
 
 log = get_logger(__name__)
@@ -59,6 +71,9 @@ class Decisions:
             stream: each.put if isinstance(each, PipelinedLog) else Batched(each.append).put
             for stream, each in parts.logs.items()
         }
+        self._judging = Judging(parts)
+        self._dry = DryRuns(parts.judge, self._judging)
+        self._ending = asyncio.Event()
         self._keeping_s = 0.0  # how long it took lately to keep an answer
         # A dry run puts nothing anywhere: it may ask about streams whose records come another way too.
         streams = parts.records.streams.items()
@@ -75,20 +90,28 @@ class Decisions:
 
         ``timeout_s``: from now until the reply is to be there.
         """
+        if dry_run:
+            (reply,) = await self.dry(stream, [body], timeout_s)
+            return reply
         arrived_s = asyncio.get_running_loop().time()
         until_s = arrived_s + timeout_s
         deadline_s = until_s - min(timeout_s * MARGIN_SHARE_MAX, max(MARGIN_S, 2 * self._keeping_s))
-        if stream not in (self._judged_streams if dry_run else self._parts.logs):
-            return problem(HTTPStatus.NOT_FOUND, f"no stream {stream[:100]!r} that takes records here")
-        checked = await self._checks[stream].put(body)
-        if isinstance(checked, Refused):
-            errors = [{"pointer": "", "found": checked.reason, "expected": checked.detail, "hint": None}]
-            said = f"the record does not fit stream {stream}: {checked.detail}"
-            return problem(HTTPStatus.UNPROCESSABLE_ENTITY, said, errors)
-        asked = Asked(next(self._numbers), stream, checked.record_id, checked.raw, checked.digest, _now_ms())
-        if dry_run:
-            return await self._dry(Flight(asked, arrived_s, deadline_s, until_s))
+        if stream not in self._parts.logs:
+            return no_stream(stream)
+        asked = asked_of(stream, await self._checks[stream].put(body), next(self._numbers))
+        if isinstance(asked, Reply):
+            return asked
         return await self._once(asked, mode, arrived_s, deadline_s, until_s)
+
+    async def dry(self, stream: str, bodies: Sequence[bytes], timeout_s: float) -> list[Reply]:
+        """What would be decided about records, posted one after the other; nothing is kept. See ``DryRuns``."""
+        if stream not in self._judged_streams:
+            return [no_stream(stream)] * len(bodies)
+        checked = await asyncio.gather(*(self._checks[stream].put(body) for body in bodies))
+        asked = [asked_of(stream, each, next(self._numbers)) for each in checked]
+        within_s = timeout_s - min(timeout_s * MARGIN_SHARE_MAX, MARGIN_S)
+        found: list[Reply] = await self._run(self._dry.replies(asked, within_s))
+        return found
 
     async def _once(self, asked: Asked, mode: Mode, arrived_s: float, deadline_s: float, until_s: float) -> Reply:
         """All who ask about one record get one answer."""
@@ -96,7 +119,7 @@ class Decisions:
         flight = self._flights.get(which)
         if flight is not None:
             if flight.asked.digest != asked.digest:
-                return _differs(asked)
+                return differs(asked)
             flight.hurry(deadline_s, until_s)
             reply = await flight.reply()
             replayed = REPLAYED if reply.status == HTTPStatus.OK else {}
@@ -111,10 +134,11 @@ class Decisions:
         reply: Reply | None = None
         try:
             reply = await self._reply(flight, mode)
-        except Exception:
-            log.exception("a request could not be answered", stream=which[0], record_id=which[1])
+        except Exception as error:
+            fault = noted("a request could not be answered", error)
+            log.exception("this is why it could not", fault=fault, stream=which[0], record_id=which[1])
             self._run(self._release(flight.asked))
-            reply = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "it could not be answered; the server's log says why")
+            reply = problem(HTTPStatus.INTERNAL_SERVER_ERROR, with_fault("it could not be answered", fault))
         finally:
             del self._flights[which]
             flight.land(reply or problem(HTTPStatus.SERVICE_UNAVAILABLE, "the API ends; ask again with the same id"))
@@ -125,8 +149,8 @@ class Decisions:
                 left_s = flight.deadline_s - asyncio.get_running_loop().time()
                 claim = await self._parts.ledger.claim(flight.asked, max(0.0, left_s))
         except (TimeoutError, RetryableError) as error:
-            log.warning("an id could not be claimed", error=str(error) or "it takes too long")
-            return unkept("the ledger does not take it now")
+            fault = noted("an id could not be claimed", str(error) or "it takes too long")
+            return unkept(with_fault("the ledger does not take it now", fault))
         if claim.outcome != "fresh":
             return _known(flight.asked, claim)
         return await self._fresh(flight, mode)
@@ -145,9 +169,9 @@ class Decisions:
         if kept.done() and (failure := kept.exception()) is not None:
             judged.cancel()
             self._parts.judge.dropped(flight.asked.number)
-            log.warning("a record could not be kept", stream=flight.asked.stream, error=str(failure))
-            return await self._undone(flight, "its stream does not take it now")
-        answer = self._answer(flight, judged)
+            fault = noted("a record could not be kept", failure, stream=flight.asked.stream)
+            return await self._undone(flight, with_fault("its stream does not take it now", fault))
+        answer = self._judging.answer(flight.asked, flight.deadline_s - flight.arrived_s, judged)
         if not kept.done():
             late = Degraded("stream", "the record was not acknowledged in time; it is sent on from the outbox")
             answer = _degraded(answer, late)
@@ -155,8 +179,8 @@ class Decisions:
                 async with flight.left():
                     await self._parts.outbox.put([flight.asked])
             except (RetryableError, TimeoutError) as error:
-                log.warning("a record could not be kept in the outbox", error=str(error) or "it takes too long")
-                return await self._undone(flight, "neither its stream nor the outbox takes it now")
+                fault = noted("a record could not be kept in the outbox", str(error) or "it takes too long")
+                return await self._undone(flight, with_fault("neither its stream nor the outbox takes it now", fault))
             self._run(self._deliver(flight.asked, kept))
         return await self._send(flight, answer, kept)
 
@@ -165,7 +189,7 @@ class Decisions:
         if mode == "exact" and asked.stream in self._parts.by_broker:
             self._parts.judge.lay([asked])
             return None
-        return self._run(self._judged(asked))
+        return self._run(self._judging.judged(asked))
 
     async def _undone(self, flight: Flight, why: str) -> Reply:
         """Nothing was decided: who asks again begins anew."""
@@ -204,82 +228,57 @@ class Decisions:
             ingest_ms = parse_instant_ms(peeked.result().decision["ingest_time"])
         return Answer(asked, await self._parts.stream.decision(asked, place, ingest_ms), "exact")
 
-    async def _judged(self, asked: Asked, *, keep: bool = True) -> Answer:
-        (verdict,) = await self._parts.judge.judge([asked], keep=keep)
-        if isinstance(verdict, NotJudgedError):
-            raise verdict
-        basis = self._parts.judge.basis(verdict.basis)
-        told = (verdict.figures, verdict.evidence, verdict.as_of, verdict.degraded, basis)
-        return Answer(asked, verdict.decision, "peek", *told)
-
-    def _answer(self, flight: Flight, judged: asyncio.Task[Answer]) -> Answer:
-        """What was judged; by the fallback where nothing was."""
-        if not judged.done():
-            judged.cancel()
-            within_ms = round((flight.deadline_s - flight.arrived_s) * 1000)
-            return self._fallback(flight.asked, Degraded("replica", f"no answer within {within_ms} ms"))
-        error = judged.exception()
-        if error is None:
-            return self._graver(judged.result())
-        if isinstance(error, NotJudgedError):
-            return self._fallback(flight.asked, Degraded(error.part, error.why))
-        log.error("a record could not be judged", stream=flight.asked.stream, error=repr(error))
-        return self._fallback(flight.asked, Degraded("replica", "it failed; the server's log says why"))
-
-    def _graver(self, answer: Answer) -> Answer:
-        """It, or, where a rule could not be judged, what the fallback says, if that is graver."""
-        if not answer.degraded:
-            return answer
-        instead = self._fallback(answer.asked, *answer.degraded)
-        said, plainly = (ACTIONS.index(each.decision["decision"]) for each in (answer, instead))
-        return instead if plainly > said else answer
-
-    def _fallback(self, asked: Asked, *why: Degraded) -> Answer:
-        said = fallback_decision(asked, self._parts.fallback.decide(asked), self._parts.fallback.version)
-        return Answer(asked, said, "fallback", degraded=why)
-
     async def _send(self, flight: Flight, answer: Answer, kept: asyncio.Future[Place]) -> Reply:
         """Once the answer is written down: else who asks again, with the same id, might get another one."""
         begun_s = asyncio.get_running_loop().time()
         said = answer.to_json(_now_ms(), (begun_s - flight.arrived_s) * 1000)
         try:
             async with flight.left():
-                body = await self._parts.ledger.answer(answer, said)
+                given = await self._parts.ledger.answer(answer, said)
+        except OutcomeUnknownError as error:
+            noted("nobody knows yet whether an answer was kept", error)
+            self._run(self._late(answer, said, kept, LATE_S_MAX))
+            return stalled()
         except RetryableError as error:
-            log.warning("an answer could not be kept", error=str(error))
-            return await self._undone(flight, "the ledger does not take the answer now")
+            fault = noted("an answer could not be kept", error)
+            return await self._undone(flight, with_fault("the ledger does not take the answer now", fault))
         except TimeoutError:
             self._run(self._late(answer, said, kept))
             return stalled()
         finally:
             took_s = asyncio.get_running_loop().time() - begun_s
             self._keeping_s = max(took_s, self._keeping_s * LATELY)
-        return self._sent(answer, body, kept)
+        return self._sent(answer, given, kept)
 
-    def _sent(self, answer: Answer, body: bytes | None, kept: asyncio.Future[Place]) -> Reply:
-        if body is None:
-            return _differs(answer.asked)
+    def _sent(self, answer: Answer, given: Given | None, kept: asyncio.Future[Place]) -> Reply:
+        if given is None:
+            return differs(answer.asked)
         placed = kept.done() and kept.exception() is None  # now, and not when the answer was begun
-        self._parts.on_answer(answer, kept.result() if placed else None)
-        return Reply(HTTPStatus.OK, body)
+        # What holds is what was kept first: that is sent, and held to what the stream decides.
+        holds = answer if given.first else kept_before(answer, given.body)
+        self._parts.on_answer(holds, kept.result() if placed else None)
+        return Reply(HTTPStatus.OK, given.body)
 
-    async def _late(self, answer: Answer, said: Mapping[str, Any], kept: asyncio.Future[Place]) -> None:
-        """Nobody waits for the answer any more; who asks again gets it. What was written down already stays so."""
-        try:
-            self._sent(answer, await self._parts.ledger.answer(answer, said), kept)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody else is told
-            log.warning("an answer could not be kept", stream=answer.asked.stream, error=str(error))
-            await self._release(answer.asked)
+    async def _late(
+        self, answer: Answer, said: Mapping[str, Any], kept: asyncio.Future[Place], within_s: float = 0.0
+    ) -> None:
+        """Nobody waits for the answer any more; who asks again gets it. What was written down already stays so.
 
-    async def _dry(self, flight: Flight) -> Reply:
-        """Judged, and nothing kept."""
-        judged = self._run(self._judged(flight.asked, keep=False))
-        await flight.until(judged)
-        answer = self._answer(flight, judged)
-        took_ms = (asyncio.get_running_loop().time() - flight.arrived_s) * 1000
-        reply = Reply(HTTPStatus.OK, orjson.dumps({**answer.to_json(_now_ms(), took_ms), "receipt": None}))
-        flight.land(reply)
-        return reply
+        ``within_s``: for so long the ledger is asked again where it takes nothing, since it may have the answer.
+        """
+        until_s = asyncio.get_running_loop().time() + within_s
+        while True:
+            try:
+                self._sent(answer, await self._parts.ledger.answer(answer, said), kept)
+            except Exception as error:  # noqa: BLE001 - whatever it is, nobody else is told
+                over = asyncio.get_running_loop().time() >= until_s or self._ending.is_set()
+                if isinstance(error, RetryableError) and not over:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._ending.wait(), LATE_PAUSE_S)
+                    continue
+                log.warning("an answer could not be kept", stream=answer.asked.stream, error=str(error))
+                await self._release(answer.asked)
+            return
 
     def _run(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
@@ -294,6 +293,7 @@ class Decisions:
 
     async def close(self) -> None:
         """Wait for what is under way, which has its deadlines."""
+        self._ending.set()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -312,16 +312,11 @@ def _known(asked: Asked, claim: Claim) -> Reply:
     """Of an id that was asked about before."""
     if claim.outcome == "answered" and claim.body is not None:
         return Reply(HTTPStatus.OK, claim.body, headers=REPLAYED)
-    return _differs(asked) if claim.outcome == "differs" else unkept("another process is answering about this record")
+    return differs(asked) if claim.outcome == "differs" else unkept("another process is answering about this record")
 
 
 def _degraded(answer: Answer, why: Degraded) -> Answer:
     return replace(answer, degraded=(*answer.degraded, why))
-
-
-def _differs(asked: Asked) -> Reply:
-    said = f"record {asked.record_id!r} of stream {asked.stream} was asked about with another content"
-    return problem(HTTPStatus.CONFLICT, said)
 
 
 def _now_ms() -> int:

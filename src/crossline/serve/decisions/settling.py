@@ -87,15 +87,19 @@ class Settling:
     def expect(
         self, stream: str, record_id: str, decision_id: str, answered: str, decision: str, place: Place | None
     ) -> None:
-        """As ``answered``, of one that was answered before a restart."""
+        """As ``answered``, of one that was answered before a restart. Told again, what was told last holds."""
+        known = self._open.get((stream, record_id))
+        if known is not None:
+            place = known.place or place
+            self._forget((stream, record_id))
         if len(self._open) >= OPEN_MAX:
             self._forget(next(iter(self._open)))
         self._put((stream, record_id), _Open(decision_id, answered, decision, place))
 
     def placed(self, stream: str, record_id: str, place: Place) -> None:
-        """Its stream has taken it."""
+        """Its stream has taken it. Where it stands there twice the first place that is told counts, as there."""
         known = self._open.get((stream, record_id))
-        if known is not None:
+        if known is not None and known.place is None:
             self._forget((stream, record_id))
             self._put((stream, record_id), replace(known, place=place))
 

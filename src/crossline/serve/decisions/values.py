@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from crossline.core.basics.errors import RetryableError
 from crossline.core.streams.asked import Asked, Place
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Degraded",
     "Judge",
     "NotJudgedError",
+    "OutcomeUnknownError",
     "PipelinedLog",
     "Place",
     "RecordLog",
@@ -95,6 +97,13 @@ class NotJudgedError(Exception):
     def __init__(self, part: str, why: str) -> None:
         super().__init__(f"{part}: {why}")
         self.part, self.why = part, why
+
+
+class OutcomeUnknownError(RetryableError):
+    """Nobody knows whether the ledger has what it was given: its server was lost in the midst of it.
+
+    The same call again, once the server is there, finds it out.
+    """
 
 
 class Judge(Protocol):

@@ -55,13 +55,15 @@ class EventId:
 class Event:
     """A decision, a revision, an alert or a correction; ``raw``: its JSON.
 
-    ``missed``: how many batches right before it cannot be had any more; their events are not told.
+    ``missed``: how many batches right before it cannot be had any more; their events are not told. ``planned_ms``: when
+    its batch was planned, which tells that from one of the same number in another checkpoint.
     """
 
     id: EventId
     kind: Kind
     raw: bytes
     missed: int = 0
+    planned_ms: int = 0
 
     def value(self) -> dict[str, Any]:
         """What it says, as JSON values."""
@@ -254,10 +256,10 @@ class FeedReader:
 
 def events_of(batch: FeedBatch) -> Iterator[Event]:
     """The events of a batch, with the numbers that they have there."""
-    number = 0
+    number, planned_ms = 0, batch.planned_ms
     for name, more, (plain, other) in _EVENTS:
         for raw in batch.section(name):
-            yield Event(EventId(batch.number, number), other if more in raw else plain, raw)
+            yield Event(EventId(batch.number, number), other if more in raw else plain, raw, planned_ms=planned_ms)
             number += 1
 
 

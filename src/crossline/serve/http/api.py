@@ -9,6 +9,8 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 
+from crossline.serve.approvals.file import ApprovalFile
+from crossline.serve.health.gathering import RuleHealthReader
 from crossline.serve.http.cases.acts import act_routes
 from crossline.serve.http.cases.queue import queue_routes
 from crossline.serve.http.cases.suppressions import suppression_routes
@@ -30,7 +32,9 @@ from crossline.serve.http.reads.audit import audit_routes
 from crossline.serve.http.reads.decisions import decision_routes
 from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.explained import explained_routes
+from crossline.serve.http.reads.health import health_routes
 from crossline.serve.http.reads.rules import rule_routes
+from crossline.serve.http.reads.running import running_routes
 from crossline.serve.http.writes.cases import case_routes, label_routes
 from crossline.serve.http.writes.holds import hold_routes
 from crossline.serve.http.writes.lists import list_routes
@@ -48,13 +52,15 @@ def create_api(
 
     ``extra``: path items of operations that somebody else answers, for the OpenAPI file, by path. ``bounds``: of
     clients that listen. Who asks stands in ``scope["state"]["principal"]``, put there by the middleware around it.
-    ``app.state.close()`` ends jobs and closes files: the app's own lifespan calls it, and who mounts the app does.
+    ``app.state.health`` says how rules do. ``app.state.close()`` ends jobs and closes files: the app's own lifespan
+    calls it, and who mounts the app does.
 
     Raises sqlite3.OperationalError where ``deps.path`` cannot be written.
     """
     commands = Commands()
     jobs = Jobs(deps.path / JOBS, deps.now_ms, deps.jobs_running_max)
     answers = Answers(deps.path / ANSWERS, deps.now_ms)
+    health = RuleHealthReader(deps, ApprovalFile(deps.path))
 
     async def close() -> None:
         await jobs.close()
@@ -67,12 +73,13 @@ def create_api(
         await close()
 
     app = FastAPI(title="crossline", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
-    app.state.close, app.state.jobs = close, jobs
+    app.state.close, app.state.jobs, app.state.health = close, jobs, health
     app.router.redirect_slashes = False
     listeners = Listeners()
     app.include_router(about_routes(deps))
     for routes in (
         audit_routes(deps),
+        running_routes(deps),
         alert_routes(deps, commands),
         explained_routes(deps, commands, jobs),
         decision_routes(deps),
@@ -88,6 +95,7 @@ def create_api(
         rule_writes(deps, commands),
         trial_routes(deps, jobs),
         rule_routes(deps),
+        health_routes(health),
         job_routes(jobs),
         event_routes(deps, listeners, bounds),
     ):

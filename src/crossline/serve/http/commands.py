@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crossline.core.basics.errors import RetryableError
+from crossline.serve.faults import TellableError
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.warm.asking import Warm
 
@@ -62,13 +62,13 @@ class Commands:
         RetryableError where too many wait, or it takes longer than ``wait_s``.
         """
         if self._waiting >= WAITING_MAX:
-            raise RetryableError(f"{self._waiting} commands wait already; send it again later", 5_000)
+            raise TellableError(f"{self._waiting} commands wait already; send it again later", 5_000)
         self._waiting += 1
         try:
             async with asyncio.timeout(wait_s), self._slots:
                 done = await self._done(arguments)
         except TimeoutError:
-            raise RetryableError(f"it was not done within {wait_s:.0f} s; send it again later", 5_000) from None
+            raise TellableError(f"it was not done within {wait_s:.0f} s; send it again later", 5_000) from None
         finally:
             self._waiting -= 1
         if done.code == _DONE:
@@ -76,7 +76,7 @@ class Commands:
         if missing is not None and done.code != _WRONG_USE:
             raise missing
         if done.code < 0:
-            raise RetryableError(f"the command was ended by signal {-done.code}; send it again")
+            raise TellableError(f"the command was ended by signal {-done.code}; send it again")
         raise ProblemError(400 if done.code == _WRONG_USE else 409, "refused", done.said)
 
     async def _done(self, arguments: Sequence[str]) -> Done:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crossline.serve.http.events.source import EventSource
     from crossline.serve.http.reads.decisions import DecisionStore
     from crossline.serve.http.writes.casework import CaseStore
+    from crossline.serve.running.report import ReplicaLag
 
 BODY_MAX = 8 << 20
 
@@ -71,8 +72,8 @@ class Dependencies:
     ``pipeline``: its file; ``config``: what stands in it, its paths joined to its folder. ``path``: the folder of
     ``serve.path``, for what the routes keep themselves. What is None is answered with a problem that says so.
     ``cases``, ``desk``: labels and cases, and what people do with cases, of one file. ``audit``: the file of the audit
-    log. ``open_store``: opens the pipeline's store anew, in the thread that reads it. ``body_max``: most bytes of a
-    request.
+    log. ``replicas``: how far behind each of them is. ``open_store``: opens the pipeline's store anew, in the thread
+    that reads it. ``body_max``: most bytes of a request.
     """
 
     pipeline: Path
@@ -84,6 +85,7 @@ class Dependencies:
     events: EventSource | None = None
     figures: FigureSource | None = None
     audit: Path | None = None
+    replicas: Callable[[], Sequence[ReplicaLag]] | None = None
     ready: Callable[[], Awaitable[Readiness]] = always_ready
     now_ms: Callable[[], int] = wall_ms
     open_store: Callable[[PipelineConfig], Store | None] = store_of

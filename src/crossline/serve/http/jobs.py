@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import orjson
 
-from crossline.core.basics.errors import RetryableError
 from crossline.core.basics.times import format_instant
 from crossline.core.texts.plaintext import printable, printable_lines
 from crossline.logs import get_logger
+from crossline.serve.faults import TellableError
 from crossline.serve.http.commands import command_line, end, text_of, without_folder
 
 RUNNING_MAX = 2
@@ -90,7 +90,7 @@ class Jobs:
         """
         waiting = sum(1 for each in self._jobs.values() if each.state == "queued")
         if waiting >= QUEUED_MAX:
-            raise RetryableError(f"{waiting} jobs wait already; ask again once some are done", 10_000)
+            raise TellableError(f"{waiting} jobs wait already; ask again once some are done", 10_000)
         self._forget()
         job_id = secrets.token_hex(16)
         folder = self._folder / job_id

@@ -20,6 +20,7 @@ from crossline.core.basics.errors import CrosslineError, PermanentError, Retryab
 from crossline.core.texts.plaintext import printable, printable_lines
 from crossline.core.texts.problems import PROBLEMS_SHOWN, RefusedError, cut, shown
 from crossline.logs import get_logger
+from crossline.serve.faults import TellableError, noted, with_fault
 
 MEDIA_TYPE = "application/problem+json"
 # A problem names its kind: a program tells one 409 from another by it.
@@ -143,10 +144,9 @@ def problem_of(error: Exception) -> ProblemError:
         case CrosslineError():
             return _of_crossline(error)
         case _:
-            log.error("a request could not be answered", exc_info=error)
-            return ProblemError(
-                500, "fault", "this is a fault of crossline, and the log of the server has more: please report it"
-            )
+            fault = noted("a request could not be answered", error)
+            log.error("this is why a request could not be answered", fault=fault, exc_info=error)
+            return ProblemError(500, "fault", with_fault("this is a fault of crossline: please report it", fault))
 
 
 def install(app: Starlette) -> None:
@@ -183,14 +183,20 @@ def _of_crossline(error: CrosslineError) -> ProblemError:
         case UsageError():
             return ProblemError(400, "wrong-use", str(error))
         case StateError():
-            return ProblemError(500, "state", str(error))
+            fault = noted("a request met a state that cannot be read", error)
+            return ProblemError(500, "state", with_fault("what is kept of this cannot be read", fault))
         case PermanentError():
             return ProblemError(409, "conflict", str(error))
         case RetryableError():
             after_s = _RETRY_S if error.retry_after_ms is None else max(1, -(-error.retry_after_ms // 1000))
-            return ProblemError(503, "try-again", str(error), headers={"Retry-After": str(after_s)})
+            said = str(error)
+            if not isinstance(error, TellableError):
+                fault = noted("a request could not be answered now", error)
+                said = with_fault("it cannot be done now; send it again later", fault)
+            return ProblemError(503, "try-again", said, headers={"Retry-After": str(after_s)})
         case _:
-            return ProblemError(503, "stopped", str(error), headers={"Retry-After": str(_RETRY_S)})
+            said = with_fault("the server ends; send it again later", noted("a request was stopped", error))
+            return ProblemError(503, "stopped", said, headers={"Retry-After": str(_RETRY_S)})
 
 
 def _of_http(error: HTTPException) -> ProblemError:

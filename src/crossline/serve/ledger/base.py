@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.receipts import Entry, Link
+from crossline.serve.revisions.values import Revision
 
 Outcome = Literal["fresh", "answered", "differs", "pending"]
 
@@ -104,6 +105,7 @@ class DecisionLedger(Protocol):
         None: the id was given up meanwhile, and was asked with another body: a conflict.
 
         Raises RetryableError, with nothing kept, where the ledger takes nothing now: nothing may be sent then.
+        OutcomeUnknownError where that cannot be told.
         """
         ...
 
@@ -131,8 +133,20 @@ class DecisionLedger(Protocol):
         """The receipt of an answer; None where there is none."""
         ...
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any]) -> bool:
-        """Keep what the stream made of an answer; whether that is new. The same revision again changes nothing."""
+    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:
+        """Keep what the stream made of an answer; whether that is new. The same revision again changes nothing.
+
+        ``told``: what payment systems are to be told of it; kept with it until ``told`` says that they will be. A
+        ledger of one process alone keeps none: that process tells it before.
+        """
+        ...
+
+    def untold(self, most: int) -> list[Revision]:
+        """What this process is to tell: of revisions that it made itself, and that processes made which ended since."""
+        ...
+
+    def told(self, revision_ids: Sequence[str]) -> None:
+        """These are told, or will be whatever happens."""
         ...
 
     def counts(self) -> Counts:
@@ -141,6 +155,10 @@ class DecisionLedger(Protocol):
 
     def expire(self, before_ms: int, most: int = 500) -> int:
         """Remove the oldest answers from before ``before_ms``, ``most`` at once; how many went."""
+        ...
+
+    def newest_ms(self) -> int | None:
+        """When the last answer was kept, in epoch ms; None where there is none. A few are looked at, not all."""
         ...
 
     @property

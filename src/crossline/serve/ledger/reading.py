@@ -83,6 +83,37 @@ def read_unsettled(connection: Rows, since_ms: int, most: int) -> list[tuple[str
     return [(str(a), str(b), str(c), str(d), str(e)) for a, b, c, d, e in rows]
 
 
+def read_newest_ms(connection: Rows) -> int | None:
+    """When the last answer was kept: that of the last receipt of some chain."""
+    newest = """SELECT max(at_ms) FROM receipts AS r JOIN chains AS c
+        ON r.replica = c.replica AND r.sequence = c.sequence"""
+    row = connection.execute(newest).fetchone()
+    return None if row is None or row[0] is None else int(row[0])
+
+
+def read_differing(connection: Rows, since_ms: int, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Answers that the stream decided otherwise since ``since_ms``, each with that decision, the latest first."""
+    rows = connection.execute(
+        """SELECT a.body, r.body FROM revisions AS r JOIN answers AS a ON a.decision_id = r.decision_id
+        WHERE r.at_ms >= ? AND a.body IS NOT NULL ORDER BY r.at_ms DESC LIMIT ?""",
+        (since_ms, most),
+    )
+    found = [(orjson.loads(answer), orjson.loads(revision)) for answer, revision in rows]
+    return [each for each in found if "answered" in each[1] and "was" in each[1]]  # not what the stream itself revised
+
+
+def read_figures(connection: Rows, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Of records that were answered by a peek, the figures that their answers rest on, by the name of the rule."""
+    asked = """SELECT r.rest FROM answers AS a JOIN receipts AS r ON r.decision_id = a.decision_id
+        WHERE a.stream = ? AND a.record_id = ? AND a.answered = 'peek' AND a.body IS NOT NULL"""
+    found = {}
+    for each in records:
+        row = connection.execute(asked, each).fetchone()
+        if row is not None:
+            found[each] = {figure["name"]: figure for figure in _document(row[0]).get("figures") or ()}
+    return found
+
+
 def read_receipt(connection: Rows, decision_id: str) -> dict[str, Any] | None:
     """The receipt of an answer, whole and in the order promised; None where there is none."""
     row = connection.execute(f"{_BODY} WHERE r.decision_id = ?", (decision_id,)).fetchone()

@@ -7,6 +7,7 @@ The digest of a receipt is SHA-256 of its canonical JSON (UTF-8, keys sorted, no
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ import orjson
 from crossline.serve.decisions.values import Asked, Basis, Verdict
 
 SCHEMA_VERSION = 1
+BASES_KEPT = 256
 # The digest that the first receipt of a chain names as the one before.
 BEGINNING = "0" * 64
 # Not covered by the digest, since they come after it.
@@ -96,6 +98,45 @@ def basis_json(basis: Basis | None) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class BasisText:
+    """What was in force, as receipts say it: ``values``, their JSON and its digest, and each as canonical JSON.
+
+    ``written`` stands in a receipt for ``values`` where its digest is made: nothing of it is written anew.
+    """
+
+    values: Mapping[str, Any]
+    digest: str
+    body: bytes
+    written: Mapping[str, Any]
+
+
+class BasisTexts:
+    """Those of the last bases: a basis changes with rules, lists and policy, and many receipts have it.
+
+    Known by the object itself, which whoever judges hands out again and again, and not by its ``digest``.
+    """
+
+    def __init__(self, kept_max: int = BASES_KEPT) -> None:
+        self._kept_max = kept_max
+        self._known: OrderedDict[int, tuple[Basis | None, BasisText]] = OrderedDict()
+
+    def of(self, basis: Basis | None) -> BasisText:
+        """The text of ``basis``."""
+        found = self._known.get(id(basis))
+        if found is None or found[0] is not basis:
+            found = self._known[id(basis)] = (basis, _basis_text(basis))
+            if len(self._known) > self._kept_max:
+                self._known.popitem(last=False)
+        return found[1]
+
+
+def _basis_text(basis: Basis | None) -> BasisText:
+    values = basis_json(basis)
+    written = {name: orjson.Fragment(canonical(value)) for name, value in values.items()}
+    return BasisText(values, hashlib.sha256(canonical(values)).hexdigest(), orjson.dumps(values), written)
+
+
 def figures_json(entry: Entry) -> list[dict[str, Any]]:
     """The figures that a decision rests on, by the name of their rule, each with the records that it is of."""
     evidence = entry.evidence or {}
@@ -135,14 +176,19 @@ def standing_json(decision: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def receipt_body(entry: Entry, link: Link, key_id: str | None) -> dict[str, Any]:
-    """The receipt of ``entry``, the next after ``link``, in the order promised, without digest and signature."""
-    basis, standing = basis_json(entry.basis), standing_json(entry.decision)
+def receipt_body(
+    entry: Entry, link: Link, key_id: str | None, basis: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The receipt of ``entry``, the next after ``link``, in the order promised, without digest and signature.
+
+    ``basis``: what was in force, as a ``BasisText`` has it; None: it is made of the entry's.
+    """
+    standing = standing_json(entry.decision)
     return {
         "schema_version": SCHEMA_VERSION,
         "decision": dict(entry.decision),
         "record_digest": entry.asked.digest,
-        **basis,
+        **(basis_json(entry.basis) if basis is None else basis),
         "figures": figures_json(entry),
         **({"standing": standing} if standing else {}),
         "as_of": entry.decision.get("as_of"),

@@ -17,12 +17,22 @@ from crossline.connectors.standing import Standing
 from crossline.core.basics.errors import StateError
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
-from crossline.serve.ledger.reading import add_count, read_answer, read_counts, read_receipt
-from crossline.serve.ledger.receipts import BEGINNING, Entry, Link, answer_of, canonical, digest_of, receipt_body
+from crossline.serve.ledger.reading import add_count, read_answer, read_counts, read_newest_ms, read_receipt
+from crossline.serve.ledger.receipts import (
+    BEGINNING,
+    BasisTexts,
+    Entry,
+    Link,
+    answer_of,
+    canonical,
+    digest_of,
+    receipt_body,
+)
 from crossline.serve.ledger.schema import ensure_schema, reported, transaction
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.slots import Slots, process_text
 from crossline.serve.ledger.storing import keep_receipt, remove_oldest
+from crossline.serve.revisions.values import Revision
 
 # How long one call waits for another process that writes.
 BUSY_MS = 2_000
@@ -73,6 +83,7 @@ class SqliteLedger:
         self._signer = signer
         self._clock_ms = clock_ms
         self._claim_ms_max = claim_ms_max
+        self._texts = BasisTexts()
         self._slots = Slots(self.path)
         with reported(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +165,7 @@ class SqliteLedger:
             return Claimed("differs", decision_id=decision_id)
         if body is not None:
             return Claimed("answered", body, decision_id)
-        if now_ms - claimed_ms < self._claim_ms_max and self._alive(connection, slot, incarnation):
+        if abs(now_ms - claimed_ms) < self._claim_ms_max and self._alive(connection, slot, incarnation):
             return Claimed("pending")
         connection.execute(_TAKEN, (*self._owner, now_ms, *key))
         return Claimed("fresh", again=True)
@@ -181,13 +192,15 @@ class SqliteLedger:
             if row is not None and row[5] is not None:
                 kept.append(Kept(row[5], row[4], orjson.loads(row[5])["receipt"], first=False))
                 continue
-            receipt = receipt_body(entry, link, self._signer.key_id if self._signer else None)
+            basis = self._texts.of(entry.basis)
+            receipt = receipt_body(entry, link, self._signer.key_id if self._signer else None, basis.written)
             digest = digest_of(receipt)
             decision_id, body = str(decision["decision_id"]), answer_of(decision, digest)
             said = (decision_id, str(decision["answered"]), str(decision["decision"]), body, now_ms)
             connection.execute(_ANSWERED, (*key, asked.digest, *self._owner, now_ms, *said))
             signature = self._signer.sign(digest) if self._signer else None
-            keep_receipt(connection, decision_id, {**receipt, "digest": digest, "signature": signature}, now_ms)
+            whole = {**receipt, "digest": digest, "signature": signature}
+            keep_receipt(connection, decision_id, whole, basis, now_ms)
             add_count(connection, "answered", str(decision["answered"]))
             link = Link(link.replica, link.sequence + 1, digest)
             kept.append(Kept(body, decision_id, digest))
@@ -222,12 +235,19 @@ class SqliteLedger:
         with reported(self.path):
             return read_receipt(self._checked(), decision_id)
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any]) -> bool:
+    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:  # noqa: ARG002 - whoever revises tells before
         """See ``DecisionLedger``. ``revision``: a decision as the stream wrote it, known by its ``decision_id``.
 
         False as well where no answer has that id: it is not of this ledger, or retention has removed it.
         """
         return self.revise_all([(decision_id, revision)]) == 1
+
+    def untold(self, most: int) -> list[Revision]:  # noqa: ARG002 - as above
+        """See ``DecisionLedger``: none."""
+        return []
+
+    def told(self, revision_ids: Sequence[str]) -> None:
+        """See ``DecisionLedger``: nothing is kept of them."""
 
     def revise_all(self, revisions: Sequence[tuple[str, Mapping[str, Any]]]) -> int:
         """As ``revise``, many in one transaction; how many were new."""
@@ -269,6 +289,11 @@ class SqliteLedger:
         """
         with reported(self.path), self._synced() as connection:
             return remove_oldest(connection, before_ms, most)
+
+    def newest_ms(self) -> int | None:
+        """See ``DecisionLedger``."""
+        with reported(self.path):
+            return read_newest_ms(self._checked())
 
     def close(self) -> None:
         """Let go of the file and of the slot; safe to call twice."""

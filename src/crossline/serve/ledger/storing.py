@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
-from crossline.serve.ledger.receipts import canonical
+from crossline.serve.ledger.receipts import BasisText
 
 # Parts that most receipts have alike: kept once for all of them.
 OF_BASIS = ("rules", "rules_digest", "policy_digest", "lists", "models")
@@ -19,15 +18,15 @@ _UNANSWERED = """DELETE FROM answers WHERE rowid IN
     (SELECT rowid FROM answers WHERE body IS NULL AND claimed_ms < ? ORDER BY claimed_ms LIMIT ?)"""
 
 
-def keep_receipt(connection: sqlite3.Connection, decision_id: str, receipt: Mapping[str, Any], now_ms: int) -> None:
-    """Store a receipt, but for what its answer says."""
-    basis = {name: receipt[name] for name in OF_BASIS}
-    digest = hashlib.sha256(canonical(basis)).hexdigest()
+def keep_receipt(
+    connection: sqlite3.Connection, decision_id: str, receipt: Mapping[str, Any], basis: BasisText, now_ms: int
+) -> None:
+    """Store a receipt, but for what its answer says; ``basis``: what was in force for it."""
     added = "INSERT INTO bases VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
-    connection.execute(added, (digest, orjson.dumps(basis)))
+    connection.execute(added, (basis.digest, basis.body))
     rest = orjson.dumps({name: value for name, value in receipt.items() if name not in {*OF_BASIS, OF_ANSWER}})
     place = (receipt["replica"], receipt["sequence"], decision_id, receipt["digest"])
-    connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?)", (*place, digest, rest, now_ms))
+    connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?)", (*place, basis.digest, rest, now_ms))
 
 
 def remove_oldest(connection: sqlite3.Connection, before_ms: int, most: int) -> int:

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.process_collector import ProcessCollector
 
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.watch import Place
 from crossline.logs import get_logger
 from crossline.serve.metrics.figures import ApiFigures
+from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.replica.answers import Lag
-from crossline.serve.watch.exposition import metric_counter, metric_gauge, metric_histogram
+from crossline.serve.watch.exposition import Collector, metric_counter, metric_gauge, metric_histogram, registry_of
 from crossline.serve.watch.listener import Listener, Page
 
 log = get_logger(__name__)
@@ -43,12 +42,15 @@ class Standing:
 
 
 class ApiCollector:
-    """Makes metrics of what is known when somebody asks."""
+    """Makes metrics of what is known when somebody asks. ``rules``: how rules do, where that is known."""
 
-    def __init__(self, pipeline: str, figures: ApiFigures, standing: Callable[[], Standing]) -> None:
+    def __init__(
+        self, pipeline: str, figures: ApiFigures, standing: Callable[[], Standing], rules: RuleGauges | None = None
+    ) -> None:
         self._pipeline = pipeline
         self._figures = figures
         self._standing = standing
+        self._rules = rules
 
     def collect(self) -> Iterator[Metric]:
         """All families, also those that have no value yet."""
@@ -70,6 +72,8 @@ class ApiCollector:
         )
         yield metric_histogram("api_ledger_seconds", "How long requests waited for the ledger.", ["step"], of.ledger)
         yield from self._as_it_stands()
+        if self._rules is not None:
+            yield from self._rules.collect()
 
     def _as_it_stands(self) -> Iterator[Metric]:
         now = self._standing()
@@ -96,15 +100,7 @@ def _or_zero(degraded: Mapping[str, int]) -> dict[str, int]:
     return {"replica": 0, "stream": 0, **degraded}
 
 
-def registry_of(collector: ApiCollector) -> CollectorRegistry:
-    """What ``/metrics`` shows: the API, and this process (memory, processor, files)."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)  # type: ignore[arg-type]  # it has what a collector needs
-    ProcessCollector(registry=registry)
-    return registry
-
-
-def told_at(settings: ServeSettings, collector: ApiCollector) -> AbstractContextManager[Any]:
+def told_at(settings: ServeSettings, *collectors: Collector) -> AbstractContextManager[Any]:
     """Listens at ``serve.metrics`` as long as the context is open; nowhere, where that is not set.
 
     Raises UsageError where the place is taken, or is none of this machine.
@@ -112,7 +108,7 @@ def told_at(settings: ServeSettings, collector: ApiCollector) -> AbstractContext
     place = settings.metrics_place
     if place is None:
         return nullcontext()
-    registry = registry_of(collector)
+    registry = registry_of(*collectors)
 
     def page(accepted: str) -> Page:
         encode, form = choose_encoder(accepted)

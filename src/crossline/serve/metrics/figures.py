@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from crossline.serve.decisions.parts import Answers, Claim
+from crossline.serve.decisions.parts import Answers, Claim, Given
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.settling import Revised
 from crossline.serve.decisions.values import Asked, Place
@@ -34,10 +34,12 @@ class ApiFigures:
 
     ``requests``: by method, route and status; ``seconds``: by route, until the answer began. ``decisions``: by stream,
     how they were answered, and the decision; ``degraded``: by part, such as ``replica`` or ``rule:card_burst``.
-    ``revised``: by stream and how it had been answered. ``ledger``: by what was asked of it.
+    ``revised``: by stream and how it had been answered. ``ledger``: by what was asked of it. ``told``: is told of each
+    request too: its route, the answer's status, and how long it took, in seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[str | None, int, float], None] | None = None) -> None:
+        self._told = told
         self.requests: dict[tuple[str, str, str], int] = {}
         self.seconds: dict[str, Histogram] = {}
         self.decisions: dict[tuple[str, str, str], int] = {}
@@ -57,6 +59,8 @@ class ApiFigures:
         if seconds is None:
             seconds = self.seconds[which[1]] = Histogram(SECONDS)
         seconds.add(took_s)
+        if self._told is not None:
+            self._told(route, status, took_s)
 
     def before(self, told: Callable[[Answer, Place | None], None]) -> Callable[[Answer, Place | None], None]:
         """For ``Parts.on_answer``: an answer is counted, then ``told``."""
@@ -123,7 +127,7 @@ class TimedAnswers:
         finally:
             self._claims.add(time.perf_counter() - began_s)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
+    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
         """See ``Answers``."""
         began_s = time.perf_counter()
         try:

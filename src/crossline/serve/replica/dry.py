@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from crossline.core.basics.errors import RetryableError
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Verdict
+from crossline.serve.faults import TellableError
 from crossline.serve.replica.answers import verdict_of
 from crossline.serve.replica.entity import KeyAsked, KeyTold
 from crossline.serve.replica.messages import WITHIN_S, Answer, Hello, received
@@ -72,7 +72,7 @@ class DryKey:
     def fail(self, part: str, why: str) -> None:  # noqa: ARG002 - there are no parts of it
         """Nothing is said of it."""
         if not self.answer.done():
-            self.answer.set_exception(RetryableError(f"the figures cannot be told now: {why}"))
+            self.answer.set_exception(TellableError(f"the figures cannot be told now: {why}"))
 
 
 @dataclass(eq=False)
@@ -111,7 +111,7 @@ class DryRuns:
         try:
             check()
         except NotJudgedError as error:
-            raise RetryableError(f"the figures cannot be told now: {error.why}") from None
+            raise TellableError(f"the figures cannot be told now: {error.why}") from None
         answer: asyncio.Future[KeyTold] = asyncio.get_running_loop().create_future()
         self._waiting.append(DryKey(asked, answer))
         self._wake()

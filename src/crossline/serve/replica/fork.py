@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from crossline.engine.machine.title import call_myself
 from crossline.serve.decisions.values import Basis
+from crossline.serve.faults import noted, with_fault
 from crossline.serve.replica.basis import Bases
 from crossline.serve.replica.entity import KeyAsked, KeyTold, key_told
 from crossline.serve.replica.messages import DRY, FORK, WITHIN_S, Answer, Ask, Hello, receive, send
@@ -120,7 +121,7 @@ class Answering:
                 try:
                     send(theirs, Answer(dry=[self._told_of(asked, known)], known=list(known.values())))
                 except Exception as error:  # noqa: BLE001 - told by the one that is asked
-                    send(theirs, Answer(error=f"{type(error).__name__}: {error}"))
+                    send(theirs, Answer(error=_failed(error)))
             finally:
                 os._exit(0)
         theirs.close()
@@ -137,6 +138,11 @@ class Answering:
         fresh |= {each.digest: each for each in answer.known}
         (found,) = answer.dry
         return found
+
+
+def _failed(error: Exception) -> str:
+    """For whoever asked for a dry run; the log has what it was."""
+    return with_fault("it could not be judged", noted("a dry run failed", error))
 
 
 class Copies:
@@ -162,7 +168,7 @@ class Copies:
                 try:
                     answer = answering.dry(ask.dry)
                 except Exception as error:  # noqa: BLE001 - told by the one that is asked
-                    answer = Answer(error=f"{type(error).__name__}: {error}")
+                    answer = Answer(error=_failed(error))
                 send(telling, answer)
         finally:
             os._exit(0)

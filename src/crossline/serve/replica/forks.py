@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 import time
+from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from crossline.serve.replica.answers import Bounds, Lag
@@ -19,6 +19,8 @@ from crossline.serve.replica.waiting import Ends
 # a share of their time for a processor. The latest call counts so much.
 REST_LEAST, REST_MOST, REST_S_MAX, WAITED_MAX, LATEST = 0.25, 3.0, 0.01, 0.5, 0.05
 HOLDS_S = 0.005  # for which what was looked up holds: each request asks, and it is short beside any bound
+
+WRITTEN_MAX = 1_000  # files of which it is known
 
 NONE = Lag(0, -1, ready=False)  # where there is no fork
 
@@ -34,7 +36,7 @@ class LostError(Exception):
 class Fork:
     """``number``: of its follower; ``upto``: the last record laid over it; ``as_of_s``: of its batch's commit.
 
-    ``planned_s``: when its batch was planned; both on the wall clock.
+    ``planned_s``: when its batch was planned; both on the clock that only grows, since the other one may be set.
     """
 
     def __init__(
@@ -85,6 +87,30 @@ class Fork:
             os.kill(self.pid, signal.SIGKILL)
 
 
+class Written:
+    """When files were written, on the clock that only grows: the one by which files are dated may be set meanwhile.
+
+    How old a file is by its date is asked once, when it is first seen; one that is dated ahead is of now.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, int], float] = OrderedDict()
+
+    def at_s(self, path: str) -> float:
+        """When the file at ``path`` was written. Raises OSError where there is none."""
+        dated_ns = os.stat(path).st_mtime_ns  # noqa: PTH116 - asked often
+        found = self._known.get((path, dated_ns))
+        if found is None:
+            found = time.monotonic() - max(0.0, time.time() - dated_ns / 1e9)
+            self._known[path, dated_ns] = found
+            if len(self._known) > WRITTEN_MAX:
+                self._known.popitem(last=False)
+        return found
+
+
+WRITTEN = Written()
+
+
 class Pace:
     """How long to wait between two calls of a fork.
 
@@ -108,10 +134,10 @@ class Pace:
 
 
 def _noted_s(checkpoint: str, log: str, batch: int) -> float:
-    """When Spark noted ``batch`` in a ``log`` of its own, on the wall clock; of one that is not there, now."""
+    """When Spark noted ``batch`` in a ``log`` of its own, as ``Written`` says it; of one that is not there, now."""
     with suppress(OSError):
-        return (Path(checkpoint) / "spark" / log / str(batch)).stat().st_mtime
-    return time.time()
+        return WRITTEN.at_s(f"{checkpoint}/spark/{log}/{batch}")
+    return time.monotonic()
 
 
 @dataclass(slots=True)
@@ -139,6 +165,6 @@ class Behind:
     def _looked_up(self, fork: Fork) -> Lag:
         behind_ms = self.bounds.unseen_ms()
         with suppress(OSError):
-            planned = os.stat(f"{self.checkpoint}/spark/offsets/{fork.batch + 1}")  # noqa: PTH116 - asked often
-            behind_ms = max(behind_ms, round(time.time() * 1e3 - planned.st_mtime * 1e3))
+            planned_s = WRITTEN.at_s(f"{self.checkpoint}/spark/offsets/{fork.batch + 1}")
+            behind_ms = max(behind_ms, round((time.monotonic() - planned_s) * 1e3))
         return Lag(behind_ms, fork.batch, behind_ms <= self.bounds.behind_max_ms)

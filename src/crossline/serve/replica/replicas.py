@@ -21,6 +21,7 @@ from crossline.core.basics.errors import StateError
 from crossline.engine.book.sparklog import last_committed
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
+from crossline.serve.faults import noted, with_fault
 from crossline.serve.replica.answers import Bounds, Lag, or_raise, together, verdict_of
 from crossline.serve.replica.dry import Dry, DryKey, DryRuns, laid_of
 from crossline.serve.replica.entity import KeyAsked, KeyTold
@@ -69,7 +70,7 @@ class Replicas:
         self._pruned = -1  # what this batch has is not known here any more
         self._gone_s = time.monotonic()  # since then there is none that judges, where there is none
         self._settled = 0  # the number of the last record that was answered, or that nobody waits for
-        self._left_out_s = -LEFT_OUT_S  # when a record was left out last, on the wall clock
+        self._left_out_s = float("-inf")  # when a record was left out last
         self._pace = Pace()
         self._work = asyncio.Event()
         self._dry = DryRuns(self._work.set, self._learn)
@@ -163,6 +164,11 @@ class Replicas:
         """How far behind what is judged on is (see ``Behind``)."""
         return self._behind.lag(self._active)
 
+    def lags(self) -> list[Lag]:
+        """The same of each follower's latest fork, in the order of their numbers."""
+        each = Behind(self._checkpoint, self._bounds)
+        return [each.lag(self._forks.get(number)) for number in range(self._count)]
+
     def _check_behind(self) -> None:
         if self._active is None and self._next is None and time.monotonic() - self._gone_s > self._bounds.ready_max_s:
             raise NotJudgedError("replica", NONE_READY)
@@ -175,7 +181,7 @@ class Replicas:
     def _check_room(self) -> None:
         """Whether one more may be laid over; where not, nobody judges until a batch has all that were left out."""
         if len(self._waiting) >= self._bounds.laid_max:
-            self._left_out_s = time.time()
+            self._left_out_s = time.monotonic()
             raise NotJudgedError(
                 "replica", f"{len(self._waiting):,} records wait for the pipeline (bound {self._bounds.laid_max:,})"
             )
@@ -318,7 +324,7 @@ class Replicas:
                     await self._rest()
             except Exception as error:
                 log.exception("asking a replica failed", error=repr(error))
-                self._fail_waiting(f"asking it failed: {error!r}", 0)
+                self._fail_waiting(with_fault("asking it failed", noted("asking a replica failed", error)), 0)
 
     async def _rest(self) -> None:
         """Leave most of the time to others: a call costs the same for one record as for ten that came meanwhile."""
@@ -376,7 +382,7 @@ class Replicas:
         self._learn(answer.known)
         if entries:
             fork.upto = self._settled = entries[-1].at
-        as_of = AsOf(fork.batch, max(0, round((time.time() - fork.as_of_s) * 1e3)), answer.laid)
+        as_of = AsOf(fork.batch, max(0, round((time.monotonic() - fork.as_of_s) * 1e3)), answer.laid)
         self._dry.judged_on(token, as_of)
         for each, (judged, digest) in zip(told, answer.judged, strict=False):
             if each.wanted and each.answer is not None:

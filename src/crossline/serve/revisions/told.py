@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,11 +22,13 @@ KEPT_MAX = 100_000
 LOOK_S = 0.5  # for those that another process of this folder has put there
 AT_ONCE = 200
 BUSY_S = 5.0
+LIFE_BYTES = 8
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS revised "
     "(seq INTEGER PRIMARY KEY AUTOINCREMENT, revision_id TEXT NOT NULL UNIQUE, body BLOB NOT NULL)"
 )
+_LIFE = "CREATE TABLE IF NOT EXISTS life (number INTEGER PRIMARY KEY CHECK (number = 1), name TEXT NOT NULL)"
 _PUT = "INSERT INTO revised (revision_id, body) VALUES (?, ?) ON CONFLICT (revision_id) DO NOTHING"
 
 
@@ -36,7 +39,8 @@ class RevisedGoneError(Exception):
 class RevisedLog:
     """The last 100,000 revisions of answers, numbered from 1 on, in one SQLite file; from any thread.
 
-    What was put is on the disk when ``put`` returns, once by its id; numbers are never given twice.
+    What was put is on the disk when ``put`` returns, once by its id; numbers are never given twice. ``life`` is a name
+    that no other file has: the numbers of two files are the same.
     """
 
     def __init__(self, path: Path, kept_max: int = KEPT_MAX) -> None:
@@ -49,6 +53,11 @@ class RevisedLog:
         with self._connected() as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(_TABLE)
+            connection.execute(_LIFE)
+            with connection:
+                made = "INSERT INTO life VALUES (1, ?) ON CONFLICT DO NOTHING"
+                connection.execute(made, (secrets.token_hex(LIFE_BYTES),))
+            self.life = str(connection.execute("SELECT name FROM life").fetchone()[0])
 
     def put(self, revisions: Sequence[Revision]) -> None:
         """Keep them; those that are there stay where they are.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -177,9 +177,18 @@ def metric_histogram(name: str, said: str, labels: list[str], values: Mapping[An
     return family
 
 
-def registry_of(collector: RunCollector) -> CollectorRegistry:
-    """What ``/metrics`` shows: the run, and this process (memory, processor, files)."""
+class Collector(Protocol):
+    """What makes metrics of what is known when somebody asks."""
+
+    def collect(self) -> Iterator[Metric]:
+        """All families."""
+        ...
+
+
+def registry_of(*collectors: Collector) -> CollectorRegistry:
+    """What ``/metrics`` shows: what ``collectors`` tell, and this process (memory, processor, files)."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)  # type: ignore[arg-type]  # it has what a collector needs
+    for each in collectors:
+        registry.register(each)  # type: ignore[arg-type]  # it has what a collector needs
     ProcessCollector(registry=registry)
     return registry

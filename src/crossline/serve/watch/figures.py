@@ -61,6 +61,22 @@ class SinkFigures:
     delivery_s: Histogram = field(default_factory=lambda: Histogram(PHASES_S))
 
 
+def waits_of(
+    delivery: Delivery, wall: Collection[str], now_s: float
+) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    """By stream of ``wall``: how long ago each alert's record came in, in seconds; of alerts that sinks are told.
+
+    Alerts that come when time has passed have no such wait, and corrections and shadow alerts are none.
+    """
+    texts: dict[str, list[str]] = {}
+    for alert in delivery.alerts:
+        told = alert["kind"] == "alert" and alert["stream"] in wall and alert.get("emit_to_sink", True)
+        if told and alert["rule_type"] not in WAITING_TYPES:
+            texts.setdefault(alert["stream"], []).append(alert["ingest_time"])
+    # A broker's clock may be ahead of this one; a sum that falls would be read as a restart.
+    return {stream: np.maximum(0.0, now_s - instants_ms(each) / 1000) for stream, each in texts.items()}
+
+
 class Figures:
     """The sums of a run. ``lock`` is held while they are added to, and by who reads them.
 
@@ -155,18 +171,11 @@ class Figures:
             self._times(told, totals.after_ms)
 
     def _alerts(self, delivery: Delivery, now_s: float) -> None:
-        waited: dict[str, list[str]] = {}
-        counts: Counter[tuple[str, str]] = Counter()
-        for alert in delivery.alerts:
-            counts[alert["rule_id"], alert["kind"]] += 1
-            told = alert["kind"] == "alert" and alert["stream"] in self._wall and alert.get("emit_to_sink", True)
-            if told and alert["rule_type"] not in WAITING_TYPES:
-                waited.setdefault(alert["stream"], []).append(alert["ingest_time"])
+        counts = Counter((alert["rule_id"], alert["kind"]) for alert in delivery.alerts)
         for (rule_id, kind), count in counts.items():
             self.alerts[self._rule(rule_id), kind] += count
-        for stream, texts in waited.items():
-            # A broker's clock may be ahead of this one; a sum that falls would be read as a restart.
-            self.latency[stream].add_all(np.maximum(0.0, now_s - instants_ms(texts) / 1000))
+        for stream, waits_s in waits_of(delivery, self._wall, now_s).items():
+            self.latency[stream].add_all(waits_s)
 
     def _costs(self, cost_ms: Mapping[str, float | Mapping[str, float]]) -> None:
         rules = cost_ms.get("rules", {})

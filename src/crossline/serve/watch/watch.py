@@ -16,7 +16,7 @@ from crossline.core.settings.watch import Place, WatchSettings
 from crossline.engine.pipeline.standing import Standing, Waiting
 from crossline.engine.work.totals import Totals
 from crossline.logs import get_logger
-from crossline.serve.watch.exposition import RunCollector, registry_of
+from crossline.serve.watch.exposition import Collector, RunCollector, registry_of
 from crossline.serve.watch.figures import Figures
 from crossline.serve.watch.health import Answer, Progress, keeps_up, lives
 from crossline.serve.watch.listener import Listener, Page
@@ -53,11 +53,13 @@ class Watch:
     """Listens from the start; ``figures`` is told of sinks, ``batch`` of batches, ``follow`` which pipeline it is.
 
     ``clocks``: by stream, whether ingest time is a ``wall`` clock, or comes from the records. What may take long is
-    asked in a thread of its own, so that a page is answered whatever Java and brokers do. Raises UsageError where its
-    place is taken.
+    asked in a thread of its own, so that a page is answered whatever Java and brokers do. ``more``: what else of the
+    run Prometheus is told. Raises UsageError where its place is taken.
     """
 
-    def __init__(self, settings: WatchSettings, pipeline: str, clocks: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: WatchSettings, pipeline: str, clocks: Mapping[str, str], more: Collector | None = None
+    ) -> None:
         wall = [stream for stream, clock in clocks.items() if clock == "wall"]
         self.figures = Figures(settings.rules_max, wall, clocks)
         self._settings = settings
@@ -72,7 +74,7 @@ class Watch:
         collector = RunCollector(
             pipeline, self.figures, self.standing, lambda: self._waiting, self._space_now, lambda: self.readyz().ok
         )
-        self._registry = registry_of(collector)
+        self._registry = registry_of(collector, *([] if more is None else [more]))
         pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
         self._listener = Listener(settings.place, pages)
         log.info("watched", pipeline=pipeline, url=f"http://{self.place}/metrics")

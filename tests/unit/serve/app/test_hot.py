@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.watch import Place
-from crossline.serve.app.hot import BATCH_MAX, DRY_MAX, HotRoutes
+from crossline.serve.app.hot import BATCH_MAX, HotRoutes
 from crossline.serve.app.server import listening, serve
 
 from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
@@ -129,13 +129,18 @@ def test_a_batch_has_a_bound() -> None:
     with_server(work)
 
 
-def test_a_dry_run_of_many_is_refused() -> None:
+def test_a_dry_run_of_many_is_one_call_of_the_replica() -> None:
     async def work(client: httpx.AsyncClient, desk: Desk) -> None:
-        records = [orjson.loads(payment(f"t{number}")) for number in range(DRY_MAX + 1)]
-        reply = await client.post("/v1/decisions/payments:batch?dry_run=true", json={"records": records})
-        assert (reply.status_code, desk.judge.dry) == (400, [])
-        fewer = await client.post("/v1/decisions/payments:batch?dry_run=true", json={"records": records[1:]})
-        assert [each["receipt"] for each in fewer.json()] == [None] * DRY_MAX
+        records = [orjson.loads(payment(f"t{number}")) for number in range(BATCH_MAX - 3)]
+        wrong, other = {"id": 7}, orjson.loads(payment("t1", 5))
+        whole = [*records, wrong, records[0], other]
+        reply = await client.post("/v1/decisions/payments:batch?dry_run=true", json={"records": whole})
+        said = reply.json()
+        assert [each["record_id"] for each in said[: len(records)]] == [each["id"] for each in records]
+        assert [each["receipt"] for each in said[: len(records)]] == [None] * len(records)
+        assert [each.get("status") for each in said[-3:]] == [422, None, 409]
+        assert said[-2] == said[0]
+        assert (desk.judge.dry_calls, desk.log.there) == (1, [])
 
     with_server(work)
 

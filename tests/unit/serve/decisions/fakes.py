@@ -12,7 +12,7 @@ import orjson
 from crossline.core.basics.errors import RetryableError
 from crossline.core.decide.decision import decision_id
 from crossline.core.streams.schema import StreamSpec
-from crossline.serve.decisions.parts import Claim, Parts
+from crossline.serve.decisions.parts import Claim, Given, Parts
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.service import Decisions
@@ -60,8 +60,10 @@ class FakeJudge:
     gone: list[int] = field(default_factory=list)
     laid: list[str] = field(default_factory=list)
     dry: list[str] = field(default_factory=list)
+    dry_calls: int = 0
 
     async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[Verdict | NotJudgedError]:
+        self.dry_calls += not keep
         (self.seen if keep else self.dry).extend(each.record_id for each in asked)
         self.numbers.update(each.number for each in asked)
         self.asked.set()
@@ -119,13 +121,14 @@ class FakeStream:
 class FakeLedger:
     """As the ledger, in memory. ``keeps``: answers are kept once it is set; ``fails``: and then not.
 
-    ``frees``: claims are given up once it is set.
+    ``frees``: claims are given up once it is set. ``other``: an answer that was kept before.
     """
 
     keeps: asyncio.Event = field(default_factory=asyncio.Event)
     frees: asyncio.Event = field(default_factory=asyncio.Event)
     asked: int = 0  # how many answers it was given
     fails: RetryableError | None = None
+    other: bytes | None = None
 
     known: dict[tuple[str, str], tuple[str, bytes | None]] = field(default_factory=dict)
     error: RetryableError | None = None
@@ -141,14 +144,16 @@ class FakeLedger:
             return Claim("differs")
         return Claim("fresh") if body is None else Claim("answered", body)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> bytes | None:
+    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
         self.asked += 1
         await self.keeps.wait()
         if self.fails is not None:
             raise self.fails
         asked, body = answer.asked, orjson.dumps({**said, "receipt": "r"})
+        if self.other is not None:
+            return Given(self.other, first=False)
         self.known[asked.stream, asked.record_id] = asked.digest, body
-        return body
+        return Given(body)
 
     async def release(self, asked: Asked) -> None:
         await self.frees.wait()

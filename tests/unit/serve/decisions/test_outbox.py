@@ -94,3 +94,21 @@ def test_one_that_its_stream_never_takes_holds_up_no_other(tmp_path: Path) -> No
         assert outbox.waiting("payments") == []
 
     asyncio.run(work())
+
+
+def test_one_that_was_set_aside_is_sent_again_when_it_is_answered_again(tmp_path: Path) -> None:
+    """Its stream did not take it, its answer went by age, and it was asked about again."""
+
+    async def work() -> None:
+        outbox = SqliteOutbox(tmp_path / "outbox.db")
+        old, new = Asked(1, "payments", "t1", b"{}", "d1", 5), Asked(2, "payments", "t1", b'{"a": 1}', "d2", 6)
+        await outbox.put([old])
+        await outbox.set_aside(old)
+        assert outbox.waiting("payments") == []
+        await outbox.put([new])
+        (found,) = outbox.waiting("payments")
+        assert (found.raw, found.digest, found.ingest_ms) == (b'{"a": 1}', "d2", 6)
+        await outbox.put([old])
+        assert outbox.waiting("payments") == [found], "one that is sent stays as it is"
+
+    asyncio.run(work())

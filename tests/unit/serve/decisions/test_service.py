@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from crossline.core.basics.errors import RetryableError
 from crossline.serve.decisions.replies import Reply
@@ -144,8 +145,20 @@ def test_what_cannot_be_judged_is_answered_by_the_fallback_at_once_and_says_why(
         assert body["degraded"] == [{"part": "replica", "why": "2,400 ms behind (bound 1,000)"}]
         assert body["answered"] == "fallback"
         desk.judge.error = ValueError("secret of the machine")
-        body = said(await desk.decisions.decide("payments", payment("t2"), "peek", LONG_S))
-        assert body["degraded"] == [{"part": "replica", "why": "it failed; the server's log says why"}]
+        with capture_logs() as lines:
+            body = said(await desk.decisions.decide("payments", payment("t2"), "peek", LONG_S))
+        (line,) = (each for each in lines if "fault" in each)
+        why = f"it failed (fault {line['fault']}, of which the log of the server has more)"
+        assert body["degraded"] == [{"part": "replica", "why": why}]
+        assert "secret of the machine" in line["error"]
+        for held, fails in ((desk.log, "broker 10.0.0.7:9092 said no"), (desk.ledger, "/var/lib/ledger.db is locked")):
+            held.error = RetryableError(fails)
+            with capture_logs() as lines:
+                reply = await desk.decisions.decide("payments", payment("t3"), "peek", LONG_S)
+            (line,) = (each for each in lines if "fault" in each)
+            assert (reply.status, line["fault"] in said(reply)["detail"]) == (503, True)
+            assert fails in line["error"]
+            assert fails not in reply.body.decode()
 
     with_desk(work)
 

@@ -212,3 +212,16 @@ def test_what_is_compared_with_which_batch_is_what_a_look_at_all_says(steps: lis
                 take(each)
     assert sorted(found) == sorted(naive.compared)
     assert {which[1] for which in settling._open} == naive.open.keys()
+
+
+def test_an_answer_that_is_told_twice_is_held_to_its_batch_once() -> None:
+    """A slow answer and the one of who asked again: the ledger has the first, and both are told of it."""
+    settling = Settling()
+    settling.answered(answered("a", "review"), Place("p-0", 1))
+    settling.answered(answered("a", "block", "fallback"), None)
+    settling.answered(answered("a", "review"), Place("p-0", 1))
+    settling.answered(answered("b", "review"), Place("p-0", 2))
+    found = settling.batch(batch(5, 2))
+    assert [(each.record_id, each.was, each.decision["decision"]) for each in found] == [("a", "review", "allow")]
+    assert [each.record_id for each in settling.batch(batch(6, 9, begin=2))] == ["b"]
+    assert settling.waiting == 0

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import orjson
+import pytest
+
 from crossline.core.basics.errors import RetryableError
-from crossline.serve.decisions.values import Degraded
+from crossline.serve.decisions import service
+from crossline.serve.decisions.values import Degraded, OutcomeUnknownError, Place
 
 from .fakes import Desk, payment
 from .test_service import LONG_S, SHORT_S, said, with_desk
@@ -124,5 +128,46 @@ def test_where_a_rule_could_not_be_judged_the_graver_of_two_words_is_answered() 
             ("review", "fallback"),
             ("block", "peek"),
         ]
+
+    with_desk(work)
+
+
+def test_an_answer_of_which_nobody_knows_whether_it_was_kept_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger's server was lost while it committed, and is away for a while: nobody is told that it was not kept."""
+    monkeypatch.setattr(service, "LATE_PAUSE_S", 0.001)
+
+    async def work(desk: Desk) -> None:
+        desk.ledger.fails = OutcomeUnknownError("the connection was lost")
+        reply = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "1")
+        assert "nothing was decided" not in said(reply)["detail"]
+        desk.ledger.fails = RetryableError("the server is away")
+        tried = desk.ledger.asked
+        async with asyncio.timeout(LONG_S):
+            while desk.ledger.asked < tried + 2:  # noqa: ASYNC110 - nobody else tells
+                await asyncio.sleep(0)
+        assert ("payments", "t1") in desk.ledger.known, "its claim is not given up"
+        desk.ledger.fails = None
+        async with asyncio.timeout(LONG_S):
+            while not desk.answers:  # noqa: ASYNC110 - nobody else tells
+                await asyncio.sleep(0)
+        again = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        assert (again.status, dict(again.headers)) == (200, {"Idempotency-Replayed": "true"})
+        assert [answer.asked.record_id for answer, _ in desk.answers] == ["t1"]
+
+    with_desk(work)
+
+
+def test_the_answer_that_was_kept_before_is_sent_and_held_to_what_the_stream_decides() -> None:
+    """Another process had claimed the id, was taken for dead, and answered first."""
+    other = {"decision_id": "d-other", "decision": "block", "answered": "fallback", "receipt": "r"}
+
+    async def work(desk: Desk) -> None:
+        desk.ledger.other = orjson.dumps(other)
+        reply = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)
+        assert said(reply) == other
+        ((answer, place),) = desk.answers
+        assert (answer.decision["decision_id"], answer.decision["decision"]) == ("d-other", "block")
+        assert (answer.answered, place) == ("fallback", Place("log", 1))
 
     with_desk(work)

@@ -6,7 +6,7 @@ import asyncio
 import atexit
 import json
 import shutil
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -116,6 +116,17 @@ class FakeLedger:
 
     def receipt(self, decision_id: str) -> Mapping[str, Any] | None:
         return self.receipts.get(decision_id)
+
+    def differing(self, since_ms: int, most: int) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        told = [(self.answered[name], each) for name, several in self.revised.items() for each in several]
+        return [each for each in told if each[1].get("at_ms", since_ms) >= since_ms][:most]
+
+    def figures(self, records: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+        found = {
+            (each["decision"]["stream"], each["decision"]["record_id"]): each["figures"]
+            for each in self.receipts.values()
+        }
+        return {which: {one["name"]: one for one in found[which]} for which in records if which in found}
 
 
 class FakeEvents:

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from crossline.core.basics.errors import RetryableError, StateError
+from crossline.serve.decisions.adapters import SqliteReads
 from crossline.serve.ledger.chain import faults_of
 from crossline.serve.ledger.reading import check_ledger
 from crossline.serve.ledger.signing import Signer
@@ -251,6 +252,24 @@ def test_revisions_and_counts(opened: Open) -> None:
     found = ledger.decision(ids[1])
     assert found is not None
     assert [each["revision"] for each in found.revisions] == [1, 2, 3]
+
+
+def test_what_differs_and_figures_of_records(path: Path, opened: Open) -> None:
+    ledger = opened()
+    kept = ledger.answer([entry(f"t{n}", answered=kind) for n, kind in enumerate(["peek", "peek", "fallback"])])
+    ids = [each.decision_id for each in kept if each]
+    assert ledger.revise(ids[0], {**revision(1, "block"), "was": "allow", "answered": "peek"})
+    assert ledger.revise(ids[1], revision(1, "block")), "by the stream itself"
+    reads = SqliteReads(path)
+    ((answer, decided),) = reads.differing(0, 10)
+    assert (answer["record_id"], answer["decision"], decided["decision"]) == ("t0", "allow", "block")
+    assert reads.differing(1 << 60, 10) == []
+    found = reads.figures([("payments", "t0"), ("payments", "t2"), ("payments", "never")])
+    receipt = reads.receipt(ids[0])
+    assert receipt is not None
+    assert found == {("payments", "t0"): {each["name"]: each for each in receipt["figures"]}}
+    assert found["payments", "t0"]
+    reads.close()
 
 
 def test_retention_in_small_steps(path: Path, opened: Open, clock: Clock) -> None:

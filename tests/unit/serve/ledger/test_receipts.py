@@ -6,6 +6,8 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.core.basics.errors import UsageError
+from crossline.serve.decisions.values import Basis
+from crossline.serve.ledger import receipts
 from crossline.serve.ledger.chain import check_chain, faults_of
-from crossline.serve.ledger.receipts import BEGINNING, FIELDS, Link, digest_of, receipt_body
+from crossline.serve.ledger.reading import check_ledger
+from crossline.serve.ledger.receipts import (
+    BEGINNING,
+    FIELDS,
+    BasisTexts,
+    Link,
+    basis_json,
+    digest_of,
+    receipt_body,
+)
 from crossline.serve.ledger.signing import Signer, Verifier, key_id_of
+from crossline.serve.ledger.sqlite import SqliteLedger
 
-from .ledgerkit import entry, key_files
+from .ledgerkit import BASIS, entry, key_files
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 SIGNER = Signer(KEY, key_id_of(KEY.public_key()))
@@ -278,3 +292,38 @@ def test_keys_from_files(tmp_path: Path) -> None:
         Signer.from_file(public)
     with pytest.raises(UsageError, match="No such file"):
         Signer.from_file(tmp_path / "none.pem")
+
+
+def test_what_was_in_force_is_written_once_for_all_receipts_that_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next set of rules may be at the same place in memory: it is another one all the same."""
+    made: list[Basis | None] = []
+
+    def noting(basis: Basis | None) -> Any:
+        made.append(basis)
+        return basis_json(basis)
+
+    monkeypatch.setattr(receipts, "basis_json", noting)
+    other = replace(BASIS, lists={"watched": "x" * 8})
+    given = [BASIS, BASIS, other, None, BASIS, None, other]
+    with closing(SqliteLedger(tmp_path / "ledger.db")) as ledger:
+        kept = ledger.answer([entry(f"t{number}", basis=each) for number, each in enumerate(given)])
+        whole = [ledger.receipt(each.decision_id) for each in kept if each is not None]
+    assert len(made) == 3
+    for basis, receipt in zip(given, whole, strict=True):
+        assert receipt is not None
+        plain = {name: value for name, value in receipt.items() if name not in {"digest", "signature"}}
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        assert hashlib.sha256(text.encode()).hexdigest() == receipt["digest"]
+        assert receipt["lists"] == ({} if basis is None else basis.lists)
+    assert check_ledger(tmp_path / "ledger.db").faults == []
+
+
+def test_texts_of_bases_are_those_of_the_object_and_few_are_kept() -> None:
+    texts = BasisTexts(kept_max=2)
+    many = [replace(BASIS, lists={"watched": str(number)}) for number in range(5)]
+    for each in [*many, *many]:
+        assert texts.of(each).values["lists"] == each.lists
+        assert texts.of(each) is texts.of(each)
+    assert len(texts._known) == 2

@@ -24,9 +24,11 @@ from crossline.serve.decisions.outbox import SqliteOutbox
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.settling import Revised
 from crossline.serve.decisions.values import Asked, Degraded
+from crossline.serve.health.values import HealthReport
 from crossline.serve.metrics import exposition
 from crossline.serve.metrics.exposition import ApiCollector, Standing, told_at
 from crossline.serve.metrics.figures import OTHERS, PARTS_MAX, ApiFigures, Counted, TimedAnswers
+from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.replica.answers import Lag
 from crossline.serve.watch.listener import Listener
 from e2e.scraping import Scrape, alerting_rules, get, names_in
@@ -57,9 +59,11 @@ def place(monkeypatch: pytest.MonkeyPatch) -> list[Listener]:
     return made
 
 
-def scraped(figures: ApiFigures, made: list[Listener], standing: Standing = STANDING) -> Scrape:
+def scraped(
+    figures: ApiFigures, made: list[Listener], standing: Standing = STANDING, rules: RuleGauges | None = None
+) -> Scrape:
     settings = ServeSettings(open=True, metrics="127.0.0.1:0")
-    with told_at(settings, ApiCollector("shop", figures, lambda: standing)):
+    with told_at(settings, ApiCollector("shop", figures, lambda: standing, rules)):
         return Scrape(made[-1].place)
 
 
@@ -73,7 +77,8 @@ def test_requests_are_counted_by_route_and_status(tmp_path: Path, place: list[Li
     async def rules(_: Any) -> Response:
         return PlainTextResponse("rules")
 
-    figures = ApiFigures()
+    objectives: list[Any] = []
+    figures = ApiFigures(lambda route, status, took_s: objectives.append((route, status, took_s >= 0)))
     inner = Starlette(routes=[Route("/v1/rules", rules), Route("/v1/rules/{rule_id}", rules), Route("/healthz", rules)])
     few = LimitSettings(per_s=1, burst=3)
     free = Counted(Access(inner, None, few), figures)
@@ -83,6 +88,8 @@ def test_requests_are_counted_by_route_and_status(tmp_path: Path, place: list[Li
     wrong = {"Authorization": "Bearer clk_nobodys"}
     assert asyncio.run(requests_of(keys, "/v1/rules/<secret>", "/nothing", headers=wrong)) == [401, 401]
     assert asyncio.run(requests_of(keys, "/healthz")) == [200]
+    assert [each for each in objectives if each[1] == 429] == [(None, 429, True)]
+    assert len(objectives) == 7
     page = scraped(figures, place)
     # What was refused before there was a route is named by none: an address may be anything.
     assert page.values("crossline_api_requests_total") == {
@@ -195,7 +202,8 @@ def test_only_its_page_is_there_and_a_place_that_is_taken_is_told(place: list[Li
 
 
 def test_every_metric_of_the_alerts_is_told(place: list[Listener]) -> None:
-    names = scraped(ApiFigures(), place).names()
+    report = HealthReport("shop", 0, (), counted=True, since_day=None, answered=True, refused={})
+    names = scraped(ApiFigures(), place, rules=RuleGauges(lambda: report)).names()
     rules = alerting_rules("api-alerts.yaml")
     used = {name for rule in rules for name in names_in(rule["expr"])} - {"up"}
     assert used - names == set()

@@ -18,6 +18,7 @@ from tests.oracle.replicated import Pipeline, told
 from crossline.core.basics.errors import StateError, UsageError
 from crossline.engine.state import cache as caching
 from crossline.engine.state.follow import FollowedState
+from crossline.serve.app.compose import replicas_of
 from crossline.serve.decisions.values import NotJudgedError, Place, Verdict
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
@@ -225,12 +226,16 @@ def test_who_is_behind_says_so_and_an_idle_pipeline_is_not(pipeline: Pipeline) -
     async def play(replicas: Replicas) -> None:
         await ready(replicas, 0)
         assert replicas.lag() == (0, 0, True)
+        assert [(each.ms, each.batch, each.ready) for each in replicas_of(replicas)] == [(0, 0, True)]
         pipeline.batch(lines(asks.records(1)), commit=False)
         planned = pipeline.folder / "spark" / "offsets" / "1"
         os.utime(planned, (planned.stat().st_mtime - 5, planned.stat().st_mtime - 5))
         with pytest.raises(NotJudgedError, match=r"replica: [45],\d{3} ms behind \(bound 1,000\)"):
             await replicas.judge([asks.record()])
         assert not replicas.lag().ready
+        (late,) = replicas_of(replicas)
+        assert late.ms is not None
+        assert (late.ms > 4_000, late.ready) == (True, False)
         pipeline.commit()
         await ready(replicas, 1)
         (said,) = await replicas.judge([asks.record()])

@@ -14,6 +14,16 @@ from crossline.connectors.feed.files import FeedBatch
 from crossline.core.alerts.alertjson import read_alert
 from crossline.core.decide.words import ACTIONS
 from crossline.core.settings.process.casework import CasesSettings
+from crossline.serve.cases.counting.alerts import (
+    aside_kind,
+    count_alert,
+    count_aside,
+    count_led,
+    count_retracted,
+    forget,
+    retract_aside,
+)
+from crossline.serve.cases.counting.schema import DAY_MS
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.hiding.matching import Hidden
 from crossline.serve.cases.intake.facts import facts_of, opens_cases
@@ -65,6 +75,7 @@ class Intake:
         self._settings = settings
         self._clock_ms = clock_ms
         self._told = told
+        self._forgot_day = -1
 
     def mark(self) -> Mark:
         """How far it came."""
@@ -87,7 +98,12 @@ class Intake:
                     self._corrected(said, linker)
                 elif opens_cases(said):
                     self._alert(said, linker, hidden, now_ms)
+                else:
+                    self._aside(said)
             linker.finish()
+            if now_ms // DAY_MS != self._forgot_day:
+                forget(self._file, now_ms)
+                self._forgot_day = now_ms // DAY_MS
             if mark is not None:
                 self._file.run(
                     "INSERT OR REPLACE INTO marks (name, batch, step, planned) VALUES (?, ?, ?, ?)",
@@ -112,18 +128,28 @@ class Intake:
             linker.take(facts)
         else:
             linker.hide(facts, suppression)
+        count_alert(self._file, facts, said.get("value"), hidden=suppression is not None)
+
+    def _aside(self, said: dict[str, Any]) -> None:
+        if said.get("corrects"):
+            retract_aside(self._file, said["corrects"], retracted=said["outcome"] == "retracted")
+        else:
+            count_aside(self._file, facts_of(said, self._settings), aside_kind(said), said.get("value"))
 
     def _corrected(self, said: dict[str, Any], linker: Linker) -> None:
         found = self._file.rows(
             "SELECT retracted, message, suppressed_by FROM alerts WHERE alert_id = ?", (said["corrects"],)
         )
         if not found:
+            self._aside(said)
             return
         retracted = said["outcome"] == "retracted"
         message = found[0]["message"] if retracted else facts_of(said, self._settings).message
         if (int(retracted), message) != (found[0]["retracted"], found[0]["message"]):
             put = (int(retracted), message, said["corrects"])
             self._file.run("UPDATE alerts SET retracted = ?, message = ? WHERE alert_id = ?", put)
+            if retracted is not bool(found[0]["retracted"]):
+                count_retracted(self._file, "alerts", said["corrects"], retracted=retracted)
             linker.changed(said["corrects"], raised=True)
 
     def _decided(self, said: dict[str, Any], linker: Linker) -> None:
@@ -135,6 +161,7 @@ class Intake:
             (said["stream"], said["record_id"]),
         )
         for each in found:
+            count_led(self._file, each["alert_id"], said)
             now = (decision, max(each["gravest"], decision), max(each["revised"], revised))
             if now != (each["decision"], each["gravest"], each["revised"]):
                 put = "UPDATE alerts SET decision = ?, gravest = ?, revised = ? WHERE alert_id = ?"

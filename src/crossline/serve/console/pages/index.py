@@ -9,11 +9,14 @@ from crossline.serve.console.pages.components.view import PAGE as COMPONENTS
 from crossline.serve.console.pages.decisions.view import PAGE as DECISIONS
 from crossline.serve.console.pages.entities.view import PAGE as ENTITIES
 from crossline.serve.console.pages.events.view import PAGE as EVENTS
+from crossline.serve.console.pages.health.view import PAGE as HEALTH
 from crossline.serve.console.pages.home.view import PAGE as HOME
 from crossline.serve.console.pages.lists.view import PAGE as LISTS
 from crossline.serve.console.pages.login.view import PAGE as LOGIN
+from crossline.serve.console.pages.objectives.view import PAGE as OBJECTIVES
 from crossline.serve.console.pages.page import Page
 from crossline.serve.console.pages.people.view import PAGE as PEOPLE
+from crossline.serve.console.pages.pipeline.view import PAGE as PIPELINE
 from crossline.serve.console.pages.profile.view import PAGE as PROFILE
 from crossline.serve.console.pages.queue.view import PAGE as QUEUE
 from crossline.serve.console.pages.rules.view import PAGE as RULES
@@ -33,6 +36,9 @@ PAGES: tuple[Page, ...] = (
     APPROVALS,
     LISTS,
     SUPPRESSIONS,
+    HEALTH,
+    PIPELINE,
+    OBJECTIVES,
     AUDIT,
     PEOPLE,
     PROFILE,

@@ -18,6 +18,7 @@ from crossline.serve.console.people.users import UserFile
 
 ID_BYTES = 32
 IDLE_MS, WHOLE_MS = 30 * 60_000, 12 * 3_600_000
+AHEAD_MS = 5 * 60_000  # how far ahead of the clock a session may have begun: clocks are set by so little
 SEEN_MS = 60_000  # how exactly it is kept when a session was last used
 SESSIONS_MAX = 20  # of one person; the oldest ends
 By = Literal["local", "provider"]
@@ -59,6 +60,8 @@ class Sessions:
 
     def begin(self, name: str, by: By, roles: Sequence[str], now_ms: int) -> str:
         """A new session; its id, which is told this once."""
+        if by == "local":
+            self._users.set_back(name, now_ms)
         session_id = new_id()
         row = (_digest(session_id), name, by, orjson.dumps(list(roles)).decode(), now_ms, now_ms)
         with self._kept.writing() as db:
@@ -104,7 +107,7 @@ class Sessions:
             return db.execute("DELETE FROM sessions WHERE name = ?", (name,)).rowcount
 
     def _held(self, found: Session, now_ms: int) -> Session | None:
-        if now_ms >= found.ends_ms:
+        if now_ms >= found.ends_ms or found.begun_ms > now_ms + AHEAD_MS:  # the clock was set back since: it has no end
             return None
         if found.by == "provider":
             return found

@@ -34,7 +34,8 @@ class Tries:
         """Count one try of ``name`` from the address ``peer``; where there are too many, nothing is counted."""
         keys = _keys(name, peer)
         with self._kept.writing() as db:
-            db.execute("DELETE FROM tries WHERE since_ms <= ?", (now_ms - WAIT_MS,))
+            # Those of a time to come are of a clock that was set back since: they would lock somebody out till then.
+            db.execute("DELETE FROM tries WHERE since_ms <= ? OR since_ms > ?", (now_ms - WAIT_MS, now_ms + WAIT_MS))
             left = []
             for key, most in keys:
                 row = db.execute("SELECT count, since_ms FROM tries WHERE key = ?", (key,)).fetchone()

@@ -118,6 +118,16 @@ class UserFile:
         """He may log in again."""
         return self._change(name, "disabled_ms = NULL", ())
 
+    def set_back(self, name: str, now_ms: int) -> None:
+        """Where a password is of a time to come, by a clock that was set back since, it is one of now.
+
+        Sessions that began before a password are over: else nobody could log in until that time has come.
+        """
+        if not self.path.exists():
+            return
+        with self._db.writing() as db:
+            db.execute("UPDATE users SET password_ms = ? WHERE name = ? AND password_ms > ?", (now_ms, name, now_ms))
+
     def _change(self, name: str, what: str, values: Sequence[Any]) -> User:
         if not self.path.exists():
             raise PermanentError(f"found no file {self.path}; expected users, which {MADE_BY} makes")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
+=======
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+>>>>>>> main
 from http import HTTPStatus
 from typing import Annotated, Any, Protocol
 
@@ -42,6 +47,14 @@ class DecisionStore(Protocol):
 
     def receipt(self, decision_id: str) -> Mapping[str, Any] | None:
         """The decision's receipt; None where it has none."""
+        ...
+
+    def differing(self, since_ms: int, most: int) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """Answers that the stream decided otherwise, each with that decision, the latest first."""
+        ...
+
+    def figures(self, records: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+        """Of records (stream and id) that were answered by a peek, the answers' figures by the name of the rule."""
         ...
 
 

@@ -66,7 +66,7 @@ class Proof(Body):
     from_: str | None = Field(default=None, alias="from", max_length=40, description="Alerts from then on count.")
     to: str | None = Field(default=None, max_length=40, description="And those before then.")
     amount: Annotated[str, Field(max_length=200)] | None = Field(
-        default=None, description="The field whose sum is the money at stake, where there are labels."
+        default=None, description="The field whose sum is the money at stake."
     )
 
 
@@ -119,7 +119,8 @@ def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
         bounds = {"--from": instant("/from", wanted.from_), "--to": instant("/to", wanted.to)}
         more = [part for name, ms in bounds.items() if ms is not None for part in (name, instant_text(ms) or "")]
         if (labels := await run_in_threadpool(_labels, deps)) is not None:
-            more += ["--labels", str(labels), *(["--amount", wanted.amount] if wanted.amount else [])]
+            more += ["--labels", str(labels)]
+        more += ["--amount", wanted.amount] if wanted.amount else []
 
         def arguments(folder: Path) -> list[str]:
             rules = str(folder / _file("rules", wanted.rules))

@@ -9,21 +9,18 @@ from crossline.connectors.postgres.client import Place
 from crossline.connectors.postgres.texts import indexed
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Claimed
-from crossline.serve.ledger.postgres.schema import slots_key
-from crossline.serve.ledger.postgres.session import Session
+from crossline.serve.ledger.postgres.schema import alive, slots_key
+from crossline.serve.ledger.postgres.session import Owner, Session
 
 # In the order of the key, so that two who claim the same ids do not wait for each other in a circle.
 _CLAIM = b"""INSERT INTO answers (stream, record_id, body_digest, slot, incarnation, claimed_ms)
     SELECT s, r, d, %s, %s, %s FROM unnest(%s::text[], %s::text[], %s::text[]) AS u (s, r, d) ORDER BY s, r
     ON CONFLICT (stream, record_id) DO NOTHING RETURNING stream, record_id"""
-# ``alive``: the process that made a claim holds its slot, and is the one that held it then.
-_FOUND = b"""SELECT a.stream, a.record_id, a.body_digest, a.slot, a.incarnation, a.claimed_ms, a.decision_id, a.body,
-    CASE WHEN a.body IS NULL AND a.slot IS NOT NULL THEN EXISTS (
-        SELECT 1 FROM chains AS c, pg_locks AS l WHERE c.slot = a.slot AND c.incarnation = a.incarnation
-        AND l.locktype = 'advisory' AND l.granted AND l.classid = %s::bigint::oid AND l.objid = a.slot::bigint::oid
-        AND l.objsubid = 2 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())) END
+# Whether the process that made a claim lives, where nobody answered it.
+_FOUND = f"""SELECT a.stream, a.record_id, a.body_digest, a.slot, a.incarnation, a.claimed_ms, a.decision_id, a.body,
+    CASE WHEN a.body IS NULL AND a.slot IS NOT NULL THEN {alive("a")} END
     FROM answers AS a JOIN (SELECT DISTINCT * FROM unnest(%s::text[], %s::text[]) AS v (s, r)) AS u
-    ON a.stream = u.s AND a.record_id = u.r"""
+    ON a.stream = u.s AND a.record_id = u.r""".encode()  # noqa: S608 - of constants
 _TAKEN = b"""UPDATE answers SET slot = %s, incarnation = %s, claimed_ms = %s WHERE stream = %s AND record_id = %s
     AND body IS NULL AND slot IS NOT DISTINCT FROM %s AND incarnation IS NOT DISTINCT FROM %s AND claimed_ms = %s
     RETURNING 1"""
@@ -32,8 +29,18 @@ _ROUNDS = 5  # looks at an id that others claim and give up meanwhile
 Key = tuple[str, str]
 
 
-def claim_all(session: Session, place: Place, asked: Sequence[Asked], now_ms: int, claim_ms_max: int) -> list[Claimed]:
-    """What became of the claims, in their order. Raises what psycopg raises."""
+def claim_all(
+    session: Session,
+    place: Place,
+    asked: Sequence[Asked],
+    now_ms: int,
+    claim_ms_max: int,
+    lost: Owner | None = None,
+) -> list[Claimed]:
+    """What became of the claims, in their order. Raises what psycopg raises.
+
+    ``lost``: who made the same claims a moment ago, by a connection that ended before it was told what came of them.
+    """
     given: dict[Key, Asked] = {}
     for each in asked:
         given.setdefault((each.stream, indexed(each.record_id)), each)
@@ -49,10 +56,11 @@ def claim_all(session: Session, place: Place, asked: Sequence[Asked], now_ms: in
         for key, row in _rows(session, place, rest).items():
             digest, slot, incarnation, claimed_ms, _, body, alive = row
             mine = given[key].digest == digest
-            if mine and body is None and not (now_ms - claimed_ms < claim_ms_max and alive):
+            own = lost == (slot, incarnation) and claimed_ms == now_ms
+            if mine and body is None and (own or not (abs(now_ms - claimed_ms) < claim_ms_max and alive)):
                 values = (session.slot, session.incarnation, now_ms, *key, slot, incarnation, claimed_ms)
                 if session.connection.execute(_TAKEN, values).fetchone() is not None:
-                    fresh[key] = Claimed("fresh", again=True)
+                    fresh[key] = Claimed("fresh", again=not own)
                 continue  # else another was quicker: it is looked at again
             settled[key] = row
     return [_told(each, given, fresh, settled) for each in asked]

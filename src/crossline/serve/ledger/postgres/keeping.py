@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -15,9 +15,11 @@ from crossline.core.basics.errors import RetryableError
 from crossline.serve.ledger.base import Kept
 from crossline.serve.ledger.postgres.schema import slots_key
 from crossline.serve.ledger.postgres.session import Session
-from crossline.serve.ledger.receipts import Entry, Link, answer_of, canonical, digest_of, receipt_body
+from crossline.serve.ledger.postgres.untold import keep_untold
+from crossline.serve.ledger.receipts import BasisTexts, Entry, Link, answer_of, canonical, digest_of, receipt_body
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.storing import OF_ANSWER, OF_BASIS
+from crossline.serve.revisions.values import Revision
 
 _CHAIN = b"""SELECT sequence, digest, set_config('synchronous_commit', %s, true) FROM chains
     WHERE slot = %s AND incarnation = %s FOR UPDATE"""
@@ -57,10 +59,18 @@ class LostSlotError(RetryableError):
     """Another process has the slot of this session, and its chain."""
 
 
+@dataclass(frozen=True, slots=True)
+class KnownBases:
+    """What was in force for receipts: ``there``: digests of those that the ledger has; ``texts``: as they are kept."""
+
+    there: set[str] = field(default_factory=set)
+    texts: BasisTexts = field(default_factory=BasisTexts)
+
+
 def keep_all(
-    session: Session, entries: Sequence[Entry], now_ms: int, signer: Signer | None, known: set[str]
+    session: Session, entries: Sequence[Entry], now_ms: int, signer: Signer | None, bases: KnownBases
 ) -> list[Kept | None]:
-    """Keep answers with their receipts, all or none. ``known``: bases that are there; those that are made are added.
+    """Keep answers with their receipts, all or none. Those of ``bases`` that are made are added to it.
 
     Raises LostSlotError where the chain is another process's, and what psycopg raises.
     """
@@ -73,11 +83,11 @@ def keep_all(
         chain = found.fetchone()
         if chain is None:
             raise LostSlotError(f"slot {session.slot} of the ledger is another process's by now")
-        group = _Group(Link(session.replica, int(chain[0]), str(chain[1])), signer, known)
+        group = _Group(Link(session.replica, int(chain[0]), str(chain[1])), signer, bases)
         kept = [group.add(entry, key, rows) for entry, key in zip(entries, keys, strict=True)]
         if group.ids:
             session.connection.execute(_WRITE, group.values(session, now_ms))
-    known.update(group.bases)
+    bases.there.update(group.bases)
     return kept
 
 
@@ -98,8 +108,8 @@ def _rows(session: Session, entries: Sequence[Entry], keys: Sequence[Key], now_m
 class _Group:
     """What a transaction writes, column by column."""
 
-    def __init__(self, link: Link, signer: Signer | None, known: set[str]) -> None:
-        self._link, self._signer, self._known = link, signer, known
+    def __init__(self, link: Link, signer: Signer | None, bases: KnownBases) -> None:
+        self._link, self._signer, self._known, self._texts = link, signer, bases.there, bases.texts
         self.ids: list[str] = []
         self.bases: dict[str, bytes] = {}
         self._columns: dict[str, list[Any]] = {
@@ -125,18 +135,17 @@ class _Group:
         if row[2] is not None:
             body = bytes(row[2])
             return Kept(body, str(row[1]), orjson.loads(body)["receipt"], first=False)
-        receipt = receipt_body(entry, self._link, self._signer.key_id if self._signer else None)
+        in_force = self._texts.of(entry.basis)
+        receipt = receipt_body(entry, self._link, self._signer.key_id if self._signer else None, in_force.written)
         digest = digest_of(receipt)
         decision_id, body = str(entry.decision["decision_id"]), answer_of(entry.decision, digest)
         whole = {**receipt, "digest": digest, "signature": self._signer.sign(digest) if self._signer else None}
-        basis = {name: whole[name] for name in OF_BASIS}
-        basis_digest = hashlib.sha256(canonical(basis)).hexdigest()
-        if basis_digest not in self._known:
-            self.bases[basis_digest] = orjson.dumps(basis)
+        if in_force.digest not in self._known:
+            self.bases[in_force.digest] = in_force.body
         rest = {name: value for name, value in whole.items() if name not in {*OF_BASIS, OF_ANSWER}}
         self._link = Link(self._link.replica, self._link.sequence + 1, digest)
         words = (held(str(entry.decision["answered"])), held(str(entry.decision["decision"])))
-        made = (*key, *words, body, self._link.sequence, digest, basis_digest, orjson.dumps(rest))
+        made = (*key, *words, body, self._link.sequence, digest, in_force.digest, orjson.dumps(rest))
         for column, value in zip(self._columns.values(), made, strict=True):
             column.append(value)
         self.ids.append(indexed(decision_id))
@@ -162,8 +171,13 @@ class _Group:
         }
 
 
-def revise_one(session: Session, decision_id: str, revision: Mapping[str, Any], now_ms: int) -> bool:
-    """Keep what the stream made of an answer; whether that is new. Raises what psycopg raises."""
+def revise_one(
+    session: Session, decision_id: str, revision: Mapping[str, Any], now_ms: int, told: Revision | None = None
+) -> bool:
+    """Keep what the stream made of an answer, and ``told`` until it is told; whether that is new.
+
+    Raises what psycopg raises.
+    """
     name, connection = indexed(decision_id), session.connection
     with connection.transaction():
         connection.execute("SELECT set_config('synchronous_commit', %s, true)", (session.synced,))
@@ -181,6 +195,8 @@ def revise_one(session: Session, decision_id: str, revision: Mapping[str, Any], 
         added = "INSERT INTO revisions VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
         if not connection.execute(added, (*made, now_ms)).rowcount:
             return False
+        if told is not None:
+            keep_untold(session, name, told)
         was = before is not None and held(before) != row[1]
         differs = int(held(_latest(connection, name) or "") != row[1]) - int(was)
         for kind, number in (("revised", int(before is None)), ("differs", differs)):
@@ -228,6 +244,7 @@ def _remove_of(connection: Connection, slot: int, replica: str, before_ms: int, 
         connection.execute("DELETE FROM receipts WHERE replica = %s AND sequence <= %s", (replica, old[-1][0]))
         connection.execute("DELETE FROM answers WHERE decision_id = ANY(%s)", (ids,))
         connection.execute("DELETE FROM revisions WHERE decision_id = ANY(%s)", (ids,))
+        connection.execute("DELETE FROM untold WHERE decision_id = ANY(%s)", (ids,))
         last = (old[-1][0], old[-1][1], slot)
         connection.execute("UPDATE chains SET gone_sequence = %s, gone_digest = %s WHERE slot = %s", last)
     return len(old)

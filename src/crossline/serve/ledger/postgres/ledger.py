@@ -13,18 +13,23 @@ from crossline.connectors.base import wall_clock_ms
 from crossline.connectors.postgres.client import Place, told
 from crossline.connectors.postgres.texts import indexed
 from crossline.core.basics.errors import RetryableError, StateError
-from crossline.serve.decisions.values import Asked
+from crossline.serve.decisions.values import Asked, OutcomeUnknownError
 from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
 from crossline.serve.ledger.postgres.claims import claim_all
 from crossline.serve.ledger.postgres.cutting import Cutter
-from crossline.serve.ledger.postgres.keeping import LostSlotError, keep_all, remove_oldest, revise_one
+from crossline.serve.ledger.postgres.keeping import KnownBases, LostSlotError, keep_all, remove_oldest, revise_one
 from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
-from crossline.serve.ledger.postgres.session import Session, begun
+from crossline.serve.ledger.postgres.schema import Rows
+from crossline.serve.ledger.postgres.session import Owner, Session, begun, let_go
+from crossline.serve.ledger.postgres.untold import drop_untold, take_untold
+from crossline.serve.ledger.reading import read_newest_ms
 from crossline.serve.ledger.receipts import Entry, Link
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import CLAIM_MS_MAX
+from crossline.serve.revisions.values import Revision
 
 CALL_S_MAX = 5.0  # of one call: a server that says nothing more is not waited for
+END_S = 1.0  # of letting go of a slot
 AGAIN_S = 0.2  # after a connection failed, before another is tried: who asks meanwhile is told at once
 TRIES = 3  # of a transaction that another one stood in the way of
 T = TypeVar("T")
@@ -33,6 +38,10 @@ LOOK_S = 0.02  # between two looks at an id that another process has under way
 
 class _InTheWayError(RetryableError):
     """Another transaction stood in the way of this one, which is begun again."""
+
+
+class _LostError(RetryableError):
+    """The connection ended in the midst of a call: what it asked may be done."""
 
 
 class PostgresLedger:
@@ -47,6 +56,10 @@ class PostgresLedger:
     slot. A process that lives and lost its connection takes a slot anew. A claim that was not answered in
     ``claim_ms_max`` is given away in any case; that is told by the clocks of the machines, and nothing breaks where
     they differ.
+
+    Where a connection ends in the midst of a call nobody knows whether that was committed: the same is asked once more
+    on another connection, which waits for the end of the transaction of before, by the locks of its rows, and finds
+    what it left. Where there is no other connection either, ``OutcomeUnknownError`` says so of answers.
 
     Answers and then claims are two transactions here: answers that were kept are told though the claims fail, which
     are ``pending`` then.
@@ -81,7 +94,8 @@ class PostgresLedger:
         self.place = place
         self._signer, self._clock_ms, self._claim_ms_max = signer, clock_ms, claim_ms_max
         self._failed_s = float("-inf")
-        self._bases: set[str] = set()  # that are known to be there
+        self._lost: Owner | None = None  # whose connection ended in the midst of this call
+        self._bases = KnownBases()
         with told(place, writing=True, opening=True):
             self._session: Session | None = begun(place, pipeline)
         self._replica = self._session.replica
@@ -120,7 +134,9 @@ class PostgresLedger:
             kept = self._tried(lambda session: keep_all(session, entries, now_ms, self._signer, self._bases))
         if asked:
             try:
-                claimed = self._tried(lambda session: claim_all(session, self.place, asked, now_ms, self._claim_ms_max))
+                claimed = self._tried(
+                    lambda session: claim_all(session, self.place, asked, now_ms, self._claim_ms_max, self._lost)
+                )
             except RetryableError:
                 if not entries:
                     raise
@@ -157,9 +173,18 @@ class PostgresLedger:
         with self._connected() as session:
             return receipt_in(session.connection, indexed(decision_id))
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any]) -> bool:
+    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:
         """See ``DecisionLedger``. Of several APIs that tell the same revision, one is told that it is new."""
-        return self._tried(lambda session: revise_one(session, decision_id, revision, self._clock_ms()))
+        return self._tried(lambda session: revise_one(session, decision_id, revision, self._clock_ms(), told))
+
+    def untold(self, most: int) -> list[Revision]:
+        """See ``DecisionLedger``."""
+        return self._tried(lambda session: take_untold(session, self.place, most))
+
+    def told(self, revision_ids: Sequence[str]) -> None:
+        """See ``DecisionLedger``."""
+        with self._connected() as session:
+            drop_untold(session.connection, revision_ids)
 
     def counts(self) -> Counts:
         """See ``DecisionLedger``: of all processes together."""
@@ -170,14 +195,25 @@ class PostgresLedger:
         """See ``DecisionLedger``. One process at a time does it; 0 where another is at it."""
         return self._tried(lambda session: remove_oldest(session, self.place, before_ms, most))
 
+    def newest_ms(self) -> int | None:
+        """See ``DecisionLedger``."""
+        with self._connected() as session:
+            return read_newest_ms(Rows(session.connection))
+
     def close(self) -> None:
         """Let go of the slot and of the connection; safe to call twice."""
         self._open = False
-        self._drop()
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(psycopg.Error, OSError), self._cutter.within(session.connection, END_S):
+                let_go(session, self.place)
+            with suppress(psycopg.Error, OSError):
+                session.connection.close()
         self._cutter.close()
 
     def _tried(self, call: Callable[[Session], T]) -> T:
-        """``call`` in a transaction, again where another one stood in its way or its slot was lost."""
+        """``call`` in a transaction, again where another one stood in its way, or its slot or connection was lost."""
+        self._lost = None
         for left in reversed(range(TRIES)):
             try:
                 with self._connected() as session:
@@ -189,6 +225,14 @@ class PostgresLedger:
             except _InTheWayError:
                 if not left:
                     raise
+            except _LostError as error:
+                if not left:
+                    raise OutcomeUnknownError(str(error)) from error
+                self._failed_s = float("-inf")  # another connection is tried at once, to find out
+            except RetryableError as error:
+                if self._lost is None:
+                    raise
+                raise OutcomeUnknownError(str(error)) from error
         raise AssertionError
 
     @contextmanager
@@ -202,10 +246,14 @@ class PostgresLedger:
                     yield session
             except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
                 raise _InTheWayError(f"the ledger {self.place.name} takes nothing now: {error}") from error
-            except BaseException:
+            except BaseException as error:
                 if session.connection.broken or session.connection.closed:
                     self._failed_s = time.monotonic()
+                    self._lost = session.owner
                     self._drop()
+                    if isinstance(error, psycopg.Error):
+                        said = " ".join(str(error).split())
+                        raise _LostError(f"the ledger {self.place.name} cannot be written now: {said}") from error
                 raise
 
     def _again(self) -> Session:

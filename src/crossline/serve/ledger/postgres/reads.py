@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -22,6 +22,8 @@ from crossline.serve.ledger.reading import (
     check_chains,
     read_answer,
     read_counts,
+    read_differing,
+    read_figures,
     read_receipt,
     read_unsettled,
 )
@@ -88,11 +90,25 @@ class PostgresReads:
         found = self._read(lambda connection: read_unsettled(Rows(connection), since_ms, most))
         return [each for each in found if "…" not in each[1]]
 
+    def differing(self, since_ms: int, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """See ``read_differing``."""
+        return self._read(lambda connection: read_differing(Rows(connection), since_ms, most))
+
+    def figures(self, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+        """See ``read_figures``."""
+        return self._read(lambda connection: _figures(connection, records))
+
     def close(self) -> None:
         """Let go of the connection."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
+
+
+def _figures(connection: Connection, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """By the ids that were asked for: a text of the table may be cut."""
+    asked = {(stream, indexed(record_id)): (stream, record_id) for stream, record_id in records}
+    return {asked[each]: found for each, found in read_figures(Rows(connection), asked).items()}
 
 
 def ledger_at(where: object) -> Place:

@@ -36,7 +36,13 @@ CREATE TABLE revisions (decision_id text NOT NULL, revision_id text NOT NULL, re
 CREATE TABLE counts (slot integer NOT NULL, name text NOT NULL, answered text NOT NULL, number bigint NOT NULL,
     PRIMARY KEY (slot, name, answered));
 """
-STEPS = (Migration(1, "ledger", _TABLES),)
+# Revisions that nobody was told of yet. Slot and incarnation: who tells them, unless that process ended.
+_UNTOLD = """
+CREATE TABLE untold (number bigserial PRIMARY KEY, decision_id text NOT NULL, revision_id text NOT NULL UNIQUE,
+    body bytea NOT NULL, slot integer NOT NULL, incarnation bigint NOT NULL);
+CREATE INDEX untold_by_decision ON untold (decision_id);
+"""
+STEPS = (Migration(1, "ledger", _TABLES), Migration(2, "untold", _UNTOLD))
 
 
 class Rows:
@@ -85,6 +91,18 @@ def check_ledger_schema(connection: Connection, place: Place) -> None:
         raise StateError(
             f"schema {place.schema} of {place.name} holds no ledger; give serve.ledger a schema of its own"
         )
+
+
+def alive(table: str) -> str:
+    """An expression: whether the process of ``slot`` and ``incarnation`` lives. Its value is ``slots_key``.
+
+    It does where it holds its slot, and is the one that held it then.
+    """
+    return f"""EXISTS (SELECT 1 FROM chains AS c, pg_locks AS l
+        WHERE c.slot = {table}.slot AND c.incarnation = {table}.incarnation
+        AND l.locktype = 'advisory' AND l.granted AND l.classid = %s::bigint::oid
+        AND l.objid = {table}.slot::bigint::oid AND l.objsubid = 2
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))"""  # noqa: S608 - of constants
 
 
 def slots_key(place: Place) -> int:

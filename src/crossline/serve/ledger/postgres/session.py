@@ -24,9 +24,13 @@ _SETTINGS = {
     # Of claims alone: what a power cut takes of them was answered by nobody yet. Answers say otherwise for themselves.
     "synchronous_commit": "off",
 }
+_LET_GO = "SELECT pg_advisory_unlock(%s, %s)"
 _HELD = "SELECT pg_try_advisory_lock(%s, %s)"
 _CHAIN = """INSERT INTO chains VALUES (%s, %s, 1, %s, 0, %s, 0, %s) ON CONFLICT (slot) DO UPDATE SET
     incarnation = chains.incarnation + 1, process = excluded.process RETURNING replica, incarnation"""
+
+
+Owner = tuple[int, int]  # slot and incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,19 @@ class Session:
     slot: int
     incarnation: int
     synced: str
+
+    @property
+    def owner(self) -> Owner:
+        """Who claims and answers."""
+        return self.slot, self.incarnation
+
+
+def let_go(session: Session, place: Place) -> None:
+    """Give the slot up: others need not wait until the server has seen the end of the connection.
+
+    Raises what psycopg raises.
+    """
+    session.connection.execute(_LET_GO, (slots_key(place), session.slot))
 
 
 def begun(place: Place, pipeline: str | None = None) -> Session:

@@ -13,10 +13,10 @@ import orjson
 import pytest
 
 from browser.serving import serving
+from crossline.core.health.shares import Precision, wilson
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof, text_digest
 from crossline.serve.console.pages.rules.one import kept_of
-from crossline.serve.console.pages.rules.precision import Precision, wilson
 from unit.serve.console.kit import HERE, PASSWORD, Room
 
 from .working import seat, working

@@ -133,7 +133,8 @@ def test_a_provider_that_is_away_is_told(at: Room, provider: Provider) -> None:
     provider.issuer.answers["/.well-known/openid-configuration"] = b"no JSON"
     answer = at.seat().get("/login/provider")
     assert answer.status_code == 503
-    assert "cannot be asked" in answer.text
+    assert "identity provider cannot be asked now (fault " in answer.text
+    assert provider.issuer.url not in answer.text
 
 
 def test_endpoints_that_others_could_read_are_refused(at: Room, provider: Provider) -> None:

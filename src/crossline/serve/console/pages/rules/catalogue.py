@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossline.core.texts.problems import one_of, shown
@@ -11,7 +12,8 @@ from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import segment
 from crossline.serve.console.layout.numbers import number
 from crossline.serve.console.pages.rules.context import RuleRow, RulesPage
-from crossline.serve.console.pages.rules.hits import DAYS, Labelled, days_of, labelled
+from crossline.serve.console.pages.rules.health import Doing, doing_of
+from crossline.serve.console.pages.rules.hits import DAYS, days_of
 from crossline.serve.http.problems import invalid
 from crossline.serve.http.reads.rules import read_rules
 
@@ -31,8 +33,12 @@ def _later(iso: str) -> str:
     return "".join(chr(0x10FFFF - ord(letter)) for letter in iso)
 
 
-def view(asked: Asked) -> RulesPage:
+async def view(asked: Asked) -> RulesPage:
     """The catalogue."""
+    return await asyncio.to_thread(_page, asked, await doing_of(asked))
+
+
+def _page(asked: Asked, known: Mapping[str, Doing]) -> RulesPage:
     status, text, sort = asked.query.get("status", ""), asked.query.get("q", "")[:200], asked.query.get("sort", "name")
     if status not in {"", *STATUSES}:
         raise invalid("?status", shown(status), one_of(STATUSES))
@@ -42,7 +48,6 @@ def view(asked: Asked) -> RulesPage:
     current = _current(rows)
     kept = [each for each in current if status in {"", each["status"]} and _has(each, text)]
     counted = days_of(asked, [(each["rule_id"], kind_of(each["status"])) for each in kept])
-    known = labelled(asked)
     made = [_row(asked, each, rows, events, counted.get(each["rule_id"], (0,) * DAYS), known) for each in kept]
     return RulesPage(
         shell=asked.shell("Rules"),
@@ -79,13 +84,6 @@ def _has(row: dict[str, Any], text: str) -> bool:
     return text.casefold() in " ".join(where).casefold()
 
 
-def money_of(known: Labelled | None) -> str:
-    """Of frauds that its alerts are on, by currency."""
-    if known is None or not known.money:
-        return ""
-    return ", ".join(f"{name} {amount:,}".strip() for name, amount in sorted(known.money.items()))
-
-
 def points_of(days: Sequence[int]) -> tuple[float, ...]:
     """From 0 to 1 of the most."""
     most = max(1, *days)
@@ -98,12 +96,12 @@ def _row(
     rows: Sequence[dict[str, Any]],
     events: Sequence[RuleEvent],
     days: tuple[int, ...],
-    known: dict[str, Labelled],
+    known: Mapping[str, Doing],
 ) -> RuleRow:
     rule_id = row["rule_id"]
     changed = [each.at_ms for each in events if each.rule_id == rule_id and each.event in _CHANGES]
     waits = [each["version"] for each in rows if each["rule_id"] == rule_id and each["version"] > row["version"]]
-    mine = known.get(rule_id)
+    mine = known.get(rule_id, Doing())
     return RuleRow(
         rule_id=rule_id,
         address=f"/rules/{segment(rule_id)}",
@@ -115,8 +113,9 @@ def _row(
         days=days,
         points=points_of(days),
         per_day=number(round(sum(days) / len(days), 1)),
-        precision=Labelled().precision.said() if mine is None else mine.precision.said(),
-        money=money_of(mine),
+        precision=mine.precision,
+        money=mine.money,
+        cost=mine.cost,
         changed=asked.times.moment(max(changed)) if changed else None,
         waits=f"version {max(waits)} waits" if waits else "",
     )

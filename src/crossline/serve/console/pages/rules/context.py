@@ -25,6 +25,7 @@ class RuleRow:
     per_day: str
     precision: str
     money: str
+    cost: str
     changed: Moment | None
     waits: str
 
@@ -95,6 +96,7 @@ class RulePage:
     """``version``: that which is looked at; ``before``: the number of the version before, 0: none.
 
     ``moves``: statuses that it may be given; ``why_not_draft``, ``why_not_approve``: empty where who looks may.
+    ``held``: what was foretold beside what came, and whether it is beyond it.
     """
 
     TEMPLATE: ClassVar[str] = "pages/rules/rule.html"
@@ -120,6 +122,8 @@ class RulePage:
     precision: str
     precision_of: str
     money: str
+    cost: str
+    held: tuple[tuple[str, bool], ...]
     kept: Kept | None
     edit: str
     etag: str

@@ -1,35 +1,20 @@
-"""How often rules hit, day by day, and what labels say of their alerts."""
+"""How often rules hit, day by day."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
-from decimal import Decimal
 
 from crossline.connectors.stores import AlertFilter, Store
 from crossline.core.basics.errors import UsageError
 from crossline.serve.console.asked import Asked
-from crossline.serve.console.pages.rules.precision import Precision
 
 DAYS, DAY_MS = 14, 86_400_000
 KEPT_MAX = 50_000
-_LABELLED = """SELECT a.rule_id AS rule_id, l.is_fraud AS is_fraud, count(*) AS n, group_concat(a.amount) AS amounts,
-coalesce(a.currency, '') AS currency FROM labels_now AS l
-JOIN case_alerts AS c ON c.stream = l.stream AND c.record_id = l.record_id
-JOIN alerts AS a ON a.alert_id = c.alert_id WHERE a.retracted = 0 GROUP BY 1, 2, 5"""
 # Days that are over: by store, rule, kind and day.
 _over: dict[tuple[str, str, str, int], int] = {}
 _lock = threading.Lock()
-
-
-@dataclass(slots=True)
-class Labelled:
-    """What labels say of a rule. ``money``: of frauds, by currency."""
-
-    precision: Precision = field(default_factory=Precision)
-    money: dict[str, Decimal] = field(default_factory=dict)
 
 
 def days_of(asked: Asked, rules: Iterable[tuple[str, str]]) -> dict[str, tuple[int, ...]]:
@@ -58,22 +43,4 @@ def _count(store: Store, rule_id: str, kind: str, day: int, *, over: bool) -> in
             if len(_over) >= KEPT_MAX:
                 _over.clear()
             _over[name] = found
-    return found
-
-
-def labelled(asked: Asked) -> dict[str, Labelled]:
-    """By rule."""
-    desk = asked.parts.deps.desk
-    found: dict[str, Labelled] = {}
-    if desk is None:
-        return found
-    with desk.file.reading():
-        rows = desk.file.rows(_LABELLED)
-    for row in rows:
-        mine = found.setdefault(row["rule_id"], Labelled())
-        before, fraud = mine.precision, bool(row["is_fraud"])
-        mine.precision = Precision(before.true + (row["n"] if fraud else 0), before.labels + row["n"])
-        if fraud and row["amounts"]:
-            amount = sum((Decimal(each) for each in row["amounts"].split(",")), Decimal())
-            mine.money[row["currency"]] = mine.money.get(row["currency"], Decimal()) + amount
     return found

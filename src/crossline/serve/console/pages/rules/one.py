@@ -21,9 +21,10 @@ from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.numbers import counted, number
 from crossline.serve.console.layout.shell import Crumb, Key
 from crossline.serve.console.pages.entities.told import entity_address
-from crossline.serve.console.pages.rules.catalogue import WHY_NOT, kind_of, money_of
+from crossline.serve.console.pages.rules.catalogue import WHY_NOT, kind_of
 from crossline.serve.console.pages.rules.context import AlertRow, EventRow, Kept, RulePage, VersionRow
-from crossline.serve.console.pages.rules.hits import DAYS, Labelled, days_of, labelled
+from crossline.serve.console.pages.rules.health import Doing, doing_of
+from crossline.serve.console.pages.rules.hits import DAYS, days_of
 from crossline.serve.console.pages.rules.writing import number_of
 from crossline.serve.console.said import saying
 from crossline.serve.http.problems import ProblemError, conflict
@@ -47,7 +48,8 @@ WHY_NOT_APPROVE = "To set a status or to roll back needs the scope rules:approve
 
 async def view(asked: Asked) -> RulePage:
     """A version of a rule; without a number that in force."""
-    return await asyncio.to_thread(_page, asked, asked.query.get("act", ""))
+    known = await doing_of(asked)
+    return await asyncio.to_thread(_page, asked, asked.query.get("act", ""), known)
 
 
 async def set_status(asked: Asked) -> Any:
@@ -68,7 +70,8 @@ async def set_status(asked: Asked) -> Any:
         if error.status not in {409, 412, 422}:
             raise
         detail = str(error.to_json()["detail"])
-        return Shown(await asyncio.to_thread(_page, asked, wanted, detail, version), error.status)
+        known = await doing_of(asked)
+        return Shown(await asyncio.to_thread(_page, asked, wanted, known, detail, version), error.status)
     said = f"Version {version} of {rule_id} is to be {wanted}; a pipeline takes it up with its next batch."
     return saying(moved(f"/rules/{segment(rule_id)}/{version}"), asked, said)
 
@@ -89,7 +92,7 @@ async def roll_back(asked: Asked) -> Any:
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
 
 
-def _page(asked: Asked, act: str, wrong: str = "", version: int | None = None) -> RulePage:
+def _page(asked: Asked, act: str, known: Mapping[str, Doing], wrong: str = "", version: int | None = None) -> RulePage:
     rule_id, config = asked.path["rule_id"], asked.parts.deps.config
     rows = versions_of(config, rule_id)
     if "version" in asked.path:
@@ -99,8 +102,12 @@ def _page(asked: Asked, act: str, wrong: str = "", version: int | None = None) -
     text = text_of(config, row)[0]
     lines = diff(text_of(config, current_of(rows, before))[0], text) if before else ()
     days = days_of(asked, [(rule_id, kind_of(now["status"]))]).get(rule_id, (0,) * DAYS)
+<<<<<<< HEAD
     mine = labelled(asked).get(rule_id)
     found = Labelled().precision if mine is None else mine.precision
+=======
+    mine = known.get(rule_id, Doing())
+>>>>>>> main
     rule = the_rule(config, text)
     moves = legal_moves(row["status"])
     name = asked.who.name
@@ -124,9 +131,16 @@ def _page(asked: Asked, act: str, wrong: str = "", version: int | None = None) -
         days=days,
         days_said=f"Alerts a day over {DAYS} days: {days[-1]:,} today, at most {max(days):,} on a day.",
         per_day=number(round(sum(days) / len(days), 1)),
+<<<<<<< HEAD
         precision=found.said(),
         precision_of=f"of {counted(found.labels, 'label')}, {found.true:,} of fraud",
         money=money_of(mine),
+=======
+        precision=mine.precision,
+        money=mine.money,
+        cost=mine.cost,
+        held=mine.held,
+>>>>>>> main
         kept=kept_of(asked, rule_id, now, days),
         edit=f"/rules/{segment(rule_id)}/{row['version']}/edit",
         etag=tag_of(row),

@@ -1,0 +1,1 @@
+"""Health: how each rule does, and what calls for a person."""

@@ -1,0 +1,108 @@
+"""What the page of health shows of rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from crossline.serve.console.layout.moments import Moment
+from crossline.serve.console.layout.shell import Shell
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A part of health, or a span of time, that may be looked at."""
+
+    label: str
+    address: str
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """``grade``: ``crit``, ``high`` or empty."""
+
+    text: str
+    grade: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRow:
+    """A rule. ``points``: alerts from 0 to 1; ``band``: what is due, likewise, or none; ``bad``: beyond it.
+
+    ``due_said``: by what it is due. ``precision_said``, ``cost_said``: what these rest on.
+    """
+
+    rule_id: str
+    address: str
+    version: int
+    status: str
+    owner: str
+    points: tuple[float, ...]
+    band: tuple[float, float] | None
+    bad: bool
+    said: str
+    last_24h: str
+    a_day: str
+    due: str
+    due_said: str
+    precision: str
+    interval: str
+    corrected: str
+    precision_said: str
+    false_positives: str
+    cost: str
+    cost_said: str
+    parity: str
+    parity_grade: str
+    remarks: tuple[Remark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """What was foretold of a rule, beside what came. ``of``: what that rests on."""
+
+    rule_id: str
+    address: str
+    what: str
+    predicted: str
+    came: str
+    of: str
+    beyond: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MetRow:
+    """Two rules: shares of the first one's records and entities, as text."""
+
+    rule_id: str
+    address: str
+    other: str
+    other_address: str
+    records: str
+    entities: str
+    led: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPage:
+    """``calls``: how many rules call for a person, ``calls_said``: with what. ``wrong``: why nothing can be shown.
+
+    ``counted``: since when alerts are counted, in words. ``tabs``: parts of health; ``spans``: of the sparklines.
+    """
+
+    TEMPLATE: ClassVar[str] = "pages/health/health.html"
+    shell: Shell
+    pipeline: str
+    as_of: Moment | None
+    tabs: tuple[Tab, ...]
+    spans: tuple[Tab, ...]
+    rows: tuple[HealthRow, ...]
+    calls: int
+    calls_said: str
+    held: tuple[HeldRow, ...]
+    met: tuple[MetRow, ...]
+    counted: str
+    label_days: int
+    refused: tuple[tuple[str, str], ...]
+    wrong: str

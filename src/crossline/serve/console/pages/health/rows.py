@@ -1,0 +1,141 @@
+"""Rows of the page from what the API says of a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from crossline.core.health.kept import Held
+from crossline.serve.console.calling import segment
+from crossline.serve.console.layout.numbers import DASH, counted, number
+from crossline.serve.console.pages.health.context import HealthRow, HeldRow, MetRow, Remark
+from crossline.serve.health.words import NAMES, figure_said, held_said, percent
+
+_CRIT = frozenset({"floods", "silent", "alerts", "money", "precision"})
+_HIGH = frozenset({"parity"})
+_MET_MIN = 0.05
+
+
+def row_of(said: Mapping[str, Any], span: str) -> HealthRow:
+    """A rule. ``span``: ``24h``, ``7d`` or ``28d``, of its sparkline."""
+    alerts, precision, wrong = said["alerts"], said["precision"], said["wrong"]
+    values = alerts["by_hour"] if span == "24h" else alerts["by_day"][-8:] if span == "7d" else alerts["by_day"]
+    due = None if span == "24h" else said["due"]
+    most = max(1.0, *values, due["high"] if due else 0)
+    week = alerts["by_day"][-7:]
+    corrected = precision["corrected"]
+    return HealthRow(
+        rule_id=said["rule_id"],
+        address=f"/rules/{segment(said['rule_id'])}",
+        version=said["version"],
+        status=said["status"],
+        owner=said["owner"],
+        points=tuple(round(each / most, 3) for each in values),
+        band=(round(due["low"] / most, 3), round(due["high"] / most, 3)) if due else None,
+        bad=bool({"floods", "silent"} & {*wrong}),
+        said=_spark(said, span, due),
+        last_24h=number(alerts["last_24h"]),
+        a_day=number(round(sum(week) / len(week), 1)),
+        due=_range(said["due"]),
+        due_said=_due(said["due"]),
+        precision=_share(precision["value"]),
+        interval=_interval(precision) if precision["value"] is not None else "too few labels",
+        corrected=_share(corrected["value"]) if corrected["value"] is not None else "",
+        precision_said=_precision(precision),
+        false_positives=number(precision["labels"] - precision["true"]),
+        cost=DASH if said["cost"] is None else f"{said['cost']['us_per_record']:.2g}",
+        cost_said=_cost(said["cost"]),
+        parity=DASH if said["parity"] is None else said["parity_said"],
+        parity_grade="high" if "parity" in wrong else "",
+        remarks=tuple(
+            Remark(each["text"], "crit" if each["what"] in _CRIT else "high" if each["what"] in _HIGH else "")
+            for each in said["notes"]
+        ),
+    )
+
+
+def held_rows(said: Mapping[str, Any]) -> Iterator[HeldRow]:
+    """What was foretold of a rule, each figure beside what came."""
+    for each in said["kept"]:
+        held = Held(**each)
+        of = "label" if held.figure == "precision" else "whole day"
+        low, high = (figure_said(one, held.figure) for one in (held.low, held.high))
+        yield HeldRow(
+            rule_id=said["rule_id"],
+            address=f"/rules/{segment(said['rule_id'])}",
+            what=NAMES[held.figure],
+            predicted=f"{figure_said(held.predicted, held.figure)}, {low} to {high}",
+            came=_came(held),
+            of=counted(held.of, of),
+            beyond=held.beyond,
+        )
+
+
+def _came(held: Held) -> str:
+    if held.came is not None:
+        return figure_said(held.came, held.figure)
+    return "too few labels" if held.figure == "precision" else "no whole day yet"
+
+
+def met_rows(said: Mapping[str, Any]) -> Iterator[MetRow]:
+    """The rules that a rule meets."""
+    for each in said["met"]:
+        if max(each["records"], each["entities"], each["led"]) >= _MET_MIN:
+            yield MetRow(
+                rule_id=said["rule_id"],
+                address=f"/rules/{segment(said['rule_id'])}",
+                other=each["rule_id"],
+                other_address=f"/rules/{segment(each['rule_id'])}",
+                records=percent(each["records"]),
+                entities=percent(each["entities"]),
+                led=percent(each["led"]),
+            )
+
+
+def kept_said(said: Mapping[str, Any]) -> tuple[str, ...]:
+    """Each figure in a sentence."""
+    return tuple(held_said(Held(**each)) for each in said["kept"])
+
+
+def _spark(said: Mapping[str, Any], span: str, due: Mapping[str, Any] | None) -> str:
+    alerts = said["alerts"]
+    if span == "24h":
+        return f"Alerts an hour over 24 hours, {alerts['last_24h']:,} in all"
+    held = "" if due is None else f", {_due(due)} {_range(due)}"
+    return f"Alerts a day over {counted(len(alerts['by_day']), 'day')}, {alerts['by_day'][-1]:,} today{held}"
+
+
+def _range(due: Mapping[str, Any] | None) -> str:
+    return DASH if due is None else f"{number(round(due['low'], 1))} to {number(round(due['high'], 1))}"
+
+
+def _due(due: Mapping[str, Any] | None) -> str:
+    if due is None:
+        return "neither a backtest nor a past of two weeks foretells anything"
+    return "predicted by the backtest" if due["by"] == "backtest" else "usual by its own past"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _interval(precision: Mapping[str, Any]) -> str:
+    return f"{precision['low']:.2f} to {precision['high']:.2f}"
+
+
+def _precision(precision: Mapping[str, Any]) -> str:
+    corrected = precision["corrected"]
+    said = f"{precision['true']:,} of {counted(precision['labels'], 'labelled alert')} on frauds"
+    if corrected["value"] is None:
+        return said
+    left = f"; alerts of the last {counted(corrected['left_out_days'], 'day')} left out" * bool(
+        corrected["left_out_days"]
+    )
+    come = f"{number(round(corrected['labels_to_come']))} labels to come"
+    return f"{said}; with {come}: {corrected['value']:.2f}, {_interval(corrected)}{left}"
+
+
+def _cost(cost: Mapping[str, Any] | None) -> str:
+    if cost is None:
+        return "not among the costliest rules of the last batches, or there are none in the store"
+    return f"{percent(cost['share'])} of judging, batches from {cost['since'][:19]} to {cost['until'][:19]} UTC"

@@ -1,0 +1,1 @@
+"""Objectives: promised, kept or not, and what is left."""

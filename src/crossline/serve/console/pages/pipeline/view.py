@@ -1,0 +1,84 @@
+"""``/health/{pipeline}/pipeline``: whether anything is wrong with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crossline.core.basics.times import parse_instant_ms
+from crossline.serve.console.asked import Asked
+from crossline.serve.console.calling import called, segment
+from crossline.serve.console.layout.moments import Moment
+from crossline.serve.console.layout.shell import Crumb
+from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.pages.pipeline.context import PipelinePage, Stat
+from crossline.serve.console.pages.pipeline.rows import dead_row, facts_of, replica_row, sink_row
+from crossline.serve.http.problems import ProblemError, not_found
+from crossline.serve.running.words import limit_said, said
+
+STALE_MS = 180_000  # since the last minute that was written
+UNKNOWN = "unknown"
+SHOWN = ("lag", "alert_latency", "records_per_s", "batch", "late_share", "dead_letters")
+
+
+async def view(asked: Asked) -> PipelinePage:
+    """How the pipeline runs."""
+    name = asked.parts.deps.config.name
+    if asked.path["pipeline"] != name:
+        raise not_found("pipeline of this name", f"this server has {name}")
+    try:
+        return _page(asked, name, await called(asked, "GET", "/v1/health/pipeline"))
+    except ProblemError as error:
+        return _page(asked, name, None, error.detail)
+
+
+def _page(asked: Asked, name: str, told: Mapping[str, Any] | None, failed: str = "") -> PipelinePage:
+    health = f"/health/{segment(name)}"
+    crumbs = (Crumb("Health", health), Crumb(name))
+    known: Mapping[str, Any] = told or {"state": UNKNOWN, "reasons": [], "figures": [], "minutes": {}}
+    figures = {each["name"]: each for each in known["figures"]}
+    last = known["minutes"].get("last")
+    as_of_ms = parse_instant_ms(known["as_of"]) if told else 0
+    stale = bool(last) and as_of_ms - parse_instant_ms(last) > STALE_MS
+    return PipelinePage(
+        shell=asked.shell(f"Pipeline {name}", crumbs),
+        as_of=asked.times.moment(as_of_ms) if told else None,
+        state=known["state"],
+        reasons=tuple(known["reasons"]),
+        began=_moment(asked, known.get("began")),
+        stats=tuple(_stat(figures[each]) for each in SHOWN if each in figures),
+        facts=tuple(facts_of(asked, known, figures)),
+        sinks=tuple(map(sink_row, known.get("sinks") or ())),
+        replicas=tuple(map(replica_row, known.get("replicas") or ())),
+        dead=tuple(map(dead_row, known.get("dead_letters") or ())),
+        runs=known.get("run") is not None,
+        stale=_moment(asked, last) if stale else None,
+        no_minutes=known["minutes"].get("why") or "",
+        failed=failed,
+        health_path=health,
+        objectives_path=f"/objectives/{segment(name)}",
+    )
+
+
+def _moment(asked: Asked, instant: str | None) -> Moment | None:
+    return None if instant is None else asked.times.moment(parse_instant_ms(instant))
+
+
+def _stat(told: Mapping[str, Any]) -> Stat:
+    unit, value, yesterday = told["unit"], told["value"], told["yesterday"]
+    hours = [each for each in told["hours"] if each is not None]
+    most = max([*hours, 0.0])
+    return Stat(
+        label=told["label"],
+        value=UNKNOWN if value is None else said(value, unit),
+        over=told["over"],
+        against=limit_said(told["limit"], told["source"], unit) or ("limit unknown" if told["source"] else "no limit"),
+        before="" if yesterday is None else f"{'at most ' if told['peaks'] else ''}{said(yesterday, unit)} yesterday",
+        crossed=bool(told["crossed"]),
+        points=tuple(each / most if most else 0.0 for each in hours) if len(hours) > 1 else (),
+        said=f"{told['label']}, {len(hours)} of the last 24 hours: {'at most ' if told['peaks'] else 'up to '}"
+        f"{said(most, unit)}",
+    )
+
+
+PAGE = Page("pipeline", (Way("GET", "/health/{pipeline}/pipeline", view),))

@@ -1,0 +1,48 @@
+"""How rules do, as the API says it, for the catalogue and the page of a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crossline.core.health.kept import Held
+from crossline.core.health.shares import Precision
+from crossline.serve.cases.counting.reading import money_said
+from crossline.serve.console.asked import Asked
+from crossline.serve.console.calling import called
+from crossline.serve.console.layout.numbers import DASH
+from crossline.serve.health.words import held_said
+from crossline.serve.http.problems import ProblemError
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """``cost``: µs a record; ``held``: each figure that was foretold beside what came, and whether it is beyond."""
+
+    precision: str = Precision().said()
+    money: str = ""
+    cost: str = DASH
+    held: tuple[tuple[str, bool], ...] = ()
+
+
+async def doing_of(asked: Asked) -> dict[str, Doing]:
+    """By rule; nothing where it cannot be told now."""
+    try:
+        report = await called(asked, "GET", "/v1/health/rules")
+    except ProblemError as error:
+        if error.status not in {409, 503}:
+            raise
+        return {}
+    return {each["rule_id"]: doing(each) for each in report["items"]}
+
+
+def doing(said: Mapping[str, Any]) -> Doing:
+    """Of one rule."""
+    held = [Held(**each) for each in said["kept"]]
+    return Doing(
+        precision=Precision(said["precision"]["true"], said["precision"]["labels"]).said(),
+        money=money_said(said["fraud"]),
+        cost=DASH if said["cost"] is None else f"{said['cost']['us_per_record']:.2g}",
+        held=tuple((held_said(each), each.beyond) for each in held),
+    )

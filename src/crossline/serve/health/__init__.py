@@ -1,0 +1,1 @@
+"""How rules do: what was counted of them, what was foretold, what they cost, and whether stream and API agree."""

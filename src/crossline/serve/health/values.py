@@ -1,0 +1,162 @@
+"""The health of a rule, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from crossline.core.health.delays import Corrected
+from crossline.core.health.kept import Held
+from crossline.core.health.rhythm import Rhythm
+from crossline.core.health.shares import Precision
+from crossline.core.health.stability import Drift
+from crossline.core.workbench.predicted import Predicted
+
+# What may be wrong with a rule: the first five call for a person.
+WRONG = ("floods", "silent", "alerts", "money", "precision", "parity", "drift")
+CALLS = WRONG[:6]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFacts:
+    """A rule in the version that is in force.
+
+    ``since_day``: the day of the epoch since which some version judges; None: not known. ``changed_ms``: when it was
+    published or given a status last, epoch milliseconds.
+    """
+
+    rule_id: str
+    version: int
+    rule_type: str
+    severity: str
+    status: str
+    owner: str
+    since_day: int | None = None
+    changed_ms: int | None = None
+    sentence: str = ""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of which kinds its alerts are."""
+        return ("shadow",) if self.status == "shadow" else ("alert", "feed")
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """What the backtest of a version foretold. ``published_ms``: since when the version judges.
+
+    ``money``: in units of currencies; None where no amount was asked for. ``precision``: of labelled alerts.
+    """
+
+    version: int
+    published_ms: int
+    alerts: Predicted
+    money: Predicted | None = None
+    precision: Precision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Processor time of judging: µs a record of all streams, and the share of all rules' time. ``since``, ``until``.
+
+    Of the batches that were delivered from one instant to the other.
+    """
+
+    us_per_record: float
+    share: float
+    since: str
+    until: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """Figures of the same record from API and stream. ``compared``: alerts of records that the API had answered.
+
+    ``differ``: of these, where the figures are not the same. ``decisions``: answers in which this rule was a reason, or
+    became one, and that the stream decided otherwise, in the past 7 days.
+    """
+
+    compared: int = 0
+    differ: int = 0
+    decisions: int = 0
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not self.differ and not self.decisions
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Another rule. Shares of this rule's records, and of its entities by the day, that the other has an alert on too.
+
+    ``led``: the share of its records whose decision rests on the other first.
+    """
+
+    rule_id: str
+    records: float
+    entities: float
+    led: float
+
+
+@dataclass(frozen=True, slots=True)
+class RuleHealth:
+    """How a rule does.
+
+    ``last_24h``, ``last_7d``: alerts. ``hours``: the past 24 hours; ``days``: past days and today, which is not over,
+    the oldest first, from ``first_day`` of the epoch on. ``due``: what is due of a day, by the ``backtest`` or by its
+    own ``past``. ``hidden``: the share of its alerts of 7 days that suppressions hid. ``fraud``: money of labelled
+    frauds, by currency.
+    """
+
+    facts: RuleFacts
+    last_24h: int
+    last_7d: int
+    hours: tuple[int, ...]
+    days: tuple[int, ...]
+    first_day: int
+    due: Predicted | None
+    due_by: str
+    rhythm: Rhythm
+    precision: Precision
+    corrected: Corrected
+    fraud: Mapping[str, float]
+    cost: Cost | None
+    met: tuple[Met, ...]
+    hidden: float
+    drift: Drift | None
+    parity: Parity | None
+    held: tuple[Held, ...]
+    wrong: tuple[str, ...]
+
+    @property
+    def calls(self) -> bool:
+        """Whether it calls for a person."""
+        return any(each in CALLS for each in self.wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """Of all rules, by name. ``counted``: whether alerts are counted here; ``since_day``: from when on.
+
+    ``answered``: whether there is an API whose answers can be compared.
+    """
+
+    pipeline: str
+    at_ms: int
+    rules: tuple[RuleHealth, ...]
+    counted: bool
+    since_day: int | None
+    answered: bool
+    refused: Mapping[str, str]
+
+
+def share_json(of: Precision) -> dict[str, Any]:
+    """A precision for programs; null where there are too few labels."""
+    low, high = of.interval or (None, None)
+    return {"value": _round(of.value), "low": _round(low), "high": _round(high)}
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
