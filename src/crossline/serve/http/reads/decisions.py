@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, nullcontext
-=======
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
->>>>>>> main
+from contextlib import closing, nullcontext
 from http import HTTPStatus
 from typing import Annotated, Any, Protocol
 

@@ -102,12 +102,7 @@ def _page(asked: Asked, act: str, known: Mapping[str, Doing], wrong: str = "", v
     text = text_of(config, row)[0]
     lines = diff(text_of(config, current_of(rows, before))[0], text) if before else ()
     days = days_of(asked, [(rule_id, kind_of(now["status"]))]).get(rule_id, (0,) * DAYS)
-<<<<<<< HEAD
-    mine = labelled(asked).get(rule_id)
-    found = Labelled().precision if mine is None else mine.precision
-=======
     mine = known.get(rule_id, Doing())
->>>>>>> main
     rule = the_rule(config, text)
     moves = legal_moves(row["status"])
     name = asked.who.name
@@ -131,16 +126,11 @@ def _page(asked: Asked, act: str, known: Mapping[str, Doing], wrong: str = "", v
         days=days,
         days_said=f"Alerts a day over {DAYS} days: {days[-1]:,} today, at most {max(days):,} on a day.",
         per_day=number(round(sum(days) / len(days), 1)),
-<<<<<<< HEAD
-        precision=found.said(),
-        precision_of=f"of {counted(found.labels, 'label')}, {found.true:,} of fraud",
-        money=money_of(mine),
-=======
         precision=mine.precision,
+        precision_of=mine.labels,
         money=mine.money,
         cost=mine.cost,
         held=mine.held,
->>>>>>> main
         kept=kept_of(asked, rule_id, now, days),
         edit=f"/rules/{segment(rule_id)}/{row['version']}/edit",
         etag=tag_of(row),
