@@ -19,9 +19,9 @@ from .serving import serving
 
 @dataclass
 class Site:
-    """Two consoles: one with users, one that is open. ``room``: the stores of the first."""
+    """Two consoles: one with users, one that is open. ``room``: the stores of the first, where they are ours."""
 
-    room: Room
+    room: Room | None
     url: str
     open_url: str
 

@@ -1,4 +1,4 @@
-"""The pictures of the documentation: ``python -m tests.browser.pictures [FOLDER]``, ``docs/pictures`` by default.
+"""The pictures of the documentation: ``PYTHONPATH=tests python -m tests.browser.pictures [FOLDER]``; ``docs/pictures``.
 
 It needs a browser (``tools/setup.py browser``). Other folders get every page in every size, to look at.
 """

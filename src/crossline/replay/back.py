@@ -120,6 +120,9 @@ def csv_parser(names: list[str]) -> Parse:
     return parse
 
 
+MADE_AT_ONCE = 2_000  # records of a generator: each making costs as much as some hundred records
+
+
 class GeneratedBack:
     """Records of a generator, which are made again; chunks are of ``chunk_records``."""
 
@@ -137,16 +140,24 @@ class GeneratedBack:
     def rows(self, ids: Collection[str]) -> Iterator[Row | None]:  # noqa: ARG002 - all of them are made anyhow
         """Records, the last first."""
         last = self._known - 1 if self._position is None else self._position[1] >> GENERATED_SHIFT
-        for number in reversed(range(last // self._chunk + 1)):
-            first = number * self._chunk
+        for first, data in self._chunks(last // self._chunk):
             base = first << GENERATED_SHIFT
-            data = self._source.lines(first, self._chunk)
             stop = None
             if self._position is not None and first == self._position[1] >> GENERATED_SHIFT:
                 at = self._position[1] - base
                 stop = base + data.find(b"\n", at) + 1
             yield from lines_backwards(data, base, self._name, json_record, stop)
             yield None
+
+    def _chunks(self, last: int) -> Iterator[tuple[int, bytes]]:
+        """Chunks from number ``last`` back: the first record of each, and its lines. Several are made at once."""
+        at_once = max(1, MADE_AT_ONCE // self._chunk)
+        for end in range(last + 1, 0, -at_once):
+            begin = max(0, end - at_once)
+            made = self._source.lines(begin * self._chunk, (end - begin) * self._chunk).splitlines(keepends=True)
+            for number in reversed(range(begin, end)):
+                within = (number - begin) * self._chunk
+                yield number * self._chunk, b"".join(made[within : within + self._chunk])
 
 
 class KafkaRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +47,9 @@ def test_the_same_pipeline_has_more_payments(tmp_path: Path, monkeypatch: pytest
     config = in_folder(read_config(str(folder / "pipeline.yaml")), str(folder))
     assert config.serve is not None
     Interrupted.commands = []
+    started = Path(config.engine.checkpoint) / "sources/payments/started.json"
+    started.parent.mkdir(parents=True)
+    started.write_text('{"started_ms": 1, "chunk_records": 500}')
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
     going_on.go_on(config, folder, 8_000)
     monkeypatch.undo()
@@ -53,7 +57,10 @@ def test_the_same_pipeline_has_more_payments(tmp_path: Path, monkeypatch: pytest
     assert command == ["-m", "crossline.cli.main", "run", str(folder / "pipeline.yaml"), "--serve"]
     after = read_config(str(folder / "pipeline.yaml"))
     source = after.sources["payments"].model_dump()
-    assert (source["records"], source["pace_per_s"]) == (10**9, 1_000)
+    before = config.sources["payments"].model_dump()["base_ms"]
+    assert (source["records"], source["pace_per_s"], source["base_ms"]) == (10**9, 20, before)
+    # Payment n is of n / 20 s after the first, and comes then.
+    assert json.loads(started.read_text()) == {"started_ms": before, "chunk_records": 500}
     assert after.serve is not None
     assert after.serve.cases.money is not None
     assert f"http://{config.serve.place}/" in capfd.readouterr().err

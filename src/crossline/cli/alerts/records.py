@@ -306,11 +306,14 @@ def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> B
     from crossline.replay.back import GeneratedBack
 
     generator = read_source(source.model_dump(exclude_none=True))
-    started = folder / "started.json"
-    chunk = int(json.loads(started.read_text())["chunk_records"]) if started.exists() else _GENERATED_CHUNK
-    if stored.position is None and generator.records is None:
+    started, chunk, come = folder / "started.json", _GENERATED_CHUNK, generator.records
+    if started.exists():
+        first = json.loads(started.read_text())
+        chunk = int(first["chunk_records"])
+        come = generator.available(time.time_ns() // 1_000_000 - int(first["started_ms"]))
+    if stored.position is None and come is None:
         raise UsageError("the store does not say which of the generator's records it was, and they have no end")
-    return GeneratedBack(stream, generator, chunk, stored.position, generator.records or 0)
+    return GeneratedBack(stream, generator, chunk, stored.position, come or 0)
 
 
 def named_fields(key: Collection[str], body: Mapping[str, Any] | None, spec: StreamSpec) -> list[str]:

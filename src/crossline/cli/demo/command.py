@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -17,7 +18,7 @@ import typer
 from rich.text import Text
 
 from crossline.cli.demo.asking import as_lines, ask, payment_to_ask, serve_section, served
-from crossline.cli.demo.going_on import go_on
+from crossline.cli.demo.going_on import RATE_PER_S, SOURCE, go_on
 from crossline.cli.screen import Listing, screen
 from crossline.cli.stopping import stoppable
 from crossline.core.basics.errors import UsageError
@@ -33,7 +34,6 @@ RECORDS = 72_000
 PACE_PER_S = 2_000
 RECORDS_MAX = 10**12
 PACE_MAX = 10**6
-SOURCE = "payments"
 # What says that a folder is a demo's own, to be replaced by the next.
 MARKER = ".crossline-demo"
 CHECKPOINT = "out/checkpoint"
@@ -111,7 +111,10 @@ def _lay_out(folder: Path, records: int, pace: int) -> None:
     pipeline = folder / "pipeline.yaml"
     text = pipeline.read_text(encoding="utf-8")
     old = next(line for line in text.splitlines() if line.strip().startswith(f"{SOURCE}:"))
-    new = f"  {SOURCE}: {{kind: generator, workload: cards, seed: 7, records: {records}, pace_per_s: {pace}}}"
+    # The last payment is of now, as they come at their own rate: ages, days and holds are then those of a live stream.
+    base_ms = time.time_ns() // 1_000_000 - records * 1_000 // RATE_PER_S
+    paced = f"records: {records}, pace_per_s: {pace}, base_ms: {base_ms}"
+    new = f"  {SOURCE}: {{kind: generator, workload: cards, seed: 7, {paced}}}"
     # Cases say what is at risk by the records that alerts carry.
     text = text.replace(old, new).replace("defaults: {", "defaults: {record: all, ")
     pipeline.write_text(text + serve_section(), encoding="utf-8")

@@ -1,7 +1,9 @@
-"""The demo goes on after its summary: payments come, and the console shows what becomes of them."""
+"""The demo goes on after its summary: payments come at their own rate, and the console shows what becomes of them."""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from crossline.core.settings.config import PipelineConfig as Config
 
 RECORDS = 10**9  # more than anybody waits for
+SOURCE = "payments"
+RATE_PER_S = 20  # payments of a second of event time
 
 
 def go_on(config: Config, folder: Path, records: int) -> None:
@@ -19,7 +23,12 @@ def go_on(config: Config, folder: Path, records: int) -> None:
     assert config.serve is not None  # noqa: S101 - the demo has written it
     pipeline = folder / "pipeline.yaml"
     text = pipeline.read_text(encoding="utf-8")
-    pipeline.write_text(text.replace(f"records: {records},", f"records: {RECORDS},"), encoding="utf-8")
+    paced = rf"records: {records}, pace_per_s: \d+, base_ms: (\d+)"
+    found = re.search(paced, text)
+    assert found is not None  # noqa: S101 - as above
+    now_on = f"records: {RECORDS}, pace_per_s: {RATE_PER_S}, base_ms: {found[1]}"
+    pipeline.write_text(text.replace(found[0], now_on), encoding="utf-8")
+    _as_if_begun(Path(config.engine.checkpoint) / "sources" / SOURCE / "started.json", int(found[1]))
     sys.stderr.write(
         f"\nthe console: http://{config.serve.place}/   it is there in some seconds; payments go on coming, "
         "and Ctrl-C ends it\n"
@@ -29,3 +38,9 @@ def go_on(config: Config, folder: Path, records: int) -> None:
         while running.poll() is None:
             with suppress(KeyboardInterrupt):  # it goes to both, and the run ends by itself
                 running.wait()
+
+
+def _as_if_begun(started: Path, at_ms: int) -> None:
+    """From here on each payment comes when its event time is, as if all of them had."""
+    said = json.loads(started.read_text(encoding="utf-8"))
+    started.write_text(json.dumps({**said, "started_ms": at_ms}), encoding="utf-8")

@@ -126,7 +126,7 @@ def past_of(config: PipelineConfig) -> dict[str, list[str]]:
 def live_rules(given: Given, config: PipelineConfig) -> Mapping[str, Rule]:
     """The versions in force by the rule log; where there is none yet, those of the folder."""
     from crossline.rulelog.history import History
-    from crossline.serve.http.reads.rules import log_of
+    from crossline.serve.http.reads.rulebook import log_of
 
     _, events = log_of(config)
     if not events:

@@ -21,7 +21,7 @@ from crossline.rulelog.content import FileContent
 from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge_files
 from crossline.rulelog.sources.desks import known_of
-from crossline.serve.http.reads.rules import log_of
+from crossline.serve.http.reads.rulebook import rulebook
 
 NEW = """\
 rule_id: my_rule
@@ -92,7 +92,7 @@ def the_rule(config: PipelineConfig, text: str) -> Rule | None:
 
 def english(config: PipelineConfig, rule: Rule) -> str:
     """What a rule means, as ``crossline rules explain`` says it; empty where it cannot be told."""
-    _, events = log_of(config)
+    events = rulebook(config).events
     history = History(events)
     others = [
         mine.versions[mine.in_force]

@@ -71,6 +71,7 @@ def create_api(
 
     async def close() -> None:
         await jobs.close()
+        await commands.close()
         answers.close()
 
     @asynccontextmanager

@@ -13,12 +13,20 @@ from pathlib import Path
 
 from crossline.serve.faults import TellableError
 from crossline.serve.http.problems import ProblemError
+from crossline.serve.http.warm.asking import Warm
 
 RUNNING_MAX = 2
 WAITING_MAX = 32
 OUT_MAX = 16 << 20
 _DONE, _WRONG_USE = 0, 2
 _GRACE_S = 5.0
+# What people wait for with a page before them runs in a fork of a process that has these loaded.
+WARM = frozenset({"alerts"})
+LOADED = (
+    *("crossline.cli.alerts.command", "crossline.cli.alerts.around", "crossline.cli.alerts.records"),
+    *("crossline.cli.backtest", "crossline.replay.analysis.evidence", "crossline.replay.workbench.sample"),
+    *("crossline.rulelog.content", "crossline.rulelog.reading", "crossline.rulelog.lists"),
+)
 
 
 def command_line(arguments: Sequence[str]) -> list[str]:
@@ -41,6 +49,11 @@ class Commands:
     def __init__(self, running_max: int = RUNNING_MAX) -> None:
         self._slots = asyncio.Semaphore(running_max)
         self._waiting = 0
+        self._warm = Warm(LOADED)
+
+    async def close(self) -> None:
+        """End the process that is forked, and what it runs."""
+        await self._warm.close()
 
     async def run(self, arguments: Sequence[str], wait_s: float, missing: ProblemError | None = None) -> Done:
         """The command's answer. Raises ProblemError with its own text where it says no.
@@ -53,7 +66,7 @@ class Commands:
         self._waiting += 1
         try:
             async with asyncio.timeout(wait_s), self._slots:
-                done = await _run(command_line(arguments))
+                done = await self._done(arguments)
         except TimeoutError:
             raise TellableError(f"it was not done within {wait_s:.0f} s; send it again later", 5_000) from None
         finally:
@@ -65,6 +78,13 @@ class Commands:
         if done.code < 0:
             raise TellableError(f"the command was ended by signal {-done.code}; send it again")
         raise ProblemError(400 if done.code == _WRONG_USE else 409, "refused", done.said)
+
+    async def _done(self, arguments: Sequence[str]) -> Done:
+        """In a fork where it is one of ``WARM`` and there can be one, else in a process of its own."""
+        ended = await self._warm.run(arguments) if arguments[0] in WARM else None
+        if ended is None:
+            return await _run(command_line(arguments))
+        return Done(ended.code, ended.out, text_of(ended.said))
 
 
 async def _run(command: Sequence[str]) -> Done:

@@ -46,8 +46,10 @@ class Done:
 def act_of(form: Mapping[str, str]) -> ActBody:
     """The act that a form asks for. Raises ProblemError (422) for what is none."""
     given = {name: form[name].strip() for name in _FIELDS if form.get(name, "").strip()}
-    if form.get("act") == "merge" and form.get("others", "").strip():
-        given["case_ids"] = form["others"].replace(",", " ").split()  # type: ignore[assignment]
+    if form.get("act") == "merge":
+        others = f"{form.get('others', '')} {form.get('near', '')}".replace(",", " ").split()
+        if others:
+            given["case_ids"] = others  # type: ignore[assignment]
     try:
         return ActBody.model_validate({"act": form.get("act", ""), **given})
     except ValidationError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from http import HTTPStatus
 from typing import Annotated, Any, Protocol
 
@@ -135,16 +135,24 @@ def the_decision(deps: Dependencies, decision_id: str) -> Mapping[str, Any]:
 
 
 def found_decisions(
-    deps: Dependencies, record_id: str, stream: str | None, after: str | None, limit: int
+    deps: Dependencies,
+    record_id: str,
+    stream: str | None,
+    after: str | None,
+    limit: int,
+    opened: Store | None = None,
 ) -> list[Mapping[str, Any]]:
-    """The decisions on a record, those that were answered here before those that only the store has."""
+    """The decisions on a record, those that were answered here before those that only the store has.
+
+    ``opened``: the pipeline's store, where whoever asks has it open.
+    """
     found: dict[str, Mapping[str, Any]] = {}
     kept = deps.decisions
     if kept is not None:
         for each in kept.decisions(record_id, stream, after, limit):
             found[each["decision_id"]] = {**each, "revisions": list(kept.revisions(each["decision_id"]))}
-    if kept is None or _has_store(deps):
-        with closing(deps.store()) as store:
+    if opened is not None or kept is None or _has_store(deps):
+        with nullcontext(opened) if opened is not None else closing(deps.store()) as store:
             stored = _stored(store, record_id, stream)
         for each in stored:
             if not each.get("revises") and (after is None or each["decision_id"] > after):

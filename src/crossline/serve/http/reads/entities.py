@@ -20,7 +20,7 @@ from crossline.serve.http.reads.alerts import listed, matching
 from crossline.serve.http.reads.decisions import found_decisions
 from crossline.serve.http.reads.holding import all_held
 from crossline.serve.http.reads.lists import entries_of
-from crossline.serve.http.reads.rules import log_of
+from crossline.serve.http.reads.rulebook import rulebook
 
 SHOWN = 20
 _OF_FIGURES = ("rule_id", "rule_version", "value", "operator", "threshold", "window_start", "window_end")
@@ -60,7 +60,7 @@ def known_of_entity(deps: Dependencies, field: str, value: str, limit: int) -> d
     key = {field: value}
     with closing(deps.store()) as store:
         alerts, more = listed(store, AlertFilter(key=key), None, limit, matching(None, None, store))
-        events = log_of(deps.config)[1]
+        events = rulebook(deps.config).events
         held = all_held(events, store, deps.now_ms(), key) if events else []
     return {
         "alerts": alerts,

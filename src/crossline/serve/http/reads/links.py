@@ -22,7 +22,7 @@ from crossline.serve.http.principals import needs
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.holding import all_held
-from crossline.serve.http.reads.rules import log_of
+from crossline.serve.http.reads.rulebook import rulebook
 
 DEPTH = 2
 Held = Mapping[Entity, str]
@@ -97,7 +97,7 @@ def _entity(of: Linked, held: Held) -> dict[str, Any]:
 
 def _held(deps: Dependencies, entities: set[Entity]) -> dict[Entity, str]:
     """Until when each of these is held, that is, a key which has its value."""
-    events, now_ms = log_of(deps.config)[1], deps.now_ms()
+    events, now_ms = rulebook(deps.config).events, deps.now_ms()
     if not events:
         return {}
     try:

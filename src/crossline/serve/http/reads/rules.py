@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -12,17 +11,14 @@ from fastapi import Path as InPath
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.sources import RulesTopic
 from crossline.core.texts.problems import nearest, shown
-from crossline.rulelog.directory import logs_in
 from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.outcomes.overview import Row, about, event_row, pending, rule_rows
-from crossline.rulelog.publish import RuleFolder
-from crossline.rulelog.reading import Known
-from crossline.rulelog.sources.desks import folder_with_log
+from crossline.rulelog.outcomes.overview import Row, about, event_row, pending
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.principals import needs
 from crossline.serve.http.problems import not_found
 from crossline.serve.http.queries import json_answer, only_known
+from crossline.serve.http.reads.rulebook import rulebook
 
 EVENTS_MAX = 1_000
 _OF_TAG = ("rule_id", "version", "status", "body", "tripped")
@@ -66,7 +62,8 @@ def rule_routes(deps: Dependencies) -> APIRouter:
         """``events``: what became effective when, of the rule and of lists it refers to; the last 1,000."""
         only_known(request)
         rows = versions_of(deps.config, rule_id)
-        folder, events = log_of(deps.config)
+        book = rulebook(deps.config)
+        folder, events = book.folder, book.events
         known = events and folder.histories and rule_id in folder.histories[0].rules
         mine = about(rule_id, folder.histories[0], events) if known else []
         told = [event_row(each) for each in mine[-EVENTS_MAX:]]
@@ -75,27 +72,10 @@ def rule_routes(deps: Dependencies) -> APIRouter:
     return routes
 
 
-def log_of(config: PipelineConfig) -> tuple[RuleFolder, list[RuleEvent]]:
-    """The folder of the rules with the pipeline's log; no events where it has not run yet."""
-    path = Path(config.rules.path)
-    if isinstance(config.rules, RulesTopic):
-        path.mkdir(parents=True, exist_ok=True)  # it has the log, once a pipeline has run
-    name = config.name if path.is_dir() and config.name in logs_in(path) else None
-    figures = Path(config.figures) if config.figures else None
-    if name is None:
-        return RuleFolder(path, [], Known(figures=figures)), []
-    folder, events = folder_with_log(path, name, figures)
-    return folder, events or []
-
-
-def read_rules(
-    config: PipelineConfig, *, every_version: bool = False
-) -> tuple[list[Row], list[RuleEvent], dict[str, str]]:
+def read_rules(config: PipelineConfig) -> tuple[list[Row], list[RuleEvent], Mapping[str, str]]:
     """Rules as rows, the log, and the files that are refused, as ``crossline rules list`` has them."""
-    folder, events = log_of(config)
-    standing, refused = folder.rules()
-    rows = rule_rows(events or None, standing, every_version=every_version)
-    return rows, events, {source: str(error) for source, error in refused.items()}
+    found = rulebook(config)
+    return list(found.rows), found.events, found.refused
 
 
 def versions_of(config: PipelineConfig, rule_id: str) -> list[Row]:
@@ -103,11 +83,7 @@ def versions_of(config: PipelineConfig, rule_id: str) -> list[Row]:
 
     Raises ProblemError where there is none.
     """
-    folder, events = log_of(config)
-    standing, _ = folder.rules()
-    rows = rule_rows(events or None, standing, every_version=True)
-    logged = {(row["rule_id"], row["version"]) for row in rows}
-    rows += [row for row in rule_rows(None, standing) if (row["rule_id"], row["version"]) not in logged]
+    rows = rulebook(config).versions
     mine = sorted((row for row in rows if row["rule_id"] == rule_id), key=lambda row: int(row["version"]))
     if not mine:
         raise not_found(f"rule {shown(rule_id)}", nearest(rule_id, {row["rule_id"] for row in rows}))
@@ -140,7 +116,7 @@ def tag_of_version(config: PipelineConfig, rule_id: str, version: int | None) ->
 
     What stands in a topic and waits for approval is known by the log alone. Raises ProblemError where there is none.
     """
-    _, events = log_of(config)
+    events = rulebook(config).events
     for each in pending(events) if isinstance(config.rules, RulesTopic) else ():
         if (each.rule_id, each.version) == (rule_id, version):
             return int(each.version or 0), waiting_tag(each)

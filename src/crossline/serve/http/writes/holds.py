@@ -33,7 +33,7 @@ from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.queries import json_answer, keys_in, only_known
 from crossline.serve.http.reads.alerts import instant
 from crossline.serve.http.reads.holding import Held, all_held
-from crossline.serve.http.reads.rules import log_of
+from crossline.serve.http.reads.rulebook import rulebook
 from crossline.serve.http.writes.rules import WAIT_S, Body
 
 REASON_CHARS = 2_000
@@ -185,7 +185,7 @@ def _check(deps: Dependencies, wish: HoldWish) -> None:
         raise ProblemError(409, "no-policy", "the pipeline has no policy, so that nothing is decided, and nothing held")
     if wish.until_ms <= deps.now_ms():
         raise invalid("/until", shown(instant_text(wish.until_ms)), "an instant to come")
-    events = log_of(deps.config)[1]
+    events = rulebook(deps.config).events
     problem = Standing(deps.config.streams, History(events)).problem(wish, deps.now_ms()) if events else None
     if problem is not None:
         raise invalid("", *problem)
@@ -194,7 +194,7 @@ def _check(deps: Dependencies, wish: HoldWish) -> None:
 def holding(deps: Dependencies, at: str | None, only: dict[str, str] | None = None) -> list[Held | HeldByHand]:
     """What is held, as of an instant or of now: by alerts, and then by people."""
     at_ms = instant("?at", at)
-    _, events = log_of(deps.config)
+    events = rulebook(deps.config).events
     if not events:
         return []
     with closing(deps.store()) as store:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import csv
 import html
+import json
 import re
+import sqlite3
+from typing import Any
 
 import pytest
 
+from crossline.connectors.base import Delivery
+from crossline.connectors.sqlite import SqliteSink
 from crossline.serve.cases.acts.values import Act
 from crossline.serve.cases.desk import CaseDesk
 
@@ -169,3 +174,63 @@ def test_who_may_not_read_records_is_told(casework: Room) -> None:
     page = seat.get("/cases/C-1").text
     assert "that takes read:records" in page
     assert seat.get(f"/cases/C-1/evidence/{MULE}").status_code == 403
+
+
+def test_a_merge_offers_the_linked_cases_that_are_open(casework: Room) -> None:
+    seat = casework.seated("ines.vale")
+    seat.act("/cases/C-1/act", {"act": "detach", "alert_id": MULE, "back": ""})  # C-64, which shares the card
+    page = seat.get("/cases/C-1?ask=merge").text
+    assert re.findall(r'name="near" value="([^"]+)"', page) == ["C-64"]
+    assert "C-64, same beneficiary: 6 accounts sent 150.00 or more to beneficiary b0005534" in text_of(page)
+    answer = seat.act("/cases/C-1/act", {"act": "merge", "near": "C-64", "others": "C-3", "back": ""})
+    assert answer.status_code == 303
+    assert "with C-3, C-64" in text_of(seat.get("/cases/C-1").text)
+    assert 'name="near"' not in seat.get("/cases/C-1?ask=merge").text
+
+
+def test_a_hold_counts_alerts_beyond_the_records_that_were_read_back(casework: Room) -> None:
+    """One more alert of the mule, an hour later: its record is in no source any more."""
+    known = next(each for each in jsonl(casework, "alerts") if each["alert_id"] == MULE)
+    record = {**known["record"], "amount_cents": 5_050}
+    later = {"alert_id": MULE.replace("798a", "00aa"), "record_id": "t9", "event_time": "2026-01-01T01:04:16.550Z"}
+    sink = SqliteSink(casework.folder / "out/crossline.db", "cards")
+    sink.open()
+    sink.deliver(Delivery("cards", 1, alerts=[{**known, **later, "record": record}]))
+    sink.close()
+    said = text_of(casework.seated("ines.vale").get(f"/cases/C-1?ask=hold&alert={MULE}").text)
+    assert "1 more of the past 24 hours raised alerts and was let through, EUR 50.50." in said
+
+
+def test_a_hold_says_what_was_blocked_already(casework: Room) -> None:
+    seat = casework.seated("ines.vale")
+    ((number, alert_id),) = stored(
+        casework,
+        "SELECT c.case_seq, a.alert_id FROM alerts AS a JOIN case_alerts AS c USING (alert_id) "
+        "WHERE a.rule_id = 'account_cash_out' ORDER BY a.event_ms LIMIT 1",
+    )
+    records = csv.DictReader(seat.get(f"/cases/C-{number}/records/{alert_id}").text.splitlines())
+    mine = {each["record"] for each in records}
+    blocked = {each["record_id"] for each in jsonl(casework, "decisions") if each["decision"] == "block"} & mine
+    assert blocked
+    said = text_of(seat.get(f"/cases/C-{number}?ask=hold&alert={alert_id}").text)
+    assert f" {len(blocked)} of them {'was' if len(blocked) == 1 else 'were'} blocked already." in said
+
+
+def test_the_rule_stands_with_its_difference_to_the_version_before(casework: Room) -> None:
+    """The alert is said to be of a second version, which stands in a file."""
+    path = next(each for each in (casework.folder / "rules").iterdir() if "beneficiary" in each.read_text())
+    text = path.read_text()
+    body = text[text.index("- rule_id: beneficiary_many_senders") :]
+    again = body.replace("version: 1", "version: 2", 1).replace("aggregation_threshold: 6", "aggregation_threshold: 5")
+    (casework.folder / "rules/second.yaml").write_text(again)
+    with sqlite3.connect(casework.folder / "serve/cases.db") as db:
+        db.execute("UPDATE alerts SET rule_version = 2 WHERE alert_id = ?", (MULE,))
+    said = text_of(casework.seated("ines.vale").get(f"/cases/C-1?alert={MULE}").text)
+    assert "Rule version 2" in said
+    assert "4 lines differ from version 1" in said  # version and threshold, each as it was and as it is
+    assert "removed: aggregation_threshold: 6" in said
+    assert "added: aggregation_threshold: 5" in said
+
+
+def jsonl(room: Room, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (room.folder / f"{name}.jsonl").read_text().splitlines()]

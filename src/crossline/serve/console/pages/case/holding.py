@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +12,8 @@ from crossline.serve.console.asked import Asked
 from crossline.serve.console.calls import called
 from crossline.serve.console.casework.evidence import words_of
 from crossline.serve.console.casework.forms import HOUR_MS, counted
+from crossline.serve.console.pages.entities.consequence import PAST_MS, Record
+from crossline.serve.console.pages.entities.known import RECORDS_MAX, alerts_of_days, consequence_of, stands_on
 from crossline.serve.http.cases.asked import desk_of
 from crossline.serve.http.problems import invalid
 
@@ -27,8 +29,8 @@ def spans(asked: Asked) -> tuple[tuple[str, str], ...]:
     )
 
 
-def hold_fact(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any]) -> str:
-    """What it would have stopped, of the records that were read back: how many, of whom, what they are worth."""
+def hold_fact(asked: Asked, case: Mapping[str, Any], alert: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+    """What it would have stopped: records that were read back, what they are worth, and what else raised alerts."""
     found, words = timeline_of(told), words_of(asked, case)
     if not found.records:
         return "What it would have stopped is not known: no record was read back."
@@ -39,7 +41,38 @@ def hold_fact(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any]) ->
     first, last = min(each.event_ms for each in records), max(each.event_ms for each in records)
     span = f"From {words.clock(first, 1000)} to {words.clock(last, 1000)}"
     said = f"{span} this would have stopped {counted(len(records), noun)}{worth}."
-    return said + _good(asked, records, words)
+    known = {(each.stream, each.record_id) for each in records}
+    return said + _blocked(asked, records) + _good(asked, records, words) + _further(asked, alert["key"], known)
+
+
+def _blocked(asked: Asked, records: Sequence[RecordMark]) -> str:
+    """Of records that were read back those that were stopped already."""
+    if len(records) > RECORDS_MAX:
+        return ""
+    stands = stands_on(asked, [(each.stream, each.record_id) for each in records])
+    count = sum(each == "block" for each in stands.values())
+    return f" {count:,} of them {_was(count)} blocked already." if count else ""
+
+
+def _further(asked: Asked, key: Mapping[str, Any], known: Collection[Record]) -> str:
+    """Records of the key that raised alerts in the past 24 hours and were not read back."""
+    since_ms = asked.parts.now_ms() - PAST_MS
+    alerts = [
+        each
+        for each in alerts_of_days(asked, key)
+        if parse_instant_ms(each["event_time"]) >= since_ms
+        and (str(each["stream"]), str(each["record_id"])) not in known
+    ]
+    found = consequence_of(asked, alerts)
+    if not found.records:
+        return ""
+    sums = " and ".join(f"{name} {amount:,}".strip() for name, amount in found.money.items())
+    worth = f", {sums}" if sums else ""
+    return f" {found.records:,} more of the past 24 hours raised alerts and {_was(found.records)} let through{worth}."
+
+
+def _was(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _good(asked: Asked, records: list[RecordMark], words: Any) -> str:

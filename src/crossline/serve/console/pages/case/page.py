@@ -26,7 +26,7 @@ KEYS = (
     *(Key((key,), said) for key, said in (("r", "resolve"), ("n", "note"), ("m", "merge"), ("c", "copy the receipt"))),
     Key(("[", "]"), "previous, next alert"),
 )
-NEAR_MAX = 4
+NEAR_MAX, MERGEABLE_MAX = 4, 12
 WHY_NO_RECORDS = "Your roles let you read alerts and not the records that they rest on: that takes read:records."
 WHY_NO_HOLD = "Your roles let you hold nothing: that takes hold."
 
@@ -198,8 +198,20 @@ def _ask(asked: Asked, case: Mapping[str, Any], wanted: Wanted, alert_id: str, f
     made = ask_of(asked, name, [case], (action, address, wanted.text()), problem=problem)
     if name == "hold":
         return _hold(asked, case, made, alert_id, fact)
+    if name == "merge":
+        return replace(made, choices=_mergeable(asked, case))
     return replace(
         made, alert=asked.query.get("alert", "") or asked.form.get("alert_id", "") if name == "detach" else ""
+    )
+
+
+def _mergeable(asked: Asked, case: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Linked cases that are not over, each with what both have."""
+    found = desk_of(asked.parts.deps).linked(case["number"], MERGEABLE_MAX)
+    return tuple(
+        (each["number"], f"{each['number']}, {shared(each)}: {each['sentence']}")
+        for each in found
+        if each["status"] not in {"resolved", "merged"}
     )
 
 

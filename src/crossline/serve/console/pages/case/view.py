@@ -79,7 +79,7 @@ async def _fact(asked: Asked, case: Mapping[str, Any]) -> str:
         told = await evidence_of(asked, alert["alert_id"])
     except ProblemError as problem:
         return f"What it would have stopped is not known: {problem.detail}"
-    return await asyncio.to_thread(hold_fact, asked, case, told)
+    return await asyncio.to_thread(hold_fact, asked, case, alert, told)
 
 
 def _behind(asked: Asked, wanted: Wanted, case_id: str) -> tuple[str | None, int]:

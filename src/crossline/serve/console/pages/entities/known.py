@@ -66,19 +66,23 @@ def consequence_of(asked: Asked, recent: Collection[Mapping[str, Any]]) -> Stopp
     since_ms = asked.parts.now_ms() - PAST_MS
     mine = [each for each in recent if parse_instant_ms(each["event_time"]) >= since_ms]
     records = list(dict.fromkeys((str(each["stream"]), str(each["record_id"])) for each in mine))[:RECORDS_MAX]
-    decided = {record: answer for record in records if (answer := _stands(asked, record)) is not None}
-    return stopped(mine, decided, _good(asked, records), asked.parts.settings.cases.money)
+    return stopped(mine, stands_on(asked, records), _good(asked, records), asked.parts.settings.cases.money)
 
 
-def _stands(asked: Asked, record: Record) -> str | None:
-    """The decision that stands on a record; None: none is known."""
+def stands_on(asked: Asked, records: Collection[Record]) -> dict[Record, str]:
+    """The decisions that stand on records; those on which none is known are left out."""
+    deps, found = asked.parts.deps, dict[Record, str]()
+    if not records:
+        return found
     try:
-        found = found_decisions(asked.parts.deps, record[1], record[0], None, 1)
-    except UsageError:
-        return None
-    if not found:
-        return None
-    return str((found[0].get("revisions") or [found[0]])[-1]["decision"])
+        with closing(deps.store()) as store:
+            for stream, record_id in records:
+                told = found_decisions(deps, record_id, stream, None, 1, store)
+                if told:
+                    found[stream, record_id] = str((told[0].get("revisions") or [told[0]])[-1]["decision"])
+    except UsageError:  # nothing was delivered yet, so that there is no store
+        return found
+    return found
 
 
 def _good(asked: Asked, records: Collection[Record]) -> set[Record]:

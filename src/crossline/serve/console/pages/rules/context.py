@@ -142,6 +142,7 @@ class RulePage:
     days_said: str
     per_day: str
     precision: str
+    precision_of: str
     money: str
     cost: str
     held: tuple[tuple[str, bool], ...]

@@ -11,16 +11,20 @@ from crossline.core.health.shares import Precision
 from crossline.serve.cases.counting.reading import money_said
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
-from crossline.serve.console.layout.numbers import DASH
+from crossline.serve.console.layout.numbers import DASH, counted
 from crossline.serve.health.words import held_said
 from crossline.serve.http.problems import ProblemError
 
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """``cost``: µs a record; ``held``: each figure that was foretold beside what came, and whether it is beyond."""
+    """``labels``: of how many precision is; ``cost``: µs a record.
+
+    ``held``: each figure that was foretold beside what came, and whether it is beyond.
+    """
 
     precision: str = Precision().said()
+    labels: str = "of 0 labels, 0 of fraud"
     money: str = ""
     cost: str = DASH
     held: tuple[tuple[str, bool], ...] = ()
@@ -40,8 +44,10 @@ async def doing_of(asked: Asked) -> dict[str, Doing]:
 def doing(said: Mapping[str, Any]) -> Doing:
     """Of one rule."""
     held = [Held(**each) for each in said["kept"]]
+    true, labels = said["precision"]["true"], said["precision"]["labels"]
     return Doing(
-        precision=Precision(said["precision"]["true"], said["precision"]["labels"]).said(),
+        labels=f"of {counted(labels, 'label')}, {true:,} of fraud",
+        precision=Precision(true, labels).said(),
         money=money_said(said["fraud"]),
         cost=DASH if said["cost"] is None else f"{said['cost']['us_per_record']:.2g}",
         held=tuple((held_said(each), each.beyond) for each in held),

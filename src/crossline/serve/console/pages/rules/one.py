@@ -31,7 +31,8 @@ from crossline.serve.console.pages.rules.writing import number_of
 from crossline.serve.console.said import saying
 from crossline.serve.http.problems import ProblemError, conflict
 from crossline.serve.http.reads.alerts import listed, matching
-from crossline.serve.http.reads.rules import current_of, log_of, tag_of, versions_of
+from crossline.serve.http.reads.rulebook import rulebook
+from crossline.serve.http.reads.rules import current_of, tag_of, versions_of
 
 SHOWN, EVENTS_MAX = 20, 50
 _WORDS = {
@@ -133,7 +134,7 @@ def _page(asked: Asked, act: str, known: Mapping[str, Doing], wrong: str = "", v
         severity="low" if row["severity"] == "info" else row["severity"],
         status=row["status"],
         owner=row["body"].get("owner") or "",
-        live=f"Version {now['version']} is {now['status']}",
+        live="" if row["version"] == now["version"] else f"version {now['version']} is {now['status']}",
         said="" if rule is None else english(config, rule),
         text=tuple(text.splitlines()),
         diff=lines,
@@ -146,6 +147,7 @@ def _page(asked: Asked, act: str, known: Mapping[str, Doing], wrong: str = "", v
         days_said=f"Alerts a day over {DAYS} days: {days[-1]:,} today, at most {max(days):,} on a day.",
         per_day=number(round(sum(days) / len(days), 1)),
         precision=mine.precision,
+        precision_of=mine.labels,
         money=mine.money,
         cost=mine.cost,
         held=mine.held,
@@ -220,15 +222,25 @@ def _version(row: Mapping[str, Any], now: int) -> VersionRow:
 
 def _events(asked: Asked, rule_id: str) -> Iterator[EventRow]:
     """What became of it, the last first."""
-    folder, events = log_of(asked.parts.deps.config)
+    book = rulebook(asked.parts.deps.config)
+    folder, events = book.folder, book.events
     if not folder.histories or rule_id not in folder.histories[0].rules:
         return
     found: list[RuleEvent] = about(rule_id, folder.histories[0], events)
     for each in reversed(found[-EVENTS_MAX:]):
         words = _WORDS.get(each.event, each.event.replace("_", " ") + (f" {each.list_name}" if each.list_name else ""))
         what = words.format(version=each.version, status=each.status, count=each.count)
-        approved = f", approved by {each.approved_by}" if each.approved_by else ""
-        yield EventRow(asked.times.moment(each.at_ms), what, f"{each.who or ''}{approved}")
+        yield EventRow(asked.times.moment(each.at_ms), what, _people(asked, each))
+
+
+def _people(asked: Asked, event: RuleEvent) -> str:
+    """Who did it and who approved: as the rule log says; of what was published here, as the request says."""
+    who, approved = event.who, event.approved_by
+    if event.event == "published" and not (who and approved) and event.rule_id and event.version:
+        request = asked.parts.approvals.published(event.rule_id, event.version)
+        if request is not None:
+            who, approved = request.who, request.decided_by
+    return f"{who or ''}{f', approved by {approved}' if approved else ''}"
 
 
 def _alerts(asked: Asked, rule_id: str) -> tuple[AlertRow, ...]:
