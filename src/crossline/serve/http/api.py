@@ -82,9 +82,26 @@ def create_api(
     app = FastAPI(title="crossline", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.close, app.state.jobs, app.state.health = close, jobs, health
     app.router.redirect_slashes = False
-    listeners = Listeners()
     app.include_router(about_routes(deps))
-    for routes in (
+    for routes in _asked(deps, commands, jobs, kept, health, bounds):
+        app.include_router(routes, dependencies=[Depends(principal_of)])
+    _describe(app, extra or {})
+    install(app)
+    app.add_middleware(IdempotentWrites, answers=answers)
+    app.add_middleware(Guard, body_max=deps.body_max)
+    return app
+
+
+def _asked(
+    deps: Dependencies,
+    commands: Commands,
+    jobs: Jobs,
+    kept: ApprovalFile,
+    health: RuleHealthReader,
+    bounds: Bounds | None,
+) -> tuple[APIRouter, ...]:
+    """The routes that ask who asks."""
+    return (
         audit_routes(deps),
         running_routes(deps),
         alert_routes(deps, commands),
@@ -108,14 +125,8 @@ def create_api(
         rule_routes(deps),
         health_routes(health),
         job_routes(deps, jobs, kept),
-        event_routes(deps, listeners, bounds),
-    ):
-        app.include_router(routes, dependencies=[Depends(principal_of)])
-    _describe(app, extra or {})
-    install(app)
-    app.add_middleware(IdempotentWrites, answers=answers)
-    app.add_middleware(Guard, body_max=deps.body_max)
-    return app
+        event_routes(deps, Listeners(), bounds),
+    )
 
 
 def _finding(deps: Dependencies) -> Iterator[APIRouter]:
