@@ -99,7 +99,7 @@ def _written_and_proven(page: Page) -> None:
     """The rule, by keys alone but for the text, which is put in at once."""
     page.keyboard.press("n")
     page.wait_for_url("**/rules/new")
-    text = page.get_by_label("Text of the rule")
+    text = page.get_by_role("textbox", name="Text of the rule")
     text.focus()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(MULE.replace("group_by: payee", "group_by: payer"))
@@ -214,5 +214,6 @@ def _pages() -> tuple[str, ...]:
         *("/queue?view=open", "/queue?view=all&severity=critical", "/cases/C-1", "/cases/C-1?ask=hold", "/views"),
         *("/decisions", "/entities", "/entities/payee/shelf", "/entities/payee/shelf?act=hold", "/rules"),
         *(f"/rules/{RULE}", "/rules/new", f"/rules/{RULE}/1/edit", "/approvals", "/approvals/1", "/lists"),
-        *("/suppressions", "/audit", "/people"),
+        *("/suppressions", "/audit", "/people", "/search?q=shelf", "/links/payee/shelf", "/dead-letters"),
+        *("/health/transfers", "/health/transfers/pipeline", "/objectives/transfers"),
     )
