@@ -129,18 +129,24 @@ def approval_routes(deps: Dependencies, commands: Commands, kept: ApprovalFile) 
 def _add_decisions(routes: APIRouter, deps: Dependencies, commands: Commands, kept: ApprovalFile) -> None:
     @routes.post("/v1/approvals/{number}:approve", openapi_extra=needs("rules:approve"), summary="Approve, and publish")
     async def approve(request: Request, number: Number, given: Signed, who: Asking) -> Any:
-        """In the name of who asked; who approves is another principal, and stands beside it in the rule log."""
+        """In the name of who asked; who approves is another principal, and stands beside it in the rule log.
+
+        Asked again by who approved, it is published again: the server may have ended before that was done.
+        """
         only_known(request)
         check_folder_review(deps.config)
         found = await run_in_threadpool(_request, kept, number)
         if given.proof_id != found.proof_id:
             raise invalid("/proof_id", "another proof than that of the request", "that which was looked at")
-        found = await _decided(kept, number, who.name, given.reason, deps.now_ms(), approved=True)
+        again = found.state == "published" and found.decided_by == who.name
+        if not again:
+            found = await _decided(kept, number, who.name, given.reason, deps.now_ms(), approved=True)
         said = (await run_in_threadpool(proof_of, kept, found)).said
         try:
             rules = await publish_approved(deps, commands, found, who.name, said)
         except BaseException:
-            await run_in_threadpool(kept.reopen, number)
+            if not again:
+                await run_in_threadpool(kept.reopen, number)
             raise
         return json_answer({**found.to_json(), "rules": rules})
 

@@ -73,10 +73,22 @@ def test_what_is_proven_is_asked_for_and_signed_by_another(writing: Client, fold
     ]
     assert (folder / "rules/large_payment.yaml").read_text() == TEXT
     assert "published version 2 already" in detail(
-        writing.post("/v1/approvals/1:approve", json=signed, headers=ODA), 409
+        writing.post("/v1/approvals/1:approve", json=signed, headers={"X-Who": "anna"}), 409
     )
     assert [each["number"] for each in writing.get("/v1/approvals?state=decided").json()["items"]] == [1]
     assert "found no request 9" in detail(writing.get("/v1/approvals/9"), 404)
+
+
+def test_what_was_signed_and_not_sent_is_sent_by_who_signed(writing: Client, folder: Path, tmp_path: Path) -> None:
+    signed = {"proof_id": keep_proof(tmp_path / "serve")}
+    writing.post("/v1/approvals", json={"text": TEXT}, headers=INES)
+    # As a server that was killed between the two leaves it.
+    ApprovalFile(tmp_path / "serve").decide(1, "oda", "", 5, approved=True)
+    assert "version: 1" in (folder / "rules/large_payment.yaml").read_text()
+    for _ in range(2):
+        assert writing.post("/v1/approvals/1:approve", json=signed, headers=ODA).is_success
+        assert (folder / "rules/large_payment.yaml").read_text() == TEXT
+    assert writing.post("/v1/approvals/1:approve", json=signed, headers=INES).status_code == 409
 
 
 def test_a_request_is_rejected_with_a_reason(writing: Client, tmp_path: Path) -> None:
