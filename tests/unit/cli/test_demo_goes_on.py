@@ -56,6 +56,8 @@ def test_the_same_pipeline_has_more_payments(tmp_path: Path, monkeypatch: pytest
     ((_, *command),) = Interrupted.commands
     assert command == ["-m", "crossline.cli.main", "run", str(folder / "pipeline.yaml"), "--serve"]
     after = read_config(str(folder / "pipeline.yaml"))
+    assert after.watch is not None
+    assert after.slo is not None, "the pages of the pipeline and of its objectives have something to show"
     source = after.sources["payments"].model_dump()
     before = config.sources["payments"].model_dump()["base_ms"]
     assert (source["records"], source["pace_per_s"], source["base_ms"]) == (10**9, 20, before)

@@ -53,15 +53,20 @@ class Asked:
 
 def serve_section() -> str:
     """The section ``serve`` of the demo's pipeline: at the usual port, or at another where that is taken."""
-    for port in (PORT, 0):
+    return SERVE.format(place=place_at(PORT))
+
+
+def place_at(usual: int) -> str:
+    """HOST:PORT on this machine: at the ``usual`` port, or at another where that is taken."""
+    for port in (usual, 0):
         with closing(socket.socket()) as bound:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 bound.bind((LOOPBACK, port))
             except OSError:
                 continue
-            return SERVE.format(place=f"{LOOPBACK}:{bound.getsockname()[1]}")
-    return SERVE.format(place=f"{LOOPBACK}:{PORT}")
+            return f"{LOOPBACK}:{bound.getsockname()[1]}"
+    return f"{LOOPBACK}:{usual}"
 
 
 @contextmanager

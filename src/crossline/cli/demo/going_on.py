@@ -10,12 +10,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crossline.cli.demo.asking import place_at
+
 if TYPE_CHECKING:
     from crossline.core.settings.config import PipelineConfig as Config
 
 RECORDS = 10**9  # more than anybody waits for
 SOURCE = "payments"
 RATE_PER_S = 20  # payments of a second of event time
+WATCH_PORT = 9464
+WATCHED = """
+watch:                           # figures of the run: for Prometheus, and for the console's page of the pipeline
+  listen: {place}
+slo:                             # what the console's objectives are held against
+  decision_latency: {{under: 1s, percentile: 99}}
+  checkpoint: {{share: 50, percent: 90}}
+  availability: {{percent: 99.9}}
+"""
 
 
 def go_on(config: Config, folder: Path, records: int) -> None:
@@ -27,7 +38,8 @@ def go_on(config: Config, folder: Path, records: int) -> None:
     found = re.search(paced, text)
     assert found is not None  # noqa: S101 - as above
     now_on = f"records: {RECORDS}, pace_per_s: {RATE_PER_S}, base_ms: {found[1]}"
-    pipeline.write_text(text.replace(found[0], now_on), encoding="utf-8")
+    text = text.replace(found[0], now_on) + WATCHED.format(place=place_at(WATCH_PORT))
+    pipeline.write_text(text, encoding="utf-8")
     _as_if_begun(Path(config.engine.checkpoint) / "sources" / SOURCE / "started.json", int(found[1]))
     sys.stderr.write(
         f"\nthe console: http://{config.serve.place}/   it is there in some seconds; payments go on coming, "
