@@ -20,7 +20,8 @@ from crossline.serve.http.problems import ProblemError
 class Doing:
     """``labels``: of how many precision is; ``cost``: µs a record.
 
-    ``held``: each figure that was foretold beside what came, and whether it is beyond.
+    ``held``: each figure that was foretold beside what came, and whether it is beyond. ``days``: alerts of each
+    day that was counted, today last.
     """
 
     precision: str = Precision().said()
@@ -28,6 +29,7 @@ class Doing:
     money: str = ""
     cost: str = DASH
     held: tuple[tuple[str, bool], ...] = ()
+    days: tuple[int, ...] = ()
 
 
 async def doing_of(asked: Asked) -> dict[str, Doing]:
@@ -51,4 +53,5 @@ def doing(said: Mapping[str, Any]) -> Doing:
         money=money_said(said["fraud"]),
         cost=DASH if said["cost"] is None else f"{said['cost']['us_per_record']:.2g}",
         held=tuple((held_said(each), each.beyond) for each in held),
+        days=tuple(said["alerts"]["by_day"]),
     )
