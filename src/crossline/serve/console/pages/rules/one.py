@@ -25,7 +25,7 @@ from crossline.serve.console.pages.rules import rollout
 from crossline.serve.console.pages.rules.catalogue import WHY_NOT, kind_of
 from crossline.serve.console.pages.rules.context import AlertRow, EventRow, Kept, RulePage, VersionRow
 from crossline.serve.console.pages.rules.health import Doing, doing_of
-from crossline.serve.console.pages.rules.hits import DAYS, days_of, days_of_version
+from crossline.serve.console.pages.rules.hits import DAYS, daily, days_of_version
 from crossline.serve.console.pages.rules.rollout import ACTS, before_of, consequence_of, rollout_of
 from crossline.serve.console.pages.rules.writing import number_of
 from crossline.serve.console.said import saying
@@ -120,7 +120,7 @@ def _page(asked: Asked, act: str, known: Mapping[str, Doing], wrong: str = "", v
     before = max((int(each["version"]) for each in rows if each["version"] < row["version"]), default=0)
     text = text_of(config, row)[0]
     lines = diff(text_of(config, current_of(rows, before))[0], text) if before else ()
-    days = days_of(asked, [(rule_id, kind_of(now["status"]))]).get(rule_id, (0,) * DAYS)
+    days = daily(asked, [(rule_id, kind_of(now["status"]))], known).get(rule_id, (0,) * DAYS)
     mine = known.get(rule_id, Doing())
     kept = kept_of(asked, rule_id, now)
     rule = the_rule(config, text)
