@@ -1,8 +1,8 @@
 """crossline: real-time pattern and fraud detection on Apache Spark.
 
-The Python library: ``detect`` and ``figures`` over tables, dicts and Spark frames, ``Detector`` for a loop of one's own,
-``load_rules`` and ``load_streams``. All of it is loaded on first use, so that importing the package does not start what
-a command may not need.
+The Python library: ``detect`` and ``figures`` over tables, dicts and Spark frames, ``Detector`` for a loop of one's
+own, ``load_rules`` and ``load_streams``. All of it is loaded on first use, so that importing the package does not start
+what a command may not need.
 """
 
 from __future__ import annotations

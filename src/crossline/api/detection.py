@@ -13,6 +13,7 @@ from crossline.api.declared import FilePath, Stream, check_alone, rules_of, stre
 from crossline.api.detector import alerts_of
 from crossline.api.results import Alerts, Figures
 from crossline.api.telling import FigurePlan, figure_plan
+from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import PARTITION_LAG_MS
 from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
@@ -69,13 +70,13 @@ def detect(
 
     A table or an iterable is judged in this process, without Spark. A Spark DataFrame is judged by its session, whose
     settings stay as they are; ``spark.sql.execution.arrow.maxRecordsPerBatch`` of 200000 makes it quicker. A static
-    frame gives all its alerts; its rows count in the order of its partitions. A streaming frame gives the alerts of each
-    micro-batch, and keeps what it knows between them in ``state``.
+    frame gives all its alerts; its rows count in the order of its partitions. A streaming frame gives the alerts of
+    each micro-batch, and keeps what it knows between them in ``state``.
 
     Args:
-        data: a table of any Arrow library (pyarrow, pandas, Polars, DuckDB), an iterable of dicts, or a Spark DataFrame,
-            static or streaming. Columns are the fields of the stream, nested fields structs. Records count in their
-            order.
+        data: a table of any Arrow library (pyarrow, pandas, Polars, DuckDB), an iterable of dicts, or a Spark
+            DataFrame, static or streaming. Columns are the fields of the stream, nested fields structs. Records count
+            in their order.
         rules: a RuleSet of ``load_rules``, or a rule file or folder.
         stream: a Stream of ``load_streams``, or a stream file with one stream.
         lists: values of the named lists that rules read, by name.
@@ -102,10 +103,9 @@ def detect(
     stream = stream_of(stream)
     rules = rules_of(rules, stream)
     check_alone(rules, stream)
-    frame = _is_spark(data)
     spec = {stream.name: stream.spec}
     book = Book(rules, spec, defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
-    if frame:
+    if _is_spark(data):
         from crossline.api.spark import detect_in_spark  # noqa: PLC0415 - Spark is loaded where it is used
 
         return detect_in_spark(data, book, stream, shards, _state(state))
@@ -184,8 +184,6 @@ def _state(state: str | None) -> str:
 
 def _check_in_process(shards: int | None, state: str | None) -> None:
     """Options of Spark mean nothing for a table. Raises UsageError."""
-    from crossline.core.basics.errors import UsageError
-
     for name, value in (("shards", shards), ("state", state)):
         if value is not None:
             raise UsageError(f"{name}={value!r} is for Spark DataFrames; leave it out, or use a Detector to keep state")

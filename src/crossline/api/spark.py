@@ -70,9 +70,7 @@ def _table_of(columns: FigureTypes) -> Callable[[Iterator[pa.RecordBatch]], Iter
 
 def _for_spark(schema: pa.Schema) -> pa.Schema:
     """``schema`` as Spark takes it: instants in microseconds."""
-    return pa.schema(
-        [(f.name, pa.timestamp("us", "UTC") if pa.types.is_timestamp(f.type) else f.type) for f in schema]
-    )
+    return pa.schema([(f.name, pa.timestamp("us", "UTC") if pa.types.is_timestamp(f.type) else f.type) for f in schema])
 
 
 def schema_text(schema: pa.Schema) -> str:

@@ -13,11 +13,13 @@ from rich.text import Text
 
 from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import inputs_by_stream, setting_of, with_tables
+from crossline.cli.rules.cases import run_cases, tell_cases
 from crossline.cli.rules.given import FiguresPath
 from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import check_some_judged
 from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
 from crossline.core.texts.plaintext import printable
 from crossline.rulelog.reading import read_rules
@@ -33,8 +35,13 @@ def try_rules(
     rules: Annotated[Path, typer.Argument(metavar="RULES", help="A rule file, or a folder of them.", exists=True)],
     *,
     input_: Annotated[
-        list[str], typer.Option("--input", help="The sample: files; NAME=GLOB where there are several streams.")
-    ],
+        list[str] | None,
+        typer.Option(
+            "--input",
+            help="The sample: files; NAME=GLOB where there are several streams. Without it, the cases beside the rule "
+            "files (NAME.cases.yaml) are run.",
+        ),
+    ] = None,
     stream: Annotated[
         Path | None, typer.Option(help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False)
     ] = None,
@@ -56,7 +63,10 @@ def try_rules(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
 ) -> None:
-    """Try rules on a sample, without a pipeline: each in its newest version, drafts and paused ones too."""
+    """Try rules on a sample, or run the cases beside them: each in its newest version, drafts and paused ones too.
+
+    Exit code 1 where a case failed.
+    """
     from crossline.core.judge.shard import Bounds
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.backtest import Judged, Recorded
@@ -67,6 +77,12 @@ def try_rules(
     do_without_pandas()
     tell_compiling()
     setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, figures, as_of_log=False)
+    if input_ is None:
+        if record is not None:
+            raise UsageError(f"--record {record}: found no --input; expected the sample that has the record")
+        if not tell_cases(run_cases(rules, setting), as_json=as_json):
+            raise typer.Exit(1)
+        return
     named = lists_in(setting.lists) if setting.lists else {}
     known = setting.known(sorted(named) if setting.lists else None)
     history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))

@@ -23,7 +23,7 @@ from crossline.engine.work.task import Task
 # A table whose columns are fields, or a binary array of JSON documents.
 Rows = pa.Table | pa.Array
 _EXPECTED = (
-    "a table that speaks Arrow's C stream (pyarrow, pandas 2.2, Polars, DuckDB), an iterable of dicts, or a Spark DataFrame"
+    "a table that speaks Arrow's C stream (pyarrow, pandas 2.2, Polars, DuckDB), an iterable of dicts, or a Spark frame"
 )
 
 
