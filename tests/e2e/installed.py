@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from email.message import Message
 from email.parser import Parser
 from importlib.metadata import Distribution, distribution
@@ -28,10 +28,16 @@ _OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "NUMBA_CACHE_DIR", "COLUMNS"
 
 
 class Installed:
-    """An environment in ``folder`` that has ``wheel``, and what it requires with ``extras``."""
+    """An environment in ``folder`` that has ``wheel``, and what it requires with ``extras``.
 
-    def __init__(self, folder: Path, wheel: Path, extras: Iterable[str] = ()) -> None:
+    ``given``: variables of its programs.
+    """
+
+    def __init__(
+        self, folder: Path, wheel: Path, extras: Iterable[str] = (), given: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
+        self._given = dict(given or {})
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         (self._site,) = folder.glob("lib/python3*/site-packages")
         pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--no-deps", "--no-index"]
@@ -43,7 +49,8 @@ class Installed:
     def environment(self) -> dict[str, str]:
         """Of programs in it: nothing of this tree is found through a variable."""
         kept = {name: value for name, value in os.environ.items() if name not in _OURS}
-        return {**kept, "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        return {**kept, "PATH": path, **self._given}
 
     def link(self, package: Distribution) -> None:
         """Have ``package`` there too, by links to its files."""

@@ -82,7 +82,7 @@ def _code(error: BaseException) -> int | None:
     elif isinstance(error, CrosslineError):
         code = _say(str(error), error.exit_code)
     elif isinstance(error, ModuleNotFoundError) and (said := missing("this", error.name)) is not None:
-        code = _say(said, FAILED)
+        code = _say(said, WRONG_USE)
     elif isinstance(error, _WrongUse):
         code = _wrong_use(error)
     elif isinstance(error, BrokenPipeError) and (_reader_gone(1) or _reader_gone(2)):
