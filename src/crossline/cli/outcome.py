@@ -11,8 +11,8 @@ from typing import TextIO
 
 import typer
 
+from crossline.cli.extras import missing
 from crossline.core.basics.errors import CrosslineError, UsageError
-from crossline.core.basics.extras import missing
 from crossline.core.texts.plaintext import printable, printable_lines
 
 DONE, FAILED, WRONG_USE = 0, 1, 2

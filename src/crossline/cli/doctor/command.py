@@ -15,8 +15,8 @@ from crossline.cli.doctor.machine import Checked, machine_findings
 from crossline.cli.doctor.postgres import postgres_findings
 from crossline.cli.doctor.redis import redis_findings
 from crossline.cli.doctor.registry import registry_findings
+from crossline.cli.extras import install
 from crossline.cli.screen import Listing, show
-from crossline.core.basics.extras import install
 from crossline.core.settings.config import PipelineConfig
 from crossline.rulelog.content import read_pipeline_in_place
 

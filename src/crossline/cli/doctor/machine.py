@@ -14,8 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from crossline.cli.extras import install
 from crossline.core.basics.errors import CrosslineError
-from crossline.core.basics.extras import install
 from crossline.engine.machine.jars import default_store, ensure_jars
 from crossline.engine.machine.java import find_java
 from crossline.engine.machine.places import CACHE_VARIABLE, cache_dir, checkout
