@@ -139,7 +139,7 @@ async def take_up(
 
 def _is_of_topic(each_log: RecordLog) -> TypeGuard[KafkaRecordLog]:
     """Whether records go to a topic; its client, which is an extra, is not loaded to find out."""
-    return not isinstance(each_log, FileRecordLog)
+    return hasattr(each_log, "know")
 
 
 def _told_of(each_log: RecordLog, settling: Settling) -> Callable[[str, str, Place], None]:
