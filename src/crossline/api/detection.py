@@ -44,7 +44,7 @@ def detect(
 
 
 @overload
-def detect(
+def detect(  # type: ignore[overload-cannot-match]  # where Spark's types are not looked at
     data: Any,
     rules: RuleSet | FilePath,
     stream: Stream | FilePath,
@@ -112,6 +112,34 @@ def detect(
     _check_in_process(shards, state)
     run = SingleRun(book, stream.name)
     return alerts_of([run.judge(rows) for rows in run.batches(data)])
+
+
+@overload
+def figures(
+    data: DataFrame,
+    figures: FilePath,
+    stream: Stream | FilePath,
+    *,
+    rules: RuleSet | FilePath | None = None,
+    lists: Mapping[str, Sequence[Any]] | None = None,
+    defaults: Defaults | None = None,
+    partition_lag_ms: int = PARTITION_LAG_MS,
+    shards: int | None = None,
+    state: str | None = None,
+) -> DataFrame: ...
+
+
+@overload
+def figures(  # type: ignore[overload-cannot-match]  # as above
+    data: Any,
+    figures: FilePath,
+    stream: Stream | FilePath,
+    *,
+    rules: RuleSet | FilePath | None = None,
+    lists: Mapping[str, Sequence[Any]] | None = None,
+    defaults: Defaults | None = None,
+    partition_lag_ms: int = PARTITION_LAG_MS,
+) -> Figures: ...
 
 
 def figures(

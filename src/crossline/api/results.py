@@ -48,7 +48,8 @@ class Result:
     def to_pandas(self) -> pd.DataFrame:
         """As a pandas DataFrame. Raises UsageError where pandas is not installed."""
         needed("pandas", "to_pandas()")
-        return self.to_arrow().to_pandas()
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         """As a Polars DataFrame. Raises UsageError where Polars is not installed."""

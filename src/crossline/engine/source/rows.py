@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import orjson
@@ -21,7 +21,7 @@ from crossline.engine.source.intake import Taken
 from crossline.engine.work.task import Task
 
 # A table whose columns are fields, or a binary array of JSON documents.
-Rows = pa.Table | pa.Array
+Rows: TypeAlias = pa.Table | pa.Array
 _EXPECTED = (
     "a table that speaks Arrow's C stream (pyarrow, pandas 2.2, Polars, DuckDB), an iterable of dicts, or a Spark frame"
 )
