@@ -165,7 +165,7 @@ def build_sink(settings: Settings | Mapping[str, Any], pipeline: str) -> Sink:
     if isinstance(settings, Mapping):
         settings = _checked(settings)
     kind: str = settings.kind  # type: ignore[attr-defined]  # every model in SINKS has it
-    place: str = _PLACES.get(kind) or getattr(settings, "SINK", "")
+    place = _PLACES.get(kind) or str(getattr(settings, "SINK", ""))
     module, _, name = place.partition(":")
     try:
         sink: type[Sink] = getattr(importlib.import_module(module), name)
