@@ -15,6 +15,7 @@ from types import ModuleType
 
 import psutil
 import pytest
+from e2e.ended import still_running
 
 ROOT = Path(__file__).parents[3]
 
@@ -256,9 +257,7 @@ def test_a_set_up_that_is_stopped_leaves_no_step_behind(number: signal.Signals, 
         process.send_signal(number)
         process.wait(60)
         try:
-            step.wait(60)
-        except psutil.NoSuchProcess:
-            pass
+            assert still_running([step], 60) == []
         finally:
             with suppress(psutil.NoSuchProcess):
                 step.kill()
