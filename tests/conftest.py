@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,9 @@ pytest.register_assert_rewrite(
     *("connectors", "docs", "e2e", "oracle", "spark"),
     *("decode_told", "formula", "panes", "patterns", "rulelog", "rules", "windows"),
 )
+# Each process of pytest-xdist collects all tests, and rewriting their asserts is most of that: what one has compiled,
+# others load, whatever images say of bytecode.
+sys.dont_write_bytecode = False
 # Processes of pytest-xdist are told the width of a terminal that they have not.
 os.environ.pop("COLUMNS", None)
 
