@@ -98,7 +98,10 @@ def postgres_schema(postgres_server: LocalPostgres) -> str:
 
 
 GROUPS = {
-    **{"spark": "shared", "kafka_broker": "kafka", "postgres_server": "postgres", "s3_server": "s3"},
+    "spark": "shared",
+    "kafka_broker": "kafka",
+    "postgres_server": "postgres",
+    "s3_server": "s3",
     "casework": "casework",  # what is judged for it, once
 }
 

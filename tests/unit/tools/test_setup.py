@@ -15,6 +15,7 @@ from types import ModuleType
 
 import psutil
 import pytest
+
 from crossline.engine.workers.warm import HALVES
 from e2e.ended import still_running
 

@@ -15,7 +15,9 @@ from .naive import Row, batch_of, expanded, pattern, plain, plan_of
 
 ANY = 3
 # As Python (test_builds.py), a hundred times slower, the first of the same examples tell whether the build answers so.
-MANY = settings(max_examples=60 if config.DISABLE_JIT else 300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(
+    max_examples=60 if config.DISABLE_JIT else 300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 STEPS = st.lists(st.builds(Step, st.integers(0, 2), st.sampled_from([1, 1, 2, 3])), min_size=2, max_size=3).map(tuple)
 WITHIN = st.sampled_from([0, 3, 10, 100])
 
