@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -56,12 +56,18 @@ streams:
 """
 
 
-# What two processes compile beside each other in the time of one: about as much, in folders of its own.
-HALVES: dict[str, dict[str, bool]] = {
-    "windows": {},
-    "rest": {"windows": False, "panes": True, "patterns": True, "formats": True},
-}
-ALL = {"panes": True, "patterns": True, "formats": True}
+class Wanted(TypedDict, total=False):
+    """What ``warm`` takes besides the windows."""
+
+    panes: bool
+    patterns: bool
+    formats: bool
+    windows: bool
+
+
+ALL: Wanted = {"panes": True, "patterns": True, "formats": True}
+# What two processes compile beside each other in half the time: about as much each, in folders of its own.
+HALVES: dict[str, Wanted] = {"windows": {}, "rest": {**ALL, "windows": False}}
 
 # A step of ``warm``: its name, how many were before it, and how many there are.
 OnStep = Callable[[str, int, int], None]
