@@ -149,11 +149,11 @@ def _decode_all() -> None:
 def main(arguments: Sequence[str]) -> None:
     """Compile all, or that of ``HALVES`` which is named; with ``--tied`` while the standard input has another end."""
     half = next((each for each in arguments if each in HALVES), None)
-    of, minutes = ("", "three minutes") if half is None else (f" ({half})", "a minute or two")
-    sys.stderr.write(f"compiling kernels{of}: some {minutes} the first time\n")
+    of, minutes = ("", "some three minutes") if half is None else (f": {half}", "a minute or two")
+    sys.stderr.write(f"compiling kernels{of} ({minutes} the first time)\n")
     with tied() if "--tied" in arguments else nullcontext():
         seconds = warm(**(ALL if half is None else HALVES[half]))
-    sys.stderr.write(f"kernels{of} ready after {seconds:.1f} s\n")
+    sys.stderr.write(f"kernels ready after {seconds:.1f} s{of}\n")
 
 
 if __name__ == "__main__":
