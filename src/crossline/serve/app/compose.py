@@ -28,7 +28,7 @@ from crossline.serve.console.parts import parts_of
 from crossline.serve.dead.resending import Resending
 from crossline.serve.dead.resent import FILE as RESENT
 from crossline.serve.dead.resent import ResentFile
-from crossline.serve.decisions.records import StreamRecords
+from crossline.serve.dead.ways import close_own, ways_of
 from crossline.serve.health.gathering import RuleHealthReader
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
@@ -57,7 +57,10 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
 
     audit, desk = AuditLog(api.path / AUDIT, wall_clock_ms), casework.of(api)
     resent = ResentFile(api.path / RESENT)
-    dead = DeadLetters(resent, _resending(api, resent))
+    # A replica elsewhere writes nothing, and sends nothing again.
+    ways = ways_of(api.config, api.logs) if api.replica_of is None else {}
+    resending = Resending(api.config.streams, ways, resent, wall_clock_ms) if api.replica_of is None else None
+    dead = DeadLetters(resent, resending)
     deps = Dependencies(
         pipeline=pipeline,
         now_ms=api.clock_ms,
@@ -89,17 +92,11 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
             await console.close()
         await rest.state.close()
         await desk.close()
+        await close_own(ways, api.logs)
         resent.close()
 
     whole: Any = access if console is None else Split(access, console)
     return Counted(whole, api.figures), close, rest.state.health
-
-
-def _resending(api: Api, resent: ResentFile) -> Resending | None:
-    """Who sends dead letters again; None at a replica elsewhere, which writes nothing."""
-    if api.replica_of is not None:
-        return None
-    return Resending(StreamRecords(api.config.streams), api.logs, resent, wall_clock_ms)
 
 
 def replicas_of(replicas: Replicas) -> list[ReplicaLag]:
