@@ -18,7 +18,8 @@ WAIT_S = 120.0
 class FakeRegistry:
     """``url`` stays the same over ``down`` and ``up``.
 
-    ``latest``: by subject, the newest of its ``versions``. ``asked``: the paths that were asked for. ``faults``: answers that are given first, each once; None hangs up.
+    ``latest``: by subject, the newest of its ``versions``. ``asked``: the paths that were asked for.
+    ``faults``: answers that are given first, each once; None hangs up.
     ``login``: who may ask.
     """
 

@@ -30,7 +30,8 @@ def read_tail(
     """The records of ``topic`` behind ``ends`` (by topic-partition, an offset), by partition in their order.
 
     Of each its place, its value, and its time in epoch ms; without tombstones. Up to where the topic ends now, ``most``
-    at most. A partition that ``ends`` do not name is read from its beginning. Values that are not ``wanted`` are left out.
+    at most. A partition that ``ends`` do not name is read from its beginning. Values that are not
+    ``wanted`` are left out.
 
     Raises SourceError where the brokers do not answer ``within_s``.
     """

@@ -17,13 +17,12 @@ from crossline.core.avro.view import Viewed
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.core.streams.asked import Asked
 from crossline.core.streams.schema import StreamSpec
-from crossline.serve.dead.mending import AvroMending, Mending, NotFitError
+from crossline.serve.dead.mending import AvroMending, Mending
 from crossline.serve.dead.resent import Resent, ResentFile
 from crossline.serve.dead.values import Kept
 from crossline.serve.decisions.values import Place, RecordLog
 
 RAW_BYTES_MAX = 1 << 20
-
 
 
 class SentAlreadyError(PermanentError):
@@ -98,10 +97,10 @@ class Resending:
         return way.mending.view(raw) if way is not None and isinstance(way.mending, AvroMending) else None
 
     async def send(self, kept: Kept, text: bytes, who: str) -> Resent:
-        """Put the record ``text`` (JSON) into the stream of a dead letter, in the name of ``who``; told once it is kept.
+        """Put the record ``text`` (JSON) into the stream of a dead letter, in the name of ``who``; once it is kept there.
 
-        Who sends it a second time meanwhile waits, and is told that it was sent. Where a process was ended in between, the
-        same record may be sent again: it is looked for first where it would stand, and put there where it does not.
+        Who sends it a second time meanwhile waits, and is told that it was sent. Where a process was ended in between,
+        the same record may be sent again: it is looked for first where it would stand, and put there where it does not.
 
         Raises UsageError where the stream takes none, NotFitError where the record would be refused again,
         SentAlreadyError where it was sent, RetryableError where the log takes nothing now.
@@ -144,7 +143,7 @@ class Resending:
 
 
 def _found(way: Way, stands: Resent) -> Place | None:
-    """Where a process of before, or a try that nobody answered, put it; None: nowhere, or the log knows it by its id."""
+    """Where a process of before, or a try without an answer, put it; None: nowhere, or the log knows it by its id."""
     if way.look is None or stands.ends is None:
         return None
     return way.look.find(orjson.loads(stands.ends), stands.raw)

@@ -100,9 +100,7 @@ def changes(report: HealthReport, standing: Standing) -> Iterator[dict[str, Any]
             yield _event(report, which, version, MENDED, one)
 
 
-def _event(
-    report: HealthReport, which: tuple[str, str], version: int, state: str, held: Held | None
-) -> dict[str, Any]:
+def _event(report: HealthReport, which: tuple[str, str], version: int, state: str, held: Held | None) -> dict[str, Any]:
     rule_id, figure = which
     said = f"{figure}: version {version} is not in force any more" if held is None else held_said(held)
     return {

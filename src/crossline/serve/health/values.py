@@ -109,8 +109,8 @@ class RuleHealth:
     ``last_24h``, ``last_7d``: alerts. ``hours``: the past 24 hours; ``days``: past days and today, which is not over,
     the oldest first, from ``first_day`` of the epoch on. ``due``: what is due of a day, by the ``backtest`` or by its
     own ``past``. ``hidden``: the share of its alerts of 7 days that suppressions hid. ``held_back``: of the
-    records of 7 days at which it would have alerted, the share where its own cooldown held that back. ``fraud``: money of labelled
-    frauds, by currency.
+    records of 7 days at which it would have alerted, the share where its own cooldown held that back. ``fraud``: money
+    of labelled frauds, by currency.
     """
 
     facts: RuleFacts

@@ -48,8 +48,8 @@ class Answers:
     A key is one of whoever asks: that of somebody else is another one. A write that this process began and has not
     answered yet is still being done; one of a process that ended meanwhile is done again, since nobody knows.
 
-    The clock may be wrong, also where a process starts: the newest answer says how late it is at least, and a clock that
-    is far ahead of it is believed after a day. Until then answers are kept, and noted, by the machine's own count.
+    The clock may be wrong, also where a process starts: the newest answer says how late it is at least, and a clock
+    that is far ahead of it is believed after a day. Until then answers are kept, and noted, by the machine's own count.
 
     Args:
         path: The file.
@@ -57,9 +57,7 @@ class Answers:
         count_s: Seconds that only grow.
     """
 
-    def __init__(
-        self, path: Path, wall_ms: Callable[[], int], count_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, path: Path, wall_ms: Callable[[], int], count_s: Callable[[], float] = time.monotonic) -> None:
         self._run = os.urandom(8).hex()
         self._lock = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

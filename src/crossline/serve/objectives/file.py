@@ -20,7 +20,7 @@ MINUTE_MS = 60_000
 KEPT = 31 * DAY  # minutes of counts; of figures two days, today's and those that they are held against
 FIGURES_KEPT = 2 * DAY + 60
 _VERSION = 2
-# Of what is measured, by minute, and once more by hour, of which long windows are made: ``width`` minutes from ``start``.
+# Of what is measured, by minute and once more by hour, of which long windows are made: ``width`` minutes from ``start``.
 _HISTOGRAMS = """CREATE TABLE histograms (
     pipeline TEXT NOT NULL, name TEXT NOT NULL, held TEXT NOT NULL, width INTEGER NOT NULL, start INTEGER NOT NULL,
     data BLOB NOT NULL, PRIMARY KEY (pipeline, name, held, width, start)) WITHOUT ROWID, STRICT"""
@@ -51,7 +51,8 @@ _SUM = (
     "WHERE pipeline = ? AND name = ? AND held = ? AND minute >= ? AND minute < ?"
 )
 _PARTS = (
-    "SELECT data FROM histograms WHERE pipeline = ? AND name = ? AND held = ? AND width = ? AND start >= ? AND start < ?"
+    "SELECT data FROM histograms "
+    "WHERE pipeline = ? AND name = ? AND held = ? AND width = ? AND start >= ? AND start < ?"
 )
 _PUT_PART = "INSERT OR REPLACE INTO histograms (pipeline, name, held, width, start, data) VALUES (?, ?, ?, ?, ?, ?)"
 

@@ -145,8 +145,8 @@ class NumberedLog:
             raise RetryableError(f"{self.path} cannot be read or written now: {error}") from error
         except sqlite3.DatabaseError as error:
             raise StateError(
-                f"{self.path}: found no list of {self.what} ({error}); move it away: it begins anew, and who listens to "
-                "events is told of a gap"
+                f"{self.path}: found no list of {self.what} ({error}); move it away: it begins anew, and who listens "
+                "to events is told of a gap"
             ) from error
 
 

@@ -32,14 +32,32 @@ LOGICAL = record_schema(
     ("either", ["null", "double", "long", "string"]),
 )
 GIVEN = {
-    **{"id": "t1", "event_time": 5, "at": datetime(2026, 1, 5, 9, 15, 0, 123_000, UTC), "micros": None},
-    **{"day": date(2026, 1, 5), "price": Decimal("-12.30"), "who": UUID(int=7).bytes, "data": b"\x00\xff", "kind": "cash"},
-    **{"tags": {"a": 1, "b": -2}, "payer": {"account": "a1"}, "either": "x"},
+    "id": "t1",
+    "event_time": 5,
+    "at": datetime(2026, 1, 5, 9, 15, 0, 123_000, UTC),
+    "micros": None,
+    "day": date(2026, 1, 5),
+    "price": Decimal("-12.30"),
+    "who": UUID(int=7).bytes,
+    "data": b"\x00\xff",
+    "kind": "cash",
+    "tags": {"a": 1, "b": -2},
+    "payer": {"account": "a1"},
+    "either": "x",
 }
 SHOWN = {
-    **{"id": "t1", "event_time": 5, "at": "2026-01-05T09:15:00.123000Z", "micros": None, "day": "2026-01-05"},
-    **{"price": "-12.30", "who": "00000000-0000-0000-0000-000000000007", "data": "00ff", "kind": "cash"},
-    **{"tags": {"a": 1, "b": -2}, "payer": {"account": "a1"}, "either": "x"},
+    "id": "t1",
+    "event_time": 5,
+    "at": "2026-01-05T09:15:00.123000Z",
+    "micros": None,
+    "day": "2026-01-05",
+    "price": "-12.30",
+    "who": "00000000-0000-0000-0000-000000000007",
+    "data": "00ff",
+    "kind": "cash",
+    "tags": {"a": 1, "b": -2},
+    "payer": {"account": "a1"},
+    "either": "x",
 }
 
 

@@ -60,9 +60,7 @@ def decision(record: str, word: str, kind: str = "decision") -> dict[str, Any]:
 class Desk:
     """A store in ``folder`` whose clock is turned by hand."""
 
-    def __init__(
-        self, folder: Path, settings: CasesSettings = SETTINGS, cooling: Cools = lambda _, __: False
-    ) -> None:
+    def __init__(self, folder: Path, settings: CasesSettings = SETTINGS, cooling: Cools = lambda _, __: False) -> None:
         self.now_ms = START
         self.path = folder / "serve" / "cases.db"
         self.settings = settings

@@ -52,7 +52,9 @@ class Rules:
 
     def report(self) -> HealthReport:
         self.at_ms += 1_000
-        facts = [RuleFacts(name, version, "velocity", "high", "active", "") for name, (version, _) in self.rules.items()]
+        facts = [
+            RuleFacts(name, version, "velocity", "high", "active", "") for name, (version, _) in self.rules.items()
+        ]
         plain = assessed(facts, RuleCounts(20_000), Measured())
         rules = tuple(replace(each, held=self.rules[each.facts.rule_id][1]) for each in plain)
         return HealthReport("shop", self.at_ms, rules, self.counted, 19_000, answered=False, refused=self.refused)
@@ -102,8 +104,15 @@ def test_the_event_says_what_was_foretold_and_what_came(tmp_path: Path) -> None:
     rules.look(burst=(2, (alerts(19.0),)))
     ((_, body),) = rules.log.behind(0)
     assert orjson.loads(body) == {
-        **{"schema_version": 1, "kind": "prediction", "state": "broken", "pipeline": "shop"},
-        **{"rule_id": "burst", "version": 2, "figure": "alerts", "came": 19.0, "of": 1},
+        "schema_version": 1,
+        "kind": "prediction",
+        "state": "broken",
+        "pipeline": "shop",
+        "rule_id": "burst",
+        "version": 2,
+        "figure": "alerts",
+        "came": 19.0,
+        "of": 1,
         "predicted": {"value": 10.0, "low": 2.0, "high": 18.0},
         "at": "2026-01-01T00:00:01.000Z",
         "said": "alerts a day: 19, predicted 2 to 18",

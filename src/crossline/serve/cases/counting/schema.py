@@ -62,8 +62,8 @@ _FILLED = (
 )
 TO_VERSION_3 = (*_TABLES, *_FILLED)
 TO_VERSION_5 = (
-    # Of a rule with itself: records on which its cooldown held its alert back. With another: records of its alerts whose
-    # decision rests first on the other, which was in its cooldown there.
+    # Of a rule with itself: records on which its cooldown held its alert back. With another: records of its alerts
+    # whose decision rests first on the other, which was in its cooldown there.
     """CREATE TABLE rule_cooled (
     day INTEGER NOT NULL, rule_id TEXT NOT NULL, other TEXT NOT NULL, records INTEGER NOT NULL,
     PRIMARY KEY (day, rule_id, other)) STRICT, WITHOUT ROWID""",

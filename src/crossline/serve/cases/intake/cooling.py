@@ -32,7 +32,9 @@ class Cooling:
         if which not in self._known and (self._looked_s is None or now_s - self._looked_s >= LOOK_S):
             self._looked_s = now_s
             try:
-                self._known |= {(str(each["rule_id"]), int(each["version"])): cools(each["body"]) for each in self._rows()}
+                self._known |= {
+                    (str(each["rule_id"]), int(each["version"])): cools(each["body"]) for each in self._rows()
+                }
             except (CrosslineError, OSError) as error:
                 log.warning("which rules have a cooldown cannot be told now", error=str(error))
         return self._known.get(which, False)

@@ -44,8 +44,8 @@ class ResendBody(Body):
 
     record: str = Field(
         max_length=RAW_BYTES_MAX,
-        description="Its JSON, as text; it has to fit the stream as any record does. Into a topic of Avro it is written by "
-        "the topic's newest schema.",
+        description="Its JSON, as text; it has to fit the stream as any record does. Into a topic of Avro it is written "
+        "by the topic's newest schema.",
     )
 
 

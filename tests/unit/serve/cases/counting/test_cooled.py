@@ -51,10 +51,20 @@ RULES: Mapping[str, tuple[int, str, int, str, int]] = {
 def body(name: str) -> dict[str, Any]:
     least, action, score, emit, cooldown_s = RULES[name]
     return {
-        **{"rule_id": name, "version": 1, "rule_type": "velocity", "source_topic": "payments"},
-        **{"group_by": "account", "aggregation_type": "count", "aggregation_threshold": 1, "window": "1ms"},
+        "rule_id": name,
+        "version": 1,
+        "rule_type": "velocity",
+        "source_topic": "payments",
+        "group_by": "account",
+        "aggregation_type": "count",
+        "aggregation_threshold": 1,
+        "window": "1ms",
         "conditions": [{"field": "amount", "operator": ">=", "value": least}],
-        **{"emit": emit, "cooldown": f"{cooldown_s}s", "severity": "high", "action": action, "score": score},
+        "emit": emit,
+        "cooldown": f"{cooldown_s}s",
+        "severity": "high",
+        "action": action,
+        "score": score,
     }
 
 
@@ -62,7 +72,9 @@ def drawn(seed: int) -> list[dict[str, Any]]:
     chance, at_ms, found = random.Random(seed), START, []
     for number in range(400):
         at_ms += chance.randrange(1_000, 30_000)
-        found.append({"id": f"p{number}", "at": at_ms, "account": f"a{chance.randrange(3)}", "amount": chance.randrange(90)})
+        found.append(
+            {"id": f"p{number}", "at": at_ms, "account": f"a{chance.randrange(3)}", "amount": chance.randrange(90)}
+        )
     return found
 
 

@@ -75,8 +75,8 @@ class HeldRow:
 class MetRow:
     """Two rules: shares of the first one's records and entities, as text.
 
-    ``cooled``: of its records those that rest first on the other, which was silent there in its cooldown; of a rule with
-    itself those that its own cooldown held back.
+    ``cooled``: of its records those that rest first on the other, which was silent there in its cooldown; of a rule
+    with itself those that its own cooldown held back.
     """
 
     rule_id: str
