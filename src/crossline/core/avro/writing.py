@@ -33,8 +33,8 @@ class UnfitError(Exception):
 def encoded(number: int, schema: Node, record: Any) -> bytes:
     """A value of the registry's wire format: the number of its schema, and ``record`` by it.
 
-    A field that is left out is null where it may be. In a union the first type that takes the value as it is counts, and
-    a whole number goes to a type of whole numbers before one of others. Raises UnfitError.
+    A field that is left out is null where it may be. In a union the first type that takes the value as it is counts,
+    and a whole number goes to a type of whole numbers before one of others. Raises UnfitError.
     """
     out = bytearray((MAGIC, *number.to_bytes(HEADER_BYTES - 1, "big", signed=True)))
     _write(out, schema, record)

@@ -97,7 +97,7 @@ class Resending:
         return way.mending.view(raw) if way is not None and isinstance(way.mending, AvroMending) else None
 
     async def send(self, kept: Kept, text: bytes, who: str) -> Resent:
-        """Put the record ``text`` (JSON) into the stream of a dead letter, in the name of ``who``; once it is kept there.
+        """Put the record ``text`` (JSON) into the stream of a dead letter, in the name of ``who``; when kept there.
 
         Who sends it a second time meanwhile waits, and is told that it was sent. Where a process was ended in between,
         the same record may be sent again: it is looked for first where it would stand, and put there where it does not.

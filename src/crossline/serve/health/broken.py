@@ -82,7 +82,9 @@ def changes(report: HealthReport, standing: Standing) -> Iterator[dict[str, Any]
     A figure that came of nothing yet says nothing. A prediction is over where the version in force has another one, or
     none; where rules could not be read, those that are not there may be among them.
     """
-    held = {(each.facts.rule_id, one.figure): (each.facts.version, one) for each in report.rules for one in each.held}
+    held: dict[tuple[str, str], tuple[int, Held]] = {
+        (each.facts.rule_id, one.figure): (each.facts.version, one) for each in report.rules for one in each.held
+    }
     known = {each.facts.rule_id for each in report.rules}
     for which, version in list(standing.items()):
         now = held.get(which)

@@ -20,7 +20,7 @@ MINUTE_MS = 60_000
 KEPT = 31 * DAY  # minutes of counts; of figures two days, today's and those that they are held against
 FIGURES_KEPT = 2 * DAY + 60
 _VERSION = 2
-# Of what is measured, by minute and once more by hour, of which long windows are made: ``width`` minutes from ``start``.
+# Of what is measured, by minute and again by hour, of which long windows are made: ``width`` minutes from ``start``.
 _HISTOGRAMS = """CREATE TABLE histograms (
     pipeline TEXT NOT NULL, name TEXT NOT NULL, held TEXT NOT NULL, width INTEGER NOT NULL, start INTEGER NOT NULL,
     data BLOB NOT NULL, PRIMARY KEY (pipeline, name, held, width, start)) WITHOUT ROWID, STRICT"""
@@ -118,10 +118,12 @@ class MinuteFile:
         """By span: which values came in so many minutes before minute ``end``; see ``counts``."""
         found = {span: empty() for span in spans}
         with self._reading() as db:
-            for span in () if db is None else found:
+            if db is None:
+                return found
+            for span, buckets in found.items():
                 for width, begin, stop in _stretches(end - span, end):
                     asked = (self._pipeline, name, held, width, begin, stop)
-                    added(found[span], (data for (data,) in db.execute(_PARTS, asked)))
+                    added(buckets, (data for (data,) in db.execute(_PARTS, asked)))
         return found
 
     def _measure(self, db: sqlite3.Connection, each: Minute, data: bytes) -> None:

@@ -14,7 +14,8 @@ from starlette.concurrency import run_in_threadpool
 from crossline.core.basics.times import instant_text
 from crossline.core.texts.problems import shown
 from crossline.serve.dead.boxes import box_of, why_none
-from crossline.serve.dead.resending import RAW_BYTES_MAX, NotFitError, Resending
+from crossline.serve.dead.mending import NotFitError
+from crossline.serve.dead.resending import RAW_BYTES_MAX, Resending
 from crossline.serve.dead.resent import Resent, ResentFile
 from crossline.serve.dead.values import Kept, LetterBox
 from crossline.serve.http.deps import Dependencies, there
@@ -44,8 +45,8 @@ class ResendBody(Body):
 
     record: str = Field(
         max_length=RAW_BYTES_MAX,
-        description="Its JSON, as text; it has to fit the stream as any record does. Into a topic of Avro it is written "
-        "by the topic's newest schema.",
+        description="Its JSON, as text; it has to fit the stream as any record does. Into a topic of Avro it is "
+        "written by the topic's newest schema.",
     )
 
 
