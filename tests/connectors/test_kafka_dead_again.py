@@ -62,7 +62,9 @@ def pipeline(folder: Path, brokers: str, topic: str, form: str = "json", more: s
 
 
 @asynccontextmanager
-async def process(config: PipelineConfig, folder: Path, fails: str = "") -> AsyncIterator[Resending]:
+async def process(
+    config: PipelineConfig, folder: Path, fails: str = "", now_ms: int = NOW_MS
+) -> AsyncIterator[Resending]:
     """An API's own way of sending; ``fails``: the method of what was noted before which it ends."""
     log = _log(config, "payments")
     logs: dict[str, Any] = {} if log is None else {"payments": log}
@@ -73,7 +75,7 @@ async def process(config: PipelineConfig, folder: Path, fails: str = "") -> Asyn
             raise KeyboardInterrupt
 
         setattr(resent, fails, ended)
-    yield Resending(config.streams, ways, resent, lambda: NOW_MS)
+    yield Resending(config.streams, ways, resent, lambda: now_ms)
     await close_own(ways, logs)
     for each in logs.values():
         await each.close()
@@ -134,6 +136,36 @@ def test_a_process_that_ends_in_between_sends_nothing_twice(
     stands = read(kafka_broker, topic, 2)
     (place,) = (each for each, (_, value, _) in stands.items() if value == GOOD)
     assert (found.log, found.place) == (place.log, place.at)
+
+
+def test_what_never_came_there_may_be_mended_otherwise(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = kafka_topic(2)
+    config, kept = pipeline(tmp_path, kafka_broker.brokers, topic), letter(b'{"id":')
+    other = GOOD.replace(b'"p1"', b'"p2"')
+
+    async def killed() -> None:
+        async with process(config, tmp_path) as one:
+            way = one._ways["payments"]
+
+            async def ended(_: Any) -> Any:
+                raise KeyboardInterrupt
+
+            setattr(way.log, "append", ended)  # noqa: B010 - of a log that a test ends
+            with pytest.raises(KeyboardInterrupt):
+                await one.send(kept, GOOD, "ann")
+
+    async def again() -> Any:
+        async with process(config, tmp_path) as soon:
+            with pytest.raises(SentAlreadyError, match="Expected the same bytes"):
+                await soon.send(kept, other, "bob")
+        async with process(config, tmp_path, now_ms=NOW_MS + 61_000) as later:
+            return await later.send(kept, other, "bob")
+
+    run(killed())
+    assert run(again()).record_id == "p2"
+    assert values(kafka_broker, topic) == [(b"a1", other)]
 
 
 def test_a_record_of_another_that_has_its_id_is_not_taken_for_it(

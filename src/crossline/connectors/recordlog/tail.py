@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -15,6 +16,7 @@ from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.streams.asked import Place
 
 WITHIN_S, LOOK_S = 10.0, 60.0
+NOWHERE: Mapping[str, int] = MappingProxyType({})
 _AT_ONCE = 1_000
 
 
@@ -26,12 +28,13 @@ def read_tail(
     most: int,
     within_s: float = WITHIN_S,
     wanted: Callable[[bytes], bool] = lambda _: True,
+    until: Mapping[str, int] = NOWHERE,
 ) -> list[tuple[Place, bytes, int]]:
     """The records of ``topic`` behind ``ends`` (by topic-partition, an offset), by partition in their order.
 
     Of each its place, its value, and its time in epoch ms; without tombstones. Up to where the topic ends now, ``most``
     at most. A partition that ``ends`` do not name is read from its beginning. Values that are not
-    ``wanted`` are left out.
+    ``wanted`` are left out. ``until``: as ``ends``, where a partition is read no further.
 
     Raises SourceError where the brokers do not answer ``within_s``.
     """
@@ -41,7 +44,9 @@ def read_tail(
     found: list[tuple[Place, bytes, int]] = []
     try:
         with closing(Consumer({**security, **own}, logger=SILENT)) as consumer:
-            left = _stretches(consumer, topic, ends, until_s)
+            stretches = _stretches(consumer, topic, ends, until_s)
+            upto = {number: min(end, until.get(f"{topic}-{number}", end)) for number, (_, end) in stretches.items()}
+            left = {number: (begin, upto[number]) for number, (begin, _) in stretches.items() if begin < upto[number]}
             consumer.assign([TopicPartition(topic, number, begin) for number, (begin, _) in left.items()])
             while left and len(found) < most:
                 if time.monotonic() > until_s:
@@ -108,5 +113,7 @@ class TopicLook:
 
     def has(self, place: Place, raw: bytes) -> bool:
         """Whether ``raw`` is what stands at ``place``."""
-        others = {**self.ends(), place.log: place.at}
-        return self.find(others, raw) == place
+        ends = {**self.ends(), place.log: place.at}
+        until = {**ends, place.log: place.at + 1}
+        given = (self.settings, self.topic, ends, self.environment, 1, self.within_s, raw.__eq__)
+        return [each for each, _, _ in read_tail(*given, until)] == [place]

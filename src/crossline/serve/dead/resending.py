@@ -23,6 +23,7 @@ from crossline.serve.dead.values import Kept
 from crossline.serve.decisions.values import Place, RecordLog
 
 RAW_BYTES_MAX = 1 << 20
+GIVEN_UP_MS = 60_000  # after so long no client of before sends what it had still to send
 
 
 class SentAlreadyError(PermanentError):
@@ -117,6 +118,15 @@ class Resending:
         if before is not None and before.log is not None:
             raise SentAlreadyError(_said(before))
         asked = await asyncio.to_thread(way.mending.made, next(self._numbers), text, letter.raw, now_ms)
+        place = None if before is None else await asyncio.to_thread(_found, way, before)
+        if before is not None and place is not None:
+            await asyncio.to_thread(self._resent.done, kept.identity, place.log, place.at)
+            stood = (await asyncio.to_thread(self._resent.of, [kept.identity]))[kept.identity]
+            if before.digest != asked.digest:
+                raise SentAlreadyError(_said(stood))
+            return stood
+        if before is not None and before.ends is not None and now_ms - before.at_ms > GIVEN_UP_MS:
+            await asyncio.to_thread(self._resent.forget, kept.identity)  # it never came there, and other bytes may
         ends = None if way.look is None else orjson.dumps(await asyncio.to_thread(way.look.ends)).decode()
         wanted = Resent(
             *(kept.identity, letter.reason, letter.stream, asked.record_id, asked.digest, asked.raw, who, now_ms),
@@ -125,9 +135,7 @@ class Resending:
         stands = await asyncio.to_thread(self._resent.begin, wanted)
         if stands.log is not None or stands.digest != asked.digest:
             raise SentAlreadyError(_said(stands))
-        place = None if before is None else await asyncio.to_thread(_found, way, stands)
-        if place is None:
-            place = await self._put(way, kept, asked)
+        place = await self._put(way, kept, asked)
         await asyncio.to_thread(self._resent.done, kept.identity, place.log, place.at)
         return (await asyncio.to_thread(self._resent.of, [kept.identity]))[kept.identity]
 
