@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.connectors.kafka.errors import told
 from crossline.connectors.kafka.started import client_of
+from crossline.connectors.recordlog.keys import message_key
 from crossline.core.basics.errors import SourceError, UsageError
-from crossline.core.conditions.holds import lookup
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.streams.asked import Asked, Keyed, Place
 from crossline.logs import get_logger
@@ -235,14 +235,6 @@ class KafkaRecordLog:
             producer = self._retired.pop()
             producer.purge()
             producer.flush(_POLL_S)
-
-
-def message_key(record: Mapping[str, Any], field: str) -> bytes | None:
-    """The key of a record's message: its field as text, JSON where it is none; None where the record has it not."""
-    found = lookup(record, field)
-    if found is None:
-        return None
-    return found.encode() if isinstance(found, str) else orjson.dumps(found)
 
 
 def _hand_on(done: asyncio.Future[Place], mine: asyncio.Future[Place]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from crossline.connectors.recordlog.topic import message_key
+from crossline.connectors.recordlog.keys import message_key
 from crossline.connectors.registry.client import UnknownError
 from crossline.connectors.registry.store import SchemaStore
 from crossline.core.avro.records import decode_avro
