@@ -19,7 +19,9 @@ from typing import Any
 
 from bench.cases import SETTINGS
 from bench.console import console_of, timed
+from bench.console_store import STREAM, Stock
 from bench.report import Report, percentile
+from crossline.core.settings.config import in_folder, load_pipeline
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.counting.alerts import count_alert
 from crossline.serve.cases.desk import CaseDesk
@@ -34,6 +36,16 @@ rule_type: threshold
 source_topic: payments
 conditions: [{{field: at, operator: ">", value: 0}}]
 severity: high
+"""
+PIPELINE = """\
+schema_version: 1
+name: bench
+streams: stream.yaml
+sources:
+  payments: {kind: api, path: in/payments}
+  logins: {kind: api, path: in/logins}
+rules: {kind: directory, path: rules}
+sinks: [{kind: sqlite, path: crossline.db}]
 """
 
 
@@ -81,12 +93,14 @@ def made(folder: Path, count: int) -> tuple[CaseDesk, float]:
 def run(folder: Path, count: int, rounds: int) -> Report:
     """Make the counts, and time what reads them."""
     report = Report("health", f"The health of {RULES} rules, {rounds} times, target {TARGET_MS:.0f} ms at p99")
-    (folder / "rules").mkdir(exist_ok=True)
+    (folder / "rules").mkdir(parents=True, exist_ok=True)
     for number in range(RULES):
         (folder / "rules" / f"rule_{number:02}.yaml").write_text(RULE.format(number))
     desk, us = made(folder, count)
     report.add(page="(counting)", alerts=count, us_an_alert=round(us, 1))
-    app, close = console_of(folder, desk)
+    config = in_folder(load_pipeline(PIPELINE, "pipeline.yaml", lambda _: STREAM), folder)
+    (cases,) = desk.file.rows("SELECT count(*) AS n FROM cases")
+    app, close = console_of(folder, Stock(config, desk, cases["n"], count, time.time_ns() // 1_000_000))
     with chdir(folder):  # where the pipeline's paths begin
         for path in ("/v1/health/rules", "/health/bench", "/rules"):
             times = asyncio.run(timed(app, partial(str, path), rounds))

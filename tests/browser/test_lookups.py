@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, expect
 from crossline.connectors.base import Delivery
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.sqlite import SqliteSink
-from crossline.serve.dead.resending import Resending
+from crossline.serve.dead.mending import JsonMending
+from crossline.serve.dead.resending import Resending, Way
 from crossline.serve.dead.resent import ResentFile
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.http.reads.dead import DeadLetters
@@ -34,7 +35,8 @@ def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("lookups")
     resent, log = ResentFile(folder / "resent.db"), FileRecordLog(folder / "in", "id")
     streams = kit.pipeline(folder).streams
-    dead = DeadLetters(resent, Resending(StreamRecords(streams), {"payments": log}, resent, lambda: kit.NOW_MS))
+    ways = {"payments": Way(JsonMending(StreamRecords(streams), "payments"), log)}
+    dead = DeadLetters(resent, Resending(streams, ways, resent, lambda: kit.NOW_MS))
     with working(folder, dead=dead, events=FakeEvents()) as room:
         sink = SqliteSink(room.folder / "out/crossline.db", room.parts.deps.config.name)
         sink.open()

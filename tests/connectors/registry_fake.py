@@ -18,13 +18,15 @@ WAIT_S = 120.0
 class FakeRegistry:
     """``url`` stays the same over ``down`` and ``up``.
 
-    ``asked``: the paths that were asked for. ``faults``: answers that are given first, each once; None hangs up.
+    ``latest``: by subject, the newest of its ``versions``. ``asked``: the paths that were asked for.
+    ``faults``: answers that are given first, each once; None hangs up.
     ``login``: who may ask.
     """
 
     def __init__(self) -> None:
         self.schemas: dict[int, Json] = {}
         self.versions: dict[tuple[str, int], Json] = {}
+        self.latest: dict[str, int] = {}
         self.asked: list[str] = []
         self.faults: list[Answer | None] = []
         self.login: tuple[str, str] | None = None
@@ -76,11 +78,12 @@ class FakeRegistry:
         if parts[:2] == ["schemas", "ids"]:
             found = self.schemas.get(int(parts[2]))
         elif method == "GET" and parts[0] == "subjects":
-            found = self.versions.get((parts[1], int(parts[3])))
+            number = self.latest.get(parts[1]) if parts[3] == "latest" else int(parts[3])
+            found = self.versions.get((parts[1], number))
         elif method == "POST" and parts[0] == "subjects":
-            number = len(self.schemas) + 1
-            self.schemas[number] = {"schema": json.loads(body)["schema"]}
-            found = {"id": number}
+            made = len(self.schemas) + 1
+            self.schemas[made] = {"schema": json.loads(body)["schema"]}
+            found = {"id": made}
         if found is None:
             return 404, b'{"error_code": 40403, "message": "Schema not found"}'
         return 200, json.dumps(found).encode()

@@ -45,6 +45,7 @@ class SteadyClock:
         self._at_s = count_s()
         self._at_ms = wall_ms() if known_ms is None else known_ms
         self._leapt_s: float | None = None  # since when the wall clock is ahead
+        self.believed = 0  # leaps that lasted: what was noted meanwhile has times of before
 
     def __call__(self) -> int:
         """Now."""
@@ -57,6 +58,7 @@ class SteadyClock:
                 log.warning("the clock has leapt forward: nothing is removed by it yet", by_ms=wall_ms - counted_ms)
             if ahead and self._leapt_s is not None and now_s - self._leapt_s < BELIEVED_S:
                 return counted_ms
+            self.believed += ahead
             self._leapt_s = None
             self._at_s, self._at_ms = now_s, wall_ms
             return wall_ms

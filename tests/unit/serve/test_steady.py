@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,7 @@ from crossline.serve.console.people.users import UserFile
 from crossline.serve.earlier import _since_ms
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.http.idempotency import Answers
+from crossline.serve.http.problems import ProblemError
 from crossline.serve.ledger.sqlite import SqliteLedger
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.forks import Behind, Fork
@@ -122,6 +124,53 @@ def test_writes_are_known_again_over_a_leap(tmp_path: Path) -> None:
     assert answers.claim("ann", "k3", "d3") is None
     rows = answers._connection.execute("SELECT key FROM answers ORDER BY key").fetchall()
     assert [row[0] for row in rows] == ["k1", "k2", "k3"]
+    answers.close()
+
+
+def test_writes_are_known_again_where_processes_start_under_a_wrong_clock(tmp_path: Path) -> None:
+    machine = Machine()
+
+    def started() -> Answers:
+        return Answers(tmp_path / "answers.db", lambda: machine.wall_ms, lambda: machine.count_s)
+
+    def keys() -> list[str]:
+        with closing(sqlite3.connect(tmp_path / "answers.db")) as db:
+            return [row[0] for row in db.execute("SELECT key FROM answers ORDER BY key")]
+
+    answers = started()
+    assert answers.claim("ann", "k1", "d1") is None
+    answers.close()
+    machine.wall_ms += LEAP_MS
+    for number in (2, 3):  # one after the other, both under the wrong clock
+        machine.passes(MINUTE_MS)
+        answers = started()
+        assert answers.claim("ann", f"k{number}", "d") is None
+        answers.close()
+    machine.wall_ms -= LEAP_MS
+    answers = started()
+    assert answers.claim("ann", "k4", "d") is None
+    assert keys() == ["k1", "k2", "k3", "k4"]
+    for number in (5, 6):  # a day until the clock is believed, and one from then
+        machine.passes(DAY_MS + MINUTE_MS)
+        assert answers.claim("ann", f"k{number}", "d") is None
+    assert keys() == ["k6"], "they go all the same"
+    answers.close()
+
+
+def test_what_was_noted_before_a_leap_was_believed_is_kept_a_day_from_then(tmp_path: Path) -> None:
+    machine = Machine()
+    answers = Answers(tmp_path / "answers.db", lambda: machine.wall_ms, lambda: machine.count_s)
+    assert answers.claim("ann", "k1", "d") is None
+    machine.wall_ms += 5 * DAY_MS  # it slept, and its clock is right
+    machine.passes(MINUTE_MS)
+    assert answers.claim("ann", "k2", "d") is None
+    machine.passes(DAY_MS - MINUTE_MS)
+    assert answers.claim("ann", "k3", "d") is None
+    machine.passes(MINUTE_MS)
+    with pytest.raises(ProblemError, match="still being answered"):
+        answers.claim("ann", "k3", "d")
+    machine.passes(DAY_MS + MINUTE_MS)
+    assert answers.claim("ann", "k3", "other") is None
     answers.close()
 
 

@@ -17,7 +17,7 @@ from crossline.rulelog.content import read_pipeline_in_place
 from crossline.serve.objectives.declared import objectives_of
 from crossline.serve.objectives.prometheus import rules_of
 from crossline.serve.objectives.report import report
-from crossline.serve.objectives.words import left_said, pace_said, share_said, unknown_said
+from crossline.serve.objectives.words import left_said, pace_said, percentile_said, share_said, unknown_said, value_said
 
 PIPELINE = Path("pipeline.yaml")
 _STYLES = {True: "", False: "red", None: "yellow"}
@@ -51,7 +51,7 @@ def slo(
         return
     table = Listing("objective", "1 h", "24 h", "30 d", "budget left", "unknown of 30 d", "pace")
     for each in found["objectives"]:
-        windows = [_window(window) for window in each["windows"].values()]
+        windows = [_window(each, window) for window in each["windows"].values()]
         period = each["windows"]["30d"]
         left = Text(left_said(period), _STYLES[None if period["budget_left"] is None else period["budget_left"] > 0])
         table.add(each["promise"], *windows, left, unknown_said(period), pace_said(each))
@@ -59,5 +59,7 @@ def slo(
     note(f"as of {found['as_of']}; 30 d decides of the budget; red: not kept, yellow: not known")
 
 
-def _window(window: Mapping[str, Any]) -> Text:
-    return Text(share_said(window), _STYLES[window["kept"]])
+def _window(objective: Mapping[str, Any], window: Mapping[str, Any]) -> Text:
+    value = value_said(objective, window)
+    said = f"{percentile_said(objective)} {value}; {share_said(window)}" if value else share_said(window)
+    return Text(said, _STYLES[window["kept"]])

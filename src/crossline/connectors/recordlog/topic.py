@@ -17,10 +17,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.connectors.kafka.errors import told
 from crossline.connectors.kafka.started import client_of
+from crossline.connectors.recordlog.keys import message_key
 from crossline.core.basics.errors import SourceError, UsageError
-from crossline.core.conditions.holds import lookup
 from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.streams.asked import Asked, Place
+from crossline.core.streams.asked import Asked, Keyed, Place
 from crossline.logs import get_logger
 
 log = get_logger(__name__)
@@ -62,6 +62,7 @@ class KafkaRecordLog:
         environment: Where passwords are.
         timeout_ms: After which a record that was not acknowledged is given up.
         options: Further options of the client, by librdkafka's names; those of ``settings`` are for who reads.
+        encoded: Records come as ``Keyed``, in the topic's own form.
 
     Raises:
         UsageError: the stream's records are of Avro, or the client refuses its settings.
@@ -76,8 +77,9 @@ class KafkaRecordLog:
         *,
         timeout_ms: int = TIMEOUT_MS,
         options: Mapping[str, Any] = NO_OPTIONS,
+        encoded: bool = False,
     ) -> None:
-        if settings.registry is not None:
+        if settings.registry is not None and not encoded:
             raise UsageError(
                 f"topic {topic}: found records of Avro (registry), expected JSON: the decision API puts records into "
                 "topics as JSON in this version; give the stream a topic of `format: json` for what comes through the "
@@ -193,13 +195,12 @@ class KafkaRecordLog:
             del self._known[record_id]
 
     def _key_of(self, asked: Asked) -> bytes | None:
+        if isinstance(asked, Keyed):
+            return asked.key
         document = orjson.loads(asked.raw)
         if not isinstance(document, dict):
             raise TypeError(f"{type(document).__name__} instead of an object")
-        found = lookup(document, self._key)
-        if found is None:
-            return None
-        return found.encode() if isinstance(found, str) else orjson.dumps(found)
+        return message_key(document, self._key)
 
     def _settle(
         self, future: asyncio.Future[Place], error: KafkaError | None, place: Place, producer: Producer

@@ -77,6 +77,11 @@ class Address:
             self._referred(found.get("references") or (), texts, met)
             texts[place] = str(found["schema"])
 
+    def latest(self, subject: str) -> int:
+        """The number of the newest schema under a name. Raises as ``schema`` does."""
+        found = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return int(found["id"])
+
     def register(self, subject: str, text: str) -> int:
         """The number of a schema, which is put there where it is not yet. Raises as ``schema`` does."""
         found = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": text})

@@ -22,6 +22,13 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Keyed(Asked):
+    """A record whose ``raw`` is no JSON, so that nobody else can tell its ``key``; None: it has none."""
+
+    key: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a record stands in its stream: byte or offset ``at`` of ``log`` (a file's name, or topic-partition)."""
 

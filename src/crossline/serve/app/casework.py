@@ -13,9 +13,11 @@ from crossline.serve.assembly import Api
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.intake.cooling import Cooling
 from crossline.serve.cases.intake.following import CaseFollower
 from crossline.serve.cases.intake.missed import Missed
 from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.http.reads.rules import read_rules
 
 
 @dataclass(slots=True)
@@ -52,7 +54,8 @@ def of(api: Api) -> Casework:
     told.append(CaseChanges(desk))
     if api.replica_of is not None:
         return Casework(desk, told[0], None)
-    intake = Intake(path, api.settings.cases, told=told[0].told)
+    cooling = Cooling(lambda: read_rules(api.config)[0])
+    intake = Intake(path, api.settings.cases, told=told[0].told, cooling=cooling)
     follower = CaseFollower(api.reader, intake, desk, Missed(api.config.name, partial(_store, api)))
     followers.append(follower)
     return Casework(desk, told[0], asyncio.create_task(_running(follower)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -28,7 +29,9 @@ from crossline.serve.console.parts import parts_of
 from crossline.serve.dead.resending import Resending
 from crossline.serve.dead.resent import FILE as RESENT
 from crossline.serve.dead.resent import ResentFile
-from crossline.serve.decisions.records import StreamRecords
+from crossline.serve.dead.ways import close_own, ways_of
+from crossline.serve.health.broken import FILE as PREDICTED
+from crossline.serve.health.broken import PredictionWatch
 from crossline.serve.health.gathering import RuleHealthReader
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
@@ -39,6 +42,7 @@ from crossline.serve.metrics.figures import Counted
 from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.replica.replicas import Replicas
+from crossline.serve.revisions.told import NumberedLog
 from crossline.serve.running.report import ReplicaLag
 from crossline.serve.watch.exposition import Collector
 
@@ -56,8 +60,12 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         return Readiness(lag.ready, {"batch": lag.batch, "behind_ms": lag.ms})
 
     audit, desk = AuditLog(api.path / AUDIT, wall_clock_ms), casework.of(api)
+    predicted = NumberedLog(api.path / PREDICTED)
     resent = ResentFile(api.path / RESENT)
-    dead = DeadLetters(resent, _resending(api, resent))
+    # A replica elsewhere writes nothing, and sends nothing again.
+    ways = ways_of(api.config, api.logs) if api.replica_of is None else {}
+    resending = Resending(api.config.streams, ways, resent, wall_clock_ms) if api.replica_of is None else None
+    dead = DeadLetters(resent, resending)
     deps = Dependencies(
         pipeline=pipeline,
         now_ms=api.clock_ms,
@@ -66,7 +74,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         decisions=api.answers,
         cases=StoredCases(desk.desk),
         desk=desk.desk,
-        events=AllEvents(api.reader, api.revised, desk.changes),
+        events=AllEvents(api.reader, api.revised, desk.changes, predicted),
         figures=api.replicas,
         dead=dead,
         audit=audit.path,
@@ -74,6 +82,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
         ready=ready,
     )
     rest = create_api(deps, extra=HOT_PATHS)
+    watching = asyncio.ensure_future(PredictionWatch(rest.state.health.report, predicted).run())
     others: Any = Audited(rest, audit)
     if api.replica_of is not None:
         others = ReadsAlone(others)
@@ -87,19 +96,15 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     async def close() -> None:
         if console is not None:
             await console.close()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
         await rest.state.close()
         await desk.close()
+        await close_own(ways, api.logs)
         resent.close()
 
     whole: Any = access if console is None else Split(access, console)
     return Counted(whole, api.figures), close, rest.state.health
-
-
-def _resending(api: Api, resent: ResentFile) -> Resending | None:
-    """Who sends dead letters again; None at a replica elsewhere, which writes nothing."""
-    if api.replica_of is not None:
-        return None
-    return Resending(StreamRecords(api.config.streams), api.logs, resent, wall_clock_ms)
 
 
 def replicas_of(replicas: Replicas) -> list[ReplicaLag]:

@@ -17,20 +17,20 @@ from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.feed.reader import Event as Given
 from crossline.serve.feed.reader import EventId, FeedReader
 from crossline.serve.http.events.source import Event, EventsGoneError
-from crossline.serve.revisions.told import RevisedGoneError, RevisedLog
+from crossline.serve.revisions.told import NumberedLog, RevisedGoneError, RevisedLog
 
 _N = "(?:0|[1-9][0-9]{0,17})"
-_ID = re.compile(rf"({_N}-{_N})?\.({_N})(?:\.({_N}))?~([0-9a-f]{{8}})(?:-([0-9a-f]{{1,16}}))?", re.ASCII)
-_FORM = "BATCH-NUMBER.REVISION.CASE~LIFE, such as 812-3.17.905~5f0c7a9e-19b7659c800, as an event had it"
+_ID = re.compile(rf"({_N}-{_N})?\.({_N})(?:\.({_N})(?:\.({_N}))?)?~([0-9a-f]{{8}})(?:-([0-9a-f]{{1,16}}))?", re.ASCII)
+_FORM = "BATCH-NUMBER.REVISION.CASE.PREDICTION~LIFE, such as 812-3.17.905.2~5f0c7a9e-19b7659c800, as an event had it"
 _BEYOND = 10**18 - 1  # of a batch there are never so many events
 _BEFORE_ALL = EventId(-1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """How far a client has come: the last event of batches, the last revision, the last change of a case.
+    """How far a client has come: the last event of batches, revision, change of a case, event of a prediction.
 
-    Its text is the id of an event: ``812-3.17.905~5f0c7a9e-19b7659c800``; ``.17.905~5f0c7a9e`` before there was any
+    Its text is the id of an event: ``812-3.17.905.2~5f0c7a9e-19b7659c800``; ``.17.905.2~5f0c7a9e`` before there was any
     batch. ``life``: whose numbers these are: another folder of an API counts anew. ``planned_ms``: of the batch, 0:
     nobody knows.
     """
@@ -40,10 +40,12 @@ class At:
     case: int | None
     life: str
     planned_ms: int = 0
+    predicted: int | None = None
 
     def __str__(self) -> str:
         batch = "" if self.batch == _BEFORE_ALL else str(self.batch)
-        case = "" if self.case is None else f".{self.case}"
+        case = "" if self.case is None and self.predicted is None else f".{self.case or 0}"
+        case += "" if self.predicted is None else f".{self.predicted}"
         return f"{batch}.{self.revised}{case}~{self.life}{f'-{self.planned_ms:x}' if self.planned_ms else ''}"
 
     @classmethod
@@ -53,17 +55,24 @@ class At:
         if found is None:
             raise EventsGoneError(f"found the id {text[:64]!r}, expected {_FORM}")
         batch = _BEFORE_ALL if found[1] is None else EventId.of(found[1])
-        case = None if found[3] is None else int(found[3])
-        return cls(batch, int(found[2]), case, found[4], 0 if found[5] is None else int(found[5], 16))
+        case, predicted = (None if each is None else int(each) for each in (found[3], found[4]))
+        return cls(batch, int(found[2]), case, found[5], 0 if found[6] is None else int(found[6], 16), predicted)
 
 
 class AllEvents:
-    """What batches gave, revisions of what this API answered, changes of cases; each event's id goes on in all."""
+    """What batches gave, revisions of what this API answered, changes of cases, predictions; an id goes on in all."""
 
-    def __init__(self, reader: FeedReader, revised: RevisedLog, cases: CaseChanges | None = None) -> None:
+    def __init__(
+        self,
+        reader: FeedReader,
+        revised: RevisedLog,
+        cases: CaseChanges | None = None,
+        predicted: NumberedLog | None = None,
+    ) -> None:
         self._reader = reader
         self._revised = revised
         self._cases = cases
+        self._predicted = predicted
         self._life = ""
 
     async def follow(self, after: str | None) -> AsyncIterator[Event]:
@@ -74,6 +83,8 @@ class AllEvents:
         sources: list[Any] = [self._given(at, after), self._revised.follow(at.revised)]
         if self._cases is not None:
             sources.append(_named("case", self._cases.follow(at.case or 0)))
+        if self._predicted is not None:
+            sources.append(_named("prediction", self._predicted.follow(at.predicted or 0)))
         tasks = [asyncio.create_task(_into(waiting, each)) for each in sources]
         try:
             while (each := await waiting.get()) is not None:  # the reader is closed: the server ends
@@ -85,6 +96,9 @@ class AllEvents:
                 elif each[0] == "case":
                     at = replace(at, case=each[1])
                     yield _of_case(each[2], at)
+                elif each[0] == "prediction":
+                    at = replace(at, predicted=each[1])
+                    yield Event(str(at), "prediction", each[2], {"rule_id": str(orjson.loads(each[2])["rule_id"])})
                 else:
                     at = replace(at, revised=each[0])
                     yield Event(str(at), "revision", each[1])
@@ -99,16 +113,19 @@ class AllEvents:
         """Where whoever listens from now on begins."""
         revised = await asyncio.to_thread(self._revised.last)
         case = None if self._cases is None else await asyncio.to_thread(self._cases.last)
+        predicted = None if self._predicted is None else await asyncio.to_thread(self._predicted.last)
         life = self._life or await asyncio.to_thread(self._made_life)
         last, batch = self._reader.last(), await self._reader.newest()
         if last < 0:
-            return At(_BEFORE_ALL, revised, case, life)
+            return At(_BEFORE_ALL, revised, case, life, 0, predicted)
         planned_ms = 0 if batch is None or batch.number != last else batch.planned_ms
-        return At(EventId(last, _BEYOND), revised, case, life, planned_ms)
+        return At(EventId(last, _BEYOND), revised, case, life, planned_ms, predicted)
 
     def _made_life(self) -> str:
-        """A name that no other pair of files has by which revisions and changes of cases are numbered."""
-        parts = (self._revised.life, "" if self._cases is None else str(self._cases.life()))
+        """A name that no other files have by which revisions, changes of cases and predictions are numbered."""
+        parts = [self._revised.life, "" if self._cases is None else str(self._cases.life())]
+        if self._predicted is not None:
+            parts.append(self._predicted.life)
         self._life = hashlib.blake2b("\x1f".join(parts).encode(), digest_size=4).hexdigest()
         return self._life
 
@@ -116,7 +133,8 @@ class AllEvents:
         """``at``, where it can be gone on from. Raises EventsGoneError where it is of another life, or not come to."""
         if at.life != newest.life:
             raise EventsGoneError(f"{after} is of another API, or of one whose folder is gone: its numbers are others")
-        if at.revised > newest.revised or (at.case or 0) > (newest.case or 0):
+        ahead = (at.case or 0) > (newest.case or 0) or (at.predicted or 0) > (newest.predicted or 0)
+        if ahead or at.revised > newest.revised:
             raise EventsGoneError(f"{after} has not come here: revisions and changes of cases are behind it")
         last = newest.batch.batch
         if 0 <= last < at.batch.batch - 1:  # else all are told again
@@ -126,7 +144,8 @@ class AllEvents:
                 batch = await self._reader.batch(at.batch.batch)
                 if batch.planned_ms != at.planned_ms:
                     raise EventsGoneError(f"batch {at.batch.batch} of {after} is of another checkpoint")
-        return replace(at, case=newest.case if at.case is None else at.case)
+        case = newest.case if at.case is None else at.case
+        return replace(at, case=case, predicted=newest.predicted if at.predicted is None else at.predicted)
 
     async def _given(self, begin: At, after: str | None) -> AsyncIterator[Given]:
         first = after is not None

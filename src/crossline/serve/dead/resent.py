@@ -17,17 +17,19 @@ FILE = "resent.db"
 BUSY_S = 5.0
 _TABLE = """CREATE TABLE IF NOT EXISTS resent (
     identity TEXT PRIMARY KEY, reason TEXT NOT NULL, stream TEXT NOT NULL, record_id TEXT NOT NULL,
-    digest TEXT NOT NULL, raw BLOB NOT NULL, who TEXT NOT NULL, at_ms INTEGER NOT NULL, log TEXT, place INTEGER)
-    STRICT, WITHOUT ROWID"""
+    digest TEXT NOT NULL, raw BLOB NOT NULL, who TEXT NOT NULL, at_ms INTEGER NOT NULL, log TEXT, place INTEGER,
+    ends TEXT) STRICT, WITHOUT ROWID"""
+_ENDS = "ALTER TABLE resent ADD COLUMN ends TEXT"  # which files of before have not
 _BY_REASON = "CREATE INDEX IF NOT EXISTS resent_by_reason ON resent (reason) WHERE log IS NOT NULL"
-_COLUMNS = "identity, reason, stream, record_id, digest, raw, who, at_ms, log, place"
+_COLUMNS = "identity, reason, stream, record_id, digest, raw, who, at_ms, log, place, ends"
 
 
 @dataclass(frozen=True, slots=True)
 class Resent:
     """A dead letter that was sent again, or is being sent (``log`` is None then). ``at_ms``: epoch milliseconds.
 
-    ``digest``: of the record as it was sent; ``log``, ``place``: where it stands now.
+    ``digest``: of the record as it was sent; ``log``, ``place``: where it stands now. ``ends``: of its topic, by
+    partition, where that ended before it was sent, as JSON; None: it goes into no topic.
     """
 
     identity: str
@@ -40,6 +42,7 @@ class Resent:
     at_ms: int
     log: str | None = None
     place: int | None = None
+    ends: str | None = None
 
 
 class ResentFile:
@@ -54,6 +57,8 @@ class ResentFile:
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute(_TABLE)
+        if not any(row[1] == "ends" for row in self._connection.execute("PRAGMA table_info(resent)")):
+            self._connection.execute(_ENDS)
         self._connection.execute(_BY_REASON)
 
     def begin(self, wanted: Resent) -> Resent:
@@ -61,7 +66,7 @@ class ResentFile:
 
         Raises RetryableError where the file takes nothing now.
         """
-        marks = ", ".join("?" * 10)
+        marks = ", ".join("?" * 11)
         values = [getattr(wanted, name) for name in _COLUMNS.split(", ")]
         with self._lock:
             self._run(f"INSERT INTO resent ({_COLUMNS}) VALUES ({marks}) ON CONFLICT DO NOTHING", values)  # noqa: S608 - our names

@@ -225,17 +225,23 @@ class FeedReader:
             await asyncio.sleep(self._poll_s)
             polls += 1
             try:
-                last = self._last
-                while os.access(f"{self.folder}/{last + 1}{SUFFIX}", os.F_OK):  # asked often
-                    last += 1
-                if last > self._last:
-                    self._come_to(last)
-                elif polls % LOOK_EACH == 0:
-                    self._look()
-            except OSError as error:
-                if str(error) != told:
-                    log.error("the feed cannot be looked at", folder=str(self.folder), error=str(error))  # noqa: TRY400
-                told = str(error)
+                self._looked(polls)
+            except Exception as error:  # whatever it is, batches that come after are told
+                why = repr(error)
+                if why != told:
+                    log.exception("the feed cannot be looked at", folder=str(self.folder))
+                told = why
+            else:
+                told = ""
+
+    def _looked(self, polls: int) -> None:
+        last = self._last
+        while os.access(f"{self.folder}/{last + 1}{SUFFIX}", os.F_OK):  # asked often
+            last += 1
+        if last > self._last:
+            self._come_to(last)
+        elif polls % LOOK_EACH == 0:
+            self._look()
 
     def _look(self) -> None:
         """Look at the whole folder: for gaps, and for a checkpoint that was begun anew."""

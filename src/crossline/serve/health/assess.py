@@ -63,8 +63,9 @@ def _rule(facts: RuleFacts, counts: RuleCounts, measured: Measured, shares: Mapp
         corrected=corrected(verdicts.whole, shares),
         fraud=mine.fraud(),
         cost=measured.costs.get(name),
-        met=tuple(_met(name, counts.pairs.get(name, {}))),
+        met=tuple(_met(name, counts.pairs.get(name, {}), counts.cooled.get(name, {}))),
         hidden=mine.hidden(),
+        held_back=_held_back(name, counts),
         drift=moved,
         parity=parity,
         held=held,
@@ -152,17 +153,29 @@ class _Mine:
         return hidden / alerts if alerts else 0.0
 
 
-def _met(name: str, pairs: Mapping[str, tuple[int, int, int]]) -> list[Met]:
+def _met(name: str, pairs: Mapping[str, tuple[int, int, int]], cooled: Mapping[str, int]) -> list[Met]:
     """The rules that it meets most."""
     records, entities, _ = pairs.get(name, (0, 0, 0))
     if not records:
         return []
     found = [
-        Met(other, min(1.0, both / records), min(1.0, same / entities) if entities else 0.0, min(1.0, led / records))
-        for other, (both, same, led) in pairs.items()
-        if other != name
+        Met(
+            *(other, min(1.0, both / records), min(1.0, same / entities) if entities else 0.0),
+            *(min(1.0, led / records), min(1.0, cooled.get(other, 0) / records)),
+        )
+        for other in sorted({*pairs, *cooled} - {name})
+        for both, same, led in [pairs.get(other, (0, 0, 0))]
     ]
-    return sorted(found, key=lambda each: (-max(each.records, each.led), -each.entities, each.rule_id))[:MET_MAX]
+    return sorted(found, key=lambda each: (-max(each.records, each.led, each.cooled), -each.entities, each.rule_id))[
+        :MET_MAX
+    ]
+
+
+def _held_back(name: str, counts: RuleCounts) -> float:
+    """Of the records at which it alerted, or would have but for its cooldown."""
+    records, _, _ = counts.pairs.get(name, {}).get(name, (0, 0, 0))
+    cooled = counts.cooled.get(name, {}).get(name, 0)
+    return cooled / (records + cooled) if cooled else 0.0
 
 
 def predicted_of(said: Mapping[str, float]) -> Predicted:

@@ -54,6 +54,7 @@ def rule_json(health: RuleHealth) -> dict[str, Any]:
         "cost": None if health.cost is None else _rounded(asdict(health.cost)),
         "met": [_rounded(asdict(each)) for each in health.met],
         "hidden_share": round(health.hidden, 4),
+        "held_back_share": round(health.held_back, 4),
         "drift": None if health.drift is None else {**_rounded(asdict(health.drift)), "shifted": health.drift.shifted},
         "parity": None if health.parity is None else {**asdict(health.parity), "lake": None},
         "parity_said": parity_said(health),

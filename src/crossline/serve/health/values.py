@@ -91,13 +91,15 @@ class Parity:
 class Met:
     """Another rule. Shares of this rule's records, and of its entities by the day, that the other has an alert on too.
 
-    ``led``: the share of its records whose decision rests on the other first.
+    ``led``: the share of its records whose decision rests on the other first; ``cooled``: of its records those of them
+    where the other was in its cooldown, and raised no alert.
     """
 
     rule_id: str
     records: float
     entities: float
     led: float
+    cooled: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,9 @@ class RuleHealth:
 
     ``last_24h``, ``last_7d``: alerts. ``hours``: the past 24 hours; ``days``: past days and today, which is not over,
     the oldest first, from ``first_day`` of the epoch on. ``due``: what is due of a day, by the ``backtest`` or by its
-    own ``past``. ``hidden``: the share of its alerts of 7 days that suppressions hid. ``fraud``: money of labelled
-    frauds, by currency.
+    own ``past``. ``hidden``: the share of its alerts of 7 days that suppressions hid. ``held_back``: of the
+    records of 7 days at which it would have alerted, the share where its own cooldown held that back. ``fraud``: money
+    of labelled frauds, by currency.
     """
 
     facts: RuleFacts
@@ -125,6 +128,7 @@ class RuleHealth:
     cost: Cost | None
     met: tuple[Met, ...]
     hidden: float
+    held_back: float
     drift: Drift | None
     parity: Parity | None
     held: tuple[Held, ...]

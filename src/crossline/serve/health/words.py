@@ -16,7 +16,7 @@ NAMES = {"alerts": "alerts a day", "money": "money a day", "precision": "precisi
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """``what``: one of ``WRONG``, or ``met`` and ``hidden``, which are only worth knowing."""
+    """``what``: one of ``WRONG``, or ``met``, ``cooldown`` and ``hidden``, which are only worth knowing."""
 
     what: str
     text: str
@@ -47,8 +47,12 @@ def _notes(health: RuleHealth) -> Iterator[Note]:
         before, now = health.drift.median_before, health.drift.median_now
         ratio = f"{now / before:.1f} {_TIMES} last week" if before > 0 else f"{now:.3g}, {before:.3g} last week"
         yield Note("drift", f"Drift: figure {ratio}")
+    if health.held_back >= SHARE_MIN:
+        yield Note("cooldown", f"Its cooldown holds back {percent(health.held_back)} of its alerts")
     for other in health.met:
-        if other.led >= SHARE_MIN:
+        if other.cooled >= SHARE_MIN:
+            yield Note("met", f"Starved by {other.rule_id} in its cooldown, {percent(other.cooled)}")
+        elif other.led >= SHARE_MIN:
             yield Note("met", f"Starved by {other.rule_id}, {percent(other.led)}")
         elif other.records >= SHARE_MIN:
             yield Note("met", f"{percent(other.records)} also {other.rule_id}")

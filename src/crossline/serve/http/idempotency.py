@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crossline.serve.http.principals import let_in
 from crossline.serve.http.problems import ProblemError, conflict
+from crossline.serve.steady import SLACK_MS, SteadyClock
 
 HEADER = b"idempotency-key"
 REPLAYED = (b"idempotency-replayed", b"true")
@@ -45,10 +47,17 @@ class Answers:
 
     A key is one of whoever asks: that of somebody else is another one. A write that this process began and has not
     answered yet is still being done; one of a process that ended meanwhile is done again, since nobody knows.
+
+    The clock may be wrong, also where a process starts: the newest answer says how late it is at least, and a clock
+    that is far ahead of it is believed after a day. Until then answers are kept, and noted, by the machine's own count.
+
+    Args:
+        path: The file.
+        wall_ms: The wall clock, in epoch milliseconds.
+        count_s: Seconds that only grow.
     """
 
-    def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
+    def __init__(self, path: Path, wall_ms: Callable[[], int], count_s: Callable[[], float] = time.monotonic) -> None:
         self._run = os.urandom(8).hex()
         self._lock = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -58,6 +67,8 @@ class Answers:
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute(_TABLE)
         self._connection.execute("CREATE INDEX IF NOT EXISTS answers_by_time ON answers (at_ms)")
+        newest_ms = self._connection.execute("SELECT max(at_ms) FROM answers").fetchone()[0]
+        self._clock_ms, self._believed = SteadyClock(wall_ms, count_s, known_ms=newest_ms), 0
 
     def claim(self, who: str, key: str, digest: str) -> Answer | None:
         """The answer that was given; None: whoever calls does the write now, and says ``keep`` or ``give_up``.
@@ -65,7 +76,7 @@ class Answers:
         Raises ProblemError (409) where the key was for something else, or the write is being done at this moment.
         """
         with self._lock:
-            now_ms = self._now_ms()
+            now_ms = self._now()
             self._connection.execute("DELETE FROM answers WHERE at_ms < ?", (now_ms - KEPT_MS,))
             row = self._connection.execute(
                 "SELECT digest, run, status, headers, body FROM answers WHERE who = ? AND key = ?", (who, key)
@@ -112,6 +123,15 @@ class Answers:
         """Close the file."""
         with self._lock:
             self._connection.close()
+
+    def _now(self) -> int:
+        """Now, to which what is there is brought where it has times of another clock: it is kept a day from then."""
+        now_ms = self._clock_ms()
+        if self._clock_ms.believed != self._believed:
+            self._believed = self._clock_ms.believed
+            self._connection.execute("UPDATE answers SET at_ms = ?", (now_ms,))
+        self._connection.execute("UPDATE answers SET at_ms = ? WHERE at_ms > ?", (now_ms, now_ms + SLACK_MS))
+        return now_ms
 
     def _make_room(self) -> None:
         """Whoever floods it loses the oldest; a flood does not fill the disk."""

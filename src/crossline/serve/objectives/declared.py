@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from crossline.core.basics.times import format_duration
 from crossline.core.settings.process.slo import CheckpointObjective, LagObjective, LatencyObjective, SloSettings
@@ -34,7 +35,8 @@ class Objective:
 
     ``name``: as in the file. ``unit``: what is counted. ``limit``: what tells good from bad, in ms or as a share; None:
     nothing but the event itself. ``said``: all of it as text, such as ``99 % of alerts within 250ms``. ``held``: by
-    what counts are told apart that were made under another limit.
+    what counts are told apart that were made under another limit. ``measure``: what the limit is of: ``ms``, or a
+    ``share``; empty where there is none.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Objective:
     limit: Fraction | None
     said: str
     held: str
+    measure: Literal["ms", "share", ""]
 
 
 def objectives_of(settings: SloSettings | None) -> tuple[Objective, ...]:
@@ -75,4 +78,5 @@ def exact(value: float) -> Fraction:
 def _made(name: str, percent: float, limit: Fraction | None, how: str) -> Objective:
     said = f"{percent:g} % of {_UNITS[name]} {how}"
     held = "" if limit is None else str(limit)
-    return Objective(name, _LABELS[name], _UNITS[name], exact(percent) / 100, limit, said, held)
+    measure: Literal["ms", "share", ""] = "" if limit is None else "share" if name == CHECKPOINT else "ms"
+    return Objective(name, _LABELS[name], _UNITS[name], exact(percent) / 100, limit, said, held, measure)

@@ -9,6 +9,7 @@ from crossline.core.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.serve.objectives.declared import Objective
 from crossline.serve.objectives.file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
+from crossline.serve.objectives.histogram import REACH, Buckets, Values, counted, empty, kept_of, packed, place_of
 
 log = get_logger(__name__)
 
@@ -31,13 +32,14 @@ class Recorder:
         now_ms: Callable[[], int],
         sampled: Iterable[str] = (),
     ) -> None:
-        self._file = file
-        self._now_ms = now_ms
+        self.file, self.objectives, self.now_ms = file, tuple(objectives), now_ms
         self._held = {each.name: each.held for each in objectives}
+        self._limits = {each.name: float(each.limit) for each in objectives if each.limit is not None}
         self._sampled = frozenset(sampled)
         self._lock = threading.Lock()
         self._minute = now_ms() // MINUTE_MS
         self._counts: dict[str, tuple[int, int]] = {}
+        self._measured: dict[str, Buckets] = {}
         self._figures: dict[tuple[str, bool], float] = {}
         self.events = dict.fromkeys(self._held, 0)  # since the start, for Prometheus
         self.bad = dict.fromkeys(self._held, 0)
@@ -47,10 +49,42 @@ class Recorder:
         if name not in self._held:
             return
         with self._lock:
-            before_good, before = self._counts.get(name, (0, 0))
-            self._counts[name] = before_good + good, before + total
-            self.events[name] += total
-            self.bad[name] += total - good
+            self._add(name, good, total)
+
+    def measure(self, name: str, values: Values) -> None:
+        """``values`` in the minute that runs, each good where it is at most the limit of the objective.
+
+        In the unit of the limit. Nothing where ``name`` is no objective here, or one without a limit.
+        """
+        limit = self._limits.get(name)
+        if limit is None:
+            return
+        found = counted(values, limit)
+        with self._lock:
+            self._add(name, kept_of(found), int(found.sum()))
+            self._buckets_of(name)[:] += found
+
+    def measure_one(self, name: str, value: float) -> None:
+        """The same of one value, for who cannot wait."""
+        limit = self._limits.get(name)
+        if limit is None:
+            return
+        place = place_of(value, limit)
+        with self._lock:
+            self._add(name, int(place <= REACH), 1)
+            self._buckets_of(name)[place] += 1
+
+    def _add(self, name: str, good: int, total: int) -> None:
+        before_good, before = self._counts.get(name, (0, 0))
+        self._counts[name] = before_good + good, before + total
+        self.events[name] += total
+        self.bad[name] += total - good
+
+    def _buckets_of(self, name: str) -> Buckets:
+        found = self._measured.get(name)
+        if found is None:
+            found = self._measured[name] = empty()
+        return found
 
     def figure(self, name: str, value: float, *, peak: bool = False) -> None:
         """Something else of the minute that runs: added up, or of a ``peak`` the greatest."""
@@ -61,18 +95,25 @@ class Recorder:
 
     def over(self) -> bool:
         """Whether the minute that was counted in has ended."""
-        return self._now_ms() // MINUTE_MS > self._minute
+        return self.now_ms() // MINUTE_MS > self._minute
 
     def flush(self) -> None:
         """Write what was counted, and begin anew. Where it cannot be written the minute stays unknown, and is told."""
         with self._lock:
-            minute, self._minute = self._minute, self._now_ms() // MINUTE_MS
+            minute, self._minute = self._minute, self.now_ms() // MINUTE_MS
             counts, self._counts = self._counts, {}
+            measured, self._measured = self._measured, {}
             figures, self._figures = self._figures, {}
         known = [name for name in self._held if name in counts or name not in self._sampled]
-        rows = [Minute(name, self._held[name], minute, *counts.get(name, (0, 0))) for name in known]
+        rows = [
+            Minute(
+                *(name, self._held[name], minute, *counts.get(name, (0, 0))),
+                None if name not in measured else packed(measured[name]),
+            )
+            for name in known
+        ]
         more = [MinuteFigure(name, minute, value, peak) for (name, peak), value in figures.items()]
         try:
-            self._file.add(rows, more, minute)
+            self.file.add(rows, more, minute)
         except (CrosslineError, OSError) as error:
             log.warning("the counts of a minute cannot be kept: it stays unknown", error=str(error))

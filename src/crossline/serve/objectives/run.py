@@ -18,7 +18,7 @@ from crossline.core.settings.process.slo import SAMPLE_MS, broker_streams
 from crossline.engine.pipeline.standing import Standing, Waiting
 from crossline.engine.work.totals import Totals
 from crossline.logs import get_logger
-from crossline.serve.objectives.declared import ALERT_LATENCY, CHECKPOINT, LAG, OF_RUN, Objective, objectives_of
+from crossline.serve.objectives.declared import ALERT_LATENCY, CHECKPOINT, LAG, OF_RUN, objectives_of
 from crossline.serve.objectives.file import MinuteFile
 from crossline.serve.objectives.lag import Lag
 from crossline.serve.objectives.recorder import Recorder
@@ -49,10 +49,9 @@ class RunCounts:
 
     def __init__(self, config: PipelineConfig, now_ms: Callable[[], int]) -> None:
         assert config.slo is not None  # noqa: S101 - who makes it has looked
-        mine = {each.name: each for each in objectives_of(config.slo) if each.name in OF_RUN}
-        self.recorder = Recorder(MinuteFile(Path(config.slo.path), config.name), [*mine.values()], now_ms, {LAG})
-        self.samples = LAG in mine
-        self._mine: Mapping[str, Objective] = mine
+        mine = [each for each in objectives_of(config.slo) if each.name in OF_RUN]
+        self.recorder = Recorder(MinuteFile(Path(config.slo.path), config.name), mine, now_ms, {LAG})
+        self.samples = any(each.name == LAG for each in mine)
         self._now_ms = now_ms
         self._wall = frozenset(broker_streams(config.sources, config.streams))
         self._lag = Lag(self._wall, now_ms())
@@ -82,27 +81,23 @@ class RunCounts:
             self.recorder.figure(name, value)
 
     def _waited(self, waits_ms: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
-        mine = self._mine.get(ALERT_LATENCY)
-        if mine is not None and mine.limit is not None:
-            self.recorder.add(ALERT_LATENCY, int((waits_ms <= float(mine.limit)).sum()), len(waits_ms))
+        self.recorder.measure(ALERT_LATENCY, waits_ms)
         self.recorder.figure("alert_latency_ms", float(waits_ms.max()), peak=True)
 
     def sample(self, waiting: list[Waiting]) -> None:
         """What waits now: a second with lag, or without."""
         with self._lock:
             lag_ms = self._lag.of(waiting, self._ingest_ms, self._now_ms())
-        mine = self._mine.get(LAG)
-        if lag_ms is not None and mine is not None and mine.limit is not None:
-            self.recorder.add(LAG, int(lag_ms <= mine.limit), 1)
+        if lag_ms is not None and self.samples:
+            self.recorder.measure_one(LAG, float(lag_ms))
             self.recorder.figure("lag_ms", float(lag_ms), peak=True)
 
     def flush(self) -> None:
         """The minute is over, or the run: settle it, and write it."""
         with self._lock:
             spent, self._spent = self._spent, Counter()
-        mine = self._mine.get(CHECKPOINT)
-        if mine is not None and mine.limit is not None and spent["batches"] > 0:
-            self.recorder.add(CHECKPOINT, int(spent["checkpoint"] <= spent["batches"] * mine.limit), 1)
+        if spent["batches"] > 0:
+            self.recorder.measure_one(CHECKPOINT, spent["checkpoint"] / spent["batches"])
         for name in COUNTED:  # a minute without batches is known
             self.recorder.figure(name, 0.0)
         self.recorder.flush()

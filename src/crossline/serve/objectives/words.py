@@ -8,6 +8,7 @@ from math import floor
 from typing import Any
 
 NONE = "unknown"
+SECOND_MS = 999.5  # from here on in seconds
 
 
 def percent(share: float) -> str:
@@ -30,6 +31,31 @@ def share_said(window: Mapping[str, Any]) -> str:
     if share is None:
         return "nothing counted" if window["known_minutes"] else NONE
     return f"{percent(share)}, {'not known' if kept is None else 'kept' if kept else 'missed'}"
+
+
+def value_said(objective: Mapping[str, Any], window: Mapping[str, Any]) -> str:
+    """The value at the percentile that is promised; empty where there is none.
+
+    >>> value_said({"measure": "ms"}, {"value": 212.4}), value_said({"measure": "ms"}, {"value": 90_500.0})
+    ('212 ms', '90.5 s')
+    >>> value_said({"measure": "share"}, {"value": 0.0831}), value_said({"measure": "ms"}, {"value": None})
+    ('8.31 %', '')
+    """
+    value = window["value"]
+    if value is None or not objective["measure"]:
+        return ""
+    if objective["measure"] == "share":
+        return f"{100 * value:.3g} %"
+    return f"{value:.3g} ms" if value < SECOND_MS else f"{value / 1_000:,.3f}"[:-1].rstrip("0").rstrip(".") + " s"
+
+
+def percentile_said(objective: Mapping[str, Any]) -> str:
+    """What the value is of.
+
+    >>> percentile_said({"target": 0.999})
+    'p99.9'
+    """
+    return f"p{100 * objective['target']:g}"
 
 
 def left_said(window: Mapping[str, Any]) -> str:

@@ -6,9 +6,10 @@ import asyncio
 import os
 import secrets
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import RetryableError, StateError
@@ -36,12 +37,14 @@ class RevisedGoneError(Exception):
     """What came after a number is not kept any more, or never was."""
 
 
-class RevisedLog:
-    """The last 100,000 revisions of answers, numbered from 1 on, in one SQLite file; from any thread.
+class NumberedLog:
+    """The last 100,000 of what happened, numbered from 1 on, in one SQLite file; from any thread.
 
-    What was put is on the disk when ``put`` returns, once by its id; numbers are never given twice. ``life`` is a name
+    What was put is on the disk when it returns, once by its id; numbers are never given twice. ``life`` is a name
     that no other file has: the numbers of two files are the same.
     """
+
+    what = "events"
 
     def __init__(self, path: Path, kept_max: int = KEPT_MAX) -> None:
         self.path = path
@@ -59,12 +62,12 @@ class RevisedLog:
                 connection.execute(made, (secrets.token_hex(LIFE_BYTES),))
             self.life = str(connection.execute("SELECT name FROM life").fetchone()[0])
 
-    def put(self, revisions: Sequence[Revision]) -> None:
-        """Keep them; those that are there stay where they are.
+    def keep(self, told: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Keep them, each with its id; those that are there stay where they are.
 
         Raises RetryableError where the disk takes nothing, StateError where the file is damaged.
         """
-        rows = [(each.revision_id, json_bytes(dict(each.body))) for each in revisions]
+        rows = [(name, json_bytes(dict(body))) for name, body in told]
         with self._connected() as connection, connection:
             connection.executemany(_PUT, rows)
             connection.execute("DELETE FROM revised WHERE seq <= (SELECT max(seq) FROM revised) - ?", (self._kept_max,))
@@ -73,6 +76,11 @@ class RevisedLog:
         """Those who follow look now; called in their event loop."""
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+    def bodies(self) -> list[bytes]:
+        """All that are kept, the oldest first; raises as ``last``."""
+        with self._connected() as connection:
+            return [bytes(row[0]) for row in connection.execute("SELECT body FROM revised ORDER BY seq")]
 
     def last(self) -> int:
         """The number of the newest; 0: there was none. Raises RetryableError where the file cannot be read."""
@@ -87,7 +95,7 @@ class RevisedLog:
             found = [(int(seq), bytes(body)) for seq, body in rows.fetchall()]
             first = connection.execute("SELECT min(seq) FROM revised").fetchone()[0]
         if (first is not None and number + 1 < first) or (not found and number > self.last()):
-            raise RevisedGoneError(f"revisions of answers behind number {number} are not kept any more")
+            raise RevisedGoneError(f"{self.what} behind number {number} are not kept any more")
         return found
 
     async def follow(self, number: int) -> AsyncIterator[tuple[int, bytes]]:
@@ -120,7 +128,7 @@ class RevisedLog:
             try:
                 found = await asyncio.to_thread(self.last)
             except (RetryableError, StateError) as error:
-                log.warning("revisions of answers cannot be looked for now", error=str(error))
+                log.warning("what happened cannot be looked for now", what=self.what, error=str(error))
                 found = last
             if found != last:
                 last = found
@@ -137,6 +145,16 @@ class RevisedLog:
             raise RetryableError(f"{self.path} cannot be read or written now: {error}") from error
         except sqlite3.DatabaseError as error:
             raise StateError(
-                f"{self.path}: found no list of revisions ({error}); move it away: it begins anew, and who listens to "
-                "events is told of a gap"
+                f"{self.path}: found no list of {self.what} ({error}); move it away: it begins anew, and who listens "
+                "to events is told of a gap"
             ) from error
+
+
+class RevisedLog(NumberedLog):
+    """Revisions of answers."""
+
+    what = "revisions of answers"
+
+    def put(self, revisions: Sequence[Revision]) -> None:
+        """Keep them; raises as ``keep``."""
+        self.keep((each.revision_id, each.body) for each in revisions)

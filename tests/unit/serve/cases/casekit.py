@@ -11,6 +11,7 @@ import orjson
 from crossline.core.basics.times import instant_text
 from crossline.core.settings.process.casework import CasesSettings
 from crossline.serve.cases.cases import Cases
+from crossline.serve.cases.counting.cooled import Cools
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.cases.intake.taking import Intake, Mark
 
@@ -59,13 +60,13 @@ def decision(record: str, word: str, kind: str = "decision") -> dict[str, Any]:
 class Desk:
     """A store in ``folder`` whose clock is turned by hand."""
 
-    def __init__(self, folder: Path, settings: CasesSettings = SETTINGS) -> None:
+    def __init__(self, folder: Path, settings: CasesSettings = SETTINGS, cooling: Cools = lambda _, __: False) -> None:
         self.now_ms = START
         self.path = folder / "serve" / "cases.db"
         self.settings = settings
         self.cases = Cases(self.path, clock_ms=lambda: self.now_ms)
         self.desk = CaseDesk(self.cases, clock_ms=lambda: self.now_ms)
-        self.intake = Intake(self.path, settings, clock_ms=lambda: self.now_ms)
+        self.intake = Intake(self.path, settings, clock_ms=lambda: self.now_ms, cooling=cooling)
 
     def take(self, *lines: Mapping[str, Any], mark: Mark | None = None) -> None:
         """Take alerts, corrections and decisions in this order, in one transaction."""

@@ -37,7 +37,7 @@ def test_all_that_was_said_is_there(tmp_path: Path) -> None:
     assert second["resolved_at"] is not None
     assert desk.cases.events(FIRST)[-1].after == {"state": "acknowledged", "assignee": "bob"}
     with sqlite3.connect(desk.path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
     connection.close()
     desk.close()
 

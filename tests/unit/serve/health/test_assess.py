@@ -126,3 +126,17 @@ def test_floods_say_since_when_and_a_paused_rule_is_not_silent() -> None:
     paused = RuleFacts("burst", 2, "velocity", "high", "paused", "", since_day=TODAY - 20)
     (health,) = assessed([paused], silent, Measured())
     assert health.rhythm == Rhythm()
+
+
+def test_a_cooldown_starves_its_own_rule_and_those_whose_decisions_rest_on_it() -> None:
+    pairs = {"burst": {"burst": (60, 50, 0), "mule": (30, 20, 30)}}
+    # Of 100 records at which it would have alerted its cooldown held 40 back; of its 60 alerts 18 rest first on mule,
+    # which was silent there, and 3 on one that it never shares a record with an alert of.
+    cooled = {"burst": {"burst": 40, "mule": 18, "calm": 3}}
+    health = one(counts(pairs=pairs, cooled=cooled))
+    assert health.held_back == 0.4
+    assert health.met == (Met("mule", 0.5, 0.4, 0.5, 0.3), Met("calm", 0.0, 0.0, 0.0, 0.05))
+    assert Note("cooldown", "Its cooldown holds back 40 % of its alerts") in notes_of(health)
+    assert Note("met", "Starved by mule in its cooldown, 30 %") in notes_of(health)
+    assert one(counts(cooled={"burst": {"burst": 5}})).held_back == 1.0, "none of its alerts came"
+    assert one(counts()).held_back == 0.0

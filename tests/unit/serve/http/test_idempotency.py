@@ -125,9 +125,10 @@ def test_of_two_at_once_one_is_done(tmp_path: Path) -> None:
 
 def test_a_write_that_nobody_answered_is_done_again(tmp_path: Path) -> None:
     now = [NOW_MS]
-    first = Answers(tmp_path / "a.db", lambda: now[0])
+    clocks = (lambda: now[0], lambda: now[0] / 1_000)
+    first = Answers(tmp_path / "a.db", *clocks)
     assert first.claim("mary", "k", "digest") is None
-    second = Answers(tmp_path / "a.db", lambda: now[0])  # the process was killed meanwhile
+    second = Answers(tmp_path / "a.db", *clocks)  # the process was killed meanwhile
     assert second.claim("mary", "k", "digest") is None
     first.keep("mary", "k", Answer(200, [], b"late"))
     with pytest.raises(ProblemError, match="is still being answered"):

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import promql_parser
 import pytest
 import yaml
@@ -19,10 +20,12 @@ from crossline.core.basics.times import format_instant
 from crossline.core.settings.process.slo import SloSettings
 from crossline.serve.objectives.declared import objectives_of
 from crossline.serve.objectives.file import Minute, MinuteFile
+from crossline.serve.objectives.histogram import counted, packed
 from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.objectives.prometheus import rules_of
 from crossline.serve.objectives.recorder import Recorder
 from crossline.serve.objectives.report import report
+from crossline.serve.objectives.words import value_said
 from e2e.scraping import names_in
 
 from .test_counting import NOW_MS, OTHERS, PIPELINE, START, pipeline
@@ -34,6 +37,23 @@ def put(path: Path, *minutes: tuple[int, int, int]) -> None:
     """Of lag: how many minutes ago one ended, how many of its seconds were good, and of how many."""
     rows = [Minute(*LAG, START - ago, good, total) for ago, good, total in minutes]
     MinuteFile(path, "payments").add(rows, [], START)
+
+
+def test_command_api_and_page_tell_the_same_value(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Of 1,000 seconds 999 have a lag of 1.2 s at most, one of 8 s: 99.9 % of them are at most 1.2 s behind.
+    seconds = packed(counted(np.array([1_200.0] * 999 + [8_000.0]), 5_000.0))
+    MinuteFile(folder / "out" / "slo.db", "payments").add([Minute(*LAG, START - 1, 999, 1_000, seconds)], [], START)
+    found = lag_of(report(pipeline(folder / "out"), NOW_MS + 5_000))
+    value = found["windows"]["1h"]["value"]
+    assert 1_200 <= value < 1_200 * 2 ** (1 / 32)
+    assert (found["limit"], found["measure"], found["target"]) == (5_000, "ms", 0.999)
+    assert [each["value"] for each in found["windows"].values()] == [value] * 3
+    assert run_command(["slo", "--json"]) == 0
+    assert lag_of(json.loads(capsys.readouterr().out)) == found
+    assert value_said(found, found["windows"]["1h"]) == "1.22 s"  # the bound above: 5,000 * 2^(-65/32) is 1,223
+    assert run_command(["slo"]) == 0
+    (lag,) = (each for each in capsys.readouterr().out.splitlines() if each.startswith("99.9 % of seconds"))
+    assert lag.count("p99.9 1.22 s; 99.9 %, not known") == 3
 
 
 def lag_of(told: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +71,7 @@ def test_a_report_worked_by_hand(tmp_path: Path) -> None:
     found = lag_of(told)
     hour, day = found["windows"]["1h"], found["windows"]["24h"]
     assert hour == {
+        "value": None,  # counts alone were put there
         "kept": True,
         "share": 3_597 / 3_600,
         "good": 3_597,
@@ -94,7 +115,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text)
     monkeypatch.setattr("crossline.cli.slo.command.time.time_ns", lambda: (NOW_MS + 5_000) * 1_000_000)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "250")
     return tmp_path
 
 

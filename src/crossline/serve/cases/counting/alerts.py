@@ -25,7 +25,15 @@ ON CONFLICT DO UPDATE SET {0} = {0} + 1"""
 _ON_RECORD = """SELECT rule_id FROM alerts WHERE stream = :stream AND record_id = :record_id AND alert_id != :alert_id
 UNION SELECT rule_id FROM asides WHERE stream = :stream AND record_id = :record_id AND alert_id != :alert_id"""
 # For how many days each is kept.
-KEPT_DAYS = {"rule_entities": 10, "rule_values": 35, "rule_pairs": 35, "rule_days": 400, "rule_labels": 400}
+KEPT_DAYS = {
+    "rule_entities": 10,
+    "cooled_records": 10,
+    "rule_cooled": 35,
+    "rule_values": 35,
+    "rule_pairs": 35,
+    "rule_days": 400,
+    "rule_labels": 400,
+}
 HOURS_KEPT_DAYS, ASIDES_KEPT_DAYS = 4, 100
 
 

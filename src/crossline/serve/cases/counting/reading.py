@@ -16,6 +16,7 @@ _VALUES = """SELECT rule_id, version, day > ? AS now, bucket, sum(alerts) FROM r
 GROUP BY 1, 2, 3, 4"""
 _PAIRS = """SELECT rule_id, other, sum(records), sum(entities), sum(led) FROM rule_pairs WHERE day > ?
 GROUP BY 1, 2"""
+_COOLED = "SELECT rule_id, other, sum(records) FROM rule_cooled WHERE day > ? GROUP BY 1, 2"
 _LABELS = """SELECT rule_id, version, kind, is_fraud, day, sum(alerts), sum(alerts) FILTER (WHERE label_day < :today)
 FROM rule_labels WHERE day > :since GROUP BY 1, 2, 3, 4, 5"""
 _FRAUD = """SELECT rule_id, kind, currency, sum(amount) FROM rule_labels WHERE day > ? AND is_fraud = 1
@@ -43,7 +44,9 @@ class RuleCounts:
     many alerts came, were retracted, were hidden by suppressions. ``lately``: the past 24 hours, an hour each, the
     oldest first. ``money``: by day the money of the records that alerts are on. ``figures``: alerts by bucket of their
     figure, of the week before and of the past seven days. ``pairs``: of the past seven days, by the other rule:
-    records, entities, and records whose decision rests on the other first. ``fraud``: money by currency.
+    records, entities, and records whose decision rests on the other first. ``cooled``: of the same days, records on
+    which a rule's cooldown held its alert back (by itself), and records of its alerts whose decision rests first on
+    another, which was in its cooldown. ``fraud``: money by currency.
     ``delays``: labels of all rules.
     """
 
@@ -54,6 +57,7 @@ class RuleCounts:
     money: dict[Which, dict[int, float]] = field(default_factory=dict)
     figures: dict[tuple[str, int], tuple[dict[int, int], dict[int, int]]] = field(default_factory=dict)
     pairs: dict[str, dict[str, tuple[int, int, int]]] = field(default_factory=dict)
+    cooled: dict[str, dict[str, int]] = field(default_factory=dict)
     verdicts: dict[Which, Verdicts] = field(default_factory=dict)
     fraud: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     delays: list[Cell] = field(default_factory=list)
@@ -65,6 +69,7 @@ class Slow:
 
     figures: dict[tuple[str, int], tuple[dict[int, int], dict[int, int]]] = field(default_factory=dict)
     pairs: dict[str, dict[str, tuple[int, int, int]]] = field(default_factory=dict)
+    cooled: dict[str, dict[str, int]] = field(default_factory=dict)
     delays: list[Cell] = field(default_factory=list)
 
 
@@ -75,6 +80,8 @@ def read_slow(file: CaseFile, now_ms: int) -> Slow:
         found.figures.setdefault((rule, version), ({}, {}))[now][bucket] = count
     for rule, other, *counts in file.rows(_PAIRS, (today - WEEK,)):
         found.pairs.setdefault(rule, {})[other] = (counts[0], counts[1], counts[2])
+    for rule, other, records in file.rows(_COOLED, (today - WEEK,)):
+        found.cooled.setdefault(rule, {})[other] = records
     found.delays = [
         Cell(bool(fraud), today - day, delay, count)
         for fraud, day, delay, count in file.rows(_DELAYS, (today - LABEL_DAYS, today))
@@ -97,7 +104,7 @@ def read_counts(file: CaseFile, now_ms: int, slow: Slow | None = None) -> RuleCo
             found.lately.setdefault((rule, kind), [0] * 24)[at - hour + 23] += count
         _labels(file, found, today)
         slow = read_slow(file, now_ms) if slow is None else slow
-    found.figures, found.pairs, found.delays = slow.figures, slow.pairs, slow.delays
+    found.figures, found.pairs, found.cooled, found.delays = slow.figures, slow.pairs, slow.cooled, slow.delays
     return found
 
 

@@ -61,3 +61,15 @@ _FILLED = (
     ON CONFLICT DO UPDATE SET entities = excluded.entities""",
 )
 TO_VERSION_3 = (*_TABLES, *_FILLED)
+TO_VERSION_5 = (
+    # Of a rule with itself: records on which its cooldown held its alert back. With another: records of its alerts
+    # whose decision rests first on the other, which was in its cooldown there.
+    """CREATE TABLE rule_cooled (
+    day INTEGER NOT NULL, rule_id TEXT NOT NULL, other TEXT NOT NULL, records INTEGER NOT NULL,
+    PRIMARY KEY (day, rule_id, other)) STRICT, WITHOUT ROWID""",
+    # Whose decisions were counted: they may come again.
+    """CREATE TABLE cooled_records (
+    day INTEGER NOT NULL, stream TEXT NOT NULL, record_id TEXT NOT NULL,
+    PRIMARY KEY (stream, record_id)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX cooled_records_by_day ON cooled_records (day)",
+)

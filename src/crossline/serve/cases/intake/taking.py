@@ -23,6 +23,7 @@ from crossline.serve.cases.counting.alerts import (
     forget,
     retract_aside,
 )
+from crossline.serve.cases.counting.cooled import Cools, count_cooled
 from crossline.serve.cases.counting.schema import DAY_MS
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.hiding.matching import Hidden
@@ -61,6 +62,7 @@ class Intake:
         settings: By what alerts are linked.
         clock_ms: The wall clock, which is only noted.
         told: Called after each transaction that changed a case.
+        cooling: Whether a version of a rule is silent, where it holds, by its cooldown alone.
     """
 
     def __init__(
@@ -70,11 +72,13 @@ class Intake:
         *,
         clock_ms: Callable[[], int] = wall_clock_ms,
         told: Callable[[], None] = lambda: None,
+        cooling: Cools = lambda _, __: False,
     ) -> None:
         self._file = CaseFile(path)
         self._settings = settings
         self._clock_ms = clock_ms
         self._told = told
+        self._cooling = cooling
         self._forgot_day = -1
 
     def mark(self) -> Mark:
@@ -153,6 +157,7 @@ class Intake:
             linker.changed(said["corrects"], raised=True)
 
     def _decided(self, said: dict[str, Any], linker: Linker) -> None:
+        count_cooled(self._file, said, self._cooling)
         decision = ACTIONS.index(said["decision"])
         revised = int(said.get("kind") == "revision")
         found = self._file.rows(

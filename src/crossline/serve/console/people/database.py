@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from crossline.core.basics.errors import PermanentError, RetryableError, StateError
 from crossline.serve.access.keyfile import check_private
@@ -22,19 +23,31 @@ class PrivateDatabase:
         version: Of its tables.
         tables: What makes them.
         made_by: The command that makes the file, for errors.
+        upgrades: By an earlier version, what makes the next one of it.
     """
 
-    def __init__(self, path: Path, version: int, tables: Sequence[str], made_by: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        version: int,
+        tables: Sequence[str],
+        made_by: str,
+        upgrades: Mapping[int, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         self.path = path
         self._version = version
         self._tables = tables
         self._made_by = made_by
+        self._upgrades = upgrades
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection to read. Raises PermanentError where there is no file, RetryableError where it is locked."""
         with self._open() as db:
-            if self._stands(db):
+            if self._version_of(db) in self._upgrades:
+                with self.writing():  # which brings it up to date
+                    pass
+            if self._version_of(db):
                 yield db
                 return
         raise PermanentError(f"found no tables in {self.path}; expected those that {self._made_by} makes")
@@ -47,10 +60,7 @@ class PrivateDatabase:
             db.execute("PRAGMA synchronous = FULL")
             db.execute("BEGIN IMMEDIATE")
             try:
-                if not self._stands(db):
-                    for each in self._tables:
-                        db.execute(each)
-                    db.execute(f"PRAGMA user_version = {self._version}")
+                self._bring_up(db)
                 yield db
             except BaseException:
                 db.execute("ROLLBACK")
@@ -71,12 +81,19 @@ class PrivateDatabase:
         except sqlite3.DatabaseError as error:
             raise StateError(f"{self.path}: found what is no database ({error}); expected {self._made_by}'s") from None
 
-    def _stands(self, db: sqlite3.Connection) -> bool:
-        """Whether the tables are there. Raises StateError where they are of another version."""
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version not in {0, self._version}:
+    def _bring_up(self, db: sqlite3.Connection) -> None:
+        """Make the tables, or what they lack, in a transaction."""
+        while (version := self._version_of(db)) != self._version:
+            for each in self._upgrades[version] if version else self._tables:
+                db.execute(each)
+            db.execute(f"PRAGMA user_version = {version + 1 if version else self._version}")
+
+    def _version_of(self, db: sqlite3.Connection) -> int:
+        """Of the tables; 0: there are none. Raises StateError where they are of a version that is not known."""
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if version not in {0, self._version, *self._upgrades}:
             raise StateError(f"{self.path}: found version {version}; expected {self._version}")
-        return bool(version)
+        return version
 
     def _make(self) -> None:
         """The file has its rights before it has a byte."""

@@ -78,9 +78,10 @@ def event_routes(deps: Dependencies, listeners: Listeners, bounds: Bounds | None
         kinds: Annotated[str, Query(max_length=100, description="Kinds, with commas between them.")] = ",".join(KINDS),
         last_event_id: After = None,
     ) -> Any:
-        """Server-sent events, each with an id: ``alert``, ``correction``, ``decision``, ``revision``, ``case``.
+        """Events with ids: ``alert``, ``correction``, ``decision``, ``revision``, ``case``, ``prediction``.
 
-        A ``case`` is told as it stands after a change; changes that come close together may be told as one.
+        A ``case`` is told as it stands after a change; changes that come close together may be told as one. A
+        ``prediction`` is told where what a backtest foretold of a rule is broken, mended, or over.
 
         Filter by ``key.FIELD=VALUE``. ``gap`` says that what came after ``Last-Event-ID`` is not kept any more;
         ``cut_off`` and ``end`` are the last that a client hears.

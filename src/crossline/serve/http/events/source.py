@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-Kind = Literal["alert", "correction", "decision", "revision", "case"]
-KINDS: tuple[Kind, ...] = ("alert", "correction", "decision", "revision", "case")
+Kind = Literal["alert", "correction", "decision", "revision", "case", "prediction"]
+KINDS: tuple[Kind, ...] = ("alert", "correction", "decision", "revision", "case", "prediction")
 EventId = str  # of one line, at most 200 characters; later ones need not sort behind earlier ones
 
 

@@ -14,7 +14,8 @@ from starlette.concurrency import run_in_threadpool
 from crossline.core.basics.times import instant_text
 from crossline.core.texts.problems import shown
 from crossline.serve.dead.boxes import box_of, why_none
-from crossline.serve.dead.resending import RAW_BYTES_MAX, NotFitError, Resending
+from crossline.serve.dead.mending import NotFitError
+from crossline.serve.dead.resending import RAW_BYTES_MAX, Resending
 from crossline.serve.dead.resent import Resent, ResentFile
 from crossline.serve.dead.values import Kept, LetterBox
 from crossline.serve.http.deps import Dependencies, there
@@ -43,7 +44,9 @@ class ResendBody(Body):
     """The record as it should have been."""
 
     record: str = Field(
-        max_length=RAW_BYTES_MAX, description="Its JSON, as text; it has to fit the stream as any record does."
+        max_length=RAW_BYTES_MAX,
+        description="Its JSON, as text; it has to fit the stream as any record does. Into a topic of Avro it is "
+        "written by the topic's newest schema.",
     )
 
 
@@ -69,7 +72,11 @@ def dead_routes(deps: Dependencies) -> APIRouter:
 
     @routes.get("/v1/dead-letters/{letter_id}", openapi_extra=_READ, summary="A dead letter with all its bytes")
     def letter(request: Request, letter_id: LetterId) -> Any:
-        """All that was kept of them. `why_not`: why it cannot be sent again; null: it can."""
+        """All that was kept of them. `why_not`: why it cannot be sent again; null: it can.
+
+        `avro`: of a stream of Avro, the record as JSON by the schema that it names, as far as it can be read; `broke`:
+        why no more of it could.
+        """
         only_known(request)
         return json_answer(letter_of(deps, letter_id))
 
@@ -121,7 +128,18 @@ def letter_of(deps: Dependencies, letter_id: str) -> dict[str, Any]:
     dead = _dead(deps)
     sent = dead.resent.of([kept.identity]).get(kept.identity)
     why = "it was sent again" if sent is not None and sent.log is not None else _why_not(dead, kept.letter.stream)
-    return {**_told(kept, sent, WHOLE_BYTES), "why_not": why or None}
+    return {**_told(kept, sent, WHOLE_BYTES), "avro": _viewed(dead, kept), "why_not": why or None}
+
+
+def _viewed(dead: DeadLetters, kept: Kept) -> dict[str, Any] | None:
+    """Its record as JSON, as far as it can be read; None where it is not of Avro, or has no bytes."""
+    raw = kept.letter.raw
+    if raw is None or len(raw) > WHOLE_BYTES or dead.resending is None:
+        return None
+    found = dead.resending.view(kept.letter.stream, raw)
+    if found is None:
+        return None
+    return {"schema": found.schema, "record": found.record, "broke": found.broke or None, "read_bytes": found.read}
 
 
 def _why_not(dead: DeadLetters, stream: str) -> str:

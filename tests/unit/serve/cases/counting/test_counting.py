@@ -190,7 +190,7 @@ def test_a_file_of_version_2_is_counted_once_it_is_opened(tmp_path: Path) -> Non
     before = {name: table(desk.path, name) for name in COUNTS}
     desk.close()
     with sqlite3.connect(desk.path) as connection:
-        for name in (*COUNTS, "rule_entities", "asides"):
+        for name in (*COUNTS, "rule_entities", "asides", "rule_cooled", "cooled_records"):
             connection.execute(f"DROP TABLE {name}")
         connection.execute("DROP INDEX alerts_by_record")
         connection.execute("ALTER TABLE alerts DROP COLUMN led")

@@ -17,7 +17,8 @@ from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.serve.console.pages.dead.shown import draft_of, hex_lines, some_of, text_of
-from crossline.serve.dead.resending import Resending
+from crossline.serve.dead.mending import JsonMending
+from crossline.serve.dead.resending import Resending, Way
 from crossline.serve.dead.resent import ResentFile
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.http.reads.dead import DeadLetters
@@ -42,8 +43,8 @@ def room(tmp_path: Path) -> Iterator[Any]:
     sink.deliver(Delivery("payments", 0, dead=LETTERS))
     sink.close()
     log = FileRecordLog(tmp_path / "in", "id")
-    records = StreamRecords(config.streams)
-    dead = DeadLetters(resent, Resending(records, {"payments": log}, resent, lambda: kit.NOW_MS))
+    ways = {"payments": Way(JsonMending(StreamRecords(config.streams), "payments"), log)}
+    dead = DeadLetters(resent, Resending(config.streams, ways, resent, lambda: kit.NOW_MS))
     with kit.room(tmp_path, dead=dead) as at:
         yield at
     asyncio.run(log.close())

@@ -22,7 +22,8 @@ from crossline.core.basics.errors import RetryableError
 from crossline.core.settings.config import load_pipeline
 from crossline.core.streams.asked import Asked, Place
 from crossline.serve.dead import boxes
-from crossline.serve.dead.resending import Resending
+from crossline.serve.dead.mending import JsonMending
+from crossline.serve.dead.resending import Resending, Way
 from crossline.serve.dead.resent import Resent, ResentFile
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.http.deps import Dependencies
@@ -91,7 +92,8 @@ def client(folder: Path, sink: str = SQLITE, log: Any = None) -> Iterator[Client
     resent = ResentFile(folder / "serve/resent.db")
     records = StreamRecords(config.streams)
     file_log = FileRecordLog(folder / "in", "id") if log is None else log
-    dead = DeadLetters(resent, Resending(records, {"payments": file_log}, resent, lambda: NOW_MS))
+    ways = {"payments": Way(JsonMending(records, "payments"), file_log)}
+    dead = DeadLetters(resent, Resending(config.streams, ways, resent, lambda: NOW_MS))
     deps = Dependencies(folder / "pipeline.yaml", config, folder / "serve", dead=dead, now_ms=lambda: NOW_MS)
     with client_of(deps) as at:
         yield at

@@ -2,8 +2,8 @@
 // Pages hear of events as `crossline:event` on document, with {kind, id, body}; of how far behind they are at the mark in the header.
 
 const NAME = "crossline-live";
-const ADDRESS = "/events?kinds=alert,correction,revision,case";
-const KINDS = ["alert", "correction", "revision", "case", "gap"];
+const ADDRESS = "/events?kinds=alert,correction,revision,case,prediction";
+const KINDS = ["alert", "correction", "revision", "case", "prediction", "gap"];
 
 let since = null; // when the connection broke, in ms of the epoch
 let ticking = null;

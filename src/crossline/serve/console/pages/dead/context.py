@@ -78,6 +78,7 @@ class Sent:
 class LetterPage:
     """``text``: its bytes as text, what does not print written out; ``octets``: in hex, where they are no UTF-8.
 
+    ``read``: of a record of Avro, what of it was read, as JSON; ``broke``: why no more was, empty where all was.
     ``draft``: what the form has; ``lost``: what of the bytes it has not; ``why_not``: why it cannot be sent again.
     """
 
@@ -95,6 +96,8 @@ class LetterPage:
     size: str
     text: str
     octets: tuple[HexLine, ...]
+    read: str
+    broke: str
     cut: str
     sent: Sent | None
     why_not: str

@@ -6,6 +6,8 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from crossline.core.texts.plaintext import printable, printable_lines
 from crossline.serve.console.layout.numbers import counted
 from crossline.serve.console.pages.dead.context import HexLine
@@ -52,6 +54,18 @@ def hex_lines(raw: bytes) -> Iterator[HexLine]:
     for at in range(0, min(len(raw), HEX_BYTES), PER_LINE):
         some = raw[at : min(at + PER_LINE, HEX_BYTES)]
         yield HexLine(f"{at:04x}", some.hex(" "), "".join(chr(each) if 32 <= each < 127 else "." for each in some))
+
+
+def read_of(avro: Mapping[str, Any] | None) -> tuple[str, str]:
+    """A record of Avro as JSON, and why no more of it could be read; both empty where it is none."""
+    if avro is None:
+        return "", ""
+    record = avro["record"]
+    text = "" if record is None else orjson.dumps(record, option=orjson.OPT_INDENT_2).decode()
+    if avro["broke"] is None:
+        return text, ""
+    by = "" if avro["schema"] is None else f" by schema {avro['schema']}"
+    return text, f"Read{by} up to byte {avro['read_bytes']}: {avro['broke']}."
 
 
 def draft_of(raw: bytes | None) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.decode.reasons import REASONS
+from crossline.core.texts.plaintext import printable, printable_lines
 from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.moments import Moment
@@ -19,6 +20,7 @@ from crossline.serve.console.pages.dead.shown import (
     bytes_of,
     draft_of,
     hex_lines,
+    read_of,
     size_of,
     some_of,
     text_of,
@@ -131,8 +133,9 @@ async def _told(asked: Asked) -> Mapping[str, Any]:
 
 def _page(asked: Asked, told: Mapping[str, Any], record: str | None = None, wrong: str = "") -> LetterPage:
     raw, sent = bytes_of(told), told["sent"]
-    draft, lost = draft_of(raw)
-    text = "" if raw is None else text_of(raw)
+    read, broke = read_of(told["avro"])
+    draft, lost = draft_of(raw) if told["avro"] is None else (read, broke and "It has what could be read.")
+    text = "" if raw is None or told["avro"] is not None else text_of(raw)
     title = f"{told['reason']} at {told['partition']}:{told['offset']}"
     return LetterPage(
         shell=asked.shell(title, (Crumb("Dead letters", "/dead-letters"), Crumb(title)), (Key(("e",), "mend it"),)),
@@ -148,6 +151,8 @@ def _page(asked: Asked, told: Mapping[str, Any], record: str | None = None, wron
         size=size_of(told),
         text=text,
         octets=() if raw is None or text else tuple(hex_lines(raw)),
+        read=printable_lines(read[:TEXT_CHARS]),
+        broke=printable(broke),
         cut=_cut(told, raw, text),
         sent=None
         if sent is None

@@ -73,7 +73,11 @@ class HeldRow:
 
 @dataclass(frozen=True, slots=True)
 class MetRow:
-    """Two rules: shares of the first one's records and entities, as text."""
+    """Two rules: shares of the first one's records and entities, as text.
+
+    ``cooled``: of its records those that rest first on the other, which was silent there in its cooldown; of a rule
+    with itself those that its own cooldown held back.
+    """
 
     rule_id: str
     address: str
@@ -82,6 +86,7 @@ class MetRow:
     records: str
     entities: str
     led: str
+    cooled: str
 
 
 @dataclass(frozen=True, slots=True)

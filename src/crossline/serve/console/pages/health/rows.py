@@ -78,17 +78,21 @@ def _came(held: Held) -> str:
 
 
 def met_rows(said: Mapping[str, Any]) -> Iterator[MetRow]:
-    """The rules that a rule meets."""
+    """The rules that a rule meets; first itself, where its own cooldown holds back what it would have raised."""
+    mine = {"rule_id": said["rule_id"], "address": f"/rules/{segment(said['rule_id'])}"}
+    if said["held_back_share"] >= _MET_MIN:
+        own = {"records": DASH, "entities": DASH, "led": DASH, "cooled": percent(said["held_back_share"])}
+        yield MetRow(**mine, other="itself", other_address=mine["address"], **own)
     for each in said["met"]:
-        if max(each["records"], each["entities"], each["led"]) >= _MET_MIN:
+        if max(each["records"], each["entities"], each["led"], each["cooled"]) >= _MET_MIN:
             yield MetRow(
-                rule_id=said["rule_id"],
-                address=f"/rules/{segment(said['rule_id'])}",
+                **mine,
                 other=each["rule_id"],
                 other_address=f"/rules/{segment(each['rule_id'])}",
                 records=percent(each["records"]),
                 entities=percent(each["entities"]),
                 led=percent(each["led"]),
+                cooled=percent(each["cooled"]),
             )
 
 

@@ -46,7 +46,11 @@ async def view(asked: Asked) -> HealthPage:
         wrong = str(error.to_json()["detail"])
     items = report.get("items", [])
     return HealthPage(
-        shell=asked.shell(f"Health of {pipeline}", (Crumb("Health", "/health"), Crumb(pipeline))),
+        shell=asked.shell(
+            f"Health of {pipeline}",
+            (Crumb("Health", "/health"), Crumb(pipeline)),
+            scripts=("js/predictions.js",),
+        ),
         pipeline=pipeline,
         as_of=asked.times.moment(parse_instant_ms(report["as_of"])) if report else None,
         tabs=tuple(tabs_of(pipeline, "Rules")),

@@ -11,8 +11,12 @@ from crossline.serve.console.layout.shell import Shell
 
 @dataclass(frozen=True, slots=True)
 class WindowCell:
-    """How an objective did within a window. ``word``: kept, missed or not known; ``full``: on focus."""
+    """How an objective did within a window. ``value``: at the percentile that is promised, empty where there is none.
 
+    ``word``: kept, missed or not known; ``full``: on focus.
+    """
+
+    value: str
     share: str
     word: str
     full: str

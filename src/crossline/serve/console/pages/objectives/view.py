@@ -13,7 +13,7 @@ from crossline.serve.console.pages.objectives.context import Burning, ObjectiveR
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.objectives.budget import PAIRS
-from crossline.serve.objectives.words import NONE, left_said, percent, unknown_said
+from crossline.serve.objectives.words import NONE, left_said, percent, percentile_said, unknown_said, value_said
 
 LITTLE = 0.25  # of a budget: less is worth a look
 _WORDS = {True: "kept", False: "missed", None: "not known"}
@@ -53,7 +53,7 @@ def _row(told: Mapping[str, Any]) -> ObjectiveRow:
     return ObjectiveRow(
         label=told["label"],
         promise=told["promise"],
-        windows=tuple(_cell(window, told["unit"]) for window in told["windows"].values()),
+        windows=tuple(_cell(told, window) for window in told["windows"].values()),
         left=left_said(period),
         bar=0.0 if left is None else min(1.0, max(0.0, left)),
         bar_kind="over" if left is not None and left <= 0 else kind,
@@ -61,13 +61,16 @@ def _row(told: Mapping[str, Any]) -> ObjectiveRow:
     )
 
 
-def _cell(window: Mapping[str, Any], unit: str) -> WindowCell:
+def _cell(objective: Mapping[str, Any], window: Mapping[str, Any]) -> WindowCell:
+    unit, value = objective["unit"], value_said(objective, window)
     share = NONE if window["share"] is None else percent(window["share"])
     if window["share"] is None and window["known_minutes"]:
         share = f"no {unit}"
     known, minutes = window["known_minutes"], window["known_minutes"] + window["unknown_minutes"]
     full = f"{window['good']:,} of {window['total']:,} {unit}; {known:,} of {minutes:,} minutes are known"
-    return WindowCell(share, _WORDS[window["kept"]], full)
+    if value:
+        full = f"{percentile_said(objective)} is {value}, to 2 %; {full}"
+    return WindowCell(value, share, _WORDS[window["kept"]], full)
 
 
 def _burning(asked: Asked, told: Mapping[str, Any]) -> Iterator[Burning]:

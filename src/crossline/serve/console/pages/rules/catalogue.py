@@ -50,7 +50,7 @@ def _page(asked: Asked, known: Mapping[str, Doing]) -> RulesPage:
     counted = daily(asked, [(each["rule_id"], kind_of(each["status"])) for each in kept], known)
     made = [_row(asked, each, rows, events, counted.get(each["rule_id"], (0,) * DAYS), known) for each in kept]
     return RulesPage(
-        shell=asked.shell("Rules"),
+        shell=asked.shell("Rules", scripts=("js/predictions.js",)),
         rows=tuple(sorted(made, key=SORTS[sort])),  # type: ignore[arg-type]
         total=len(current),
         refused=tuple(sorted(refused.items())),
@@ -118,4 +118,5 @@ def _row(
         cost=mine.cost,
         changed=asked.times.moment(max(changed)) if changed else None,
         waits=f"version {max(waits)} waits" if waits else "",
+        broken="; ".join(said for said, beyond in mine.held if beyond),
     )

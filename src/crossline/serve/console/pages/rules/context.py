@@ -12,7 +12,10 @@ from crossline.serve.console.layout.shell import Shell
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """A rule. ``days``: alerts of the past 14 days; ``points``: the same, from 0 to 1; ``waits``: a draft."""
+    """A rule. ``days``: alerts of the past 14 days; ``points``: the same, from 0 to 1; ``waits``: a draft.
+
+    ``broken``: which figures are beyond what was foretold; empty: none.
+    """
 
     rule_id: str
     address: str
@@ -29,6 +32,7 @@ class RuleRow:
     cost: str
     changed: Moment | None
     waits: str
+    broken: str
 
 
 @dataclass(frozen=True, slots=True)
