@@ -7,8 +7,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from crossline.core.basics.errors import UsageError
-from crossline.core.workbench.form import RuleForm, form_of
-from crossline.core.workbench.formchange import with_form
+from crossline.core.workbench.forms.reading import form_of
+from crossline.core.workbench.forms.values import RuleForm
+from crossline.core.workbench.forms.writing import with_form
 from crossline.core.workbench.redraw import with_threshold
 from crossline.serve.approvals.texts import the_rule
 from crossline.serve.console.asked import Asked, moved

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from crossline.core.workbench.form import form_of
+from crossline.core.workbench.forms.reading import form_of
 from crossline.serve.approvals.texts import (
     changed_lines,
     diff,
