@@ -168,7 +168,7 @@ def twin(body: Any, name: str, values: dict[str, Any]) -> Any:
         other = place + (1 if last == "down" else -1)
         held[place], held[other] = held[other], held[place]
     elif last == "join":
-        ((join, inner),) = at(body, above).items()
+        ((_, inner),) = at(body, above).items()
         wraps = not isinstance(inner, list) and values["value"] != "not"
         put(body, above, {values["value"]: [inner] if wraps else inner})
     elif values["value"] is None:
@@ -343,7 +343,7 @@ def test_moves_and_removals_are_not_mixed() -> None:
 
 
 def test_a_group_joined_otherwise_is_found_again_by_what_is_removed_from_it() -> None:
-    text = "rule_id: a\nconditions:\n  - any:\n      - {field: x, operator: exists}\n      - {field: y, operator: exists}\n"
+    text = "rule_id: a\nconditions:\n  - any: [{field: x, operator: exists}, {field: y, operator: exists}]\n"
     after = with_form(text, {"conditions/0/join": "all", "conditions/0/any/0/remove": "yes"}, {})
     assert rule_of(after)["conditions"] == [{"all": [{"field": "y", "operator": "exists"}]}]
     one = "rule_id: a\nconditions:\n  - not: {any: [{field: x, operator: exists}]}\n  - {field: z, operator: exists}\n"

@@ -70,7 +70,8 @@ def _item(looked: Looked, path: Path, columns: tuple[str, ...], depth: int) -> F
         looked.shown((*path, "operator"), "operator", "choice", OPERATORS),
         looked.shown((*path, "value"), "value", "value"),
     )
-    return FormRow("Condition", fields, removes, at=place)
+    number = f" {path[-1] + 1}" if isinstance(path[-1], int) else ""
+    return FormRow(f"Condition{number}", fields, removes, at=place)
 
 
 def _one_more(path: Path, columns: tuple[str, ...]) -> FormRow:
@@ -80,4 +81,4 @@ def _one_more(path: Path, columns: tuple[str, ...]) -> FormRow:
         FormField(new_name(path, "value"), "value", "value", ""),
         FormField(new_name(path, JOIN), "in a new group", "choice", "", ("", *JOINS)),
     )
-    return FormRow("One more condition", fields, adds=True)
+    return FormRow("One more condition", fields)

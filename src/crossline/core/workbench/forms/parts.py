@@ -141,7 +141,7 @@ def _several(looked: Looked, path: Path, model: type[BaseModel]) -> tuple[FormRo
         rows.append(_moving(row, mine, len(given)))
     names = [name for name in fields_of(model) if model.model_fields[name].is_required()]
     fields = tuple(FormField(new_name(path, name), name.replace("_", " "), "text", "") for name in names)
-    return (*rows, FormRow(f"One more {what}", fields, adds=True, at=looked.place(path)))
+    return (*rows, FormRow(f"One more {what}", fields, at=looked.place(path)))
 
 
 def _moving(row: FormRow, path: Path, count: int) -> FormRow:
@@ -163,13 +163,13 @@ def _cases(looked: Looked, path: Path) -> tuple[FormRow, ...]:
         row = FormRow(f"Case {place + 1}", (*shown, *more), at=looked.place(mine))
         rows.append(_moving(row, mine, len(given)))
     fields = _named(path, "text", _CASES, 'a comparison, such as "> 10"')
-    return (*rows, FormRow("One more case", fields, adds=True, at=looked.place(path)))
+    return (*rows, FormRow("One more case", fields, at=looked.place(path)))
 
 
 def _entries(looked: Looked, path: Path, title: str, kind: Kind) -> FormRow:
     value = looked.value(path) or {}
     shown = tuple(looked.shown((*path, key), key, kind) for key in value if _is_single(value[key]))
-    return FormRow(title, (*shown, *_named(path, kind)), adds=True, at=looked.place(path))
+    return FormRow(title, (*shown, *_named(path, kind)), at=looked.place(path))
 
 
 def _named(path: Path, kind: Kind, options: tuple[str, ...] = (), hint: str = "") -> tuple[FormField, ...]:
@@ -196,7 +196,7 @@ def figure_rows(looked: Looked) -> tuple[FormRow, ...]:
         FormField(new_name(new, "group_by"), "group by", "names", "", looked.columns()),
         FormField(new_name(new, "window"), "window", "text", ""),
     )
-    return (*rows, FormRow("One more figure", fields, adds=True, at=looked.place(new)))
+    return (*rows, FormRow("One more figure", fields, at=looked.place(new)))
 
 
 def function_of(figure: Any) -> str | None:

@@ -39,8 +39,8 @@ class FormField:
 class FormRow:
     """Fields that belong together: a condition, a step, a figure; ``rows``: what stands within it.
 
-    ``removes``, ``up``, ``down``: the names of what takes it away and moves it by one place, or empty. ``adds``: it is
-    one that is not there yet. ``at``: its place as the texts of faults name it.
+    ``removes``, ``up``, ``down``: the names of what takes it away and moves it by one place, or empty. ``at``: its
+    place as the texts of faults name it.
     """
 
     title: str
@@ -48,9 +48,17 @@ class FormRow:
     removes: str = ""
     up: str = ""
     down: str = ""
-    adds: bool = False
     rows: tuple[FormRow, ...] = ()
     at: str = ""
+
+    def more_of(self) -> str:
+        """The name of what one more can be added to here; empty: nothing."""
+        new = next((each.name for each in self.fields if MORE in each.name.split(SEPARATOR)), "")
+        return list_of(new) if new else ""
+
+    def is_new(self) -> bool:
+        """Whether nothing of it is there yet."""
+        return bool(self.fields) and all(MORE in each.name.split(SEPARATOR) for each in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,10 @@ class RuleForm:
         for row in self.rows():
             yield from row.fields
 
+    def offers(self) -> list[tuple[str, ...]]:
+        """What is offered for fields that take other values too, each list once."""
+        return list(dict.fromkeys(each.options for each in self.fields() if each.options and each.kind != "choice"))
+
     def acts(self) -> set[str]:
         """The names of what takes away and moves."""
         return {name for row in self.rows() for name in (row.removes, row.up, row.down) if name}
@@ -125,6 +137,16 @@ def new_name(path: Path, key: str) -> str:
     'conditions/+/field'
     """
     return SEPARATOR.join((name_of(path), MORE, key))
+
+
+def list_of(name: str) -> str:
+    """What the name of a value that is not there yet adds to.
+
+    >>> list_of("steps/0/conditions/+/field")
+    'steps/0/conditions'
+    """
+    parts = name.split(SEPARATOR)
+    return SEPARATOR.join(parts[: parts.index(MORE)])
 
 
 def path_of(name: str, data: Any) -> Path:

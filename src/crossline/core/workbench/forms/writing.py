@@ -37,6 +37,7 @@ from crossline.core.workbench.forms.values import (
     UP,
     FormField,
     at,
+    list_of,
     new_name,
     path_of,
 )
@@ -133,7 +134,7 @@ class _Writer:
 
     def change(self, differs: Mapping[str, str]) -> None:
         """What is there first, then what is new."""
-        more = dict.fromkeys(_list_of(name) for name in differs if MORE in name.split(SEPARATOR))
+        more = dict.fromkeys(list_of(name) for name in differs if MORE in name.split(SEPARATOR))
         for name, value in differs.items():
             path = path_of(name, self.first)
             if MORE in name.split(SEPARATOR) or name.endswith(SEPARATOR + JOIN) or name == TYPE:
@@ -295,9 +296,3 @@ class _Writer:
             if path[: len(before)] == before:
                 path = (*self.joined[before], *path[len(before) :])
         return path
-
-
-def _list_of(name: str) -> str:
-    """``steps/0/conditions`` of ``steps/0/conditions/+/field``."""
-    parts = name.split(SEPARATOR)
-    return SEPARATOR.join(parts[: parts.index(MORE)])

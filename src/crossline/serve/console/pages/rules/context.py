@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from crossline.core.workbench.forms.values import RuleForm
+from crossline.core.workbench.forms.values import RuleForm, TypeChange
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
 
@@ -185,11 +186,16 @@ class CheckPart:
 
 @dataclass(frozen=True, slots=True)
 class FilledPart:
-    """A text as a form, or a threshold, made it, and what it means. ``wrong``: why it is as it was."""
+    """A text as a form, or a threshold, made it, and what it means. ``wrong``: why it is as it was.
+
+    ``wrongs``: what is wrong, by its place in the form; ``turn``: the type that was chosen, and not yet given.
+    """
 
     TEMPLATE: ClassVar[str] = "pages/rules/filled.html"
     text: str
     form: RuleForm | None
+    wrongs: Mapping[str, str]
+    turn: TypeChange | None
     wrong: str
     faults: tuple[Fault, ...]
     said: str
@@ -347,7 +353,8 @@ class EditPage:
     """``base``: the version that is edited, 0: a new rule. ``why_no_ask``: why no approval can be asked for, or empty.
 
     ``saved``: when the draft was saved; ``inputs``: files of the past that were named. ``form``: the text as fields,
-    where that is looked at. ``draws``: what the rule holds against a number, or empty.
+    where that is looked at, ``wrongs`` and ``turn`` as of a filled part. ``draws``: what the rule
+    holds against a number, or empty.
     """
 
     TEMPLATE: ClassVar[str] = "pages/rules/edit.html"
@@ -365,6 +372,8 @@ class EditPage:
     changed: tuple[int, ...]
     diff: tuple[tuple[str, str], ...]
     form: RuleForm | None
+    wrongs: Mapping[str, str]
+    turn: TypeChange | None
     draws: str
     curve: Curve | None
     sample: Sample | None
