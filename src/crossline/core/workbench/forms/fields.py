@@ -99,7 +99,7 @@ class Looked:
         name, kind, value = str(path[-1]), kind_of(info.annotation), self.value(path)
         if kind is None or (isinstance(value, dict) and "dict" in str(info.annotation)):
             return None
-        hint = _SENTENCE.split((info.description or "").replace("`", ""))[0]
+        hint = _said_first((info.description or "").replace("`", ""))
         options = self._options(name, path) or kind[1]
         return self.shown(path, name.replace("_", " "), kind[0], options, hint)
 
@@ -122,3 +122,13 @@ class Looked:
         if name in _OF_A_COLUMN or name.endswith("_field"):
             return self.columns(self.value((*path[:-1], "source_topic")))
         return ()
+
+
+def _said_first(description: str) -> str:
+    """The first sentence, up to its colon where words stand before that.
+
+    >>> _said_first("How long it may take: `10m`."), _said_first("true: no other may come. More.")
+    ('How long it may take', 'true: no other may come')
+    """
+    short = _SENTENCE.split(description)[0]
+    return short if " " in short else re.split(r"\.(?:\s|$)", description)[0]

@@ -61,7 +61,7 @@ def _item(looked: Looked, path: Path, columns: tuple[str, ...], depth: int) -> F
         join = str(below[-1]) if below != path else "all"
         rows = condition_rows(looked, below, columns, depth + 1)
         joins = looked.line(path), looked.place(below)
-        field = FormField(act_name(path, JOIN), "of these", "choice", join, JOINS, "", *joins)
+        field = FormField(act_name(path, JOIN), "of what follows", "choice", join, JOINS, "", *joins)
         return FormRow(_TITLES[join], (field,) if below != path else (), removes, rows=rows, at=place)
     if not _is_leaf(value):
         return FormRow(f"A condition that the text alone has, line {looked.line(path)}", (), removes, at=place)

@@ -207,13 +207,13 @@ class FilledPart:
 
 @dataclass(frozen=True, slots=True)
 class CurveRow:
-    """A threshold, what it gives, and where it stands in the drawing (pixels)."""
+    """A threshold, what it gives, and where it stands in each drawing (pixels)."""
 
     threshold: str
     per_day: str
     found: str
     good: str
-    x: float
+    places: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class Curve:
     live: str = ""
     before: str = ""
     after: str = ""
-    drawing: Any = None
+    drawings: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
