@@ -53,8 +53,13 @@ function changed() {
 }
 
 function hideAsk() {
-  const ask = document.getElementById("ask");
-  if (ask) ask.hidden = area.value !== area.defaultValue; // the proof is of the text that was sent
+  const other = area.value !== area.defaultValue; // the proof is of the text that was sent
+  const [ask, stale] = ["ask", "stale"].map((each) => document.getElementById(each));
+  if (ask) ask.hidden = other;
+  if (stale) {
+    stale.dataset.was ??= stale.hidden ? "fresh" : "stale";
+    stale.hidden = !other && stale.dataset.was === "fresh";
+  }
 }
 
 /** Another text, which the server made of the form or of a threshold. */

@@ -340,6 +340,15 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class GoingOn:
+    """A backtest of who looks that is not over. ``far``: how far it is."""
+
+    job_id: str
+    since: Moment
+    far: str
+
+
+@dataclass(frozen=True, slots=True)
 class TrialPart:
     """The trial alone, as it goes on."""
 
@@ -354,7 +363,7 @@ class EditPage:
 
     ``saved``: when the draft was saved; ``inputs``: files of the past that were named. ``form``: the text as fields,
     where that is looked at, ``wrongs`` and ``turn`` as of a filled part. ``draws``: what the rule
-    holds against a number, or empty.
+    holds against a number, or empty. ``stale``: the backtest is of another text; ``going_on``: those not shown.
     """
 
     TEMPLATE: ClassVar[str] = "pages/rules/edit.html"
@@ -380,6 +389,8 @@ class EditPage:
     records: str
     first: str
     trial: Trial | None
+    stale: bool
+    going_on: tuple[GoingOn, ...]
     job: str
     inputs: str
     since: str

@@ -26,7 +26,7 @@ from crossline.serve.console.pages.rules.context import CheckPart, EditPage, Fau
 from crossline.serve.console.pages.rules.curves import curve_at, drawn_of, job_of, live_line
 from crossline.serve.console.pages.rules.sent import form_shown, onward, text_in
 from crossline.serve.console.pages.rules.sent import text_of as sent_text
-from crossline.serve.console.pages.rules.trials import sample_of, trial_of
+from crossline.serve.console.pages.rules.trials import end, going_on, is_of, sample_of, trial_of
 from crossline.serve.console.said import saying
 from crossline.serve.http.problems import ProblemError, invalid, not_found, problem_of
 from crossline.serve.http.reads.rules import current_of, versions_of
@@ -118,6 +118,8 @@ async def prove(asked: Asked) -> Any:
         money = asked.parts.settings.cases.money
         if money is not None and money.field in _numbers(asked):
             body["amount"] = money.field
+        if asked.form.get("job"):
+            await end(asked, asked.form["job"])  # of a text that was before
         job = await called(asked, "POST", "/v1/rules:prove", body=body)
     except (UsageError, ProblemError) as error:
         return await refused_page(asked, error)
@@ -249,6 +251,8 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
         records=wanted.get("records", ""),
         first=wanted.get("first", "1000"),
         trial=trial,
+        stale=trial is not None and not is_of(trial, text),
+        going_on=() if trial is not None else await going_on(asked),
         job=wanted.get("job", ""),
         inputs=wanted.get("inputs", ""),
         since=wanted.get("from", ""),
