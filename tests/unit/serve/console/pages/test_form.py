@@ -70,20 +70,29 @@ def test_what_is_set_in_the_form_goes_with_every_button(tmp_path: Path) -> None:
         assert drafted(at) == STEPS.replace("10m", "30m")
 
 
-def test_a_backtest_of_a_tab_that_was_closed_is_found_again_and_ends_with_the_next(tmp_path: Path) -> None:
+def test_a_backtest_of_a_tab_that_was_closed_is_found_again_and_ends_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, asked_for = "2026-01-05T09:10:00.000Z", []
+    jobs = [
+        {"job_id": "j1", "kind": "prove", "state": "running", "created_at": begun, "progress": {"share": 0.42}},
+        {"job_id": "j2", "kind": "prove", "state": "queued", "created_at": begun, "progress": {"share": None}},
+        {"job_id": "j3", "kind": "prove", "state": "done", "created_at": begun, "progress": {"share": 1.0}},
+        {"job_id": "j4", "kind": "thresholds", "state": "running", "created_at": begun, "progress": {"share": 0.1}},
+    ]
+
+    async def answers(_: Any, method: str, route: str, path: Any = None) -> Any:
+        asked_for.append((method, route, path))
+        return {"items": jobs}
+
     with working(tmp_path) as at:
-        ines, text = seat(at, "ines.vale"), (at.folder / "rules/card_testing.yaml").read_text()
-        sent = {"base": "1", "rule_id": "card_testing", "text": text}
-        first = ines.act("/rules/prove", sent).headers["location"]
-        job = re.search(r"job=(\w+)", first)
-        assert job is not None
+        monkeypatch.setattr("crossline.serve.console.pages.rules.trials.called", answers)
+        ines = seat(at, "ines.vale")
         page = ines.get("/rules/card_testing/1/edit").text
-        assert "A backtest of yours goes on since" in page
-        assert f'href="?job={job[1]}#trial"' in page
-        assert "goes on" not in seat(at, "vera.lux").get("/rules/card_testing").text
-        second = ines.act("/rules/prove", {**sent, "job": job[1]}).headers["location"]
-        assert job[1] not in second
-        assert "The backtest was stopped." in ines.get(first.partition("#")[0]).text
+        found = re.findall(r"goes on since <time[^>]*>[^<]*</time>: ([^.]*)\.</span> <a [^>]*job=(\w+)#trial", page)
+        assert found == [("42%", "j1"), ("waits", "j2")]
+        ines.act("/rules/prove", {**FORM, "job": "j1"})
+        assert ("DELETE", "/v1/jobs/{job_id}", {"job_id": "j1"}) in asked_for
 
 
 def test_a_backtest_of_another_text_says_so() -> None:
