@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from crossline.replay.workbench.measure import Span
     from crossline.replay.workbench.suggest import Around, Outcome, Suggestion
 
+Since = Annotated[str | None, typer.Option("--from", help="With --steps: count alerts from this event time.")]
+Until = Annotated[str | None, typer.Option("--to", help="And before this event time.")]
 SHOWN = 4  # lines on each side of the one that is suggested
 STEPS_MAX = 30
 
@@ -50,10 +52,8 @@ def suggest_threshold(
         typer.Option("--steps", min=0, max=STEPS_MAX, help="Instead: so many lines on each side of the present one."),
     ] = 0,
     also: Annotated[list[float] | None, typer.Option("--also", help="With --steps: a line besides.")] = None,
-    from_: Annotated[
-        str | None, typer.Option("--from", help="With --steps: count alerts from this event time.")
-    ] = None,
-    to: Annotated[str | None, typer.Option("--to", help="And before this event time.")] = None,
+    from_: Since = None,
+    to: Until = None,
     labels: Labels = None,
     stream: StreamFile = None,
     lists: ListFolder = None,
@@ -71,11 +71,8 @@ def suggest_threshold(
     from crossline.replay.workbench.sample import batches
     from crossline.replay.workbench.suggest import Wanted, around, suggest
 
-    if alerts_per_day is None and labels is None and not steps:
-        raise UsageError("name what is wanted: --alerts-per-day N, --labels FILE|URL for the best F1, or --steps N")
     interval = Interval(instant_of("--from", from_), instant_of("--to", to))
-    if interval != ANY_TIME and not steps:
-        raise UsageError("--from and --to say which alerts count around the present line: name --steps N")
+    _check_wanted(steps, whole=interval == ANY_TIME, best=alerts_per_day is not None or labels is not None)
     given = Given(stream, lists, pipeline, _inputs(input_, pipeline), figures)
     every = chosen(given.rules(rules), None)
     (mine,) = chosen(every, rule)
@@ -101,6 +98,14 @@ def suggest_threshold(
         write_lines([orjson.dumps(_as_json(rule, best, days))])
     else:
         _tell(rule, best, days)
+
+
+def _check_wanted(steps: int, *, whole: bool, best: bool) -> None:
+    """Raises UsageError where nothing is wanted, or an interval of what has none."""
+    if not best and not steps:
+        raise UsageError("name what is wanted: --alerts-per-day N, --labels FILE|URL for the best F1, or --steps N")
+    if not whole and not steps:
+        raise UsageError("--from and --to say which alerts count around the present line: name --steps N")
 
 
 def _ends(known: Mapping[str, Span]) -> tuple[int, int]:

@@ -361,9 +361,8 @@ class TrialPart:
 class EditPage:
     """``base``: the version that is edited, 0: a new rule. ``why_no_ask``: why no approval can be asked for, or empty.
 
-    ``saved``: when the draft was saved; ``inputs``: files of the past that were named. ``form``: the text as fields,
-    where that is looked at, ``wrongs`` and ``turn`` as of a filled part. ``draws``: what the rule
-    holds against a number, or empty. ``stale``: the backtest is of another text; ``going_on``: those not shown.
+    ``saved``: when the draft was saved; ``inputs``: files of the past. ``form``, ``wrongs``, ``turn``: as of a filled
+    part. ``draws``: what the line is of. ``stale``: the backtest is of another text; ``going_on``: those not shown.
     """
 
     TEMPLATE: ClassVar[str] = "pages/rules/edit.html"
