@@ -15,6 +15,7 @@ from crossline.cli.main import run_command
 
 HOUR_MS, SHOWN = 3_600_000, 10
 FIRST_MS = 1_772_323_200_000  # 2026-03-01T00:00:00Z
+PART = (FIRST_MS + 10 * HOUR_MS, FIRST_MS + 40 * HOUR_MS)
 AMOUNT = """\
 rule_id: large
 version: {version}
@@ -64,6 +65,33 @@ def made(seed: int) -> list[Payment]:
     ]
 
 
+def written(folder: Path, payments: list[Payment], live: str, draft: str) -> None:
+    """A pipeline's folder with these payments as its past, their labels, and both versions."""
+    for name, content in template_files():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    for each in (*(folder / "rules").iterdir(), *(folder / "in").iterdir()):
+        each.unlink()
+    (folder / "rules/live.yaml").write_text(live)
+    (folder / "draft.yaml").write_text(draft)
+    (folder / "labels.csv").write_text(
+        "record_id,is_fraud\n" + "".join(f"{each.record_id},{each.fraud:d}\n" for each in payments)
+    )
+    rows = (
+        {
+            "payment_id": each.record_id,
+            "account_id": each.account,
+            "amount_cents": each.amount,
+            "merchant_id": "m1",
+            "channel": "card",
+            "country": "DE",
+            "paid_at": instant(each.at_ms),
+        }
+        for each in payments
+    )
+    (folder / "in/past.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+
+
 def counted(payments: list[Payment], mine: Payment) -> list[Payment]:
     """Those of its account in the six hours up to it."""
     near = (each for each in payments if mine.at_ms - 6 * HOUR_MS < each.at_ms <= mine.at_ms)
@@ -99,31 +127,8 @@ def brute(payments: list[Payment], rule: str, line: int, live: int, span: tuple[
 def test_the_nearest_frauds_missed_and_good_customers_met_are_those_of_brute_force(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int, rule: str, line: int, live: int, part: bool
 ) -> None:
-    payments = made(seed)
-    span = (FIRST_MS + 10 * HOUR_MS, FIRST_MS + 40 * HOUR_MS) if part else (0, 2**53)
-    for name, content in template_files():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    for each in (*(tmp_path / "rules").iterdir(), *(tmp_path / "in").iterdir()):
-        each.unlink()
-    (tmp_path / "rules/live.yaml").write_text(rule.format(version=1, line=live))
-    (tmp_path / "draft.yaml").write_text(rule.format(version=2, line=line))
-    (tmp_path / "labels.csv").write_text(
-        "record_id,is_fraud\n" + "".join(f"{each.record_id},{each.fraud:d}\n" for each in payments)
-    )
-    rows = (
-        {
-            "payment_id": each.record_id,
-            "account_id": each.account,
-            "amount_cents": each.amount,
-            "merchant_id": "m1",
-            "channel": "card",
-            "country": "DE",
-            "paid_at": instant(each.at_ms),
-        }
-        for each in payments
-    )
-    (tmp_path / "in/past.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    payments, span = made(seed), PART if part else (0, 2**53)
+    written(tmp_path, payments, rule.format(version=1, line=live), rule.format(version=2, line=line))
     given = ["rules", "prove", str(tmp_path / "draft.yaml"), "--pipeline", str(tmp_path / "pipeline.yaml"), "--json"]
     bounds = ["--from", instant(span[0]), "--to", instant(span[1])] if part else []
     assert run_command([*given, "--labels", str(tmp_path / "labels.csv"), *bounds]) == 0
@@ -142,3 +147,31 @@ def test_the_nearest_frauds_missed_and_good_customers_met_are_those_of_brute_for
     assert figures == sorted(figures), "the nearest to the line come first"
     assert expected["missed"]
     assert len(expected["met"]) > 0
+
+
+def test_thresholds_count_what_is_in_the_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    payments = made(7)
+    written(tmp_path, payments, AMOUNT.format(version=1, line=800), AMOUNT.format(version=2, line=600))
+    pipeline, bounds = str(tmp_path / "pipeline.yaml"), ["--from", instant(PART[0]), "--to", instant(PART[1])]
+    given = ["rules", "suggest-threshold", str(tmp_path / "draft.yaml"), "--rule", "large", "--pipeline", pipeline]
+    labels = ["--labels", str(tmp_path / "labels.csv")]
+    assert run_command([*given, "--steps", "4", "--also", "800", *labels, *bounds, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    inside = [each for each in payments if PART[0] <= each.at_ms < PART[1]]
+    lines = [each["threshold"] for each in found["judged"]]
+    assert 600 in lines
+    assert 800 in lines
+    for each in found["judged"]:
+        beyond = [one for one in inside if one.amount >= each["threshold"]]
+        frauds = sum(one.fraud for one in beyond)
+        assert (each["alerts"], each["caught"], each["frauds"]) == (
+            len(beyond),
+            frauds,
+            sum(one.fraud for one in inside),
+        )
+    assert found["days"] == pytest.approx(30 / 24)
+    assert run_command([*given, *labels, *bounds]) == 2
+    assert "name --steps N" in capsys.readouterr().err
+    late = ["--from", "2027-01-01T00:00:00Z"]
+    assert run_command([*given, "--steps", "4", *late]) == 2
+    assert "found no record in the interval" in capsys.readouterr().err
