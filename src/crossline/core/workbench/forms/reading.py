@@ -77,7 +77,7 @@ class _Reader:
             self._section("What it is", _IS),
             self._section("What it reads", _READS, self._conditions()),
             self._section("What it counts", (), self._figures()),
-            self._section("When it fires", own, (), self._when()),
+            self._section("When it fires", own, (), tuple(self._when())),
             self._section("What a hit means", _MEANS),
             self._section("More of the text", more),
         )

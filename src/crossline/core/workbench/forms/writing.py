@@ -229,7 +229,7 @@ class _Writer:
         """What a figure counts, and of which field."""
         figure = self._data(path)
         now, of = (self._given(f"{name}{SEPARATOR}{each}") for each in ("function", "of"))
-        before = function_of(figure)
+        before = function_of(figure) or now
         if now != before:
             self._do(renamed, (*path, before), now)
         value = True if now in OF_RECORDS else of

@@ -25,9 +25,8 @@ def fill(asked: Asked) -> FilledPart:
     except (UsageError, ProblemError) as error:
         wrong = str(error)
     check = checked_part(asked, text)
-    form = None, {}, None
-    if asked.form.get("shown") == "form":
-        form = form_shown(asked, text, check.faults, "" if asked.form.get("type") else _type(asked))
+    rule_type = "" if asked.form.get("type") else _type(asked)
+    form = form_shown(asked, text, check.faults, rule_type, view=asked.form.get("shown"))
     return FilledPart(text, *form, wrong, *_told(check))
 
 
@@ -53,8 +52,8 @@ async def draw(asked: Asked) -> Any:
         if rule is None:
             raise invalid("/text", "no rule that is right", "one rule without a fault")
         live = await asyncio.to_thread(live_line, asked, asked.form.get("rule_id", ""))
-        body = {"rules": {"name": "rule.yaml", "text": text}, "rule_id": rule.rule_id, "inputs": inputs_in(asked)}
-        body |= interval_in(asked.form) | ({} if live is None else {"also": [live]})
+        body: dict[str, Any] = {"rules": {"name": "rule.yaml", "text": text}, "rule_id": rule.rule_id}
+        body |= {"inputs": inputs_in(asked), **interval_in(asked.form), "also": [] if live is None else [live]}
         job = await called(asked, "POST", "/v1/rules:thresholds", body=body)
     except (UsageError, ProblemError) as error:
         return await refused_page(asked, error)

@@ -46,9 +46,11 @@ def onward(asked: Asked, at: str, fragment: str = "", **more: str) -> Any:
 
 
 def form_shown(
-    asked: Asked, text: str, faults: Iterable[Fault], rule_type: str
-) -> tuple[RuleForm, dict[str, str], TypeChange | None]:
-    """The form of a text, what is wrong at its places, and the other type that was chosen."""
+    asked: Asked, text: str, faults: Iterable[Fault], rule_type: str, *, view: str | None
+) -> tuple[RuleForm | None, dict[str, str], TypeChange | None]:
+    """Where ``view`` is the form: that of a text, what is wrong at its places, and the other type that was chosen."""
+    if view != "form":
+        return None, {}, None
     form = form_of(text, asked.parts.deps.config.streams)
     turn = next((each for each in form.types if each.rule_type == rule_type), None)
     return form, wrongs_of(form, faults), turn

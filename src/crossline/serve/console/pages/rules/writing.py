@@ -220,9 +220,8 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
     lines = diff(base.text, text) if base.version else ()
     title = f"{base.rule_id}, edit" if base.version else "New rule"
     crumbs = (Crumb("Rules", "/rules"), Crumb(base.rule_id, f"/rules/{segment(base.rule_id)}"), Crumb("Edit"))
-    form, wrongs, turn = None, {}, None
-    if wanted.get("view") == "form":
-        form, wrongs, turn = await asyncio.to_thread(form_shown, asked, text, faults, wanted.get("type", ""))
+    view = wanted.get("view")
+    form, wrongs, turn = await asyncio.to_thread(form_shown, asked, text, faults, wanted.get("type", ""), view=view)
     return EditPage(
         shell=asked.shell(
             title,
