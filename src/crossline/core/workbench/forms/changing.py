@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from crossline.core.rules.base import Rule
-from crossline.core.rules.registry import rule_types
+from crossline.core.rules.registry import rule_class, rule_types
 from crossline.core.workbench.forms.fields import Looked
 from crossline.core.workbench.forms.values import TypeChange
 
@@ -31,8 +31,7 @@ def changes_of_type(looked: Looked) -> tuple[TypeChange, ...]:
 
 def goes_with(body: Mapping[str, Any], rule_type: str) -> tuple[str, ...]:
     """The keys that a rule of another type cannot have, or not as they are; what neither type knows stays."""
-    types = rule_types()
-    before, after = types.get(str(body.get(TYPE)), Rule), types.get(rule_type, Rule)
+    before, after = rule_class(body.get(TYPE)) or Rule, rule_class(rule_type) or Rule
     unknown = {key for key in body if key in before.model_fields and key not in after.model_fields}
     kept = {key: value for key, value in body.items() if key not in unknown}
     wrong = _refused(after, {**kept, TYPE: rule_type}) - _refused(before, body)

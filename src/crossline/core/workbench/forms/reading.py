@@ -8,7 +8,7 @@ from typing import Any
 
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
-from crossline.core.rules.registry import rule_types
+from crossline.core.rules.registry import rule_class, rule_types
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Path
 from crossline.core.workbench.forms.changing import changes_of_type
@@ -31,7 +31,8 @@ def form_of(text: str, streams: Mapping[str, StreamSpec]) -> RuleForm:
         looked = _looked(text, streams)
     except UsageError as error:
         return RuleForm(why_none=str(error))
-    return _Reader(looked, written_fields(looked.rule.get("rule_type"))).form()
+    named = looked.rule.get("rule_type")
+    return _Reader(looked, written_fields(named if isinstance(named, str) else None)).form()
 
 
 def _looked(text: str, streams: Mapping[str, StreamSpec]) -> Looked:
@@ -43,9 +44,9 @@ def _looked(text: str, streams: Mapping[str, StreamSpec]) -> Looked:
 
 
 @cache
-def written_fields(rule_type: object) -> Mapping[str, Any]:
+def written_fields(rule_type: str | None) -> Mapping[str, Any]:
     """The fields of a rule type, of an unknown one those that all have; not those that bytes of a file are put into."""
-    model = rule_types().get(rule_type, Rule) if isinstance(rule_type, str) else Rule
+    model = rule_class(rule_type) or Rule
     return {name: info for name, info in model.model_fields.items() if name not in model.files.values()}
 
 

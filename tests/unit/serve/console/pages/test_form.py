@@ -147,6 +147,7 @@ HOSTILE = {
     "anchors": "rule_type: sequence\nsteps: &s\n  - &a {name: x}\n  - *a\nuntil: {conditions: [{field: *s}]}\n",
     "deep": "rule_type: threshold\nconditions: " + "[{any: " * 20 + "[]" + "}]" * 20 + "\n",
     "json": '{"rule_id": "a", "rule_type": "burst", "any_of": [{"count": "> 1"}]}',
+    "types": "rule_type: [sequence, {a: b}]\nsteps: [{name: x}]\n",
     "several": "- rule_id: a\n- rule_id: b\n",
     "empty": "",
 }
