@@ -24,7 +24,7 @@ from crossline.core.texts.problems import shown
 from crossline.rulelog.content import read_pipeline_in_place, read_text
 
 if TYPE_CHECKING:
-    from crossline.replay.workbench.proof import Interval
+    from crossline.replay.workbench.interval import Interval
 
 Pipeline = Annotated[
     Path,
@@ -52,9 +52,9 @@ def prove(
 
     With --json it is a proof that `crossline verify PROOF --pipeline FILE` runs again.
     """
-    from crossline.replay.workbench.proof import Interval
+    from crossline.replay.workbench.interval import Interval
 
-    interval = Interval(_instant("--from", from_), _instant("--to", to))
+    interval = Interval(instant_of("--from", from_), instant_of("--to", to))
     found = proven(rules, pipeline, input_ or [], interval, rule=rule, labels=labels, amount=amount)
     if as_json:
         write_lines([orjson.dumps(found)])
@@ -75,6 +75,7 @@ def proven(
     """The proof of the one rule in ``rules`` (or of that of the name ``rule``), by the records of ``inputs``."""
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.workbench.blast import Blast
+    from crossline.replay.workbench.interval import MarksWithin
     from crossline.replay.workbench.proof import Candidate, files_told, proof_of
     from crossline.replay.workbench.together import judge_together
 
@@ -100,13 +101,14 @@ def proven(
 
     with own_folder_for("prove") as folder:
         ready = given.with_tables(sets, folder / "tables")
-        blast = Blast(ready[0], mine, marks) if marks is not None else None
+        asked = None if marks is None else MarksWithin(interval, marks)
+        blast = None if asked is None else Blast(ready[0], mine, asked)
         found = judge_together(ready, folder, amount, far, *(() if blast is None else (blast.see,)))
     progress.done()
     reads = {each.rule_id: each.version for each in others}
     version = None if before is None else before.version
     candidate = Candidate(mine.rule_id, mine.version, read_text(rules), reads, version)
-    return proof_of(candidate, told, found, interval, marks, amount, blast)
+    return proof_of(candidate, told, found, interval, None if asked is None else asked.found(), amount, blast)
 
 
 def past_of(config: PipelineConfig) -> dict[str, list[str]]:
@@ -143,7 +145,8 @@ def _the_rule(rules: Sequence[Rule], path: Path, rule: str | None) -> Rule:
     return found[0]
 
 
-def _instant(option: str, text: str | None) -> int | None:
+def instant_of(option: str, text: str | None) -> int | None:
+    """An option that is an instant, epoch milliseconds. Raises UsageError for what is none."""
     if text is None:
         return None
     try:

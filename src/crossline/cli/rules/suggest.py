@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,15 +23,18 @@ from crossline.cli.rules.given import (
     chosen,
     read_by,
 )
-from crossline.cli.rules.prove import past_of
+from crossline.cli.rules.prove import instant_of, past_of
 from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import path_text
 from crossline.rulelog.content import read_pipeline_in_place
 
 if TYPE_CHECKING:
+    from crossline.replay.workbench.measure import Span
     from crossline.replay.workbench.suggest import Around, Outcome, Suggestion
 
+Since = Annotated[str | None, typer.Option("--from", help="With --steps: count alerts from this event time.")]
+Until = Annotated[str | None, typer.Option("--to", help="And before this event time.")]
 SHOWN = 4  # lines on each side of the one that is suggested
 STEPS_MAX = 30
 
@@ -49,6 +52,8 @@ def suggest_threshold(
         typer.Option("--steps", min=0, max=STEPS_MAX, help="Instead: so many lines on each side of the present one."),
     ] = 0,
     also: Annotated[list[float] | None, typer.Option("--also", help="With --steps: a line besides.")] = None,
+    from_: Since = None,
+    to: Until = None,
     labels: Labels = None,
     stream: StreamFile = None,
     lists: ListFolder = None,
@@ -61,12 +66,13 @@ def suggest_threshold(
     Each line that is told was judged on the records, with the rule's own emission and cooldown.
     """
     from crossline.engine.machine.temp import own_folder_for
+    from crossline.replay.workbench.interval import ANY_TIME, Interval
     from crossline.replay.workbench.measure import days_of, spans
     from crossline.replay.workbench.sample import batches
     from crossline.replay.workbench.suggest import Wanted, around, suggest
 
-    if alerts_per_day is None and labels is None and not steps:
-        raise UsageError("name what is wanted: --alerts-per-day N, --labels FILE|URL for the best F1, or --steps N")
+    interval = Interval(instant_of("--from", from_), instant_of("--to", to))
+    _check_wanted(steps, whole=interval == ANY_TIME, best=alerts_per_day is not None or labels is not None)
     given = Given(stream, lists, pipeline, _inputs(input_, pipeline), figures)
     every = chosen(given.rules(rules), None)
     (mine,) = chosen(every, rule)
@@ -80,17 +86,31 @@ def suggest_threshold(
         known = spans(sample)
         if base not in known:
             raise UsageError(f"the input has no record of stream {base} that could be read")
-        days = days_of(known)
+        days = days_of(known) if interval == ANY_TIME else interval.days(*_ends(known))
         (ready,) = given.with_tables([judged], folder / "tables")
         if steps:
-            _tell_around(rule, around(ready, mine, sample, days, marks, steps, also or ()), days, as_json=as_json)
+            found = around(ready, mine, sample, days, marks, steps, also or (), interval)
+            _tell_around(rule, found, days, as_json=as_json)
             return
         wanted = Wanted(None if alerts_per_day is None else alerts_per_day * days, marks)
-        found = suggest(ready, mine, sample, days, wanted)
+        best = suggest(ready, mine, sample, days, wanted)
     if as_json:
-        write_lines([orjson.dumps(_as_json(rule, found, days))])
+        write_lines([orjson.dumps(_as_json(rule, best, days))])
     else:
-        _tell(rule, found, days)
+        _tell(rule, best, days)
+
+
+def _check_wanted(steps: int, *, whole: bool, best: bool) -> None:
+    """Raises UsageError where nothing is wanted, or an interval of what has none."""
+    if not best and not steps:
+        raise UsageError("name what is wanted: --alerts-per-day N, --labels FILE|URL for the best F1, or --steps N")
+    if not whole and not steps:
+        raise UsageError("--from and --to say which alerts count around the present line: name --steps N")
+
+
+def _ends(known: Mapping[str, Span]) -> tuple[int, int]:
+    """The first and the last instant of all streams."""
+    return min(each.first_ms for each in known.values()), max(each.last_ms for each in known.values())
 
 
 def _inputs(given: Sequence[str] | None, pipeline: Path | None) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ def is_proof(found: Mapping[str, Any]) -> bool:
 
 def proven_again(proof: Mapping[str, Any], pipeline: Path | None, inputs: list[str]) -> dict[str, Any]:
     """``the same``, or ``differs`` with what. Raises UsageError where it cannot be run."""
-    from crossline.replay.workbench.proof import Interval, differences
+    from crossline.replay.workbench.interval import Interval
+    from crossline.replay.workbench.proof import differences
 
     if pipeline is None:
         raise UsageError("a proof is run again by the pipeline that it is about; name its file with --pipeline")

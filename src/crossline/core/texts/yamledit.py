@@ -5,8 +5,8 @@ Each change is proven: what the text says afterwards is what it said before but 
 
 from __future__ import annotations
 
-import copy
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -18,6 +18,7 @@ from crossline.core.texts.problems import Path, path_text
 from crossline.core.texts.yamltext import load_yaml
 
 _SOURCE = "text"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class CannotEditError(UsageError):
@@ -78,7 +79,7 @@ def replaced(text: str, path: Path, value: Any) -> str:
     elif start == end and text[start - 1 : start] not in {" ", "\n"}:
         new = f" {new}"
     elif text[start - 1 : start] == "\n" or (isinstance(node, yaml.CollectionNode) and not node.flow_style):
-        start = text.rindex(":", 0, start) + 1  # a block below its key
+        start = _behind_key(text, parent, path)
         new = f" {new}"
 
     def change(data: Any) -> None:
@@ -170,6 +171,44 @@ def appended(text: str, path: Path, item: Any) -> str:
     return _proven(text, text[:end] + new + text[end:], change, path)
 
 
+def swapped(text: str, path: Path) -> str:
+    """``text`` with the item of a list at ``path`` behind the one that follows it, each with the comments above it."""
+    parent, place = _parent(text, path), int(path[-1])
+    if not isinstance(parent, yaml.SequenceNode) or place + 1 >= len(parent.value):
+        raise _cannot(path)
+    one, other = parent.value[place : place + 2]
+    if parent.flow_style:
+        (a, b), (c, d) = ((each.start_mark.index, _end(text, each)) for each in (one, other))
+    else:
+        floor = _end(text, parent.value[place - 1]) if place else 0
+        a, c = _lead(text, one, floor), _lead(text, other, _end(text, one))
+        b, d = c, _own_end(text, other)
+    first, second = text[a:b], text[c:d]
+    if not parent.flow_style and not second.endswith("\n"):
+        first, second = first.removesuffix("\n"), f"{second}\n"
+
+    def change(data: Any) -> None:
+        items = _at(data, path[:-1])
+        items[place], items[place + 1] = items[place + 1], items[place]
+
+    return _proven(text, text[:a] + second + text[b:c] + first + text[d:], change, path)
+
+
+def wrapped(text: str, path: Path) -> str:
+    """``text`` with the value at ``path`` as the one item of a list."""
+    node = _node(text, path)
+    start, end = node.start_mark.index, _end(text, node)
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+        new = "- " + re.sub(r"\n(?=[^\n])", "\n  ", text[start:end])
+    else:
+        new = f"[{text[start:end]}]"
+
+    def change(data: Any) -> None:
+        _at(data, path[:-1])[path[-1]] = [_at(data, path)]
+
+    return _proven(text, text[:start] + new + text[end:], change, path)
+
+
 def source_of(text: str, path: Path) -> tuple[int, int]:
     """From which to which character the value at ``path`` is written."""
     node = _node(text, path)
@@ -196,7 +235,7 @@ def _read(text: str) -> Any:
 def _root(text: str) -> yaml.Node:
     load_yaml(text, _SOURCE)  # it is refused where it is too deep or too large
     try:
-        found = yaml.compose(text, Loader=yaml.SafeLoader)
+        found = yaml.compose(text, Loader=_LOADER)
     except (yaml.YAMLError, RecursionError):
         found = None
     if found is None:
@@ -247,6 +286,42 @@ def _item_start(text: str, node: Any) -> int:
     return len(before) - 1 if before.endswith("-") else start
 
 
+def _behind_key(text: str, parent: Any, path: Path) -> int:
+    """Behind the colon, or the dash, of what stands at ``path``."""
+    if isinstance(parent, yaml.MappingNode):
+        name = next(name for name, _ in parent.value if name.value == path[-1])
+        return text.index(":", int(name.end_mark.index)) + 1
+    return _item_start(text, parent.value[int(path[-1])]) + 1
+
+
+def _lead(text: str, item: Any, floor: int) -> int:
+    """Where an item of a block list begins: at the comments above its dash, down from ``floor``."""
+    dash = _item_start(text, item)
+    start = text.rfind("\n", 0, dash) + 1
+    if text[start:dash].strip(" "):
+        raise _cannot(())
+    while start > floor:
+        above = text.rfind("\n", 0, start - 1) + 1
+        line = text[above : start - 1]
+        deep = len(line) - len(line.lstrip(" ")) > dash - text.rfind("\n", 0, dash) - 1
+        if above < floor or (line.strip() and (deep or not line.lstrip(" ").startswith("#"))):
+            break
+        start = above
+    return start
+
+
+def _own_end(text: str, item: Any) -> int:
+    """Behind the last line of an item, and behind comments that stand deeper than its dash."""
+    dash, end = _item_start(text, item), _line_after(text, _end(text, item))
+    column = dash - text.rfind("\n", 0, dash) - 1
+    while end < len(text):
+        line = text[end : _line_after(text, end)]
+        if not line.lstrip(" ").startswith("#") or len(line) - len(line.lstrip(" ")) <= column:
+            break
+        end += len(line)
+    return end
+
+
 def _line_after(text: str, end: int) -> int:
     line_end = text.find("\n", end)
     return len(text) if line_end < 0 else line_end + 1
@@ -260,11 +335,17 @@ def _at(data: Any, path: Path) -> Any:
 
 def _proven(text: str, after: str, change: Callable[[Any], None], path: Path) -> str:
     # Copied through text: what an alias names stands in two places, and only one of them is to change.
-    expected = json.loads(json.dumps(_read(text)))
+    expected = json.loads(_as_json(text))
     change(expected)
-    if _read(after) != json.loads(json.dumps(copy.copy(expected))):
+    if _as_json(after) != json.dumps(expected, sort_keys=True):
         raise _cannot(path)
     return after
+
+
+@lru_cache(maxsize=4)
+def _as_json(text: str) -> str:
+    """What a text says; 1, 1.0 and true differ in it."""
+    return json.dumps(_read(text), sort_keys=True)
 
 
 def _cannot(path: Path) -> CannotEditError:

@@ -7,8 +7,9 @@ import re
 from crossline.core.figures.drawn import DrawnLine
 from crossline.core.texts.yamledit import CannotEditError, replaced
 from crossline.core.texts.yamltext import load_yaml
-from crossline.core.workbench.form import lines_in, rule_base
-from crossline.core.workbench.formchange import with_line
+from crossline.core.workbench.forms.fields import rule_in
+from crossline.core.workbench.forms.formulas import lines_in
+from crossline.core.workbench.forms.writing import with_line
 
 _NUMBER = re.compile(r"-?\d[\d_.]*")
 
@@ -18,7 +19,7 @@ def with_threshold(text: str, drawn: DrawnLine, threshold: float) -> str:
 
     Raises CannotEditError where the number cannot be found in the text.
     """
-    path = (*rule_base(text), *drawn.path)
+    path = (*rule_in(text)[1], *drawn.path)
     value = load_yaml(text, "text").data
     for step in path:
         value = value[step]

@@ -14,9 +14,10 @@ from crossline.core.formula.naive import evaluate
 from crossline.core.formula.tree import Join, Node
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
-from crossline.core.workbench.catch import Alert, Marks, rests_on
+from crossline.core.workbench.catch import Alert, rests_on
 from crossline.replay.backtest import Judged
 from crossline.replay.trial import read_figures
+from crossline.replay.workbench.interval import MarksWithin
 from crossline.replay.workbench.near import Alone, NearMiss, gap_of, missed
 from crossline.replay.workbench.sample import Batch, Jury
 
@@ -25,14 +26,17 @@ SHOWN = 10  # of each kind
 
 @dataclass(slots=True)
 class _Frauds:
-    """Of each fraud the record at which the rule came nearest to it."""
+    """Of each fraud the record at which the rule came nearest to it, within the interval."""
 
-    marks: Marks
+    within: MarksWithin
     nearest: dict[str, NearMiss] = field(default_factory=dict)
 
     def take(self, miss: NearMiss) -> None:
         """Keep it for the frauds that its record is part of, if it is nearer; of equals the first."""
-        for fraud in self.marks.frauds.get(miss.record_id, frozenset()) & self.marks.asked:
+        marks = self.within.marks
+        for fraud in marks.frauds.get(miss.record_id, frozenset()) & marks.asked:
+            if not self.within.has(miss.record_id):
+                continue
             known = self.nearest.get(fraud)
             if known is None or miss.distance < known.distance:
                 self.nearest[fraud] = miss
@@ -44,14 +48,14 @@ class Blast:
     Args:
         judged: The rule, and those whose hits it reads.
         rule: The rule.
-        marks: What was fraud.
+        within: What was fraud, and in which interval that is asked for.
     """
 
-    def __init__(self, judged: Judged, rule: Rule, marks: Marks) -> None:
+    def __init__(self, judged: Judged, rule: Rule, within: MarksWithin) -> None:
         sources = sources_of(judged.rules, judged.history.streams)
-        self._rule, self._marks = rule, marks
+        self._rule, self._within, self._marks = rule, within, within.marks
         self._program: Program = rule.program(sources.of_reading(rule.reading), judged.defaults)
-        self._frauds = _Frauds(marks)
+        self._frauds = _Frauds(within)
         self._alone: Alone | None = None
         self._jury: Jury | None = None
         if self._program.verdict is None:
@@ -61,6 +65,7 @@ class Blast:
 
     def see(self, batch: Batch) -> None:
         """The next batch."""
+        self._within.see(batch)
         if self._alone is not None:
             for records, _ in batch.taken:
                 self._alone(records)
@@ -89,7 +94,7 @@ class Blast:
         newly = self._by_key([each for each in self._good(draft) if _cause(each) not in known])
         return {
             "missed": [{"record_id": each.record_id, "key": dict(each.key), "why": each.why} for each in left[:SHOWN]],
-            "missed_count": len(self._marks.asked - caught),
+            "missed_count": len(self._within.found().asked - caught),
             "met": newly[:SHOWN],
             "met_count": len(newly),
             "good": {name: len(self._by_key(self._good(each))) for name, each in (("draft", draft), ("live", live))},
@@ -111,6 +116,8 @@ class Blast:
 
     def _slack(self, alert: Alert) -> float:
         """By how large a part of its line the alert is beyond it; of rules without one 0."""
+        if self._alone is not None:
+            return self._alone.beyond.get(alert["record_id"], 0.0)
         verdict = self._program.verdict
         if isinstance(verdict, Comparison):
             return abs(float(alert["value"]) - verdict.threshold) / max(abs(verdict.threshold), 1e-9)

@@ -218,13 +218,17 @@ def _rounded(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """Rules that look at the record alone: shown the records as they are taken in."""
+    """Rules that look at the record alone: shown the records as they are taken in.
+
+    ``beyond``: by record at which one fires, by how large a part of its nearest line the record is beyond it.
+    """
 
     judged: Judged
     book: Book
     rules: Sequence[Rule]
     found: Mapping[str, Taking]
     clocks: Clocks = field(default_factory=Clocks)
+    beyond: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, records: Records) -> None:
         """Records as they come."""
@@ -245,11 +249,18 @@ class Alone:
             miss = self._miss(part, records, place)
             if miss is not None:
                 self.found[rule.rule_id].take(miss)
+        lines = [leaf for part in parts if (leaf := _line(part)) is not None]
+        for place in np.flatnonzero(passes.all(axis=0)).tolist() if lines else ():
+            shares = (
+                abs(each.value - records.fields[each.field][place].as_py()) / max(abs(each.value), 1e-9)
+                for each in lines
+            )
+            self.beyond[records.ids[place].as_py()] = min(shares)
 
     def _miss(self, part: Condition, records: Records, place: int) -> NearMiss | None:
         """Of a condition that orders a number: how near others are cannot be said."""
-        leaf = part.node
-        if not isinstance(leaf, Leaf) or leaf.operator not in ORDERING or not isinstance(leaf.value, int | float):
+        leaf = _line(part)
+        if leaf is None:
             return None
         value = records.fields[leaf.field][place].as_py()
         if value is None:
@@ -257,3 +268,10 @@ class Alone:
         missing = leaf.value - value
         why = f"found {leaf.field} {shown_value(value)}; expected {part.text}: {shown_value(_rounded(abs(missing)))} "
         return NearMiss(records.ids[place].as_py(), {}, value, missing, f"{why}is missing", (0, abs(missing)))
+
+
+def _line(part: Condition) -> Any:
+    """The leaf of a condition that orders a number; None: it is another."""
+    leaf = part.node
+    ordered = isinstance(leaf, Leaf) and leaf.operator in ORDERING and isinstance(leaf.value, int | float)
+    return leaf if ordered else None

@@ -11,40 +11,17 @@ from typing import Any
 import orjson
 
 from crossline.connectors.files.names import matching_files
-from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import instant_text, parse_instant_ms
 from crossline.core.health.shares import Precision
 from crossline.core.workbench.catch import Alert, Marks, sides
 from crossline.core.workbench.predicted import predicted, predicted_sum
 from crossline.replay.compare import compare
 from crossline.replay.workbench.blast import Blast
+from crossline.replay.workbench.interval import DAY_MS, Interval
 from crossline.replay.workbench.together import Together
 
 KIND = "crossline proof"
-DAY_MS = 86_400_000
 _PIECE = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Of event time, epoch milliseconds; None: as far as the data goes. What came before only fills windows."""
-
-    from_ms: int | None = None
-    to_ms: int | None = None
-
-    def has(self, alert: Alert) -> bool:
-        """Whether ``alert`` is in it."""
-        at_ms = parse_instant_ms(alert["event_time"])
-        return (self.from_ms is None or at_ms >= self.from_ms) and (self.to_ms is None or at_ms < self.to_ms)
-
-    def within(self, first_ms: int, last_ms: int) -> tuple[int, int]:
-        """From when to when there are records of it. Raises UsageError where there are none."""
-        begin = first_ms if self.from_ms is None else max(first_ms, self.from_ms)
-        end = last_ms + 1 if self.to_ms is None else min(last_ms + 1, self.to_ms)
-        if begin >= end:
-            there = f"{instant_text(first_ms)} to {instant_text(last_ms)}"
-            raise UsageError(f"found no record in the interval; expected a part of {there}, of which there are records")
-        return begin, end
 
 
 def digest_of(value: Any) -> str:

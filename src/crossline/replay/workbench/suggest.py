@@ -29,6 +29,7 @@ from crossline.core.workbench.catch import Marks, Weighed, rests_on, weigh
 from crossline.core.workbench.lines import BEYOND, Judgings, Telling, emissions, lines_at, thinned
 from crossline.replay.backtest import Judged
 from crossline.replay.trial import read_figures
+from crossline.replay.workbench.interval import ANY_TIME, Interval, MarksWithin
 from crossline.replay.workbench.sample import Batch, Jury, alerts_over
 
 JUDGED_MAX = 200  # lines that are judged
@@ -91,13 +92,19 @@ def around(
     marks: Marks | None,
     steps: int,
     also: Sequence[float],
+    interval: Interval,
 ) -> Around:
     """``steps`` lines on each side of the present one, and those of ``also``; ``judged`` as for ``suggest``.
 
     Lines that would give more alerts than can be judged together are left out, but not those of ``also``.
-    Raises UsageError as ``suggest`` does.
+    ``interval``: alerts and frauds of it count; ``days``: those that it has. Raises UsageError as ``suggest`` does.
     """
-    finder = _finder(judged, rule, sample, days, Wanted(None, marks))
+    if marks is not None:
+        asked = MarksWithin(interval, marks)
+        for batch in sample:
+            asked.see(batch)
+        marks = asked.found()
+    finder = replace(_finder(judged, rule, sample, days, Wanted(None, marks)), interval=interval)
     drawn = finder.drawn
     step = step_of(drawn.threshold)
     lines = [round(drawn.threshold + step * each, 10) for each in range(-steps, steps + 1)]
@@ -175,6 +182,7 @@ class _Finder:
     sample: Sequence[Batch]
     days: float
     wanted: Wanted
+    interval: Interval = ANY_TIME
 
     def judgings(self) -> Judgings:
         """The figure at each record that the rule judges."""
@@ -276,11 +284,14 @@ class _Finder:
     def _told(self, judged: Judged) -> Iterator[tuple[str, dict[str, Any]]]:
         """All that stands in the end, by rule: the records that it rests on."""
         if any(each.rule.late_policy == "reevaluate" for each in judged.rules.versions):
-            yield from ((alert["rule_id"], alert) for alert in alerts_over(judged, self.sample))
+            alerts = alerts_over(judged, self.sample)
+            yield from ((alert["rule_id"], alert) for alert in alerts if self.interval.has(alert))
             return
         jury = Jury(judged)
         for batch in self.sample:
             for hit in jury.judge(batch).hits:  # no alert is made of it: there are many
+                if not self.interval.holds(hit.event_ms):
+                    continue
                 told = {"record_id": hit.record_id, "evidence": {"record_ids": hit.record_ids[-50:]}}
                 yield hit.version.rule.rule_id, told
 

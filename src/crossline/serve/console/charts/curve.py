@@ -56,7 +56,7 @@ def curve(points: Sequence[CurvePoint], at: float, live: float | None, width: in
         parts.append(text(x(live) + (-5 if left else 5), TOP + 4, said, None, "end" if left else "start"))
     place = x.clipped(at)
     moving = (line("edge", (0, TOP - 8), (0, BOTTOM)), element("circle", class_="knob", cx=0, cy=BOTTOM, r=6))
-    parts.append(element("g", moving, id="curve-at", transform=f"translate({place:.1f} 0)"))
+    parts.append(element("g", moving, class_="at", transform=f"translate({place:.1f} 0)"))
     last = -1e9
     for each in points:
         said = number(each.threshold)

@@ -14,7 +14,7 @@ from crossline.serve.http.jobs import Jobs
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.queries import only_known
 from crossline.serve.http.writes.rules import Body, RuleFile
-from crossline.serve.http.writes.trials import INPUTS_MAX, accepted, file_in, inputs_of, labels_of
+from crossline.serve.http.writes.trials import INPUTS_MAX, accepted, bounds_in, file_in, inputs_of, labels_of
 
 
 class Thresholds(Body):
@@ -27,6 +27,8 @@ class Thresholds(Body):
         max_length=INPUTS_MAX,
         description="Files by stream, relative to the pipeline's folder; else those of its sources of files or api.",
     )
+    from_: str | None = Field(default=None, alias="from", max_length=40, description="Alerts from then on count.")
+    to: str | None = Field(default=None, max_length=40, description="And those before then.")
     steps: int = Field(default=12, ge=1, le=30, description="How many thresholds on each side of the present one.")
     also: list[float] = Field(
         default=[], max_length=5, description="Thresholds besides, such as that of the live version."
@@ -49,7 +51,7 @@ def threshold_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
         files = {file_in("rules", wanted.rules): wanted.rules.checked().data}
         inputs = [] if wanted.inputs is None else await run_in_threadpool(inputs_of, deps, wanted.inputs)
         labels = await run_in_threadpool(labels_of, deps)
-        more = [] if labels is None else ["--labels", str(labels)]
+        more = bounds_in(wanted.from_, wanted.to) + ([] if labels is None else ["--labels", str(labels)])
         more += [part for each in wanted.also for part in ("--also", repr(each))]
 
         def arguments(folder: Path) -> list[str]:

@@ -127,8 +127,7 @@ def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
         only_known(request)
         files = {file_in("rules", wanted.rules): wanted.rules.checked().data}
         inputs = [] if wanted.inputs is None else await run_in_threadpool(inputs_of, deps, wanted.inputs)
-        bounds = {"--from": instant("/from", wanted.from_), "--to": instant("/to", wanted.to)}
-        more = [part for name, ms in bounds.items() if ms is not None for part in (name, instant_text(ms) or "")]
+        more = bounds_in(wanted.from_, wanted.to)
         if (labels := await run_in_threadpool(labels_of, deps)) is not None:
             more += ["--labels", str(labels)]
         more += ["--amount", wanted.amount] if wanted.amount else []
@@ -197,6 +196,12 @@ def inputs_of(deps: Dependencies, given: Mapping[str, Sequence[str]] | None) -> 
                 raise invalid(f"/inputs/{stream}", f"no file {shown(pattern)}", "files below the pipeline's folder")
             found += ["--input", f"{stream}={root / pattern}"]
     return found
+
+
+def bounds_in(from_: str | None, to: str | None) -> list[str]:
+    """An interval of the past as the command takes it. Raises ProblemError for what is no instant."""
+    bounds = {"--from": instant("/from", from_), "--to": instant("/to", to)}
+    return [part for name, ms in bounds.items() if ms is not None for part in (name, instant_text(ms) or "")]
 
 
 def labels_of(deps: Dependencies) -> Path | None:

@@ -87,7 +87,7 @@ def test_a_curve_has_a_row_for_each_threshold_and_its_drawing() -> None:
         ("6", "0.5", "1 of 4", "0"),
     ]
     assert (found.at, found.before, found.after, found.live) == (1, "4", "6", "6")
-    assert found.drawing.attribute("aria-label") == (
+    assert found.drawings[0].attribute("aria-label") == (
         "count >=: from 4.5 alerts a day at 4 to 0.5 at 6. At 5 there are 2 a day and 50 % of frauds are found."
     )
     assert curve_at({**JOB, "state": "failed", "result": None, "error": "no"}, 5.0, None).rows == ()

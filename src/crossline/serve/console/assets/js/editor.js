@@ -11,14 +11,20 @@ let timer;
 let asked = 0;
 let code;
 
-/** What the server says of the form as it stands; null where a later one was asked meanwhile. */
-export async function askFor(path, more = {}) {
+/** What the server says of the form as it stands; null where a later one was asked meanwhile, or it cannot be reached.
+ * ``list``: of what is not there yet in the form, what is sent: that of this list alone. */
+export async function askFor(path, more = {}, list = null) {
   const mine = ++asked;
   const data = new URLSearchParams(new FormData(form));
+  for (const name of [...data.keys()]) if (name.includes("/+/") && !name.startsWith(`f.${list}/+/`)) data.delete(name);
   for (const [name, value] of Object.entries(more)) data.set(name, value);
-  const answer = await fetch(path, { method: "POST", body: data, headers: { "HX-Request": "true" } });
-  if (mine !== asked || !answer.ok) return null;
-  return new DOMParser().parseFromString(await answer.text(), "text/html");
+  try {
+    const answer = await fetch(path, { method: "POST", body: data, headers: { "HX-Request": "true" } });
+    if (mine !== asked || !answer.ok) return null;
+    return new DOMParser().parseFromString(await answer.text(), "text/html");
+  } catch {
+    return null;
+  }
 }
 
 /** Shows what was checked, in the list and at the lines. */
@@ -47,8 +53,13 @@ function changed() {
 }
 
 function hideAsk() {
-  const ask = document.getElementById("ask");
-  if (ask) ask.hidden = area.value !== area.defaultValue; // the proof is of the text that was sent
+  const other = area.value !== area.defaultValue; // the proof is of the text that was sent
+  const [ask, stale] = ["ask", "stale"].map((each) => document.getElementById(each));
+  if (ask) ask.hidden = other;
+  if (stale) {
+    stale.dataset.was ??= stale.hidden ? "fresh" : "stale";
+    stale.hidden = !other && stale.dataset.was === "fresh";
+  }
 }
 
 /** Another text, which the server made of the form or of a threshold. */
@@ -59,22 +70,85 @@ export function setText(text) {
 }
 
 /** Fields of the form, as they are set: the text follows. What is not there yet waits for its button. */
-async function fillFrom(event) {
-  const fields = document.getElementById("fields");
-  if (!event.target.name?.startsWith("f.") || event.target.name.includes("/+/") || event.target.type === "checkbox") return;
+function fillFrom(event) {
+  if (!event.target.name?.startsWith("f.") || event.target.name.includes("/+/")) return;
   clearTimeout(timer);
-  timer = setTimeout(async () => {
-    const page = await askFor(form.dataset.fill);
-    if (!page) return;
-    setText(page.getElementById("text").value);
-    showChecked(page);
-    const made = page.getElementById("fields");
-    const names = (root) => [...root.querySelectorAll("[name]")].map((each) => each.name).join();
-    if (!made || names(made) === names(fields)) return;
-    const focused = document.activeElement?.id;
-    fields.replaceWith(made);
-    document.getElementById(focused)?.focus();
-  }, WAIT_MS);
+  timer = setTimeout(async () => take(await askFor(form.dataset.fill)), WAIT_MS);
+}
+
+/** A part that is added, moved or removed, or another type: at once, and the focus stays by it. */
+async function actFrom(event) {
+  const button = event.target.closest("#fields button[name]:not([name=view])");
+  if (!button) return;
+  event.preventDefault();
+  clearTimeout(timer);
+  const list = button.name === "more" ? button.value : null;
+  const page = await askFor(form.dataset.fill, { [button.name]: button.value }, list);
+  if (!page) return;
+  const stays = page.getElementById("text").value === area.value;
+  take(page, !stays, stays ? null : list);
+  if (!stays) focusOn(list === null ? after(button.name) : [`f.${list}/+/field`, `f.${list}/+/name`]);
+}
+
+/** Where the eye is after a part was moved or removed: at it, or at what took its place. */
+function after(name) {
+  const found = name.match(/^(.*\/)(\d+)\/(up|down|remove)$/);
+  if (!found) return ["f.rule_type"];
+  const [, list, place, act] = found;
+  const at = Number(place) + { up: -1, down: 1, remove: 0 }[act];
+  return [`${list}${at}/${act}`, `${list}${at}/${act === "up" ? "down" : "up"}`, `${list}${at - 1}/remove`, `${list}+/field`, `${list}+/name`];
+}
+
+function focusOn(names) {
+  for (const name of names) {
+    const found = document.querySelector(`#fields [name="${CSS.escape(name)}"]`);
+    const closed = found?.closest("details:not([open])");
+    const target = closed ? closed.querySelector("summary") : found;
+    if (target) return target.focus();
+  }
+}
+
+/** What the server made of the form. ``anew``: all fields; else they stay, and take the values that they have now. */
+function take(page, anew = false, added = null) {
+  if (!page) return;
+  const fields = document.getElementById("fields");
+  const made = page.getElementById("fields");
+  setText(page.getElementById("text").value);
+  showChecked(page);
+  if (!made || !fields) return;
+  const names = (root) => [...root.querySelectorAll("[name]")].map((each) => each.name).join();
+  if (anew || names(made) !== names(fields)) renew(fields, made, added);
+  else update(fields, made);
+}
+
+/** Other fields in place of these: what was typed of what is not there yet stays, and what was open is open. */
+function renew(fields, made, added) {
+  const focused = document.activeElement?.id;
+  for (const each of fields.querySelectorAll("details[open]")) {
+    const same = made.querySelector(`details[data-more="${CSS.escape(each.dataset.more)}"]`);
+    if (same) same.open = true;
+  }
+  for (const each of fields.querySelectorAll('[name*="/+/"]')) {
+    const same = made.querySelector(`[name="${CSS.escape(each.name)}"]`);
+    if (same && !(added !== null && each.name.startsWith(`f.${added}/+/`))) same.value = each.value;
+  }
+  fields.replaceWith(made);
+  if (focused) document.getElementById(focused)?.focus();
+}
+
+function update(fields, made) {
+  for (const each of made.querySelectorAll("[name^='f.']")) {
+    const mine = document.getElementById(each.id);
+    if (!mine) continue;
+    if (mine !== document.activeElement && !each.name.includes("/+/") && mine.value !== each.value) mine.value = each.value;
+    for (const name of ["aria-invalid", "aria-describedby"]) {
+      if (each.hasAttribute(name)) mine.setAttribute(name, each.getAttribute(name));
+      else mine.removeAttribute(name);
+    }
+  }
+  const parts = (root) => [...root.querySelectorAll(".wrong, #turn, #left")];
+  const [old, now] = [parts(fields), parts(made)];
+  if (old.length === now.length) old.forEach((each, place) => each.replaceChildren(...now[place].childNodes));
 }
 
 function press(event) {
@@ -108,6 +182,7 @@ function start() {
   }
   area.addEventListener("input", changed);
   form.addEventListener("input", fillFrom);
+  form.addEventListener("click", actFrom);
   document.addEventListener("keydown", press, true);
   place.addEventListener("click", jump);
 }

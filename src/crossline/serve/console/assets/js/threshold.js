@@ -12,7 +12,8 @@ function show(rows, place) {
   slide.value = String(place);
   slide.setAttribute("aria-valuetext", row.dataset.said);
   document.getElementById("slid").textContent = row.dataset.said;
-  document.getElementById("curve-at")?.setAttribute("transform", `translate(${row.dataset.x} 0)`);
+  const places = row.dataset.x.split(" ");
+  document.querySelectorAll("#curve .at").forEach((each, drawing) => each.setAttribute("transform", `translate(${places[drawing]} 0)`));
 }
 
 async function move(place) {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from crossline.core.workbench.form import RuleForm
+from crossline.core.workbench.forms.values import RuleForm, TypeChange
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
 
@@ -189,11 +190,16 @@ class CheckPart:
 
 @dataclass(frozen=True, slots=True)
 class FilledPart:
-    """A text as a form, or a threshold, made it, and what it means. ``wrong``: why it is as it was."""
+    """A text as a form, or a threshold, made it, and what it means. ``wrong``: why it is as it was.
+
+    ``wrongs``: what is wrong, by its place in the form; ``turn``: the type that was chosen, and not yet given.
+    """
 
     TEMPLATE: ClassVar[str] = "pages/rules/filled.html"
     text: str
     form: RuleForm | None
+    wrongs: Mapping[str, str]
+    turn: TypeChange | None
     wrong: str
     faults: tuple[Fault, ...]
     said: str
@@ -205,13 +211,13 @@ class FilledPart:
 
 @dataclass(frozen=True, slots=True)
 class CurveRow:
-    """A threshold, what it gives, and where it stands in the drawing (pixels)."""
+    """A threshold, what it gives, and where it stands in each drawing (pixels)."""
 
     threshold: str
     per_day: str
     found: str
     good: str
-    x: float
+    places: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +235,7 @@ class Curve:
     live: str = ""
     before: str = ""
     after: str = ""
-    drawing: Any = None
+    drawings: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +344,15 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class GoingOn:
+    """A backtest of who looks that is not over. ``far``: how far it is."""
+
+    job_id: str
+    since: Moment
+    far: str
+
+
+@dataclass(frozen=True, slots=True)
 class TrialPart:
     """The trial alone, as it goes on."""
 
@@ -350,8 +365,8 @@ class TrialPart:
 class EditPage:
     """``base``: the version that is edited, 0: a new rule. ``why_no_ask``: why no approval can be asked for, or empty.
 
-    ``saved``: when the draft was saved; ``inputs``: files of the past that were named. ``form``: the text as fields,
-    where that is looked at. ``draws``: what the rule holds against a number, or empty.
+    ``saved``: when the draft was saved; ``inputs``: files of the past. ``form``, ``wrongs``, ``turn``: as of a filled
+    part. ``draws``: what the line is of. ``stale``: the backtest is of another text; ``going_on``: those not shown.
     """
 
     TEMPLATE: ClassVar[str] = "pages/rules/edit.html"
@@ -369,12 +384,16 @@ class EditPage:
     changed: tuple[int, ...]
     diff: tuple[tuple[str, str], ...]
     form: RuleForm | None
+    wrongs: Mapping[str, str]
+    turn: TypeChange | None
     draws: str
     curve: Curve | None
     sample: Sample | None
     records: str
     first: str
     trial: Trial | None
+    stale: bool
+    going_on: tuple[GoingOn, ...]
     job: str
     inputs: str
     since: str

@@ -20,7 +20,7 @@ from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import current_of, versions_of
 
 JOB = "/v1/jobs/{job_id}"
-WIDTH = 640
+WIDTHS = (640, 440, 288)  # pixels: the page shows the widest that there is room for
 
 
 async def view(asked: Asked) -> CurvePart:
@@ -82,9 +82,10 @@ def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None
     if not rows or looked_at is None:
         return Curve(*begun, live="" if live is None else plain(live))
     points = [CurvePoint(each["threshold"], each["alerts_per_day"], _share(each)) for each in rows]
-    x = curve_x(points, WIDTH)
+    scales = [curve_x(points, width) for width in WIDTHS]
     at = min(range(len(points)), key=lambda place: abs(points[place].threshold - looked_at))
-    told = tuple(_row(each, x(each["threshold"])) for each in rows)
+    told = tuple(_row(each, tuple(round(x(each["threshold"]), 1) for x in scales)) for each in rows)
+    said_of_it = conclusion(named, points, at)
     return Curve(
         *begun,
         rows=told,
@@ -92,7 +93,7 @@ def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None
         live="" if live is None else plain(live),
         before=told[at - 1].threshold if at else "",
         after=told[at + 1].threshold if at + 1 < len(told) else "",
-        drawing=curve(points, points[at].threshold, live, WIDTH, conclusion(named, points, at)),
+        drawings=tuple(curve(points, points[at].threshold, live, width, said_of_it) for width in WIDTHS),
     )
 
 
@@ -115,8 +116,8 @@ def _share(row: Mapping[str, Any]) -> float | None:
     return row["caught"] / row["frauds"] if row.get("frauds") else None
 
 
-def _row(row: Mapping[str, Any], x: float) -> CurveRow:
+def _row(row: Mapping[str, Any], places: tuple[float, ...]) -> CurveRow:
     labelled = "caught" in row
     found = f"{row['caught']:,} of {row['frauds']:,}" if labelled else "unknown"
     good = f"{row['alerts'] - row['true']:,}" if labelled else "unknown"
-    return CurveRow(plain(row["threshold"]), number(round(row["alerts_per_day"], 2)), found, good, round(x, 1))
+    return CurveRow(plain(row["threshold"]), number(round(row["alerts_per_day"], 2)), found, good, places)

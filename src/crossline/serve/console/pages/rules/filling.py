@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from urllib.parse import urlencode
 
 from crossline.core.basics.errors import UsageError
-from crossline.core.workbench.form import RuleForm, form_of
-from crossline.core.workbench.formchange import with_form
 from crossline.core.workbench.redraw import with_threshold
 from crossline.serve.approvals.texts import the_rule
-from crossline.serve.console.asked import Asked, moved
+from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
 from crossline.serve.console.pages.rules.context import FilledPart
 from crossline.serve.console.pages.rules.curves import drawn_of, live_line
-from crossline.serve.console.pages.rules.writing import checked_part, inputs_in, keep, refused_page, text_in
+from crossline.serve.console.pages.rules.sent import PREFIX, TYPE, form_shown, onward, text_in, text_of
+from crossline.serve.console.pages.rules.writing import checked_part, inputs_in, interval_in, keep, refused_page
 from crossline.serve.http.problems import ProblemError, invalid, problem_of
-
-PREFIX = "f."  # of the fields of the form, among those of the page
-KEPT = ("job", "curve", "sample", "inputs", "from", "to")
 
 
 def fill(asked: Asked) -> FilledPart:
@@ -27,10 +22,12 @@ def fill(asked: Asked) -> FilledPart:
     wrong, text = "", text_in(asked.form)
     try:
         text = _changed(asked)
-    except UsageError as error:
+    except (UsageError, ProblemError) as error:
         wrong = str(error)
     check = checked_part(asked, text)
-    return FilledPart(text, _form(asked, text), wrong, *_told(check))
+    rule_type = "" if asked.form.get("type") else _type(asked)
+    form = form_shown(asked, text, check.faults, rule_type, view=asked.form.get("shown"))
+    return FilledPart(text, *form, wrong, *_told(check))
 
 
 async def apply(asked: Asked) -> Any:
@@ -41,49 +38,44 @@ async def apply(asked: Asked) -> Any:
         problem = error if isinstance(error, ProblemError) else problem_of(error)
         return await refused_page(asked, problem)
     at = await asyncio.to_thread(keep, asked, text)
-    view = asked.form.get("view", "text")
-    kept = {name: asked.form[name] for name in KEPT if asked.form.get(name)}
-    return moved(f"{at}?{urlencode({'view': view, **kept})}")
+    view = asked.form.get("view") or asked.form.get("shown", "text")
+    rule_type = _type(asked) if view == "form" and not asked.form.get("type") else ""
+    return onward(asked, at, view=view, type=rule_type)
 
 
 async def draw(asked: Asked) -> Any:
     """Keep the draft, and compute what other thresholds would give, as a job."""
-    text = text_in(asked.form)
-    at = await asyncio.to_thread(keep, asked, text)
-    config = asked.parts.deps.config
-    rule = await asyncio.to_thread(the_rule, config, text)
     try:
+        text = await asyncio.to_thread(text_of, asked)
+        at = await asyncio.to_thread(keep, asked, text)
+        rule = await asyncio.to_thread(the_rule, asked.parts.deps.config, text)
         if rule is None:
             raise invalid("/text", "no rule that is right", "one rule without a fault")
         live = await asyncio.to_thread(live_line, asked, asked.form.get("rule_id", ""))
-        body = {"rules": {"name": "rule.yaml", "text": text}, "rule_id": rule.rule_id, "inputs": inputs_in(asked)}
-        job = await called(
-            asked, "POST", "/v1/rules:thresholds", body=body | ({} if live is None else {"also": [live]})
-        )
-    except ProblemError as error:
-        if error.status not in {409, 422, 503}:
-            raise
+        body: dict[str, Any] = {"rules": {"name": "rule.yaml", "text": text}, "rule_id": rule.rule_id}
+        body |= {"inputs": inputs_in(asked), **interval_in(asked.form), "also": [] if live is None else [live]}
+        job = await called(asked, "POST", "/v1/rules:thresholds", body=body)
+    except (UsageError, ProblemError) as error:
         return await refused_page(asked, error)
-    kept = {name: asked.form[name] for name in ("job", "sample", "inputs", "from", "to") if asked.form.get(name)}
-    return moved(f"{at}?{urlencode({'curve': job['job_id'], **kept})}#curve")
+    return onward(asked, at, "#curve", curve=job["job_id"])
 
 
 def _changed(asked: Asked) -> str:
-    text, config = text_in(asked.form), asked.parts.deps.config
-    if asked.form.get("threshold"):
-        drawn = drawn_of(config, text)
-        if drawn is None:
-            raise invalid("/threshold", "a text that draws no line", "a rule with a threshold, without a fault")
-        try:
-            return with_threshold(text, drawn, float(asked.form["threshold"]))
-        except ValueError:
-            raise invalid("/threshold", repr(asked.form["threshold"][:40]), "a number") from None
-    given = {name.removeprefix(PREFIX): value for name, value in asked.form.items() if name.startswith(PREFIX)}
-    return with_form(text, given, config.streams) if given else text
+    if not asked.form.get("threshold"):
+        return text_of(asked)
+    text = text_in(asked.form)
+    drawn = drawn_of(asked.parts.deps.config, text)
+    if drawn is None:
+        raise invalid("/threshold", "a text that draws no line", "a rule with a threshold, without a fault")
+    try:
+        return with_threshold(text, drawn, float(asked.form["threshold"]))
+    except (ValueError, OverflowError):
+        raise invalid("/threshold", repr(asked.form["threshold"][:40]), "a number") from None
 
 
-def _form(asked: Asked, text: str) -> RuleForm | None:
-    return form_of(text, asked.parts.deps.config.streams) if asked.form.get("shown") == "form" else None
+def _type(asked: Asked) -> str:
+    """The type that was chosen in the form."""
+    return asked.form.get(PREFIX + TYPE, "")
 
 
 def _told(check: Any) -> tuple[Any, ...]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 import orjson
 
+from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import shown
 from crossline.serve.approvals.texts import the_rule
-from crossline.serve.console.asked import Asked, moved
+from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
 from crossline.serve.console.pages.rules.context import SamplePart
 from crossline.serve.console.pages.rules.curves import job_of
+from crossline.serve.console.pages.rules.sent import onward, text_of
 from crossline.serve.console.pages.rules.trials import sample_of
-from crossline.serve.console.pages.rules.writing import keep, refused_page, text_in
+from crossline.serve.console.pages.rules.writing import keep, refused_page
 from crossline.serve.http.problems import ProblemError, invalid
 
 RECORDS_MAX = 20_000
@@ -29,20 +30,17 @@ async def view(asked: Asked) -> SamplePart:
 
 async def run(asked: Asked) -> Any:
     """Keep the draft, and try it on the sample, as a job."""
-    text = text_in(asked.form)
-    at = await asyncio.to_thread(keep, asked, text)
-    rule = await asyncio.to_thread(the_rule, asked.parts.deps.config, text)
     try:
+        text = await asyncio.to_thread(text_of, asked)
+        at = await asyncio.to_thread(keep, asked, text)
+        rule = await asyncio.to_thread(the_rule, asked.parts.deps.config, text)
         if rule is None:
             raise invalid("/text", "no rule that is right", "one rule without a fault")
         body: dict[str, Any] = {"rules": {"name": "rule.yaml", "text": text}, **given_in(asked.form, rule.source_topic)}
         job = await called(asked, "POST", "/v1/rules:test", body=body)
-    except ProblemError as error:
-        if error.status not in {409, 422, 503}:
-            raise
+    except (UsageError, ProblemError) as error:
         return await refused_page(asked, error)
-    kept = {name: asked.form[name] for name in ("job", "curve", "inputs", "from", "to") if asked.form.get(name)}
-    return moved(f"{at}?{urlencode({'sample': job['job_id'], **kept})}#sample")
+    return onward(asked, at, "#sample", sample=job["job_id"])
 
 
 def given_in(form: Mapping[str, str], stream: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -17,6 +18,7 @@ from crossline.serve.console.pages.rules.context import (
     BlastRow,
     Change,
     Figure,
+    GoingOn,
     Sample,
     SampleRow,
     Trial,
@@ -25,6 +27,7 @@ from crossline.serve.console.pages.rules.context import (
 from crossline.serve.http.problems import ProblemError
 
 JOB = "/v1/jobs/{job_id}"
+GOING_ON = frozenset({"queued", "running"})
 
 
 async def view(asked: Asked) -> TrialPart:
@@ -51,6 +54,34 @@ async def trial_of(asked: Asked, job_id: str) -> Trial:
             raise
         return told({"job_id": job_id, "state": "failed", "progress": {}, "error": error.detail, "result": None})
     return told(job, asked.parts.settings.cases.money, asked.parts.now_ms())
+
+
+async def going_on(asked: Asked) -> tuple[GoingOn, ...]:
+    """The backtests of who asks that are not over: of a tab that was closed, too."""
+    told = await called(asked, "GET", "/v1/jobs")
+    mine = [each for each in told["items"] if each["kind"] == "prove" and each["state"] in GOING_ON]
+    return tuple(
+        GoingOn(each["job_id"], asked.times.moment(parse_instant_ms(each["created_at"])), _far(each)) for each in mine
+    )
+
+
+def _far(job: Mapping[str, Any]) -> str:
+    share = (job["progress"] or {}).get("share")
+    return "waits" if job["state"] == "queued" else f"{share:.0%}" if share else "has begun"
+
+
+async def end(asked: Asked, job_id: str) -> None:
+    """End a job that may be over, or forgotten."""
+    try:
+        await called(asked, "DELETE", JOB, {"job_id": job_id})
+    except ProblemError as error:
+        if error.status != 404:
+            raise
+
+
+def is_of(job: Trial, text: str) -> bool:
+    """Whether a backtest that is done is of exactly this text."""
+    return not job.proof or job.proof[0][2] == hashlib.sha256(text.encode()).hexdigest()
 
 
 def left_said(job: Mapping[str, Any], now_ms: int) -> str:

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
-from crossline.core.workbench.form import form_of
+from crossline.core.basics.errors import UsageError
 from crossline.serve.approvals.texts import (
     changed_lines,
     diff,
@@ -25,9 +24,11 @@ from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.shell import Crumb, Key
 from crossline.serve.console.pages.rules.context import CheckPart, EditPage, Fault
 from crossline.serve.console.pages.rules.curves import curve_at, drawn_of, job_of, live_line
-from crossline.serve.console.pages.rules.trials import sample_of, trial_of
+from crossline.serve.console.pages.rules.sent import form_shown, onward, text_in
+from crossline.serve.console.pages.rules.sent import text_of as sent_text
+from crossline.serve.console.pages.rules.trials import end, going_on, is_of, sample_of, trial_of
 from crossline.serve.console.said import saying
-from crossline.serve.http.problems import ProblemError, invalid, not_found
+from crossline.serve.http.problems import ProblemError, invalid, not_found, problem_of
 from crossline.serve.http.reads.rules import current_of, versions_of
 from crossline.serve.http.writes.rules import RuleFile, checked
 
@@ -100,48 +101,45 @@ def checked_part(asked: Asked, text: str) -> CheckPart:
 
 async def save(asked: Asked) -> Any:
     """Keep the draft."""
-    at = await asyncio.to_thread(keep, asked, text_in(asked.form))
-    return saying(moved(at), asked, "The draft is saved.")
+    try:
+        at = await asyncio.to_thread(keep, asked, await asyncio.to_thread(sent_text, asked))
+    except UsageError as error:
+        return await refused_page(asked, error)
+    return saying(onward(asked, at), asked, "The draft is saved.")
 
 
 async def prove(asked: Asked) -> Any:
     """Keep the draft, and run a backtest of it as a job."""
-    at = await asyncio.to_thread(keep, asked, text_in(asked.form))
-    inputs = inputs_in(asked)
-    body: dict[str, Any] = {"rules": {"name": "rule.yaml", "text": text_in(asked.form)}, "inputs": inputs}
-    body |= {name: asked.form[name] + ":00Z" for name in ("from", "to") if asked.form.get(name)}
-    money = asked.parts.settings.cases.money
-    if money is not None and money.field in _numbers(asked):
-        body["amount"] = money.field
     try:
+        text = await asyncio.to_thread(sent_text, asked)
+        at = await asyncio.to_thread(keep, asked, text)
+        body: dict[str, Any] = {"rules": {"name": "rule.yaml", "text": text}, "inputs": inputs_in(asked)}
+        body |= interval_in(asked.form)
+        money = asked.parts.settings.cases.money
+        if money is not None and money.field in _numbers(asked):
+            body["amount"] = money.field
+        if asked.form.get("job"):
+            await end(asked, asked.form["job"])  # of a text that was before
         job = await called(asked, "POST", "/v1/rules:prove", body=body)
-    except ProblemError as error:
-        if error.status not in {409, 422, 503}:
-            raise
+    except (UsageError, ProblemError) as error:
         return await refused_page(asked, error)
-    kept = {name: asked.form[name] for name in ("inputs", "from", "to", "curve", "sample") if asked.form.get(name)}
-    return moved(f"{at}?{urlencode({'job': job['job_id'], **kept})}#trial")
+    return onward(asked, at, "#trial", job=job["job_id"])
 
 
 async def ask(asked: Asked) -> Any:
     """Ask for approval of exactly this text."""
     base = await asyncio.to_thread(_base_of_form, asked)
-    text = text_in(asked.form)
-    rule = await asyncio.to_thread(the_rule, asked.parts.deps.config, text)
     try:
+        text = await asyncio.to_thread(sent_text, asked)
+        rule = await asyncio.to_thread(the_rule, asked.parts.deps.config, text)
         if base.version and rule is not None and rule.rule_id != base.rule_id:
             raise invalid("rule_id", rule.rule_id, f"{base.rule_id}, or a new rule")
         made = await called(asked, "POST", "/v1/approvals", body={"text": text})
-    except ProblemError as error:
+    except (UsageError, ProblemError) as error:
         return await refused_page(asked, error)
     await asyncio.to_thread(asked.parts.approvals.drop_draft, base.rule_id, asked.who.name)
     said = f"Approval of version {made['version']} of {made['rule_id']} is asked for. A second person approves it."
     return saying(moved(f"/approvals/{made['number']}"), asked, said)
-
-
-def text_in(form: Mapping[str, str]) -> str:
-    """The text that was sent: browsers end lines otherwise."""
-    return form.get("text", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def faults_of(asked: Asked, text: str) -> tuple[tuple[Fault, ...], bool]:
@@ -189,16 +187,24 @@ def inputs_in(asked: Asked) -> dict[str, list[str]] | None:
     return found or None
 
 
+def interval_in(form: Mapping[str, str]) -> dict[str, str]:
+    """The past that was chosen, as the API takes it; times are UTC."""
+    return {name: form[name] + ":00Z" for name in ("from", "to") if form.get(name)}
+
+
 def _numbers(asked: Asked) -> set[str]:
     columns = (each.own_columns for each in asked.parts.deps.config.streams.values())
     return {name for each in columns for name, column in each.items() if column.kind in {"integer", "number"}}
 
 
-async def refused_page(asked: Asked, error: ProblemError) -> Shown:
-    """The page as it was sent, with why nothing was done."""
+async def refused_page(asked: Asked, error: UsageError | ProblemError) -> Shown:
+    """The page as it was sent, with why nothing was done. Raises what is no matter of what was sent."""
+    problem = error if isinstance(error, ProblemError) else problem_of(error)
+    if problem.status not in {400, 403, 409, 413, 422, 429, 503}:
+        raise problem
     base = await asyncio.to_thread(_base_of_form, asked)
-    wanted = {**asked.query, **asked.form}
-    return Shown(await _page(asked, base, wanted, str(error.to_json()["detail"])), error.status)
+    wanted = {"view": asked.form.get("shown", "text"), **asked.query, **asked.form}
+    return Shown(await _page(asked, base, wanted, str(problem.to_json()["detail"])), problem.status)
 
 
 async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str = "") -> EditPage:
@@ -214,6 +220,8 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
     lines = diff(base.text, text) if base.version else ()
     title = f"{base.rule_id}, edit" if base.version else "New rule"
     crumbs = (Crumb("Rules", "/rules"), Crumb(base.rule_id, f"/rules/{segment(base.rule_id)}"), Crumb("Edit"))
+    view = wanted.get("view")
+    form, wrongs, turn = await asyncio.to_thread(form_shown, asked, text, faults, wanted.get("type", ""), view=view)
     return EditPage(
         shell=asked.shell(
             title,
@@ -233,13 +241,17 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
         against=base.version,
         changed=changed_lines(base.text, text) if base.version else (),
         diff=lines,
-        form=form_of(text, asked.parts.deps.config.streams) if wanted.get("view") == "form" else None,
+        form=form,
+        wrongs=wrongs,
+        turn=turn,
         draws=drawn.named if drawn else "",
         curve=None if curve is None else curve_at(curve, drawn.threshold if drawn else None, live),
         sample=None if sample is None else sample_of(sample),
         records=wanted.get("records", ""),
         first=wanted.get("first", "1000"),
         trial=trial,
+        stale=trial is not None and not is_of(trial, text),
+        going_on=() if trial is not None else await going_on(asked),
         job=wanted.get("job", ""),
         inputs=wanted.get("inputs", ""),
         since=wanted.get("from", ""),
@@ -254,7 +266,7 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
 def _why_no_ask(asked: Asked, text: str, *, ok: bool) -> str:
     """Why approval of this text cannot be asked for; empty: it can."""
     if not ok:
-        return "The text is not a rule yet: what is wrong stands below it."
+        return "The text is not a rule yet: what is wrong stands beside it."
     if asked.parts.approvals.proof_of_text(text) is None:
         return "There is no proof of exactly this text: run the backtest, then ask."
     return ""
