@@ -38,7 +38,7 @@ def changes_of(status: int, told: Mapping[str, Any], words: Words, money: str | 
         return Changes(share=float((told.get("progress") or {}).get("share") or 0.0))
     rows = tuple(
         Change(
-            each["what"],
+            _what(each["what"], each["unit"], words, money),
             _value(each["was"], each["unit"], words, money),
             _value(each["turns_at"], each["unit"], words, money),
             each["then"],
@@ -48,6 +48,12 @@ def changes_of(status: int, told: Mapping[str, Any], words: Words, money: str | 
     )
     left = tuple(f"{each['what']}: {each['why']}" for each in told["not_found"])
     return Changes(rows, left, told.get("why_none") or "", None, int(told.get("runs") or 0))
+
+
+def _what(said: str, unit: str, words: Words, money: str | None) -> str:
+    """What is changed; an amount is not called by the field of its minor units, since it is not shown in them."""
+    named = said.replace(money, words.amount(money)) if money and unit == money else said
+    return named[:1].upper() + named[1:]
 
 
 def _value(value: Any, unit: str, words: Words, money: str | None) -> str:

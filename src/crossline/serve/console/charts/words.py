@@ -45,6 +45,14 @@ class Words:
         said = f"{amount / self.minor:,.{places}f}"
         return f"{self.currency} {said}" if code and self.currency else said
 
+    def amounts(self, field: str) -> str:
+        """What a column of amounts is called: by its currency; where there is none, or several, by its ``field``."""
+        return self.currency or self.amount(field).replace("_", " ")
+
+    def amount(self, field: str) -> str:
+        """What an amount is called: by its ``field``, but where it is shown in another unit than it is kept in."""
+        return "amount" if self.minor > 1 else field
+
     def value(self, value: float | None, unit: Unit) -> str:
         """A figure; a dash where it is missing."""
         if value is None:

@@ -75,7 +75,7 @@ def test_what_would_not_have_fired(casework: Room) -> None:
     while "Looked for" in said:  # it tells how far it is, and is asked again
         said = text_of(seat.get(f"/cases/C-1/changes/{MULE}", {"HX-Request": "true"}).text)
     assert "Threshold of distinct_count of account_id 6 7" in said
-    assert "amount_cents of t0005122 225.00 149.99" in said
+    assert "Amount of t0005122 225.00 149.99" in said  # not by the field of its minor units
 
 
 def test_an_alert_of_another_case_is_not_there(casework: Room) -> None:
