@@ -14,7 +14,7 @@ from crossline.serve.console.charts.words import Words
 
 HEIGHT = 222
 TOP, FIGURES_TOP, FIGURES_BOTTOM, STEMS_TOP, BOTTOM = 16.0, 36.0, 106.0, 138.0, 200.0
-RIGHT = 16.0
+RIGHT, LABEL_PX = 16.0, 11.0
 AFTER_MAX = 1.4  # what comes after may rise so far above the larger of threshold and crossing
 
 
@@ -69,7 +69,8 @@ def _ticks(shown: Timeline, high: float) -> list[float]:
 def _value_axis(plot: Plot, y: Scale, high: float) -> Iterator[Element]:
     threshold = plot.shown.threshold
     for value in _ticks(plot.shown, high):
-        yield text(plot.x.start - 8, y(value) + 4, plot.words.value(value, plot.shown.unit), None, "end")
+        if threshold is None or abs(y(value) - y.clipped(threshold)) >= LABEL_PX:
+            yield text(plot.x.start - 8, y(value) + 4, plot.words.value(value, plot.shown.unit), None, "end")
         if value == 0:
             yield line("gr", (plot.x.start, y(0)), (plot.x.end, y(0)))
     if threshold is not None and 0 <= threshold <= high:
@@ -96,7 +97,10 @@ def _said(plot: Plot, width: int) -> Iterator[Element]:
                     yield text(low, 30, said)
                     break
     if shown.money is not None and any(each.amount is not None for each in shown.records):
-        yield text(plot.x.start, 128, f"{plot.words.amounts(shown.money)} each")
+        said = f"{plot.words.amounts(shown.money)} each"
+        opens = plot.x.start if shown.window_start_ms is None else plot.x.clipped(shown.window_start_ms)
+        struck = plot.x.start - 2 < opens < plot.x.start + text_px(said) + 2
+        yield text(opens + 6 if struck else plot.x.start, 128, said)
 
 
 def _steps(plot: Plot, y: Scale) -> Iterator[Element]:
@@ -125,18 +129,22 @@ def _hit(plot: Plot, y: Scale) -> Iterator[Element]:
 
 
 def _stems(plot: Plot) -> Iterator[Element]:
-    """Each record on a stem; its height is its amount, and half of the lane where there is none."""
-    amounts = [abs(each.amount) for each in plot.shown.records if each.amount is not None]
+    """Each record on a stem; its height is its amount, and half of the lane where there is none.
+
+    One from long before the window is in the table alone: at the edge it would stand at another time than its own.
+    """
+    records = [each for each in plot.shown.records if each.event_ms >= plot.x.low]
+    amounts = [abs(each.amount) for each in records if each.amount is not None]
     height = Scale(0, max(amounts, default=1) or 1, BOTTOM - 6, STEMS_TOP + 12)
     labels: list[tuple[float, float, float]] = []
     tops: dict[str, tuple[float, float]] = {}
-    for each in sorted(plot.shown.records, key=lambda record: record.mark == "crossing"):
+    for each in sorted(records, key=lambda record: record.mark == "crossing"):
         x = plot.x.clipped(each.event_ms)
         y = (BOTTOM + STEMS_TOP) / 2 if each.amount is None else height(abs(each.amount))
         tops[each.record_id] = x, y
         yield line("cross-l" if each.mark == "crossing" else "stem", (x, y), (x, BOTTOM))
         yield dot(each.mark, x, y, each.record_id, _title(plot, each))
-    for each in sorted(plot.shown.records, key=lambda record: (record.mark != "crossing", record.mark == "after")):
+    for each in sorted(records, key=lambda record: (record.mark != "crossing", record.mark == "after")):
         if each.amount is not None and each.mark != "after":
             yield from _amount(plot, each, tops, labels)
 

@@ -39,6 +39,11 @@ class Words:
             return f"{at:%H:%M}"
         return f"{at:%H:%M:%S}" if step_ms >= _SECOND else f"{at:%H:%M:%S}.{at_ms % 1000:03d}"
 
+    def moment(self, at_ms: int, span_ms: float) -> str:
+        """A time to the millisecond; with its day where it stands in a span of more than one."""
+        day = f"{self.clock(at_ms, _DAY)} " if span_ms > _DAY else ""
+        return f"{day}{self.clock(at_ms)}"
+
     def money(self, amount: float, *, code: bool = False) -> str:
         """An amount with its decimals."""
         places = 0 if self.minor == 1 and float(amount).is_integer() and not self.currency else 2
@@ -101,8 +106,8 @@ def number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def duration(ms: float) -> str:
-    """A time in its two largest units: ``15 min``, ``6 min 39 s``, ``12 min 53.809 s`` where it is not whole seconds.
+def duration(ms: float, units: int = 2) -> str:
+    """A time in its largest ``units``: ``15 min``, ``6 min 39 s``, ``12 min 53.809 s`` where it is not whole seconds.
 
     Example:
         >>> duration(900_000), duration(399_000), duration(773_809), duration(18_000), duration(40)
@@ -114,10 +119,10 @@ def duration(ms: float) -> str:
     sign, left = ("\u2212" if left < 0 else ""), abs(left)
     parts: list[str] = []
     for size, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if left >= size and len(parts) < 2:
+        if left >= size and len(parts) < units:
             parts.append(f"{left // size} {name}")
         left %= size
-    if left and len(parts) < 2 and not any(each.endswith((" d", " h")) for each in parts):
+    if left and len(parts) < units and (units > 2 or not any(each.endswith((" d", " h")) for each in parts)):
         parts.append(f"{left / 1000:.3f}".rstrip("0").rstrip(".") + " s")
     return sign + " ".join(parts)
 
