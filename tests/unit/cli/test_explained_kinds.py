@@ -18,11 +18,27 @@ from crossline.connectors.sqlite import SqliteSink
 EXAMPLE = Path(__file__).parents[3] / "examples" / "patterns"
 
 
+NOTHING_BOUGHT = {
+    "rule_id": "click_without_purchase",
+    "version": 1,
+    "rule_type": "absence",
+    "source_topic": "events.raw",
+    "severity": "low",
+    "description": "user {user_id} clicked, and bought nothing within {window}",
+    "group_by": "user_id",
+    "after": [{"field": "type", "operator": "==", "value": "click"}],
+    "expect": [{"field": "type", "operator": "==", "value": "purchase"}],
+    "within": "30s",
+    "cooldown": "10m",
+}
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The patterns of the example, judged; their alerts in a store."""
     folder = tmp_path_factory.mktemp("patterns")
     shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
+    (folder / "rules" / "nothing_bought.yaml").write_text(yaml.safe_dump([NOTHING_BOUGHT]))
     config = yaml.safe_load((folder / "pipeline.yaml").read_text())
     inputs = [
         word for name, each in config["sources"].items() for word in ("--input", f"{name}={folder / each['path']}")
@@ -69,6 +85,14 @@ def test_a_correlation_is_held_against_the_other_stream(asked: Callable[..., Any
 def test_a_time_that_is_made_of_times_is_one(asked: Callable[..., Any]) -> None:
     (_, silence) = asked("evidence", "dormant_account_testing")["figures"]
     assert (silence["unit"], silence["threshold"]) == ("ms", 90 * 86_400_000)
+
+
+def test_an_absence_says_until_when_it_waited(asked: Callable[..., Any]) -> None:
+    """Ada clicks at 10:00:00 first, and twelve times until 10:00:08.8."""
+    found = asked("evidence", "click_without_purchase")
+    assert (found["shape"], found["crossing"]) == ("absence", "click-01")
+    assert found["window_start"] == "2026-01-05T10:00:00.000Z"
+    assert found["window_end"] == found["due"] == "2026-01-05T10:00:30.000Z"
 
 
 def test_what_reads_the_hits_of_other_rules_says_why_it_is_not_judged_again(asked: Callable[..., Any]) -> None:

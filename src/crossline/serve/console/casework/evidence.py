@@ -125,7 +125,9 @@ def shown(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any], width:
         legend=tuple((key(each), LEGEND[each]) for each in marks if each != "crossing"),
         figures=tuple(_figure(each, words, min(BAR, max(width - 376, BAR_NARROW))) for each in found.figures),
         columns=tuple(each.replace("_", " ") for each in fields),
-        amount=words.amounts(found.money) if found.money else "",
+        amount=words.amounts(found.money)
+        if found.money and any(each.amount is not None for each in found.records)
+        else "",
         first=tuple(rows[:ROWS_SHOWN] if cut else rows),
         last=tuple(rows[-ROWS_SHOWN:] if cut else ()),
         left_out=len(rows) - 2 * ROWS_SHOWN if cut else 0,

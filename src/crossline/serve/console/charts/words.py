@@ -84,6 +84,9 @@ class Words:
         if shown.shape == "sequence":
             steps = ", then ".join(f"{each.found} of {each.wanted} {each.name}" for each in shown.lanes)
             return f"{first} {steps}; the last one at {self.clock(shown.at_ms)}."
+        if shown.shape == "absence" and shown.due_ms is not None:
+            waited = f"within {duration(shown.due_ms - shown.at_ms)} of {shown.crossing}"
+            return f"{first} What was due {waited}, until {self.clock(shown.due_ms)}, did not come."
         if shown.threshold is None:
             return f"{first} The rule fires at {self.clock(shown.at_ms)}."
         at = next((each.value for each in shown.steps if each.record_id == shown.crossing), None)
