@@ -232,7 +232,7 @@ def test_a_receipt_is_read_on_its_case_copied_whole_and_holds(seated: Opened, de
     canonical = json.dumps(rests, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     digest = hashlib.sha256(canonical).hexdigest()
     assert receipt["digest"] == digest
-    expect(beside).to_contain_text(f"{digest[:20]}…{digest[-4:]}")
+    expect(beside).to_contain_text(f"{digest[:12]}…{digest[-4:]}")
     assert desk.room is not None
     public = load_pem_public_key((desk.room.folder / "signing.pub.pem").read_bytes())
     public.verify(base64.b64decode(receipt["signature"]), f"crossline receipt 1\n{digest}".encode())  # type: ignore[union-attr,call-arg]  # Ed25519
