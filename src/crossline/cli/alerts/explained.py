@@ -20,7 +20,7 @@ from crossline.core.basics.times import format_instant, parse_duration_ms
 
 if TYPE_CHECKING:
     from crossline.cli.alerts.around import Around
-    from crossline.core.rules.models import Rule
+    from crossline.core.rules.base import Rule
     from crossline.replay.analysis.bench import Bench
 
 AlertId = Annotated[str, typer.Argument(metavar="ID", help="Id of the alert, or its first characters.")]
@@ -150,7 +150,7 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
 
 def _check_alone(rule: Rule) -> None:
     """Raises PermanentError where a rule reads the hits of others, which would have to be judged again too."""
-    from crossline.core.rules.composition import rule_of, several_of
+    from crossline.core.streams.reading import rule_of, several_of
 
     hits = [each for each in rule.reading.sources if rule_of(each) is not None or several_of(each) is not None]
     if hits:
