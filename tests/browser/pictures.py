@@ -22,12 +22,14 @@ from .serving import serving
 DOCS = Path(__file__).parents[2] / "docs" / "pictures"
 MULE = "/cases/C-1?view=open"
 EDITOR = "/rules/beneficiary_many_senders/1/edit"
-Shot = tuple[str, tuple[int, int], Literal["light", "dark"]]
+Scheme = Literal["light", "dark"]
+Shot = tuple[str, tuple[int, int], Scheme]
+SCHEMES: tuple[tuple[str, Scheme], ...] = (("", "light"), ("-dark", "dark"))
 DESK, PHONE = (1440, 900), (390, 844)
 IN_DOCS: dict[str, Shot] = {
     f"{name}{suffix}": (path, DESK, scheme)
     for name, path in (("queue", "/queue?view=open"), ("case", MULE), ("editor", EDITOR))
-    for suffix, scheme in (("", "light"), ("-dark", "dark"))
+    for suffix, scheme in SCHEMES
 }
 OTHERS: dict[str, Shot] = {
     "queue-narrow": ("/queue?view=open", PHONE, "light"),
