@@ -6,8 +6,10 @@ It needs a browser (``tools/setup.py browser``). Other folders get every page in
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -19,14 +21,17 @@ from .serving import serving
 
 DOCS = Path(__file__).parents[2] / "docs" / "pictures"
 MULE = "/cases/C-1?view=open"
+EDITOR = "/rules/beneficiary_many_senders/1/edit"
+Scheme = Literal["light", "dark"]
+Shot = tuple[str, tuple[int, int], Scheme]
+SCHEMES: tuple[tuple[str, Scheme], ...] = (("", "light"), ("-dark", "dark"))
 DESK, PHONE = (1440, 900), (390, 844)
-IN_DOCS = {
-    "queue": ("/queue?view=open", DESK, "light"),
-    "case": (MULE, DESK, "light"),
-    "case-dark": (MULE, DESK, "dark"),
+IN_DOCS: dict[str, Shot] = {
+    f"{name}{suffix}": (path, DESK, scheme)
+    for name, path in (("queue", "/queue?view=open"), ("case", MULE), ("editor", EDITOR))
+    for suffix, scheme in SCHEMES
 }
-OTHERS = {
-    "queue-dark": ("/queue?view=open", DESK, "dark"),
+OTHERS: dict[str, Shot] = {
     "queue-narrow": ("/queue?view=open", PHONE, "light"),
     "queue-1100": ("/queue?view=open", (1100, 800), "light"),
     "queue-720": ("/queue?view=open", (720, 800), "light"),
@@ -54,24 +59,25 @@ def main() -> None:
         shown.user("tomas.brandt", "analyst")
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
-            for name, (path, size, scheme) in wanted.items():
-                taken(browser, url, path, size, scheme, folder / f"{name}.png")
+            take(browser, url, wanted, folder)
             browser.close()
 
 
-def taken(browser: Browser, url: str, path: str, size: tuple[int, int], scheme: str, to: Path) -> None:
-    """One picture, once all of the page has come."""
-    viewport: dict[str, int] = {"width": size[0], "height": size[1]}
-    context = browser.new_context(viewport=viewport, color_scheme=scheme)  # type: ignore[arg-type]  # it is typed closely
+def take(browser: Browser, url: str, wanted: Mapping[str, Shot], folder: Path) -> None:
+    """The pictures of a console, each in its file, once all of its page has come; by one who is logged in."""
+    context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
     page.goto(f"{url}/login")
     page.fill("#user", "ines.vale")
     page.fill("#password", PASSWORD)
     page.press("#password", "Enter")
     page.wait_for_url("**/queue*")
-    page.goto(url + path)
-    whole(page)
-    page.screenshot(path=to)
+    for name, (path, (width, height), scheme) in wanted.items():
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
+        page.goto(url + path)
+        whole(page)
+        page.screenshot(path=folder / f"{name}.png")
     context.close()
 
 

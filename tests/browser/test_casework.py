@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import os
+import struct
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from playwright.sync_api import Browser, Page, expect
 
+from crossline.serve.decisions.adapters import LedgerDecisions, SqliteReads
+from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.signing import Signer
+from crossline.serve.ledger.sqlite import SqliteLedger
 from unit.serve.console.cards import cards
 from unit.serve.console.kit import room
+from unit.serve.ledger.ledgerkit import BASIS, EVIDENCE, FIGURES, asked, key_files
 
 from .conftest import Opened, Site, Watched, watching
+from .heard import faults_heard
+from .pictures import DOCS, IN_DOCS, take
 from .serving import serving
-from .test_pages import faults
+from .test_pages import faults, looked_at
 
 pytestmark = pytest.mark.xdist_group("browser")
-MULE = "/cases/C-1?view=open"
+MULE, MULE_RECORD = "/cases/C-1?view=open", "t0005122"
 LATE_MS = 120_000  # what the engine judges anew takes its time where other tests run
 SIZES = ((1440, 900), (1100, 800), (720, 900), (390, 844))
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A console over cases of real alerts."""
-    with room(tmp_path_factory.mktemp("casework"), project=cards()) as made:
+    """A console over cases of real alerts; the API was asked about one of their records."""
+    folder = tmp_path_factory.mktemp("casework")
+    with room(folder, project=cards(), decisions=answered(folder)) as made:
         for name in ("ines.vale", "tomas.brandt"):
             made.user(name, "analyst")
         made.user("vera.view", "viewer")
         with serving(made.app) as url:
             yield Site(made, url, url)
+
+
+def answered(folder: Path) -> LedgerDecisions:
+    """A peek allowed the mule's sixth transfer, with a receipt that is signed; the stream decided otherwise."""
+    lines = (cards() / "decisions.jsonl").read_text().splitlines()
+    said = next(each for each in map(json.loads, lines) if each["record_id"] == MULE_RECORD)
+    as_of = {"batch": 7, "age_ms": 180_000, "laid_over": 0}
+    first = {**said, "decision": "allow", "score": 0, "reasons": [], "answered": "peek", "as_of": as_of}
+    revision = {**said, "kind": "revision", "revision": 1, "decision_id": "r1", "revises": said["decision_id"]}
+    private, _ = key_files(folder)
+    with closing(SqliteLedger(folder / "ledger.db", Signer.from_file(private))) as ledger:
+        ledger.answer([Entry(asked(MULE_RECORD), first, BASIS, FIGURES, EVIDENCE)])
+        ledger.revise(said["decision_id"], {**revision, "because": "t0004570"})
+    return LedgerDecisions(SqliteReads(folder / "ledger.db"), ["payments"])
 
 
 @pytest.fixture
@@ -122,33 +152,35 @@ def test_assigning_keeps_the_place(seated: Opened) -> None:
 def test_new_cases_are_told_and_nothing_moves(seated: Opened) -> None:
     page = seated().page
     page.evaluate("document.querySelector('#news').dataset.news = '/queue/news?view=open&seen=60'")
+    page.evaluate("document.querySelector('#cases .case a').id = 'f-held'")
+    page.locator("#f-held").focus()
     at, before = row_in_focus(page), page.locator("#cases .case").count()
     page.evaluate("document.dispatchEvent(new CustomEvent('crossline:event', {detail: {kind: 'case', body: {}}}))")
     expect(page.locator("#news")).to_contain_text("3 new cases above")
     expect(page.locator("#news-said")).to_contain_text("3 new cases above")
     assert (row_in_focus(page), page.locator("#cases .case").count()) == (at, before)
+    assert page.evaluate("document.activeElement.id") == "f-held"  # it is told, and takes nobody's place
+    page.evaluate("document.activeElement.blur()")
     page.keyboard.press(".")
     page.wait_for_url("**seen=60")
     expect(page.locator("#cases .fresh-row")).to_have_count(3)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
-def test_every_width_holds_and_axe_finds_nothing(seated: Opened, axe: str, size: tuple[int, int], scheme: str) -> None:
-    page = seated(width=size[0], height=size[1], scheme=scheme).page
-    paths = (
-        "/queue?view=open",
-        "/queue?view=open&ask=resolve&case=C-2",
-        MULE,
-        f"{MULE}&ask=snooze",
-        "/views?view=mine",
-    )
-    for path in paths:
-        page.goto(page.url.partition("/queue")[0].partition("/cases")[0].partition("/views")[0] + path)
+def test_every_width_holds_and_axe_finds_nothing(seated: Opened, axe: str) -> None:
+    page = seated(reduced_motion="reduce").page
+    origin = page.url.partition("/queue")[0]
+    for path in ("/queue?view=open", "/queue?view=open&ask=resolve&case=C-2", MULE, f"{MULE}&ask=snooze", "/views"):
+        page.goto(origin + path)
         come(page)
-        assert faults(page, axe) == [], path
-        assert page.evaluate("document.documentElement.scrollWidth") <= size[0], path
+        found = [*faults(page, axe), *faults_heard(page)]
         assert page.locator("h1").count() == 1, path
+        for width, height in SIZES:
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+            for scheme in ("dark", "light"):
+                page.emulate_media(color_scheme=scheme)
+                found += looked_at(page)
+        assert found == [], path
 
 
 def test_the_window_is_drawn_to_the_width_that_is_there(seated: Opened) -> None:
@@ -165,11 +197,56 @@ def test_the_window_is_drawn_to_the_width_that_is_there(seated: Opened) -> None:
     assert len(set(widths())) == 1
 
 
+def test_a_drawing_says_in_words_what_figures_and_table_say(seated: Opened) -> None:
+    page = seated(path=MULE).page
+    come(page)
+    said = "Distinct count reaches 6 at 00:04:16.550; the threshold is 6."
+    expect(page.get_by_role("img", name=said)).to_be_visible()
+    expect(page.get_by_role("img", name="Twelve payments from 23:")).to_be_visible()
+    expect(page.get_by_role("region", name="Records, 12").get_by_role("row")).to_have_count(1 + 12)
+    expect(page.get_by_role("row", name="crosses the threshold")).to_contain_text("00:04:16.550")
+    expect(page.locator(".fig")).to_contain_text("6 at least 6")
+
+
 def test_a_dot_and_its_row_name_each_other(seated: Opened) -> None:
     page = seated(path=MULE).page
     come(page)
     page.locator(".draw .dot[data-record=t0005122]").first.hover(force=True)
     expect(page.locator("tr[data-record=t0005122]")).to_have_class("cross marked")
+
+
+def test_a_receipt_is_read_on_its_case_copied_whole_and_holds(seated: Opened, desk: Site) -> None:
+    """What is copied is checked as docs/receipts.md says: the digest, and the signature over it."""
+    page = seated(path=MULE, permissions=["clipboard-read", "clipboard-write"]).page
+    beside = page.get_by_role("complementary")
+    expect(beside).to_contain_text("answered by the API, peek")
+    expect(beside).to_contain_text("revised by the stream, after t0004570")
+    page.get_by_text("The whole receipt").click()
+    page.keyboard.press("c")
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    receipt = json.loads(copied)
+    assert receipt["decision"]["record_id"] == MULE_RECORD
+    assert receipt["decision"]["decision"] == "allow"  # as it was answered then
+    rests = {name: value for name, value in receipt.items() if name not in {"digest", "signature"}}
+    canonical = json.dumps(rests, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    digest = hashlib.sha256(canonical).hexdigest()
+    assert receipt["digest"] == digest
+    expect(beside).to_contain_text(f"{digest[:12]}…{digest[-4:]}")
+    assert desk.room is not None
+    public = load_pem_public_key((desk.room.folder / "signing.pub.pem").read_bytes())
+    public.verify(base64.b64decode(receipt["signature"]), f"crossline receipt 1\n{digest}".encode())  # type: ignore[union-attr,call-arg]  # Ed25519
+
+
+def test_the_documentation_has_its_pictures(browser: Browser, desk: Site, tmp_path: Path) -> None:
+    """They can be taken; with CROSSLINE_WRITE_PAGES=1 these are the ones that the documentation shows."""
+    folder = DOCS if os.environ.get("CROSSLINE_WRITE_PAGES") else tmp_path
+    take(browser, desk.url, IN_DOCS, folder)
+    for name, (_, size, _) in IN_DOCS.items():
+        assert struct.unpack(">II", (folder / f"{name}.png").read_bytes()[16:24]) == size
+    pages = "".join((DOCS / each).read_text() for each in ("../../README.md", "../console.md"))
+    assert {each.stem for each in DOCS.glob("*.png")} == set(IN_DOCS)
+    assert [name for name in IN_DOCS if f"pictures/{name}.png" not in pages] == []
 
 
 def test_two_people_on_one_case(seated: Opened) -> None:

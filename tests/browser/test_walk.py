@@ -13,15 +13,14 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from .conftest import Opened, Site, Watched, watching
-from .test_pages import faults
+from .heard import faults_heard
+from .test_pages import faults, looked_at
 from .walking import MULE, Walk, transfer, walking
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("browser")]
 WAIT_MS = 120_000  # for what a pipeline and a process of its own do, where other tests run
 RULE = "payee_many_senders"
 SIZES = ((1440, 900), (720, 900), (375, 800))
-# Of what differs by size and colour alone: in the others axe looks at this, not at all that it knows.
-BY_LOOK = ["color-contrast", "target-size", "scrollable-region-focusable"]
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +191,7 @@ def test_every_page_at_every_width_light_and_dark(people: Opened, walk: Walk, ax
     for path in (*_pages(), "/profile"):
         page.goto(walk.url + path)
         expect(page.locator(".sk")).to_have_count(0, timeout=WAIT_MS)
-        found = faults(page, axe)
+        found = [*faults(page, axe), *faults_heard(page)]
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
@@ -201,12 +200,6 @@ def test_every_page_at_every_width_light_and_dark(people: Opened, walk: Walk, ax
                 found += looked_at(page)
         assert found == [], path
         assert page.locator("h1").count() == 1, path
-
-
-def looked_at(page: Page) -> list[str]:
-    """What axe, which is in the page already, finds of that which differs by size and colour."""
-    found = page.evaluate(f"axe.run(document, {{runOnly: {{type: 'rule', values: {BY_LOOK}}}}})")
-    return [f"{each['id']}: {node['html'][:160]}" for each in found["violations"] for node in each["nodes"]]
 
 
 def _pages() -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from types import TracebackType
@@ -12,8 +13,12 @@ import pytest
 
 from crossline.cli.demo import going_on
 from crossline.cli.demo.command import _lay_out
+from crossline.cli.demo.people import new_password
 from crossline.core.settings.config import in_folder
 from crossline.engine.pipeline.assemble import read_config
+from crossline.serve.console.people.users import UserFile
+
+PEOPLE_SHOWN = (["ines.vale"], ["oda.lind"])
 
 
 class Interrupted:
@@ -65,4 +70,27 @@ def test_the_same_pipeline_has_more_payments(tmp_path: Path, monkeypatch: pytest
     assert json.loads(started.read_text()) == {"started_ms": before, "chunk_records": 500}
     assert after.serve is not None
     assert after.serve.cases.money is not None
-    assert f"http://{config.serve.place}/" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert f"http://{config.serve.place}/" in said
+    _two_people(Path(config.serve.users), said, open_=after.serve.open)
+
+
+def _two_people(users: Path, said: str, *, open_: bool) -> None:
+    """Both log in with what was shown, and neither may write a rule and approve it too."""
+    assert not open_, "where all are anybody, nobody is a second person"
+    file = UserFile(users)
+    shown = {words[0]: words[1] for line in said.splitlines() if (words := line.split())[:1] in PEOPLE_SHOWN}
+    scopes = {}
+    for name, password in shown.items():
+        user = file.find(name)
+        assert user is not None
+        assert file.passwords.fits(user.password, password)
+        assert password.encode() not in users.read_bytes()
+        scopes[name] = user.scopes & {"rules:draft", "rules:approve"}
+    assert scopes == {"ines.vale": {"rules:draft"}, "oda.lind": {"rules:approve"}}
+
+
+def test_passwords_of_two_demos_differ() -> None:
+    made = {new_password() for _ in range(20)}
+    assert len(made) == 20
+    assert all(re.fullmatch(r"([a-z2-9]{4}-){3}[a-z2-9]{4}", each) for each in made)

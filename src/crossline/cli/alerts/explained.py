@@ -20,6 +20,7 @@ from crossline.core.basics.times import format_instant, parse_duration_ms
 
 if TYPE_CHECKING:
     from crossline.cli.alerts.around import Around
+    from crossline.core.rules.base import Rule
     from crossline.replay.analysis.bench import Bench
 
 AlertId = Annotated[str, typer.Argument(metavar="ID", help="Id of the alert, or its first characters.")]
@@ -136,12 +137,27 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
         rule = read_rule(dict(body))[0] if body is not None else None
         if body is None or rule is None:
             raise PermanentError(f"version {mark[1]} of rule {mark[0]} is not in the rule log of {source.name}")
+        _check_alone(rule)
         bench = _bench(rule, alert, pipeline, folder)
         origin = Origin(config.streams, {}, config, config.defaults.time_mode)
         refused = partial(source.refused, stored.pipeline)
         read = around(stored, origin, body, bench.program(), refused, parse_duration_ms(read_for) / 1_000)
-        fields = named_fields(alert["key"], body, config.streams[alert["stream"]])
+        read_of = dict.fromkeys((alert["stream"], *rule.reading.sources))
+        named = (named_fields(alert["key"], body, config.streams[name]) for name in read_of if name in config.streams)
+        fields = list(dict.fromkeys(name for names in named for name in names))
         yield Explained(alert, bench, read, fields)
+
+
+def _check_alone(rule: Rule) -> None:
+    """Raises PermanentError where a rule reads the hits of others, which would have to be judged again too."""
+    from crossline.core.streams.reading import rule_of, several_of
+
+    hits = [each for each in rule.reading.sources if rule_of(each) is not None or several_of(each) is not None]
+    if hits:
+        raise PermanentError(
+            f"rule {rule.rule_id} reads {', '.join(hits)}: found hits of rules, expected records of streams alone. Its "
+            "window is not judged again; the alert names the records that it rests on"
+        )
 
 
 def _of_files(config: Any, mark: tuple[str, int]) -> dict[str, Any] | None:

@@ -25,11 +25,11 @@ ASKED, LOG = "ask.json", "out/serve.log"
 READY_S, ANSWER_S, POLL_S = 20.0, 10.0, 0.05
 # Below everything else on the machine: what the demo measures is the stream.
 NICE = 19
+OPEN = "  open: true                     # nobody is asked for a key: for a demonstration, and on this machine alone\n"
 SERVE = """
 serve:                           # crossline serve pipeline.yaml, or crossline run pipeline.yaml --serve
   listen: {place}
-  open: true                     # nobody is asked for a key: for a demonstration, and on this machine alone
-  path: out/serve
+{open}  path: out/serve
   cases:                         # how alerts become the cases of the console's queue
     link: [card_hash, device_id, beneficiary_id]
     within: 1h
@@ -53,7 +53,7 @@ class Asked:
 
 def serve_section() -> str:
     """The section ``serve`` of the demo's pipeline: at the usual port, or at another where that is taken."""
-    return SERVE.format(place=place_at(PORT))
+    return SERVE.format(place=place_at(PORT), open=OPEN)
 
 
 def place_at(usual: int) -> str:

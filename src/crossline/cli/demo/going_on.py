@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossline.cli.demo.asking import place_at
+from crossline.cli.demo.asking import OPEN, place_at
+from crossline.cli.demo.people import make_people, people_said
 
 if TYPE_CHECKING:
     from crossline.core.settings.config import PipelineConfig as Config
@@ -27,6 +28,13 @@ slo:                             # what the console's objectives are held agains
   checkpoint: {{share: 50, percent: 90}}
   availability: {{percent: 99.9}}
 """
+SAID = """
+the console: http://{place}/   it is there in some seconds; payments go on coming, and Ctrl-C ends it
+log in as one of two, since nobody approves of a rule that he wrote himself; the passwords are shown this once:
+{people}
+a private window of the browser keeps the second one beside the first
+now the API asks for a key: crossline serve keys create --pipeline {pipeline} --name shop --scope decide:payments
+"""
 
 
 def go_on(config: Config, folder: Path, records: int) -> None:
@@ -38,13 +46,12 @@ def go_on(config: Config, folder: Path, records: int) -> None:
     found = re.search(paced, text)
     assert found is not None  # noqa: S101 - as above
     now_on = f"records: {RECORDS}, pace_per_s: {RATE_PER_S}, base_ms: {found[1]}"
-    text = text.replace(found[0], now_on) + WATCHED.format(place=place_at(WATCH_PORT))
+    # Whoever approves of a rule has to be somebody, which nobody is where all are `anybody`.
+    text = text.replace(found[0], now_on).replace(OPEN, "") + WATCHED.format(place=place_at(WATCH_PORT))
     pipeline.write_text(text, encoding="utf-8")
+    passwords = make_people(Path(config.serve.users))
     _as_if_begun(Path(config.engine.checkpoint) / "sources" / SOURCE / "started.json", int(found[1]))
-    sys.stderr.write(
-        f"\nthe console: http://{config.serve.place}/   it is there in some seconds; payments go on coming, "
-        "and Ctrl-C ends it\n"
-    )
+    sys.stderr.write(SAID.format(place=config.serve.place, people=people_said(passwords), pipeline=pipeline))
     command = [sys.executable, "-m", "crossline.cli.main", "run", str(pipeline), "--serve"]
     with subprocess.Popen(command) as running:
         while running.poll() is None:

@@ -19,6 +19,7 @@ from crossline.replay.trial import read_figures
 
 Unit = Literal["", "ms", "money", "km/h", "km"]
 _IN_MS = {"since", "age"}
+_MADE_OTHER = frozenset("*/^(")  # what makes of a time something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ def _formula_bars(verdict: Formed, program: Program, read: Mapping[str, Any], mo
         name = left.name if isinstance(left, Name) else canonical(left)
         mine = [figures[each.name] for each in walk(left) if isinstance(each, Name) and each.name in figures]
         units = {unit_of(each, money) for each in mine} or {"money" if name == money else ""}
-        unit: Unit = units.pop() if len(units) == 1 and isinstance(left, Name) else ""  # type: ignore[assignment]
+        told = isinstance(left, Name) or (units == {"ms"} and not _MADE_OTHER & set(name))  # times added are a time
+        unit: Unit = units.pop() if len(units) == 1 and told else ""  # type: ignore[assignment]
         what = said(mine[0]) if isinstance(left, Name) and mine else ""
         if not isinstance(right, Name) and any(isinstance(each, Name) for each in walk(right)):
             what = f"{what}, against {canonical(right)}" if what else f"against {canonical(right)}"

@@ -75,6 +75,8 @@ def shape_of(bench: Bench, program: Program) -> Shape:
     """Which drawing a rule has."""
     if isinstance(program.verdict, Ordered):
         return "sequence"
+    if bench.rule.rule_type == "absence":
+        return "absence"
     if bench.rule.rule_type in {"geo_velocity", "correlation"}:
         return "travel" if bench.rule.rule_type == "geo_velocity" else "correlation"
     return "window" if program.figures else "none"
@@ -156,7 +158,9 @@ def _threshold(alert: Alert, first: Any) -> float | None:
 
 
 def _due(alert: Alert, program: Program) -> int | None:
-    """When the last record of a sequence could have come at the latest."""
+    """When the last record of a sequence, or what an absence waited for, could have come at the latest."""
+    if (deadline := alert["evidence"].get("deadline")) is not None:
+        return parse_instant_ms(deadline)
     if not isinstance(program.verdict, Ordered) or alert["window_start"] is None:
         return None
     return parse_instant_ms(alert["window_start"]) + program.verdict.within_ms

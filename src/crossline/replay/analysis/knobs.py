@@ -114,8 +114,10 @@ def _conditions(body: Body, records: Sequence[KeyRecord]) -> Iterator[Knob]:
 
 
 def _is_leaf(value: Any) -> bool:
+    """One of a field: the condition of a correlation has none, and is its threshold."""
     return (
         isinstance(value, dict)
+        and isinstance(value.get("field"), str)
         and value.get("operator") in ORDERING
         and isinstance(value.get("value"), int | float)
         and not isinstance(value.get("value"), bool)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from crossline.core.basics.times import format_instant, parse_instant_ms
 from crossline.replay.analysis.bars import FigureBar, Unit
 
-Shape = Literal["window", "sequence", "travel", "correlation", "none"]
+Shape = Literal["window", "sequence", "travel", "correlation", "absence", "none"]
 Mark = Literal["counted", "before", "outside", "filtered", "crossing", "after"]
 # Fields that hold an instant in epoch ms: in JSON they are texts, without ``_ms``.
 _INSTANTS = {"at_ms", "event_ms", "ingest_ms", "from_ms", "to_ms", "window_start_ms", "window_end_ms", "due_ms"}
@@ -125,7 +125,7 @@ class Timeline:
         bounds: Which of its ends belong to it.
         crossing: The record at which it fired.
         at_ms: When that happened.
-        due_ms: Of a sequence, until when its last record could have come.
+        due_ms: Of a sequence, until when its last record could have come; of an absence, what it waited for.
         steps: The figure at every record that was judged.
         records: All records shown, in the order in which they came.
         lanes: Of a sequence its steps, of a correlation its streams.

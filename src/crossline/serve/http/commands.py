@@ -18,6 +18,7 @@ from crossline.serve.http.warm.asking import Warm
 RUNNING_MAX = 2
 WAITING_MAX = 32
 OUT_MAX = 16 << 20
+_TRACE = "Traceback (most recent call last)"
 _DONE, _WRONG_USE = 0, 2
 _GRACE_S = 5.0
 # What people wait for with a page before them runs in a fork of a process that has these loaded.
@@ -59,7 +60,8 @@ class Commands:
         """The command's answer. Raises ProblemError with its own text where it says no.
 
         ``missing``: what is raised in place of a no, where there is only one thing that it can mean. Raises
-        RetryableError where too many wait, or it takes longer than ``wait_s``.
+        RetryableError where too many wait, or it takes longer than ``wait_s``; RuntimeError where it ended by a fault
+        of its own, whose text is for the log.
         """
         if self._waiting >= WAITING_MAX:
             raise TellableError(f"{self._waiting} commands wait already; send it again later", 5_000)
@@ -73,6 +75,8 @@ class Commands:
             self._waiting -= 1
         if done.code == _DONE:
             return done
+        if done.said.startswith(_TRACE):
+            raise RuntimeError(f"crossline {arguments[0]} ended by a fault of its own\n{done.said}")
         if missing is not None and done.code != _WRONG_USE:
             raise missing
         if done.code < 0:

@@ -35,6 +35,7 @@ from crossline.serve.console.people.users import UserFile
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.reads.dead import DeadLetters
+from crossline.serve.http.reads.decisions import DecisionStore
 
 from .cards import CASEWORK, last_ms
 
@@ -170,6 +171,7 @@ def room(
     environment: Mapping[str, str] | None = None,
     project: Path | None = None,
     dead: DeadLetters | None = None,
+    decisions: DecisionStore | None = None,
     **more: Any,
 ) -> Iterator[Room]:
     """The API and the console behind one address, as ``compose`` puts them together.
@@ -197,7 +199,7 @@ def room(
         **more,
     )
     audit = AuditLog(path / "audit", clock)
-    given: Any = {"audit": audit.path, "now_ms": clock, "dead": dead, **stores}
+    given: Any = {"audit": audit.path, "now_ms": clock, "dead": dead, "decisions": decisions, **stores}
     deps = Dependencies(folder / "pipeline.yaml", config, path, **given)
     rest = create_api(deps)
     access = guarded(rest, settings)

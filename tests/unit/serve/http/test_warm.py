@@ -14,6 +14,7 @@ import pytest
 from tests.unit.serve.http.kit import example
 
 from crossline.serve.http import commands
+from crossline.serve.http.problems import problem_of
 from crossline.serve.http.warm.asking import Warm
 
 
@@ -123,3 +124,20 @@ def test_one_that_is_gone_before_it_begins_says_so(monkeypatch: pytest.MonkeyPat
         assert await warm.run(["--help"]) is None
 
     with_warm(work)
+
+
+def test_a_fault_of_a_command_is_for_the_log_and_not_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says then are lines of code and paths; as an answer it is a fault with an id."""
+
+    async def broken(_: object, __: object) -> commands.Done:
+        return commands.Done(1, b"", 'Traceback (most recent call last):\n  File "/srv/secret.py"\nKeyError: 1')
+
+    async def main() -> None:
+        monkeypatch.setattr(commands.Commands, "_done", broken)
+        with pytest.raises(RuntimeError, match="ended by a fault of its own") as raised:
+            await commands.Commands().run(["alerts", "evidence"], 5)
+        told = problem_of(raised.value)
+        assert told.status == 500
+        assert "secret" not in told.detail
+
+    asyncio.run(main())

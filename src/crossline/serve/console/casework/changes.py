@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.console.charts.words import Words, duration, number
+from crossline.replay.analysis.knobs import plain
+from crossline.serve.console.charts.words import Words, duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def changes_of(status: int, told: Mapping[str, Any], words: Words, money: str | 
         return Changes(share=float((told.get("progress") or {}).get("share") or 0.0))
     rows = tuple(
         Change(
-            each["what"],
+            _what(each["what"], each["unit"], words, money),
             _value(each["was"], each["unit"], words, money),
             _value(each["turns_at"], each["unit"], words, money),
             each["then"],
@@ -50,11 +51,19 @@ def changes_of(status: int, told: Mapping[str, Any], words: Words, money: str | 
     return Changes(rows, left, told.get("why_none") or "", None, int(told.get("runs") or 0))
 
 
+def _what(said: str, unit: str, words: Words, money: str | None) -> str:
+    """What is changed; an amount is not called by the field of its minor units, since it is not shown in them."""
+    if not money or unit != money or words.amount(money) == money:
+        return said
+    named = said.replace(money, words.amount(money))
+    return named[:1].upper() + named[1:]
+
+
 def _value(value: Any, unit: str, words: Words, money: str | None) -> str:
     if value is None:
         return ""
     if unit == "instant":
         return words.clock(parse_instant_ms(value))
     if unit == "ms":
-        return duration(value)
-    return words.money(value) if unit and unit == money else number(value)
+        return duration(value, 4)  # to the millisecond: one less, and the verdict does not turn
+    return words.money(value) if unit and unit == money else f"{plain(value):,}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from crossline.replay.analysis.timeline import Mark, Timeline, timeline_of
+from crossline.replay.analysis.timeline import Mark, RecordMark, Timeline, timeline_of
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.calls import called
 from crossline.serve.console.casework.rows import one_code, short
@@ -125,7 +125,9 @@ def shown(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any], width:
         legend=tuple((key(each), LEGEND[each]) for each in marks if each != "crossing"),
         figures=tuple(_figure(each, words, min(BAR, max(width - 376, BAR_NARROW))) for each in found.figures),
         columns=tuple(each.replace("_", " ") for each in fields),
-        amount=words.currency or (found.money or "").replace("_", " "),
+        amount=words.amounts(found.money)
+        if found.money and any(each.amount is not None for each in found.records)
+        else "",
         first=tuple(rows[:ROWS_SHOWN] if cut else rows),
         last=tuple(rows[-ROWS_SHOWN:] if cut else ()),
         left_out=len(rows) - 2 * ROWS_SHOWN if cut else 0,
@@ -138,11 +140,18 @@ def shown(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any], width:
 
 
 def drawn(found: Timeline, width: int, words: Words) -> Element | None:
-    """The drawing that its shape has; of a correlation against the number of the other stream."""
+    """The drawing that its shape has; of a correlation its own number against that of the other stream."""
     if found.shape != "correlation":
         return chart(found, width, words)
-    numbers = [name for each in found.records for name, value in each.fields.items() if isinstance(value, int | float)]
-    return chart(found, width, words, context_of(found, numbers[0] if numbers else "", None))
+    theirs = _number_in(each for each in found.records if each.lane == 1)
+    own = _number_in(each for each in found.records if each.mark == "crossing")
+    return chart(found, width, words, context_of(found, theirs or "", own))
+
+
+def _number_in(records: Iterable[RecordMark]) -> str | None:
+    """The first field of records that has a number; None where none has."""
+    values = ((name, value) for each in records for name, value in each.fields.items())
+    return next((name for name, value in values if isinstance(value, int | float)), None)
 
 
 def columns_of(found: Timeline) -> list[str]:
@@ -181,7 +190,7 @@ def _record(row: RecordRow, fields: Sequence[str]) -> Record:
 
 def _figure(bar: Any, words: Words, width: int) -> Figure:
     if bar.what.startswith(bar.name):  # its words begin with what it is called
-        what = bar.what.removeprefix(bar.name)
+        what = bar.what.removeprefix(bar.name).lstrip(", ")
         drawn_bar = figure_bar(bar, width, words)
         return Figure(bar.name.replace("_", " "), what, drawn_bar, words.value(bar.value, bar.unit), words.held(bar))
     return Figure(

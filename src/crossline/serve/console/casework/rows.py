@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -105,7 +106,7 @@ def _meta(case: Mapping[str, Any], linked: int) -> Iterable[str]:
 
 
 def pieces(sentence: str, ids: Iterable[str]) -> tuple[Piece, ...]:
-    """A sentence in its parts, ids of it apart.
+    """A sentence in its parts, ids of it apart; those that are part of a longer word are none.
 
     >>> [each.text for each in pieces("card 25e92bb506fa9863 paid", ["25e92bb506fa9863"])]
     ['card ', '25e92bb5…9863', ' paid']
@@ -117,7 +118,7 @@ def pieces(sentence: str, ids: Iterable[str]) -> tuple[Piece, ...]:
             if piece.whole:
                 parts.append(piece)
                 continue
-            texts = piece.text.split(each)
+            texts = re.split(rf"(?<!\w){re.escape(each)}(?!\w)", piece.text)
             for number, text in enumerate(texts):
                 if number:
                     parts.append(Piece(short(each), each))

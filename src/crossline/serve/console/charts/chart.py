@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crossline.replay.analysis.timeline import Timeline
+from crossline.serve.console.charts.absence import absence_lane
 from crossline.serve.console.charts.correlation import Context, correlation_lane
 from crossline.serve.console.charts.lanes import sequence_lanes
 from crossline.serve.console.charts.svg import Element
@@ -47,6 +48,8 @@ def chart(shown: Timeline, width: int, words: Words | None = None, context: Cont
         return window_timeline(shown, width, words)
     if shown.shape == "sequence":
         return sequence_lanes(shown, width, words)
+    if shown.shape == "absence":
+        return absence_lane(shown, width, words)
     if shown.shape == "travel":
         return travel_map(shown, width, words)
     if shown.shape == "correlation":

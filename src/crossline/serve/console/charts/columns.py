@@ -19,7 +19,7 @@ def columns(plot: Plot) -> Iterator[Element]:
     wide = (plot.x.end - plot.x.start) / count
     of: list[list[str]] = [[] for _ in range(count)]
     for each in plot.shown.records:
-        if each.mark != "filtered":
+        if each.mark != "filtered" and each.event_ms >= plot.x.low:
             place = int((plot.x.clipped(each.event_ms) - plot.x.start) // wide)
             of[min(max(place, 0), count - 1)].append(each.record_id)
     y = Scale(0, max(1, *map(len, of)), BOTTOM, TOP)

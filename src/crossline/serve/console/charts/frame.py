@@ -70,7 +70,7 @@ class Plot:
         taken: list[tuple[float, float]] = []
         for at_ms in exact_ms:
             if self.x.low <= at_ms <= self.x.high:
-                yield from self._label(at_ms, self.words.clock(at_ms), "lab", taken)
+                yield from self._label(at_ms, self.words.moment(at_ms, self.x.high - self.x.low), "lab", taken)
         step_ms = time_step_ms(self.x.high - self.x.low, self.x.end - self.x.start)
         for at_ms in time_ticks(int(self.x.low), int(self.x.high), step_ms):
             yield from self._label(at_ms, self.words.clock(at_ms, step_ms), None, taken)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from crossline.replay.analysis.timeline import RecordMark, Timeline
 from crossline.serve.console.charts.columns import RECORDS_MAX, columns
@@ -14,7 +14,7 @@ from crossline.serve.console.charts.words import Words
 
 HEIGHT = 222
 TOP, FIGURES_TOP, FIGURES_BOTTOM, STEMS_TOP, BOTTOM = 16.0, 36.0, 106.0, 138.0, 200.0
-RIGHT = 16.0
+RIGHT, LABEL_PX = 16.0, 11.0
 AFTER_MAX = 1.4  # what comes after may rise so far above the larger of threshold and crossing
 
 
@@ -69,7 +69,8 @@ def _ticks(shown: Timeline, high: float) -> list[float]:
 def _value_axis(plot: Plot, y: Scale, high: float) -> Iterator[Element]:
     threshold = plot.shown.threshold
     for value in _ticks(plot.shown, high):
-        yield text(plot.x.start - 8, y(value) + 4, plot.words.value(value, plot.shown.unit), None, "end")
+        if threshold is None or abs(y(value) - y.clipped(threshold)) >= LABEL_PX:
+            yield text(plot.x.start - 8, y(value) + 4, plot.words.value(value, plot.shown.unit), None, "end")
         if value == 0:
             yield line("gr", (plot.x.start, y(0)), (plot.x.end, y(0)))
     if threshold is not None and 0 <= threshold <= high:
@@ -96,7 +97,10 @@ def _said(plot: Plot, width: int) -> Iterator[Element]:
                     yield text(low, 30, said)
                     break
     if shown.money is not None and any(each.amount is not None for each in shown.records):
-        yield text(plot.x.start, 128, f"{plot.words.currency or shown.money} each")
+        said = f"{plot.words.amounts(shown.money)} each"
+        opens = plot.x.start if shown.window_start_ms is None else plot.x.clipped(shown.window_start_ms)
+        struck = plot.x.start - 2 < opens < plot.x.start + text_px(said) + 2
+        yield text(opens + 6 if struck else plot.x.start, 128, said)
 
 
 def _steps(plot: Plot, y: Scale) -> Iterator[Element]:
@@ -125,18 +129,24 @@ def _hit(plot: Plot, y: Scale) -> Iterator[Element]:
 
 
 def _stems(plot: Plot) -> Iterator[Element]:
-    """Each record on a stem; its height is its amount, and half of the lane where there is none."""
-    amounts = [abs(each.amount) for each in plot.shown.records if each.amount is not None]
+    """Each record on a stem; its height is its amount, and half of the lane where there is none.
+
+    One from long before the window is in the table alone: at the edge it would stand at another time than its own.
+    """
+    records = [each for each in plot.shown.records if each.event_ms >= plot.x.low]
+    amounts = [abs(each.amount) for each in records if each.amount is not None]
     height = Scale(0, max(amounts, default=1) or 1, BOTTOM - 6, STEMS_TOP + 12)
     labels: list[tuple[float, float, float]] = []
-    for each in sorted(plot.shown.records, key=lambda record: record.mark == "crossing"):
+    tops: dict[str, tuple[float, float]] = {}
+    for each in sorted(records, key=lambda record: record.mark == "crossing"):
         x = plot.x.clipped(each.event_ms)
         y = (BOTTOM + STEMS_TOP) / 2 if each.amount is None else height(abs(each.amount))
+        tops[each.record_id] = x, y
         yield line("cross-l" if each.mark == "crossing" else "stem", (x, y), (x, BOTTOM))
         yield dot(each.mark, x, y, each.record_id, _title(plot, each))
-    for each in sorted(plot.shown.records, key=lambda record: (record.mark != "crossing", record.mark == "after")):
+    for each in sorted(records, key=lambda record: (record.mark != "crossing", record.mark == "after")):
         if each.amount is not None and each.mark != "after":
-            yield from _amount(plot, each, height(abs(each.amount)), labels)
+            yield from _amount(plot, each, tops, labels)
 
 
 def _title(plot: Plot, record: RecordMark) -> str:
@@ -144,9 +154,14 @@ def _title(plot: Plot, record: RecordMark) -> str:
     return f"{record.record_id}, {plot.words.clock(record.event_ms)}{amount}: {record.note}"
 
 
-def _amount(plot: Plot, record: RecordMark, y: float, taken: list[tuple[float, float, float]]) -> Iterator[Element]:
-    """An amount above its dot, or beside it; left out where another stands."""
-    said, x = plot.words.money(record.amount or 0), plot.x.clipped(record.event_ms)
+def _amount(
+    plot: Plot,
+    record: RecordMark,
+    tops: Mapping[str, tuple[float, float]],
+    taken: list[tuple[float, float, float]],
+) -> Iterator[Element]:
+    """An amount above its dot, or beside it; left out where another stands, or a dot or its stem would strike it."""
+    said, (x, y) = plot.words.money(record.amount or 0), tops[record.record_id]
     wide = text_px(said)
     places = [
         (x - wide / 2, y - 9, "middle", x),
@@ -154,9 +169,10 @@ def _amount(plot: Plot, record: RecordMark, y: float, taken: list[tuple[float, f
         (x + 9, y + 4, "start", x + 9),
     ]
     edges = [plot.x(each) for each in (plot.shown.window_start_ms, plot.shown.at_ms) if each is not None]
-    dots = [plot.x.clipped(each.event_ms) for each in plot.shown.records if each is not record]
+    dots = [top for each, top in tops.items() if each != record.record_id]
     for low, at, anchor, where in places if record.mark != "crossing" else [places[1], places[0]]:
-        others = [*edges, *(dots if anchor != "middle" else ())] if record.mark != "crossing" else dots
+        met_by = [other for other, top in dots if anchor != "middle" or top < at + 8]
+        others = met_by if record.mark == "crossing" else [*edges, *met_by]
         crowded = any(low - 4 < other < low + wide + 4 for other in others)
         met = any(low < end and low + wide > start and abs(at - height) < 12 for start, end, height in taken)
         if not crowded and not met and low >= plot.x.start and low + wide <= plot.x.end + 14:

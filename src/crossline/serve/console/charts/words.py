@@ -39,11 +39,24 @@ class Words:
             return f"{at:%H:%M}"
         return f"{at:%H:%M:%S}" if step_ms >= _SECOND else f"{at:%H:%M:%S}.{at_ms % 1000:03d}"
 
+    def moment(self, at_ms: int, span_ms: float) -> str:
+        """A time to the millisecond; with its day where it stands in a span of more than one."""
+        day = f"{self.clock(at_ms, _DAY)} " if span_ms > _DAY else ""
+        return f"{day}{self.clock(at_ms)}"
+
     def money(self, amount: float, *, code: bool = False) -> str:
         """An amount with its decimals."""
         places = 0 if self.minor == 1 and float(amount).is_integer() and not self.currency else 2
         said = f"{amount / self.minor:,.{places}f}"
         return f"{self.currency} {said}" if code and self.currency else said
+
+    def amounts(self, field: str) -> str:
+        """What a column of amounts is called: by its currency; where there is none, or several, by its ``field``."""
+        return self.currency or self.amount(field).replace("_", " ")
+
+    def amount(self, field: str) -> str:
+        """What an amount is called: by its ``field``, but where it is shown in another unit than it is kept in."""
+        return "amount" if self.minor > 1 else field
 
     def value(self, value: float | None, unit: Unit) -> str:
         """A figure; a dash where it is missing."""
@@ -71,6 +84,9 @@ class Words:
         if shown.shape == "sequence":
             steps = ", then ".join(f"{each.found} of {each.wanted} {each.name}" for each in shown.lanes)
             return f"{first} {steps}; the last one at {self.clock(shown.at_ms)}."
+        if shown.shape == "absence" and shown.due_ms is not None:
+            waited = f"within {duration(shown.due_ms - shown.at_ms)} of {shown.crossing}"
+            return f"{first} What was due {waited}, until {self.clock(shown.due_ms)}, did not come."
         if shown.threshold is None:
             return f"{first} The rule fires at {self.clock(shown.at_ms)}."
         at = next((each.value for each in shown.steps if each.record_id == shown.crossing), None)
@@ -93,8 +109,8 @@ def number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def duration(ms: float) -> str:
-    """A time in its two largest units: ``15 min``, ``6 min 39 s``, ``12 min 53.809 s`` where it is not whole seconds.
+def duration(ms: float, units: int = 2) -> str:
+    """A time in its largest ``units``: ``15 min``, ``6 min 39 s``, ``12 min 53.809 s`` where it is not whole seconds.
 
     Example:
         >>> duration(900_000), duration(399_000), duration(773_809), duration(18_000), duration(40)
@@ -106,10 +122,10 @@ def duration(ms: float) -> str:
     sign, left = ("\u2212" if left < 0 else ""), abs(left)
     parts: list[str] = []
     for size, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if left >= size and len(parts) < 2:
+        if left >= size and len(parts) < units:
             parts.append(f"{left // size} {name}")
         left %= size
-    if left and len(parts) < 2 and not any(each.endswith((" d", " h")) for each in parts):
+    if left and len(parts) < units and (units > 2 or not any(each.endswith((" d", " h")) for each in parts)):
         parts.append(f"{left / 1000:.3f}".rstrip("0").rstrip(".") + " s")
     return sign + " ".join(parts)
 

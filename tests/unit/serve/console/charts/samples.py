@@ -145,3 +145,17 @@ CORRELATION = replace(
     records=(),
     lanes=(Lane("payments", 1), Lane("rates", 8)),
 )
+ABSENCE = replace(
+    SENDERS,
+    shape="absence",
+    threshold=None,
+    from_ms=at("14:16:00"),
+    to_ms=at("14:28:00"),
+    window_start_ms=at("14:18:00"),
+    window_end_ms=at("14:28:00"),
+    crossing="t0200117",
+    at_ms=at("14:18:00"),
+    due_ms=at("14:28:00"),
+    steps=(),
+    records=(mark("t0200117", "14:18:00", "crossing", 94000), mark("t0200118", "14:19:00", "after", 1200)),
+)

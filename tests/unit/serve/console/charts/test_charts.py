@@ -22,10 +22,17 @@ from crossline.serve.console.charts.svg import Element, element, px
 from crossline.serve.console.charts.travel import great_circle
 from crossline.serve.console.charts.words import Words, counted, duration
 
-from .samples import BARS, CORRELATION, MANY, PACIFIC, SENDERS, SEQUENCE, TRAVEL, at, mark
+from .samples import ABSENCE, BARS, CORRELATION, MANY, PACIFIC, SENDERS, SEQUENCE, TRAVEL, at, mark
 
 WORDS = Words(currency="EUR", minor=100, noun="payments")
-TIMELINES = {"window": SENDERS, "many": MANY, "sequence": SEQUENCE, "travel": TRAVEL, "pacific": PACIFIC}
+TIMELINES = {
+    "window": SENDERS,
+    "many": MANY,
+    "sequence": SEQUENCE,
+    "travel": TRAVEL,
+    "pacific": PACIFIC,
+    "absence": ABSENCE,
+}
 WIDTHS = (320, 596, 872, 1200)
 CSS = (Path(charts.__file__).parents[1] / "assets" / "css" / "71-charts.css").read_text()
 
@@ -49,6 +56,20 @@ def test_ticks_by_hand() -> None:
     assert value_ticks(8) == [0, 5, 10]
     assert value_ticks(379.95) == [0, 200, 400]
     assert value_ticks(0) == [0]
+
+
+def test_a_time_to_be_exact_has_all_its_units() -> None:
+    assert duration(86_401_001, 4) == "1 d 1.001 s"
+    assert duration(86_401_001) == "1 d"
+
+
+def test_a_mark_stands_at_its_own_time_or_not_at_all() -> None:
+    """One of hours before the window is in the table alone."""
+    early = mark("t1", "09:00:00", "outside", 100)
+    found = drawn(replace(SENDERS, records=(early, *SENDERS.records)))
+    stand = [each.attribute("data-record") for each in found.find("dot")]
+    assert "t0198203" in stand
+    assert "t1" not in stand
 
 
 def test_words_by_hand() -> None:
@@ -132,6 +153,10 @@ def test_names_say_what_one_would_conclude() -> None:
         "13 payments from 13:45:30 to 14:06:10. Senders reaches 6 at 14:04:16.550; the threshold is 6."
     )
     assert drawn(TRAVEL).attribute("aria-label") == "1,199 km in 6 min 39 s, 10,821 km/h; the threshold is 500 km/h."
+    assert drawn(ABSENCE).attribute("aria-label") == (
+        "Two payments from 14:16:00 to 14:28:00. "
+        "What was due within 10 min of t0200117, until 14:28:00.000, did not come."
+    )
     assert "3 of 3 wrong CVV, then 1 of 1 approved" in (drawn(SEQUENCE).attribute("aria-label") or "")
 
 

@@ -93,6 +93,7 @@ if (root) {
   tell(measured());
   draw();
   openAtCrossing();
+  root.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   startCopying();
   let timer;
   new ResizeObserver(() => {

@@ -68,8 +68,9 @@ function laidOut() {
   }).run();
   graph.layout({
     name: "cose", animate: false, randomize: false, nodeDimensionsIncludeLabels: true, nodeRepulsion: () => 60000,
-    idealEdgeLength: () => 60, nodeOverlap: 30, gravity: 0.4, numIter: 1000, fit: true, padding: 24,
+    idealEdgeLength: () => 60, nodeOverlap: 30, gravity: 0.4, numIter: 1000, fit: false,
   }).run();
+  whole();
 }
 
 function choose(place, from) {
@@ -84,8 +85,17 @@ function choose(place, from) {
   node.addClass("cur").connectedEdges().addClass("near");
 }
 
+// All of it; few nodes are not drawn larger than many.
+function whole() {
+  graph.fit(undefined, 32);
+  if (graph.zoom() > 1) {
+    graph.zoom(1);
+    graph.center();
+  }
+}
+
 function zoom(by) {
-  if (by === 0) graph.fit(undefined, 32);
+  if (by === 0) whole();
   else graph.zoom({ level: graph.zoom() * by, renderedPosition: { x: graph.width() / 2, y: graph.height() / 2 } });
 }
 

@@ -44,7 +44,7 @@ def decided_of(asked: Asked, alert: Mapping[str, Any]) -> Decided | None:
         decision=str(now["decision"]),
         score=str(now.get("score", "")),
         path=f"/decisions/{quote(str(first['decision_id']), safe='')}",
-        steps=tuple(_step(asked, each, number) for number, each in enumerate((first, *revisions))),
+        steps=tuple(_step(asked, each, number, receipt is not None) for number, each in enumerate((first, *revisions))),
         reasons=tuple(_reason(each) for each in now.get("reasons", ()) if isinstance(each, Mapping)),
         policy=str(now.get("policy_version", "")),
         digest="" if receipt is None else str(receipt.get("digest", "")),
@@ -52,11 +52,12 @@ def decided_of(asked: Asked, alert: Mapping[str, Any]) -> Decided | None:
     )
 
 
-def _step(asked: Asked, each: Mapping[str, Any], number: int) -> Step:
+def _step(asked: Asked, each: Mapping[str, Any], number: int, by_api: bool) -> Step:
     at = asked.times.moment(parse_instant_ms(each["decided_at"]), exact=True)
     because = each.get("because")
     how = "revised by the stream" + (f", after {because}" if because else "")
-    return Step(at, str(each["decision"]), how if number else f"answered, {each.get('answered', 'by the stream')}")
+    first = f"answered by the API, {each.get('answered', 'exact')}" if by_api else "decided by the stream"
+    return Step(at, str(each["decision"]), how if number else first)
 
 
 def _reason(each: Mapping[str, Any]) -> str:

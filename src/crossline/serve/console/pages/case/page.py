@@ -183,7 +183,7 @@ def _acts(
         found.append(Act(f"Hold {name}", "h", path("hold"), "danger", no_hold))
     if case["status"] == "resolved" and asked.allows("write:cases"):
         return (*found, Act("Open again", "r", path("reopen"), ""))
-    found += [Act("Escalate", "e", path("escalate"), "hide-n", why), Act("Snooze", "s", path("snooze"), "hide-n", why)]
+    found += [Act("Escalate", "e", path("escalate"), "later", why), Act("Snooze", "s", path("snooze"), "later", why)]
     return (*found, Act("Resolve", "r", path("resolve"), "pri", why))
 
 
