@@ -59,8 +59,8 @@ class PaneProgram:
 
 def kind_of(part: PanePart, plan: PaneSpacePlan) -> int:
     """What kind of part it is."""
-    whole, real = _KINDS[part.aggregate]
-    is_float = part.aggregate != "streak" and part.column >= 0 and plan.columns[part.column][1] == "float"
+    whole, real = _KINDS[part.kept]
+    is_float = part.kept != "streak" and part.column >= 0 and plan.columns[part.column][1] == "float"
     return real if is_float else whole
 
 

@@ -11,8 +11,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from crossline.core.basics.errors import UsageError
 from crossline.core.conditions.tree import OPERATORS
+from crossline.core.figures.registry import declared, names
 from crossline.core.rules.base import Rule
-from crossline.core.rules.figure import OF_A_FIELD, OF_RECORDS, FigureFields
+from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.registry import rule_types
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Path
@@ -23,7 +24,7 @@ Kind = Literal["text", "long", "value", "names", "choice", "fixed"]
 SEPARATOR = "/"
 MORE = "+"  # in a name: one that is not there yet
 REMOVE = "remove"
-FUNCTIONS = (*OF_RECORDS, *OF_A_FIELD)
+FUNCTIONS = names()
 FORM_BYTES_MAX = 64 * 1024
 _IS = ("rule_id", "version", "rule_type", "status", "description", "owner")
 _READS = ("source_topic", "group_by", "entity", "join_key")
@@ -269,7 +270,7 @@ class _Reader:
         function = next((each for each in FUNCTIONS if isinstance(figure, dict) and each in figure), None)
         if function is None:
             return  # of another kind: the text has it
-        of = "" if function in OF_RECORDS else self._said((*path, function))
+        of = "" if declared(function).of_records else self._said((*path, function))
         fields = [
             FormField(_name((*path, "function")), "function", "choice", function, FUNCTIONS, "", self._line(path)),
             FormField(_name((*path, "of")), "of", "text", of, self._columns(figure.get("source_topic"))),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.core.rules.figure import OF_RECORDS
+from crossline.core.figures.registry import declared
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Path
 from crossline.core.texts.yamledit import (
@@ -156,7 +156,7 @@ class _Writer:
         before = next(each for each in self.known[_name((*path, "function"))].options if each in figure)
         if now != before:
             self._do(renamed, (*path, before), now)
-        value = True if now in OF_RECORDS else of
+        value = True if declared(now).of_records else of
         if _at(self._data(), (*path, now)) != value:
             self._do(replaced, (*path, now), value)
 
@@ -177,7 +177,7 @@ class _Writer:
     def _add_figure(self, given: Mapping[str, str]) -> None:
         new = ("figures", MORE)
         name, function, of = (self._given((*new, each), given) for each in ("name", "function", "of"))
-        figure: dict[str, Any] = {function: True if function in OF_RECORDS else of}
+        figure: dict[str, Any] = {function: True if declared(function).of_records else of}
         for each in _FIGURE:
             value = self._value(_name((*new, each)), self._given((*new, each), given))
             figure |= {} if value is None else {each: value}

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Field
 
 from crossline.core.basics.times import format_duration
 from crossline.core.figures.kinds import Operator
-from crossline.core.rules.figure import OF_A_FIELD, FigureFields, made_figure, resolution_findings
+from crossline.core.figures.registry import names
+from crossline.core.rules.figure import FigureFields, made_figure, resolution_findings
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import noun, number
@@ -19,7 +20,7 @@ from crossline.core.texts.fieldtypes import Names, OptionalDuration
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
 from crossline.core.texts.validation import refusal, refusals
 
-_AGGREGATES = ("count", *OF_A_FIELD)
+_AGGREGATES = ("count", *names(of_records=False))
 _LINE = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*", re.ASCII)
 _CONFIDENCE_MAX, _SURE_AT = 0.95, 20
 
