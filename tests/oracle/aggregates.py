@@ -15,4 +15,4 @@ def aggregate(kind: str, values: Sequence[Any], *, real: bool = False, **window:
     ``real``: they are floats, though there may be none. ``window``: what else its twin wants (see ``Scanned``).
     """
     real = real or any(isinstance(value, float) for value in values)
-    return declared(kind).value(Scanned(values, real=real, **window))
+    return declared(kind).by_twin(Scanned(values, real=real, **window))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from crossline.core.figures.aggregate import Aggregate, Words
 from crossline.core.figures.exact import bounds_of_one
+from crossline.core.figures.tools import one_of_them
 
 AGGREGATE = Aggregate(
     name="first",
@@ -14,6 +15,7 @@ AGGREGATE = Aggregate(
     least=1,
     words=Words("the first {field} of {records}", before="first {field} "),
     naive=lambda window: window.values[0],
+    value=one_of_them,
     bounds=bounds_of_one,
     window=("first",),
     pane=("first",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from crossline.core.figures.aggregate import Aggregate, Words
 from crossline.core.figures.exact import bounds_of_one
+from crossline.core.figures.tools import one_of_them
 
 AGGREGATE = Aggregate(
     name="max",
@@ -14,6 +15,7 @@ AGGREGATE = Aggregate(
     least=1,
     words=Words("the greatest {field} of {records}", before="maximum of {field} "),
     naive=lambda window: max(window.values),
+    value=one_of_them,
     bounds=bounds_of_one,
     window=("max",),
     pane=("max",),

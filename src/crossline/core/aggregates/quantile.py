@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from crossline.core.figures.aggregate import Aggregate, Parameters, Scanned, Words
+from crossline.core.figures.aggregate import Aggregate, Parameters, Words
+from crossline.core.figures.exact import MILLIONTHS, RANKED_ERROR, ranked
+from crossline.core.figures.tools import value_at_rank
 from crossline.core.texts.validation import refusal
-
-MILLIONTHS = 1_000_000
-ERROR = 1 / 129  # the most that it is off, as a part of it
 
 
 def _part(value: Any) -> Any:
@@ -37,12 +34,6 @@ class QuantileFields(BaseModel):
     q: Annotated[float, BeforeValidator(_part)] = Field(description="Which: 0.5 is the median.")
 
 
-def ranked(window: Scanned) -> Any:
-    """The least value that as large a part of all as the rank says does not exceed."""
-    place = math.ceil(Fraction(round(window.rank * MILLIONTHS), MILLIONTHS) * len(window.values))
-    return sorted(window.values)[place - 1]
-
-
 AGGREGATE = Aggregate(
     name="quantile",
     place=130,
@@ -51,6 +42,7 @@ AGGREGATE = Aggregate(
     least=1,
     words=Words("the {rank} quantile of {field} of {records}"),
     naive=ranked,
+    value=value_at_rank,
     window=None,
     pane=("quantile",),
     limits="a quantile is told of panes, by a sketch within 0.8 % of the true value",
@@ -60,6 +52,6 @@ AGGREGATE = Aggregate(
         "{field: field, q: 0.99}",
         "`{field: …, q: …}`",
     ),
-    sketch_error=ERROR,
-    rounding=ERROR,
+    sketch_error=RANKED_ERROR,
+    rounding=RANKED_ERROR,
 )

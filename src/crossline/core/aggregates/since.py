@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crossline.core.figures.aggregate import Aggregate, Bounds, Words
+from crossline.core.figures.tools import time_since
 
 AGGREGATE = Aggregate(
     name="since",
@@ -13,6 +14,7 @@ AGGREGATE = Aggregate(
     least=1,
     words=Words("the milliseconds since the {last_of} {records}"),
     naive=lambda window: window.now_ms - window.clocks_ms[-1],
+    value=time_since,
     bounds=lambda asked: Bounds("integer", low=asked.delay_ms, high=asked.reach_ms),
     window=("latest",),
     pane=("since",),

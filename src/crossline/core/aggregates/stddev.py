@@ -6,6 +6,7 @@ import math
 import statistics
 
 from crossline.core.figures.aggregate import Aggregate, Bounds, Scanned, Words
+from crossline.core.figures.tools import Compiled, Tools
 
 
 def _naive(window: Scanned) -> float:
@@ -15,6 +16,16 @@ def _naive(window: Scanned) -> float:
         return math.inf
 
 
+def _value(tools: Tools, real: bool) -> Compiled:  # noqa: ARG001
+    put, spread = tools.put_rough, tools.spread
+
+    def value(h: int, at: int, c: int, g: int, i: int, extra: int, n: int) -> None:  # noqa: ARG001
+        deviation, off = spread(h, at, c, g, extra, n)
+        put(h, deviation, off)
+
+    return value
+
+
 AGGREGATE = Aggregate(
     name="stddev",
     place=90,
@@ -22,6 +33,7 @@ AGGREGATE = Aggregate(
     least=2,
     words=Words("the standard deviation of {field} of {records}", before="standard deviation of {field} "),
     naive=_naive,
+    value=_value,
     bounds=lambda _: Bounds(low=0),
     window=("squares",),
     pane=("stddev",),

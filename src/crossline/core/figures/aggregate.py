@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.figures.kinds import ColumnKind
+from crossline.core.figures.tools import Compiled, Tools
 from crossline.core.streams.schema import FieldSpec
 
 # What it is taken of: records, or a field that is a number, has an order (a timestamp too), or has any one value.
@@ -120,9 +121,11 @@ class Aggregate:
         words: How it is said.
         naive: Its twin: the value from its definition, of at least ``least`` records.
         bounds: What it may be, for lint.
-        window: What the kernel of windows keeps for it, by the names of ``windows/program.py``; None: it is defined on
-            panes alone.
-        pane: What panes keep for it, by the names of ``panes/program.py``; None: it is defined on windows alone.
+        value: How compiled code reads it of what is kept (see ``tools``); None: it is the number of records.
+        window: What windows keep for it, at most two of ``windows/program.py``: as a record comes into the window it is
+            added, and taken off as it leaves; None: it is defined on panes alone.
+        pane: What panes keep for it, at most two of ``panes/program.py``, which also merge; None: it is defined on
+            windows of records alone.
         limits: Why it is not defined on the other.
         parameters: How it is written, where a field's name does not say it all.
         rank: Of a quantile that needs no parameter, which.
@@ -142,6 +145,7 @@ class Aggregate:
     means: str
     words: Words
     naive: Callable[[Scanned], Any]
+    value: Callable[[Tools, bool], Compiled] | None = None
     takes: Takes = "numbers"
     gives: Gives = "number"
     least: int = 0
@@ -201,6 +205,6 @@ class Aggregate:
             return "code"
         return "float" if field_kind == "number" else "int"
 
-    def value(self, scanned: Scanned) -> Any:
+    def by_twin(self, scanned: Scanned) -> Any:
         """Its value by its twin; None where it is not defined."""
         return self.naive(scanned) if len(scanned.values) >= self.least else None

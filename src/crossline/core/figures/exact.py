@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
-from crossline.core.figures.aggregate import Asked, Bounds
+from crossline.core.figures.aggregate import Asked, Bounds, Scanned
 
 _SLACK = 1e-12  # of a value that is rounded more than once
+MILLIONTHS = 1_000_000
+RANKED_ERROR = 1 / 129  # the most that a value at a rank is off in panes, as a part of it
 
 
 def rounded(exact: Fraction) -> float:
@@ -41,3 +44,9 @@ def bounds_of_one(asked: Asked) -> Bounds:
     if asked.kind is None:
         return Bounds()
     return Bounds(asked.kind, not asked.own, asked.low, asked.high)
+
+
+def ranked(window: Scanned) -> Any:
+    """The least value that as large a part of all as the rank says does not exceed."""
+    place = math.ceil(Fraction(round(window.rank * MILLIONTHS), MILLIONTHS) * len(window.values))
+    return sorted(window.values)[place - 1]

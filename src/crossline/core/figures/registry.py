@@ -6,12 +6,14 @@ A package of another author names its module under ``crossline.aggregates``; as 
 from __future__ import annotations
 
 import importlib
+import inspect
 import keyword
 import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType, ModuleType
 
+from crossline.core.figures import tools
 from crossline.core.figures.aggregate import Aggregate
 
 _PACKAGE = "crossline.core.aggregates"
@@ -52,6 +54,11 @@ def collected(modules: list[ModuleType]) -> dict[str, Aggregate]:
 def aggregates() -> MappingProxyType[str, Aggregate]:
     """Every aggregate by name, in the order of lists and tables."""
     return MappingProxyType(collected(_modules()))
+
+
+def sources() -> bytes:
+    """The text of all that declares an aggregate: what is compiled of it is made of this."""
+    return "".join(map(inspect.getsource, (tools, *_modules()))).encode()
 
 
 def declared(name: str) -> Aggregate:

@@ -166,7 +166,7 @@ class Naive:
             rank=group.rank,
             half_life_ms=group.half_life_ms,
         )
-        return aggregate.value(scanned)
+        return aggregate.by_twin(scanned)
 
 
 def strings(items: Sequence[str]) -> tuple[Any, Any]:
