@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crossline.core.basics.values import I64
-from crossline.core.figures.registry import declared
+from crossline.core.figures.registry import aggregates
 from crossline.core.plan.spaces import FormulaLine, Group, Line, PanePart, PaneSpacePlan, own_parts, parts_of
 from crossline.core.windows.program import (
     INT_KINDS,
@@ -61,10 +61,10 @@ class PaneProgram:
 
 def part_kind(part: PanePart, plan: PaneSpacePlan) -> int:
     """What kind of part it is."""
-    if part.kept not in KEPT:
-        raise ValueError(f"panes keep no {part.kept}: there are {', '.join(KEPT)}")
-    whole, real = KEPT[part.kept]
-    floats = part.kept != "streak" and part.column >= 0 and plan.columns[part.column][1] == "float"
+    if part.aggregate not in KEPT:
+        raise ValueError(f"panes keep no {part.aggregate}: there are {', '.join(KEPT)}")
+    whole, real = KEPT[part.aggregate]
+    floats = part.aggregate != "streak" and part.column >= 0 and plan.columns[part.column][1] == "float"
     return real if floats else whole
 
 
@@ -74,10 +74,11 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
     Raises:
         ValueError: a figure of what its panes do not keep.
     """
-    kinds = [part_kind(part, plan) for part in plan.parts]
     for group in plan.groups:
-        if declared(group.aggregate).pane is None:
+        aggregate = aggregates().get(group.aggregate)
+        if aggregate is None or aggregate.pane is None:
             raise ValueError(f"{group.aggregate} is not defined on panes")
+    kinds = [part_kind(part, plan) for part in plan.parts]
     missing = set(parts_of((plan.cursors[g.cursor].entry, g) for g in plan.groups)) - set(plan.parts)
     if missing:
         raise ValueError(f"panes of {plan.parts} cannot tell {missing}")

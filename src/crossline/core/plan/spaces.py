@@ -182,12 +182,13 @@ class KeySpacePlan:
 
 @dataclass(frozen=True, slots=True)
 class PanePart:
-    """What a pane keeps: ``kept``, of column number ``column`` of its records in entry number ``entry``.
+    """What a pane keeps: ``aggregate`` of column number ``column`` of its records in entry number ``entry``.
 
-    The column is as in ``Group``. Several aggregates may be read of one part, as sums and averages are.
+    As in ``Group``, but named as in ``panes.program.KEPT``: several aggregates may be read of one part, as averages are
+    of sums. Checkpoints keep it.
     """
 
-    kept: str
+    aggregate: str
     entry: int
     column: int
 

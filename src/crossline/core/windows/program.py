@@ -156,8 +156,8 @@ AVG_INT = figure_kinds()["avg", False]
 def check(plan: KeySpacePlan) -> None:
     """Raises ValueError where an aggregate is not defined on its column, or on windows at all."""
     for group in plan.groups:
-        aggregate = declared(group.aggregate)
-        if aggregate.window is None:
+        aggregate = aggregates().get(group.aggregate)
+        if aggregate is None or aggregate.window is None:
             raise ValueError(f"{group.aggregate} is not defined on windows of records")
         if aggregate.of_records:
             continue
