@@ -222,10 +222,15 @@ def chosen(tools: Tools, kinds_at: int, *, panes: bool) -> Compiled:
     windows of records.
     """
     found: Compiled = _none
+    made: dict[tuple[Any, bool], Compiled] = {}  # several aggregates may be read the same way
     for (name, real), kind in reversed(figure_kinds().items()):
         aggregate = declared(name)
-        if aggregate.value is not None and (aggregate.pane if panes else aggregate.window) is not None:
-            found = _link(kinds_at, kind, aggregate.least, jit(aggregate.value(tools, real)), found)
+        read = aggregate.value
+        if read is None or (aggregate.pane if panes else aggregate.window) is None:
+            continue
+        if (read, real) not in made:
+            made[read, real] = jit(read(tools, real))
+        found = _link(kinds_at, kind, aggregate.least, made[read, real], found)
     return found
 
 
