@@ -261,6 +261,11 @@ class FigureFields(_AggregateFields):
         )
 
 
+_taken = sorted({*names(written_plainly=False)} & {*FigureFields.__annotations__})
+if _taken:
+    raise ValueError(f"no aggregate can be named {listed(_taken)}: a figure has other fields of these names")
+
+
 def is_shared(data: Any) -> bool:
     """Whether what stands in a file is meant to be a shared figure, and not a rule."""
     return isinstance(data, dict) and ("kind" in data or "figure_id" in data) and "rule_id" not in data

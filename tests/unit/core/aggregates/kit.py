@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.unit.core.panes.naive import NaivePanes
+from tests.unit.core.rules.rulekit import said
 from tests.unit.core.windows.naive import Hit, Naive, Row, batch_of, line, plain
 from tests.unit.core.windows.test_random import LATE_MAX
 
@@ -30,6 +31,13 @@ WINDOWS = (
 PANE_MS, RETENTION_MS = 10, 60
 ALWAYS = -1e308
 SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def refused(aggregate: str, field: str, unwanted: Sequence[str] = (), **more: Any) -> list[tuple[str, str]]:
+    """Where, and what, is wrong with a rule on ``aggregate`` of a field of payments."""
+    body = {"rule_id": "r", "version": 1, "rule_type": "velocity", "source_topic": "payments", "window": "10m"}
+    body |= {"aggregation_type": aggregate, "aggregation_field": field, "aggregation_threshold": 1}
+    return said({name: value for name, value in {**body, **more}.items() if name not in unwanted})
 
 
 def groups_of(name: str) -> list[Group]:

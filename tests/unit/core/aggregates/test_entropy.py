@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.core.windows.naive import Row
 from tests.unit.core.windows.test_random import streams
 
-from .kit import SLOW, by_hand, same_in_panes, same_in_windows
+from .kit import SLOW, by_hand, refused, same_in_panes, same_in_windows
 
 BETWEEN = st.lists(st.sampled_from(["", "evict", "restart"]), min_size=8, max_size=8)
 
@@ -43,6 +43,13 @@ def test_a_late_record_counts_at_its_own_time() -> None:
     found = by_hand("entropy", "code", (10, 1), (40, 3), (20, 2), (41, 3))
     assert found[2] == 1.0
     assert found[3] == pytest.approx(math.log2(3) - 2 / 3, rel=1e-15)
+
+
+def test_it_is_of_any_field_that_has_one_value() -> None:
+    assert refused("entropy", "status") == refused("entropy", "rate") == refused("entropy", "approved") == []
+    ((path, expected),) = refused("entropy", "tags")
+    assert path == "aggregation_field"
+    assert "a field of one value, for entropy" in expected
 
 
 @SLOW

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from crossline.core.figures.aggregate import Scanned
 from crossline.core.figures.registry import declared
 from crossline.core.windows.store import KeySpaceState
 
-from .kit import SLOW, by_hand, groups_of, same_in_panes, window_plan
+from .kit import SLOW, by_hand, groups_of, refused, same_in_panes, window_plan
 
 BETWEEN = st.lists(st.sampled_from(["", "evict", "restart"]), min_size=8, max_size=8)
 ERROR = 1 / 129  # of a sketch whose buckets are 1/64 of a power of two wide
@@ -30,6 +32,23 @@ def test_worked_values(kind: str) -> None:
 def test_it_is_told_of_panes_alone() -> None:
     with pytest.raises(ValueError, match="median is not defined on windows of records"):
         KeySpaceState(window_plan(groups_of("median")))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"rule_type": "burst", "any_of": [{"median": "> 5"}], "aggregation_type": None, "aggregation_threshold": None},
+    ],
+    ids=["velocity", "burst"],
+)
+def test_a_rule_without_panes_is_told_what_it_needs(more: dict[str, Any]) -> None:
+    given = {name: value for name, value in more.items() if value is not None}
+    unwanted = [name for name, value in more.items() if value is None]
+    ((path, expected),) = refused("median", "amount_cents", unwanted=unwanted, **given)
+    assert path == "resolution"
+    assert "a resolution such as 1h: a median is told of panes" in expected
+    assert refused("median", "amount_cents", unwanted=unwanted, **given, resolution="1m") == []
 
 
 def test_the_twin_by_hand() -> None:

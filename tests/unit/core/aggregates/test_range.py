@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.core.windows.naive import Row
 from tests.unit.core.windows.test_random import streams
 
-from .kit import SLOW, by_hand, same_in_panes, same_in_windows
+from .kit import SLOW, by_hand, refused, same_in_panes, same_in_windows
 
 BETWEEN = st.lists(st.sampled_from(["", "evict", "restart"]), min_size=8, max_size=8)
 
@@ -33,6 +33,13 @@ def test_integers_stay_exact_beyond_64_bits(panes: bool) -> None:
 def test_of_floats_it_is_rounded_once_and_may_be_infinite() -> None:
     assert by_hand("range", "float", (0, 1e16), (1, -1.0)) == [0.0, 1e16]  # 1e16 + 1 is no float: the even one
     assert by_hand("range", "float", (0, 1.5e308), (1, -1.5e308)) == [0.0, float("inf")]
+
+
+def test_it_is_of_numbers_and_of_times() -> None:
+    assert refused("range", "amount_cents") == refused("range", "rate") == []
+    ((path, expected),) = refused("range", "status")
+    assert path == "aggregation_field"
+    assert "type integer or number, for range" in expected
 
 
 @SLOW

@@ -10,8 +10,8 @@ from pydantic import BeforeValidator, Field
 
 from crossline.core.basics.times import format_duration
 from crossline.core.figures.kinds import Operator
-from crossline.core.figures.registry import names
-from crossline.core.rules.figure import FigureFields, made_figure, resolution_findings
+from crossline.core.figures.registry import declared, names
+from crossline.core.rules.figure import FigureFields, limit_findings, made_figure, resolution_findings
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import noun, number
@@ -86,11 +86,16 @@ any_of:
         findings = super().findings()
         if not self.window:
             findings.append(Finding(("window",), "an empty window", "a window longer than 0"))
-        findings += resolution_findings(self.resolution, self.window)
+        findings += resolution_findings(self.resolution, self.window) + self._limits()
         others = [name for name in self._aggregates() if name != "count"]
         if others and self.aggregation_field is None:
             findings.append(Finding(("aggregation_field",), "nothing", f"the field to take the {others[0]} of"))
         return findings
+
+    def _limits(self) -> list[Finding]:
+        """What is defined on panes alone, where there are none."""
+        of = map(declared, self._aggregates())
+        return [found for each in of for found in limit_findings(each, panes=self.resolution is not None)]
 
     def _aggregates(self) -> list[str]:
         """Those that the cases hold against a line, and the count, which every alert shows."""
@@ -98,7 +103,8 @@ any_of:
 
     def figures_of(self) -> Mapping[str, FigureFields]:
         """Each aggregate, over the same window."""
-        if not self.any_of or not self.window or (self.aggregation_field is None and len(self._aggregates()) > 1):
+        lacks_field = self.aggregation_field is None and len(self._aggregates()) > 1
+        if not self.any_of or not self.window or lacks_field or self._limits():
             return {}
         common = {"group_by": list(self.group_by or ()), "window": f"{self.window}ms", "conditions": self.conditions}
         common |= {"resolution": f"{self.resolution}ms"} if self.resolution else {}
