@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.core.rules.rulekit import said
 from tests.unit.core.windows.naive import Row
 from tests.unit.core.windows.test_random import streams
 
@@ -62,3 +63,12 @@ def test_windows_are_as_the_twin_has_them(batches: list[list[Row]], between: lis
 @given(streams(), BETWEEN)
 def test_panes_are_as_the_twin_has_them(batches: list[list[Row]], between: list[str]) -> None:
     same_in_panes("entropy", batches, between)
+
+
+def test_beside_figures_of_panes_it_is_of_panes_too() -> None:
+    common = {"group_by": "account_id", "window": "1h"}
+    figures = {"paid": {"sum": "amount_cents", **common, "resolution": "1m"}, "mixed": {"entropy": "status", **common}}
+    body = {"rule_id": "r", "version": 1, "rule_type": "formula", "source_topic": "payments", "figures": figures}
+    ((path, expected),) = said({**body, "when": "paid > 1 and mixed < 1"})
+    assert path == "figures.mixed.resolution"
+    assert "different values are in sketches" in expected
