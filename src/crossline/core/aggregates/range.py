@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from crossline.core.figures.aggregate import Aggregate, Asked, Bounds, Scanned, Words
 from crossline.core.figures.exact import loose
@@ -12,7 +13,7 @@ LEAST, GREATEST = 0, 1  # of what is kept
 MOST = 2**63 - 1
 
 
-def _naive(window: Scanned) -> int | float:
+def _naive(window: Scanned) -> Any:
     return max(window.values) - min(window.values)
 
 

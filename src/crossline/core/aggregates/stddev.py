@@ -11,9 +11,10 @@ from crossline.core.figures.tools import Compiled, Tools
 
 def _naive(window: Scanned) -> float:
     try:
-        return statistics.stdev(window.values)
+        spread: float = statistics.stdev(window.values)
     except OverflowError:
         return math.inf
+    return spread
 
 
 def _value(tools: Tools, real: bool) -> Compiled:  # noqa: ARG001

@@ -26,6 +26,11 @@ from typing import Any
 Compiled = Callable[..., Any]
 
 
+def _absent(*given: Any) -> Any:
+    """In the place of what a kernel does not have: an aggregate that wants it is not defined on it."""
+    raise NotImplementedError(f"this kernel cannot read {given}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """Compiled functions; ``...`` stands for ``h, at, c, g``. Which of what is kept: 0 is the first, 1 the second.
@@ -71,8 +76,8 @@ class Tools:
     next_value: Compiled
     times: Compiled
     pair_add: Compiled
-    decayed: Compiled | None = None
-    ranked: Compiled | None = None
+    decayed: Compiled = _absent
+    ranked: Compiled = _absent
 
 
 def one_of_them(tools: Tools, real: bool) -> Compiled:

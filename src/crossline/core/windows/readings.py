@@ -1,7 +1,7 @@
 """The figures of windows: what each aggregate reads of what a window keeps, chosen by the kind of the group.
 
-The functions that aggregates declare become part of one compiled function. It asks for one kind after the other, which
-the compiler turns into a jump.
+The functions that aggregates declare become part of the kernel as it is compiled; at run time the kind of a group says
+which of them it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crossline.core.windows.figures import (
     sum_float,
     sum_int,
 )
-from crossline.core.windows.memory.access import inlined, jit, load_i32, load_i64, store_64, store_f64
+from crossline.core.windows.memory.access import jit, load_i32, load_i64, store_64, store_f64
 from crossline.core.windows.memory.header import (
     after,
     clock,
@@ -211,8 +211,17 @@ TOOLS = Tools(
 
 
 @jit
-def _none(h: int, at: int, c: int, g: int, i: int, extra: int, n: int) -> Any:  # noqa: ARG001
+def _undefined(h: int, at: int, c: int, g: int, i: int, extra: int, n: int) -> Any:  # noqa: ARG001
     return False
+
+
+@jit
+def _unread(h: int, at: int, c: int, g: int, i: int, extra: int, n: int) -> None:
+    """In the place of a way to read where there are fewer than ``_AT_ONCE``."""
+
+
+_AT_ONCE = 4
+_NO_WAY: tuple[int, int, Compiled] = (-1, 0, _unread)
 
 
 def chosen(tools: Tools, kinds_at: int, *, panes: bool) -> Compiled:
@@ -221,29 +230,50 @@ def chosen(tools: Tools, kinds_at: int, *, panes: bool) -> Compiled:
     ``kinds_at``: the word at which the kinds of groups stand. ``panes``: of those that are defined on panes, else on
     windows of records.
     """
-    found: Compiled = _none
     made: dict[tuple[Any, bool], Compiled] = {}  # several aggregates may be read the same way
-    for (name, real), kind in reversed(figure_kinds().items()):
+    ways: list[tuple[int, int, Compiled]] = []
+    for (name, real), kind in figure_kinds().items():
         aggregate = declared(name)
         read = aggregate.value
         if read is None or (aggregate.pane if panes else aggregate.window) is None:
             continue
         if (read, real) not in made:
             made[read, real] = jit(read(tools, real))
-        found = _link(kinds_at, kind, aggregate.least, made[read, real], found)
+        ways.append((kind, aggregate.least, made[read, real]))
+    found: Compiled = _undefined
+    for start in range((len(ways) - 1) // _AT_ONCE * _AT_ONCE, -1, -_AT_ONCE):
+        found = _one_of(kinds_at, (*ways[start : start + _AT_ONCE], *[_NO_WAY] * _AT_ONCE)[:_AT_ONCE], found)
     return found
 
 
-def _link(kinds_at: int, kind: int, least: int, value: Compiled, others: Compiled) -> Compiled:
-    def link(h: int, at: int, c: int, g: int, i: int, extra: int, n: int) -> Any:
-        if item(h, kinds_at, g) != kind:
-            return others(h, at, c, g, i, extra, n)
-        if n < least:
-            return False
-        value(h, at, c, g, i, extra, n)
-        return True
+def _one_of(kinds_at: int, ways: tuple[tuple[int, int, Compiled], ...], others: Compiled) -> Compiled:
+    """Of four ways to read (kind, least number of records, how) the one of the group's kind, else ``others``.
 
-    return inlined(link)
+    Four at once: were each a function around the next, compiling would take the square of the time.
+    """
+    (kind_0, least_0, read_0), (kind_1, least_1, read_1), (kind_2, least_2, read_2), (kind_3, least_3, read_3) = ways
+
+    def choose(h: int, at: int, c: int, g: int, i: int, extra: int, n: int) -> Any:
+        kind = item(h, kinds_at, g)
+        if kind == kind_0:
+            if n >= least_0:
+                read_0(h, at, c, g, i, extra, n)
+            return n >= least_0
+        if kind == kind_1:
+            if n >= least_1:
+                read_1(h, at, c, g, i, extra, n)
+            return n >= least_1
+        if kind == kind_2:
+            if n >= least_2:
+                read_2(h, at, c, g, i, extra, n)
+            return n >= least_2
+        if kind == kind_3:
+            if n >= least_3:
+                read_3(h, at, c, g, i, extra, n)
+            return n >= least_3
+        return others(h, at, c, g, i, extra, n)
+
+    return jit(choose)
 
 
 _figure = chosen(TOOLS, GROUP_KIND, panes=False)
