@@ -29,7 +29,7 @@ demo: setup
 
 test:
 	$(SETUP) broker s3 browser
-	$(VENV)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(VENV)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 services:
 	$(SETUP) broker registry s3

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -24,6 +26,9 @@ pytest.register_assert_rewrite(
     *("connectors", "docs", "e2e", "oracle", "spark"),
     *("decode_told", "formula", "panes", "patterns", "rulelog", "rules", "windows"),
 )
+# Each process of pytest-xdist collects all tests, and rewriting their asserts is most of that: what one has compiled,
+# others load, whatever images say of bytecode.
+sys.dont_write_bytecode = False
 # Processes of pytest-xdist are told the width of a terminal that they have not.
 os.environ.pop("COLUMNS", None)
 
@@ -92,16 +97,36 @@ def postgres_schema(postgres_server: LocalPostgres) -> str:
     return f"test_{next(_numbers)}_{os.getpid()}"
 
 
+GROUPS = {
+    "spark": "shared",
+    "kafka_broker": "kafka",
+    "postgres_server": "postgres",
+    "s3_server": "s3",
+    "casework": "casework",  # what is judged for it, once
+}
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those that share the session and the broker share a process."""
+    """Where tests run in several processes, those that share the session or a server share a process.
+
+    Those that need several go to the first of them here. A second broker starts where there is Spark: 6 s of a core,
+    for which the tests of Kafka alone run beside those of Spark.
+    """
     for item in items:
-        if {"spark", "kafka_broker"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("shared"))
-        elif "postgres_server" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("postgres"))
-        elif "s3_server" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("s3"))
+        needs = set(getattr(item, "fixturenames", ()))
+        group = next((group for fixture, group in GROUPS.items() if fixture in needs), None)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """All that tests share stays to the end: who looks for garbage need not look through it.
+
+    That is half a million objects, and what forks processes for a backtest has garbage destroyed first.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

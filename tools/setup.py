@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,7 +146,9 @@ def compile_kernels(python: Path, stamp: Path) -> None:
         for compiled in (file for folder in KERNELS for file in (ROOT / folder).rglob("__pycache__/*.nb?*")):
             compiled.unlink(missing_ok=True)
         begun.write_text(wanted)
-    run([str(python), "-m", "crossline.engine.workers.warm", "--tied"], "the kernels could not be compiled", tied=True)
+    # Two processes: one keeps one processor busy for two minutes. Locks keep them apart where both need a kernel.
+    warm = [str(python), "-m", "crossline.engine.workers.warm", "--tied"]
+    run_beside([[*warm, half] for half in ("windows", "rest")], "the kernels could not be compiled", tied=True)
     stamp.write_text(wanted)
 
 
@@ -239,15 +242,27 @@ def run(command: list[str], failed: str, environment: Mapping[str, str] | None =
 
     ``tied``: its standard input ends with this process, however that ends, and the command then ends by itself.
     """
+    run_beside([command], failed, environment, tied=tied)
+
+
+def run_beside(
+    commands: Sequence[list[str]], failed: str, environment: Mapping[str, str] | None = None, *, tied: bool = False
+) -> None:
+    """As ``run``, several at once."""
     given = subprocess.PIPE if tied else subprocess.DEVNULL
-    with subprocess.Popen(command, stdin=given, stdout=sys.stderr, env=environment) as process:
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(subprocess.Popen(command, stdin=given, stdout=sys.stderr, env=environment))
+            for command in commands
+        ]
         try:
-            code = process.wait()
+            codes = [process.wait() for process in started]
         except BaseException:  # stopped by a signal; what is tied sees that itself
             if not tied:
-                process.kill()
+                for process in started:
+                    process.kill()
             raise
-    if code:
+    if any(codes):
         raise SetupError(failed)
 
 

@@ -59,7 +59,7 @@ PLACES = [
     pytest.param(mock_kafka, id="kafka-mock"),
     pytest.param(real_postgres, id="postgres", marks=pytest.mark.xdist_group("postgres")),
     # Its broker is asked for where no fixture of the test's own names it.
-    pytest.param(real_kafka, id="kafka", marks=[pytest.mark.kafka, pytest.mark.xdist_group("shared")]),
+    pytest.param(real_kafka, id="kafka", marks=[pytest.mark.kafka, pytest.mark.xdist_group("kafka")]),
 ]
 
 

@@ -24,6 +24,7 @@ from crossline.rulelog.directory import log_path, ruleset_of_log
 from crossline.rulelog.tablelog import tables_of_log
 from crossline.rulelog.tables import forms_of, streams_of
 
+from .ended import has_ended
 from .project import Alerts, Project, read_jsonl
 from .traffic import BASE_MS, STREAM, Body, lines
 
@@ -198,14 +199,14 @@ def working(project: Project, *arguments: str) -> Iterator[subprocess.Popen[byte
 
 
 def family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """All of the session that ``process`` began, those among them whose parents are gone."""
+    """All that run of the session that ``process`` began, those among them whose parents are gone."""
     if process.returncode is not None and psutil.pid_exists(process.pid):
         return []  # it was reaped, and its number is somebody else's by now
     found = []
     for pid in psutil.pids():
         with suppress(ProcessLookupError, psutil.NoSuchProcess):
-            if os.getsid(pid) == process.pid:
-                found.append(psutil.Process(pid))
+            if os.getsid(pid) == process.pid and not has_ended(each := psutil.Process(pid)):
+                found.append(each)
     return found
 
 

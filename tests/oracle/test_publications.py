@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.core.judge.output import Position
@@ -37,7 +37,7 @@ from .strategies import (
     threshold_body,
     velocity_body,
 )
-from .test_detect_equals_naive import BUSY, Shape, check, many, with_ingest
+from .test_detect_equals_naive import BUSY, EXAMPLES, Shape, check, many, with_ingest
 from .test_detect_equals_naive import run as run_whole
 
 AGGREGATES = ("count", "sum", "max", "distinct_count", "last")
@@ -148,7 +148,7 @@ def _lengths(data: bytes) -> list[int]:
     return lengths
 
 
-@many
+@settings(many, max_examples=EXAMPLES // 2)
 @given(st.data(), records(30), st.booleans(), st.sampled_from([{}, SPREAD]), st.sampled_from([0, 500, 5000]))
 def test_any_life_tells_what_its_logs_say(
     data: st.DataObject, made: list[Record], ingest_column: bool, defaults: dict[str, str], lag_ms: int

@@ -134,7 +134,7 @@ def with_more(bodies: list[Body], more: list[Body]) -> list[Body]:
 
 
 @settings(
-    max_examples=400 if DEEP else 25,
+    max_examples=400 if DEEP else 15,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -178,7 +178,7 @@ def test_what_a_replica_says_is_what_the_pipeline_decides_next(
 
 
 @settings(
-    max_examples=400 if DEEP else 20,
+    max_examples=400 if DEEP else 12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -16,6 +16,9 @@ from types import ModuleType
 import psutil
 import pytest
 
+from crossline.engine.workers.warm import HALVES
+from e2e.ended import still_running
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -68,7 +71,7 @@ esac
     [
         ("setup", ["tools/setup.py"]),
         ("demo", ["tools/setup.py", ".venv/bin/crossline demo"]),
-        ("test", ["tools/setup.py broker s3 browser", ".venv/bin/python -m pytest -n 2 --dist loadgroup"]),
+        ("test", ["tools/setup.py broker s3 browser", ".venv/bin/python -m pytest -n 3 --dist loadgroup"]),
         ("services", ["tools/setup.py broker registry s3", ".venv/bin/python tools/services.py"]),
         ("services-status", [".venv/bin/python tools/services.py status"]),
         ("services-stop", [".venv/bin/python tools/services.py stop"]),
@@ -224,10 +227,10 @@ def test_kernels_that_are_compiled_stay_though_the_rest_was_interrupted(
         kept.write_text("of these sources")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(setup, "run", interrupted)
+    monkeypatch.setattr(setup, "run_beside", interrupted)
     with pytest.raises(KeyboardInterrupt):
         setup.compile_kernels(Path("python"), stamp)
-    monkeypatch.setattr(setup, "run", lambda *_, **__: None)
+    monkeypatch.setattr(setup, "run_beside", lambda *_, **__: None)
     assert not stamp.exists()
     setup.compile_kernels(Path("python"), stamp)
     assert stamp.exists()
@@ -256,20 +259,29 @@ def test_a_set_up_that_is_stopped_leaves_no_step_behind(number: signal.Signals, 
         process.send_signal(number)
         process.wait(60)
         try:
-            step.wait(60)
-        except psutil.NoSuchProcess:
-            pass
+            assert still_running([step], 60) == []
         finally:
             with suppress(psutil.NoSuchProcess):
                 step.kill()
 
 
+def test_what_runs_beside_each_other_fails_where_one_of_it_does(tmp_path: Path) -> None:
+    def writes(number: int, code: int) -> list[str]:
+        path = str(tmp_path / str(number))
+        return [sys.executable, "-c", f"import sys; open({path!r}, 'w').close(); sys.exit({code})"]
+
+    setup.run_beside([writes(0, 0), writes(1, 0)], "failed")
+    with pytest.raises(setup.SetupError, match="it went wrong"):
+        setup.run_beside([writes(2, 1), writes(3, 0)], "it went wrong", tied=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2", "3"]
+
+
 def test_kernels_are_compiled_anew_where_any_source_of_theirs_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[list[str]] = []
+    ran: list[list[list[str]]] = []
     monkeypatch.setattr(setup, "ROOT", tmp_path)
-    monkeypatch.setattr(setup, "run", lambda command, *_, **__: ran.append(command))
+    monkeypatch.setattr(setup, "run_beside", lambda commands, *_, **__: ran.append(commands))
     windows, nested, stamp = tmp_path / setup.KERNELS[-1], tmp_path / setup.KERNELS[-1] / "memory", tmp_path / "stamp"
     for folder in (windows, nested, tmp_path / Path(setup.WARM).parent):
         (folder / "__pycache__").mkdir(parents=True)
@@ -278,7 +290,7 @@ def test_kernels_are_compiled_anew_where_any_source_of_theirs_changed(
     (tmp_path / setup.WARM).write_text("first")
     setup.compile_kernels(Path("python"), stamp)
     setup.compile_kernels(Path("python"), stamp)
-    assert ran == [["python", "-m", "crossline.engine.workers.warm", "--tied"]]
+    assert ran == [[["python", "-m", "crossline.engine.workers.warm", "--tied", half] for half in HALVES]]
     for number, path in enumerate((windows / "kernel.py", nested / "kernel.py", tmp_path / setup.WARM), start=2):
         (nested / "__pycache__" / "kernel.nbi").write_text("compiled")
         path.write_text("second")

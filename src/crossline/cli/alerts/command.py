@@ -68,8 +68,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
 
 def register(parent: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command(name="evidence")(evidence)
-    app.command(name="counterfactuals")(what_if)
     parent.add_typer(app, name="alerts")
 
 
@@ -278,3 +276,7 @@ def _nothing(reader: Store, which: AlertFilter) -> str:
             f"; {hint}" if hint else ""
         )
     return f"no alert matches; the store has {reader.count(AlertFilter()):,} alerts, of: {', '.join(rules)}"
+
+
+app.command(name="evidence")(evidence)
+app.command(name="counterfactuals")(what_if)

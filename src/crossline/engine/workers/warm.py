@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -56,16 +56,37 @@ streams:
 """
 
 
+class Wanted(TypedDict, total=False):
+    """What ``warm`` takes besides the windows."""
+
+    panes: bool
+    patterns: bool
+    formats: bool
+    windows: bool
+
+
+ALL: Wanted = {"panes": True, "patterns": True, "formats": True}
+# What two processes compile beside each other in half the time: about as much each, in folders of its own.
+HALVES: dict[str, Wanted] = {"windows": {}, "rest": {**ALL, "windows": False}}
+
 # A step of ``warm``: its name, how many were before it, and how many there are.
 OnStep = Callable[[str, int, int], None]
 
 
-def warm(*, panes: bool = False, patterns: bool = False, formats: bool = False, on_step: OnStep | None = None) -> float:
+def warm(
+    *,
+    panes: bool = False,
+    patterns: bool = False,
+    formats: bool = False,
+    windows: bool = True,
+    on_step: OnStep | None = None,
+) -> float:
     """Run the kernels on a handful of records; the seconds it took.
 
     That is a minute when nothing is cached, else about two seconds. ``panes``, ``patterns``: these kernels too, which
     take as long again; where no rule has a resolution, is a sequence or an absence, nobody needs them. ``formats``:
-    all that records may come in, not JSON lines alone. What judges again has no kernel but those of what it judges.
+    all that records may come in, not JSON lines alone. ``windows``: what every pipeline needs; without it, only what is
+    named. What judges again has no kernel but those of what it judges.
 
     ``on_step`` is called before each step, also where all is cached; ``on_compiling`` (``engine/machine/compiling.py``)
     tells whether it is.
@@ -75,8 +96,8 @@ def warm(*, panes: bool = False, patterns: bool = False, formats: bool = False, 
         ("windows with a resolution", warm_panes, panes),
         ("sequences and absences", warm_patterns, patterns),
         ("formats", _decode_all, formats),
-        ("windows", warm_windows, True),
-        ("a batch", _judge_some, True),
+        ("windows", warm_windows, windows),
+        ("a batch", _judge_some, windows),
     ]
     steps = [(name, step) for name, step, is_wanted in wanted if is_wanted]
     for number, (name, step) in enumerate(steps):
@@ -126,11 +147,13 @@ def _decode_all() -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Compile all; with ``--tied`` as long as the standard input, a pipe, has another end."""
-    sys.stderr.write("compiling kernels (some three minutes the first time)\n")
+    """Compile all, or that of ``HALVES`` which is named; with ``--tied`` while the standard input has another end."""
+    half = next((each for each in arguments if each in HALVES), None)
+    of, minutes = ("", "some three minutes") if half is None else (f": {half}", "a minute or two")
+    sys.stderr.write(f"compiling kernels{of} ({minutes} the first time)\n")
     with tied() if "--tied" in arguments else nullcontext():
-        seconds = warm(panes=True, patterns=True, formats=True)
-    sys.stderr.write(f"kernels ready after {seconds:.1f} s\n")
+        seconds = warm(**(ALL if half is None else HALVES[half]))
+    sys.stderr.write(f"kernels ready after {seconds:.1f} s{of}\n")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numba import config
 
 from crossline.core.patterns.store import PatternSpaceState
 from crossline.core.plan.spaces import Pattern, Step
@@ -13,7 +14,10 @@ from crossline.core.plan.spaces import Pattern, Step
 from .naive import Row, batch_of, expanded, pattern, plain, plan_of
 
 ANY = 3
-MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# As Python (test_builds.py), a hundred times slower, the first of the same examples tell whether the build answers so.
+MANY = settings(
+    max_examples=60 if config.DISABLE_JIT else 300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 STEPS = st.lists(st.builds(Step, st.integers(0, 2), st.sampled_from([1, 1, 2, 3])), min_size=2, max_size=3).map(tuple)
 WITHIN = st.sampled_from([0, 3, 10, 100])
 

@@ -27,6 +27,7 @@ from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.local.worker import Worker
 from crossline.engine.state.cache import Rows
 from crossline.engine.work.task import Task
+from e2e.ended import still_running
 
 SHARDS = 7
 BATCHES = 12
@@ -396,4 +397,4 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     workers = [psutil.Process(int(main.stdout.readline().split()[1])) for _ in range(2)]
     main.kill()
     main.communicate(timeout=GONE_S)  # the output ends when the last who has it is gone
-    assert psutil.wait_procs(workers, GONE_S)[1] == []
+    assert still_running(workers, GONE_S) == []

@@ -16,6 +16,7 @@ import pytest
 from crossline.engine.machine.attach import ask
 from crossline.engine.machine.lifeline import tied
 from crossline.engine.pipeline.direct import MODULE
+from e2e.ended import still_running
 
 ROOT = Path(__file__).parents[4]
 END_S = 60.0
@@ -70,7 +71,7 @@ def test_nothing_is_left_of_a_run_that_ends_while_kernels_compile(
             assert compiling.ppid() == parent.pid
             parent.send_signal(number)
             parent.wait(END_S)
-            compiling.wait(END_S)
+            assert still_running([compiling], END_S) == []
         finally:
             for each in (parent, compiling):
                 with suppress(psutil.NoSuchProcess):
@@ -100,7 +101,7 @@ serve({str(path)!r})
                 assert working.ppid() == prefork.pid
                 prefork.stdin.close()
                 prefork.wait(END_S)
-                working.wait(END_S)
+                assert still_running([working], END_S) == []
             finally:
                 prefork.kill()
                 with suppress(psutil.NoSuchProcess):

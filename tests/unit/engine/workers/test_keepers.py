@@ -118,7 +118,7 @@ class Home:
 
     def alive(self) -> set[int]:
         """All that lives in the daemon's session, but the daemon."""
-        return {each.pid for each in family(self.process) if not _ended(each)} - {self.process.pid}
+        return {each.pid for each in family(self.process)} - {self.process.pid}
 
     def keepers(self) -> set[int]:
         """The same, but for what forks them, and is the daemon's first child."""
@@ -134,13 +134,6 @@ def alerts_in(answer: list[Sent]) -> list[dict[str, Any]]:
 
 def _loaded(path: Path) -> Any:
     return pickle.loads(path.read_bytes())  # noqa: S301 - what this test, or its program, wrote
-
-
-def _ended(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 def until(done: Any) -> None:

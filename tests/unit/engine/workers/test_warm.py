@@ -36,3 +36,19 @@ def test_steps_are_told_before_they_are_made(monkeypatch: pytest.MonkeyPatch) ->
     said.clear()
     module.warm(on_step=lambda *step: said.append(step))
     assert said == [("windows", 0, 2), "warm_windows", ("a batch", 1, 2), "_judge_some"]
+
+
+def test_two_processes_compile_what_one_would_and_neither_what_the_other_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    did: list[str] = []
+    steps = ("warm_panes", "warm_patterns", "_decode_all", "warm_windows", "_judge_some")
+    for name in steps:
+        monkeypatch.setattr(module, name, partial(did.append, name))
+    for half in module.HALVES:
+        module.main([half])
+    assert sorted(did) == sorted(steps)
+    did.clear()
+    module.main([])
+    assert sorted(did) == sorted(steps)
+    assert capsys.readouterr().err.count("compiling kernels") == 3
