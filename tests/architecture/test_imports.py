@@ -29,9 +29,9 @@ MAY_IMPORT = {
 # The rooms of a folder, in the order in which they may use each other: each imports only from those before it.
 ROOMS = {
     "core": (
-        *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "rules", "decide", "settings"),
-        *("plan", "decode", "avro", "windows", "panes", "patterns", "reevaluate", "route", "enrich", "alerts", "judge"),
-        *("entity", "workbench", "health"),
+        *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "aggregates", "rules", "decide"),
+        *("settings", "plan", "decode", "avro", "windows", "panes", "patterns", "reevaluate", "route", "enrich"),
+        *("alerts", "judge", "entity", "workbench", "health"),
     ),
     "engine": (
         *(

@@ -11,8 +11,9 @@ ROOT = Path(__file__).parents[2]
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 FOLDER_FILES_MAX = 15
-# Of rule types there may be any number.
-FOLDERS = sorted({path.parent for path in (ROOT / "src").rglob("*.py") if path.parent.name != "types"})
+# Of rule types and aggregates there may be any number.
+MANY = ("types", "aggregates")
+FOLDERS = sorted({path.parent for path in (ROOT / "src").rglob("*.py") if path.parent.name not in MANY})
 FILES = sorted(path for folder in ("src", "tests", "bench", "chaos", "tools") for path in (ROOT / folder).rglob("*.py"))
 
 

@@ -236,16 +236,17 @@ def _judge_sequence(
 
 
 def _value(figure: Rule, record: Record, window: Sequence[Record], lists: Lists) -> Any:
-    if figure.aggregate == "since":
-        return _clock_ms(figure, record) - _clock_ms(figure, window[-1]) if window else None
-    if figure.aggregate == "age":
-        return _clock_ms(figure, record) - _clock_ms(figure, window[0]) if window else None
-    if figure.aggregate == "streak":
-        meets = [holds(figure.streak_of, r.fields, lists_at(lists, r.ingest_ms)) for r in window]
-        return len(list(itertools.takewhile(bool, reversed(meets))))
-    value = aggregate(figure.aggregate, [field_value(r.fields, figure.field) if figure.field else 1 for r in window])
-    # Of floats a sum of none is one too: nothing shows it but what a formula makes of it, as 0.0 - 1.
-    return float(value) if figure.aggregate == "sum" and figure.field in FLOATS and value is not None else value
+    streak = figure.streak_of
+    return aggregate(
+        figure.aggregate,
+        [field_value(r.fields, figure.field) if figure.field else 1 for r in window],
+        # Of floats a sum of none is one too: nothing shows it but what a formula makes of it, as 0.0 - 1.
+        real=figure.field in FLOATS,
+        clocks_ms=[_clock_ms(figure, r) for r in window],
+        now_ms=_clock_ms(figure, record),
+        meets=[holds(streak, r.fields, lists_at(lists, r.ingest_ms)) for r in window] if streak is not None else [],
+        rank=figure.rank,
+    )
 
 
 def _enters(rule: Rule, record: Record, lists: Lists) -> bool:

@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 
+from crossline.core.figures.registry import declared, names
+
 UNIT_MS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
     **dict.fromkeys(("s", "second", "seconds"), 1_000),
@@ -67,6 +69,7 @@ class Rule:
     value: str | None = None
     figures: tuple[tuple[str, Rule], ...] = ()
     streak_of: Any = None
+    rank: float = 0.0
     inactive_ms: int = 0
     include_unseen: bool = False
     resolution_ms: int = 0  # its window begins with a pane of this length
@@ -242,35 +245,21 @@ def _as_list(conditions: Any) -> list[Any]:
     return conditions if isinstance(conditions, list) else [] if conditions is None else [conditions]
 
 
-AGGREGATES = [
-    "count",
-    "since",
-    "age",
-    "streak",
-    "sum",
-    "avg",
-    "min",
-    "max",
-    "stddev",
-    "distinct_count",
-    "last",
-    "first",
-]
-
-
 _OF_THE_WHOLE = {"figures", "when", "value", "conditions", "group_by", "inactive_for"}
 
 
 def _figure(entry: Entry, fields: Mapping[str, Any], defaults: Mapping[str, str]) -> Rule:
     """A figure as if it were a rule that counts its records."""
-    (aggregate,) = [name for name in AGGREGATES if name in fields]
-    of = {"aggregation_type": aggregate, "aggregation_field": None if fields[aggregate] is True else fields[aggregate]}
-    kept = {name: value for name, value in fields.items() if name not in AGGREGATES}
+    (aggregate,) = [name for name in names() if name in fields]
+    field, rank = declared(aggregate).of(fields[aggregate])
+    of = {"aggregation_type": aggregate, "aggregation_field": field}
+    kept = {name: value for name, value in fields.items() if name != aggregate}
     body = {n: v for n, v in entry.body.items() if n not in _OF_THE_WHOLE}
     rule = read_rule(Entry({**body, **kept, **of}, entry.from_ms, entry.until_ms), defaults)
-    if "include_current" not in fields and aggregate == "since":
+    if "include_current" not in fields and declared(aggregate).before_itself:
         rule = replace(rule, include_current=False)
-    if aggregate == "streak":
+    rule = replace(rule, rank=rank)
+    if declared(aggregate).meets:
         rule = replace(rule, conditions=None, streak_of=rule.conditions)
     keys = fields.get("group_by") or []
     there = tuple(keys.values()) if isinstance(keys, dict) else rule.group_by

@@ -10,6 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from crossline.core.figures.registry import counted_names, declared, names
+
 from .formulas import DRAWN, DRAWN_VALUES
 
 Body = dict[str, Any]
@@ -166,8 +168,11 @@ GROUPS: list[Any] = [
 ]
 AGGREGATED: dict[str, list[str | None]] = {
     "count": [None, None, "amount"],
-    "distinct_count": ["amount", "price", "kind", "flag", "device"],
-    **{name: ["amount", "price"] for name in ("sum", "avg", "min", "max", "first", "last", "stddev")},
+    **{
+        name: ["amount", "price", "kind", "flag", "device"] if declared(name).takes == "values" else ["amount", "price"]
+        for name in counted_names()
+        if name != "count" and declared(name).window is not None
+    },
 }
 THRESHOLDS: dict[Any, list[Any]] = {
     None: [0, 1, 2, 3],
@@ -181,7 +186,7 @@ def velocity_body(draw: st.DrawFn, aggregates: tuple[str, ...] = tuple(AGGREGATE
     """A velocity rule of any options, without its name, version and times of effect."""
     aggregate = draw(st.sampled_from(aggregates))
     field = draw(st.sampled_from(AGGREGATED[aggregate]))
-    counted = aggregate in {"count", "distinct_count"}
+    counted = declared(aggregate).counts or declared(aggregate).takes == "values"
     body = {
         "rule_type": "velocity",
         "source_topic": STREAM,
@@ -211,14 +216,8 @@ def formula_body(draw: st.DrawFn) -> Body:
     """A formula of two figures of one key, without its name, version and times of effect."""
     group_by, figures = draw(st.sampled_from(GROUPS)), {}
     for name in ("f0", "f1"):
-        aggregate = draw(st.sampled_from(["count", "since", "age", "streak", *AGGREGATED]))
-        pool: dict[str, list[str | None]] = {
-            "count": [None],
-            "since": [None],
-            "age": [None],
-            "streak": [None],
-            "stddev": ["amount"],
-        }
+        aggregate = draw(st.sampled_from([*names(of_records=True), *AGGREGATED]))
+        pool: dict[str, list[str | None]] = {**{n: [None] for n in names(of_records=True)}, "stddev": ["amount"]}
         field = draw(st.sampled_from(pool.get(aggregate) or AGGREGATED[aggregate]))
         conditions = draw(CONDITIONS if aggregate == "streak" else st.one_of(st.none(), st.none(), CONDITIONS))
         fields = {

@@ -12,6 +12,7 @@ from crossline.core.basics.times import rounded_duration
 from crossline.core.basics.values import I64, Records
 from crossline.core.enrich.headers import with_headers
 from crossline.core.enrich.join import joined
+from crossline.core.figures.registry import declared
 from crossline.core.formula.tree import Name, Node, children
 from crossline.core.rules.base import Rule
 from crossline.core.rules.formed import FormedRule
@@ -63,7 +64,7 @@ def duration_said(rule: Rule, part: Node, value: float) -> str | None:
 
 def _timed(rule: Rule) -> set[str]:
     figures = rule.figures_of() if isinstance(rule, FormedRule) else {}
-    return {name for name, each in figures.items() if each.aggregate in {"since", "age"}}
+    return {name for name, each in figures.items() if declared(each.aggregate).in_ms}
 
 
 def with_fields(book: Book, records: Records, ingest_ms: I64) -> Records:

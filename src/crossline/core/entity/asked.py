@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crossline.core.figures.program import Comparison
+from crossline.core.figures.registry import declared
 from crossline.core.formula.tree import Name
 from crossline.core.plan.compile import LayerPlan, StreamPlan
 from crossline.core.plan.spaces import (
@@ -65,7 +66,7 @@ def _in_force(line: Line | FormulaLine | TellingLine, now_ms: int | None) -> boo
 
 def _of_line(kernel: WindowPlan, line: Line) -> Iterator[AskedFigure]:
     group = kernel.groups[line.group]
-    of = "" if group.column < 0 or group.aggregate == "streak" else f" of {kernel.columns[group.column][0]}"
+    of = "" if group.column < 0 or declared(group.aggregate).meets else f" of {kernel.columns[group.column][0]}"
     against = Comparison(line.operator, line.threshold)
     yield AskedFigure(line.rule_id, line.version, f"{group.aggregate}{of}", line.group, -1, against)
 

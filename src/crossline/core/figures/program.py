@@ -15,7 +15,8 @@ from typing import Any, Literal
 from crossline.core.basics.fields import FieldKind
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.carried import CarriedRecord
-from crossline.core.figures.kinds import DISTINCT_ERROR, QUANTILE_ERROR, Aggregate, ColumnKind, Operator, TimeMode
+from crossline.core.figures.kinds import ColumnKind, Operator, TimeMode
+from crossline.core.figures.registry import declared
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.naive import COMPARE
 from crossline.core.formula.threshold import certain_threshold, threshold_at
@@ -23,7 +24,6 @@ from crossline.core.formula.tree import Constant, Join
 from crossline.core.models.model import Scorer
 from crossline.core.streams.reading import Reading
 
-_ERRORS = {"distinct_count": DISTINCT_ERROR, "quantile": QUANTILE_ERROR}
 ALWAYS = Formula("true", Constant(True, "boolean"))
 
 
@@ -71,13 +71,13 @@ class Window:
 class Figure:
     """``aggregate`` of ``column`` over ``window`` of the records of ``feed`` that have one.
 
-    ``column_kind``: how it is kept; None: it is not, as for a count. ``streak_of``: what the records of a streak meet.
-    ``rank``: of a quantile, which. ``half_life_ms``: of a sum that is ``decayed``: by the time of the record, a value
-    that is so old counts half.
+    ``aggregate`` is the name of one that is declared (see ``registry``). ``column_kind``: how the column is kept; None:
+    it is not, as for a count. ``streak_of``: what the records of a streak meet. ``rank``: of a quantile, which.
+    ``half_life_ms``: of a sum that is ``decayed``: by the time of the record, a value that is so old counts half.
     """
 
     feed: Feed
-    aggregate: Aggregate
+    aggregate: str
     window: Window
     column: str | None = None
     column_kind: ColumnKind | None = None
@@ -88,7 +88,7 @@ class Figure:
     @property
     def error(self) -> float | None:
         """How far off it may be where panes keep a sketch; None where it is exact."""
-        return _ERRORS.get(self.aggregate) if self.window.resolution_ms else None
+        return declared(self.aggregate).sketch_error if self.window.resolution_ms else None
 
 
 SCORE = "score of the model"  # no field and no figure has such a name

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from crossline.core.panes import layout as at
-from crossline.core.panes.aggregates.figures import tell
+from crossline.core.panes.aggregates.readings import tell
 from crossline.core.panes.emit import emit_row, hits_fit
 from crossline.core.panes.ids import call_id, has_id, know_id, of_slot
 from crossline.core.panes.moving import move

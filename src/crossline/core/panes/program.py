@@ -8,37 +8,39 @@ from typing import Any
 import numpy as np
 
 from crossline.core.basics.values import I64
-from crossline.core.plan.spaces import FormulaLine, Group, Line, PanePart, PaneSpacePlan, parts_of
+from crossline.core.figures.registry import aggregates
+from crossline.core.plan.spaces import FormulaLine, Group, Line, PanePart, PaneSpacePlan, own_parts, parts_of
 from crossline.core.windows.program import (
-    AVG_INT,
-    COUNT,
-    DISTINCT,
     INT_KINDS,
-    SINCE,
-    STDDEV,
-    STREAK,
-    SUM_INT,
-    VALUE_INT,
     all_told,
     bounds_of,
     classes,
     judge_class,
+    kind_of,
     wide_bounds,
 )
 
 # Kinds of parts, in bytes of a pane.
 P_COUNT, P_SUM_INT, P_SUM_FLOAT, P_LEAST_INT, P_LEAST_FLOAT, P_MOST_INT, P_MOST_FLOAT, P_FIRST, P_LAST = range(9)
-P_CLOCK, P_STREAK, P_SQUARES_INT, P_SQUARES_FLOAT, P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT = range(9, 16)
-BYTES = (4, 12, 16, 8, 8, 8, 8, 8, 8, 8, 4, 32, 32, 4, 4, 4)
-GROWING = (P_SUM_FLOAT, P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT)  # parts that may have a block of their own
+P_CLOCK, P_STREAK, P_SQUARES_INT, P_SQUARES_FLOAT, P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY = range(9, 17)
+BYTES = (4, 12, 16, 8, 8, 8, 8, 8, 8, 8, 4, 32, 32, 4, 4, 4, 4)
+GROWING = (P_SUM_FLOAT, P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY)  # parts that may have a block of their own
 RUNNING = (P_COUNT, P_SUM_INT, P_SUM_FLOAT, P_LEAST_INT, P_LEAST_FLOAT, P_MOST_INT, P_MOST_FLOAT)
-QUANTILE = 11  # a figure beyond those of the window kernel
-_KINDS = {"sum": (P_SUM_INT, P_SUM_FLOAT), "avg": (P_SUM_INT, P_SUM_FLOAT), "min": (P_LEAST_INT, P_LEAST_FLOAT)}
-_KINDS |= {"max": (P_MOST_INT, P_MOST_FLOAT), "stddev": (P_SQUARES_INT, P_SQUARES_FLOAT), "first": (P_FIRST, P_FIRST)}
-_KINDS |= {"last": (P_LAST, P_LAST), "distinct_count": (P_CODES, P_CODES), "quantile": (P_BUCKETS_INT, P_BUCKETS_FLOAT)}
-_KINDS |= {"count": (P_COUNT, P_COUNT), "since": (P_CLOCK, P_CLOCK), "streak": (P_STREAK, P_STREAK)}
-_PLAIN = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "since": SINCE, "streak": STREAK}
-_PLAIN |= {"quantile": QUANTILE}
+# What panes may keep for an aggregate: its kind of integers, and of floats.
+KEPT = {
+    "count": (P_COUNT, P_COUNT),
+    "sum": (P_SUM_INT, P_SUM_FLOAT),
+    "min": (P_LEAST_INT, P_LEAST_FLOAT),
+    "max": (P_MOST_INT, P_MOST_FLOAT),
+    "first": (P_FIRST, P_FIRST),
+    "last": (P_LAST, P_LAST),
+    "since": (P_CLOCK, P_CLOCK),
+    "streak": (P_STREAK, P_STREAK),
+    "stddev": (P_SQUARES_INT, P_SQUARES_FLOAT),
+    "distinct_count": (P_CODES, P_CODES),
+    "quantile": (P_BUCKETS_INT, P_BUCKETS_FLOAT),
+    "tally": (P_TALLY, P_TALLY),
+}
 MILLION = 1_000_000
 CHUNK_BYTES = (64, 128, 256, 512, 1024)
 
@@ -57,11 +59,13 @@ class PaneProgram:
     group_kind: I64
 
 
-def kind_of(part: PanePart, plan: PaneSpacePlan) -> int:
+def part_kind(part: PanePart, plan: PaneSpacePlan) -> int:
     """What kind of part it is."""
-    whole, real = _KINDS[part.aggregate]
-    is_float = part.aggregate != "streak" and part.column >= 0 and plan.columns[part.column][1] == "float"
-    return real if is_float else whole
+    if part.aggregate not in KEPT:
+        raise ValueError(f"panes keep no {part.aggregate}: there are {', '.join(KEPT)}")
+    whole, real = KEPT[part.aggregate]
+    floats = part.aggregate != "streak" and part.column >= 0 and plan.columns[part.column][1] == "float"
+    return real if floats else whole
 
 
 def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
@@ -70,7 +74,11 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
     Raises:
         ValueError: a figure of what its panes do not keep.
     """
-    kinds = [kind_of(part, plan) for part in plan.parts]
+    for group in plan.groups:
+        aggregate = aggregates().get(group.aggregate)
+        if aggregate is None or aggregate.pane is None:
+            raise ValueError(f"{group.aggregate} is not defined on panes")
+    kinds = [part_kind(part, plan) for part in plan.parts]
     missing = set(parts_of((plan.cursors[g.cursor].entry, g) for g in plan.groups)) - set(plan.parts)
     if missing:
         raise ValueError(f"panes of {plan.parts} cannot tell {missing}")
@@ -125,45 +133,40 @@ class _Groups:
         self.order = sorted(all_told(plan), key=lambda g: (plan.groups[g].cursor, g))
         self.accs: list[tuple[int, int]] = []  # cursor, part
         needed = {(c, plan.parts.index(PanePart("count", each.entry, -1))) for c, each in enumerate(plan.cursors)}
-        needed |= {(plan.groups[g].cursor, self.part(plan.groups[g])) for g in self.order}
-        self.accs = sorted(each for each in needed if kind_of(plan.parts[each[1]], plan) in RUNNING)
+        needed |= {(plan.groups[g].cursor, part) for g in self.order for part in self.parts(plan.groups[g])}
+        self.accs = sorted(each for each in needed if part_kind(plan.parts[each[1]], plan) in RUNNING)
 
-    def part(self, group: Group) -> int:
-        """The number of the part that ``group`` is of."""
-        return self.plan.parts.index(parts_of([(self.plan.cursors[group.cursor].entry, group)])[-1])
-
-    def kind(self, group: Group) -> int:
-        """The kind of its figure."""
-        is_float = group.aggregate != "streak" and group.column >= 0 and self.plan.columns[group.column][1] == "float"
-        match group.aggregate:
-            case "sum" | "avg":
-                return (SUM_INT if group.aggregate == "sum" else AVG_INT) + is_float
-            case "min" | "max" | "first" | "last":
-                return VALUE_INT + is_float
-            case aggregate if aggregate in _PLAIN:
-                return _PLAIN[aggregate]
-        raise ValueError(f"{group.aggregate} is not defined on panes")
+    def parts(self, group: Group) -> tuple[int, ...]:
+        """The numbers of the parts that ``group`` is of; of a count those of what is counted."""
+        entry = self.plan.cursors[group.cursor].entry
+        parts = own_parts(entry, group) or (PanePart("count", entry, -1),)
+        return tuple(map(self.plan.parts.index, parts))
 
     def shown(self) -> I64:
-        """The kinds, in order; those of quantiles are floats, as they stand outside of ``INT_KINDS``."""
-        return np.array([self.kind(self.plan.groups[g]) for g in self.order], np.int64)
+        """The kinds of the figures, in order (see ``INT_KINDS``)."""
+        return np.array([kind_of(self.plan, self.plan.groups[g]) for g in self.order], np.int64)
 
     def arrays(self) -> dict[str, Any]:
         """Of running aggregates and of groups."""
         mine = [self.plan.groups[g] for g in self.order]
-        parts = [self.part(group) for group in mine]
-        pairs = [(group.cursor, part) for group, part in zip(mine, parts, strict=True)]
+        parts = [(*self.parts(group), -1)[:2] for group in mine]
+        accs = [[self._acc(group.cursor, part) for part in two] for group, two in zip(mine, parts, strict=True)]
         cursors = np.arange(len(self.plan.cursors) + 1)
         return {
             "ACC_AT": np.searchsorted([cursor for cursor, _ in self.accs], cursors),
-            "ACC_KIND": [kind_of(self.plan.parts[part], self.plan) for _, part in self.accs],
+            "ACC_KIND": [part_kind(self.plan.parts[part], self.plan) for _, part in self.accs],
             "ACC_PART": [part for _, part in self.accs],
             "GROUP_AT": np.searchsorted([group.cursor for group in mine], cursors),
             "GROUP_KIND": self.shown(),
-            "GROUP_ACC": [self.accs.index(pair) if pair in self.accs else -1 for pair in pairs],
-            "GROUP_PART": parts,
+            "GROUP_ACC": [first for first, _ in accs],
+            "GROUP_ACC_2": [second for _, second in accs],
+            "GROUP_PART": [first for first, _ in parts],
+            "GROUP_PART_2": [second for _, second in parts],
             "GROUP_RANK": [round(group.rank * MILLION) for group in mine],
         }
+
+    def _acc(self, cursor: int, part: int) -> int:
+        return self.accs.index((cursor, part)) if (cursor, part) in self.accs else -1
 
 
 def cooling(plan: PaneSpacePlan) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from crossline.core.panes import layout as at
 from crossline.core.panes.aggregates.running import smaller
-from crossline.core.panes.aggregates.sketches import add_bucket, add_code, bucket_of, code_of, drop
+from crossline.core.panes.aggregates.sketches import add_bucket, add_code, bucket_of, code_of, drop, tally_of
 from crossline.core.panes.aggregates.squares import add_square, float_bits
 from crossline.core.panes.heap import block, fitting, give, room, take, units_of
 from crossline.core.panes.moving import pane_goes, panes_gone, record_came, record_goes
@@ -24,6 +24,7 @@ from crossline.core.panes.program import (
     P_STREAK,
     P_SUM_FLOAT,
     P_SUM_INT,
+    P_TALLY,
 )
 from crossline.core.panes.reach import (
     AFTER,
@@ -225,6 +226,8 @@ def _keep_part(h: int, kind: int, pane: int, p: int, record: int) -> None:
         add_square(part, kind, value)
     elif kind == P_CODES:
         store_32(part, add_code(h, load_u32(part), code_of(load_i64(value))))
+    elif kind == P_TALLY:
+        store_32(part, add_bucket(h, load_u32(part), tally_of(load_i64(value))))
     elif kind in (P_BUCKETS_INT, P_BUCKETS_FLOAT):
         bits = load_i64(value) if kind == P_BUCKETS_FLOAT else float_bits(h, load_i64(value))
         store_32(part, add_bucket(h, load_u32(part), bucket_of(bits)))
@@ -281,7 +284,7 @@ def drop_pane(h: int, row: int) -> None:
     pane, chunk = pane_at(h, place), place >> PLACE_BITS
     for p in range(word(h, at.PARTS)):
         part, kind = part_at(h, pane, p), item(h, at.PART_KIND, p)
-        if kind in (P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT):
+        if kind in (P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY):
             drop(h, load_u32(part))
         elif kind == P_SUM_FLOAT and math.isnan(load_f64(part)):
             give(h, load_i64(part + 8), wide_size(h))

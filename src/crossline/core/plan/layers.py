@@ -299,7 +299,7 @@ def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[EntrySpec, ...],
     entries = [entry_of(each.feed, spec, each.column) for each in program.figures]
     if not isinstance(program.verdict, Comparison):
         entries.insert(0, entry_of(program.feed, spec))
-    entries += [streak_entry(each) for each in program.figures if each.aggregate == "streak"]
+    entries += [streak_entry(each) for each in program.figures if each.streak_of is not None]
     kept = [(each.column, each.column_kind) for each in program.figures]
     return _unique(entries), _unique((column, kind) for column, kind in kept if column is not None and kind is not None)
 
@@ -309,7 +309,7 @@ def parts_for(layer: Layer, program: Program, spec: StreamSpec) -> tuple[PanePar
     needed = []
     for figure in program.figures:
         column = -1
-        if figure.aggregate == "streak":
+        if figure.streak_of is not None:
             column = layer.entries.index(streak_entry(figure))
         elif figure.column is not None and figure.column_kind is not None:
             column = layer.columns.index((figure.column, figure.column_kind))

@@ -17,8 +17,9 @@ from typing import Any
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.basics.values import I64
-from crossline.core.figures.kinds import Aggregate, ColumnKind, Operator
+from crossline.core.figures.kinds import ColumnKind, Operator
 from crossline.core.figures.program import Formed
+from crossline.core.figures.registry import declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Group:
 
     cursor: int
     column: int
-    aggregate: Aggregate
+    aggregate: str
     rank: float = 0.0
     half_life_ms: int = 0
 
@@ -183,10 +184,11 @@ class KeySpacePlan:
 class PanePart:
     """What a pane keeps: ``aggregate`` of column number ``column`` of its records in entry number ``entry``.
 
-    As in ``Group``; a sum stands for averages too.
+    As in ``Group``, but named as in ``panes.program.KEPT``: several aggregates may be read of one part, as averages are
+    of sums. Checkpoints keep it.
     """
 
-    aggregate: Aggregate
+    aggregate: str
     entry: int
     column: int
 
@@ -221,11 +223,13 @@ def parts_of(groups: Iterable[tuple[int, Group]]) -> tuple[PanePart, ...]:
     """What panes must keep for ``groups``, each with the entry of its cursor; the records of each entry are counted."""
     found: dict[PanePart, None] = {}
     for entry, group in groups:
-        found[PanePart("count", entry, -1)] = None
-        if group.aggregate != "count":
-            aggregate = "sum" if group.aggregate == "avg" else group.aggregate
-            found[PanePart(aggregate, entry, group.column)] = None
+        found |= dict.fromkeys((PanePart("count", entry, -1), *own_parts(entry, group)))
     return tuple(found)
+
+
+def own_parts(entry: int, group: Group) -> tuple[PanePart, ...]:
+    """What panes must keep for ``group``, besides counts; of what is not defined on panes nothing."""
+    return tuple(PanePart(kept, entry, group.column) for kept in declared(group.aggregate).pane or ())
 
 
 WindowPlan = KeySpacePlan | PaneSpacePlan

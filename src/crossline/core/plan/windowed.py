@@ -23,7 +23,7 @@ def _group(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = Fa
     cursor = _cursor(_entry(draft, entry_of(figure.feed, spec, figure.column)), figure.window)
     number = draft.cursors.setdefault(cursor, len(draft.cursors))
     column = -1
-    if figure.aggregate == "streak" and not counted:
+    if figure.streak_of is not None and not counted:
         column = _entry(draft, streak_entry(figure))
     elif figure.column is not None and figure.column_kind is not None and not counted:
         column = draft.layer.columns.index((figure.column, figure.column_kind))

@@ -5,31 +5,38 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    create_model,
+    model_validator,
+)
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import check_conditions, parse_conditions
-from crossline.core.figures.kinds import Aggregate, ColumnKind
+from crossline.core.figures.aggregate import NO_RANK, Aggregate
+from crossline.core.figures.kinds import ColumnKind
 from crossline.core.figures.program import Feed, Figure, Window
+from crossline.core.figures.registry import aggregates, declared, names
 from crossline.core.rules.base import check_raw_conditions
 from crossline.core.rules.risk import DAY_MS, KEPT, check_risk, risk_findings, without_risk
 from crossline.core.rules.sentence import noun
 from crossline.core.streams.reading import HIT, Look, hits_of, several_of, spec_of
-from crossline.core.streams.schema import FieldSpec, StreamSpec, check_field
+from crossline.core.streams.schema import StreamSpec, check_field
 from crossline.core.texts.fieldtypes import Duration, Names, OptionalDuration, RuleId
 from crossline.core.texts.problems import Finding, Path, listed, one_of, shown
 from crossline.core.texts.validation import refusal, refusals
 
-OF_RECORDS: tuple[Aggregate, ...] = ("count", "since", "age", "streak")
-OF_A_FIELD: tuple[Aggregate, ...] = ("sum", "avg", "min", "max", "stddev", "distinct_count", "last", "first")
-_ARITHMETIC = frozenset({"sum", "avg", "stddev", "quantile"})
 LEAST_RESOLUTION_MS = 1000
 MOST_PANES = 1_000_000  # of one window
-MILLIONTHS = 1_000_000
 
 
 def _keys(value: Any) -> Any:
@@ -48,34 +55,10 @@ def _as_written(keys: tuple[str, ...] | dict[str, str]) -> list[str] | dict[str,
 _NAMES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Names)
 
 
-def _part(value: Any) -> Any:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value <= 1 or round(value * MILLIONTHS) / MILLIONTHS != value:
-        raise refusal("a number above 0 and at most 1, of at most six decimals, such as 0.99")
-    return float(value)
-
-
-def _quantile(value: Any) -> Any:
-    if value is not None and not isinstance(value, dict):
-        raise refusal("a field and which quantile of it, such as {field: amount, q: 0.99}")
-    return value
-
-
-class QuantileFields(BaseModel):
-    """Of which field which quantile."""
+class _SharedFields(BaseModel):
+    """How a shared figure is named."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    field: str = Field(description="The field whose quantile it is.")
-    q: Annotated[float, BeforeValidator(_part)] = Field(description="Which: 0.5 is the median.")
-
-
-class FigureFields(BaseModel):
-    """One figure: exactly one aggregate, a key and a window; or the name of a shared one, which has these."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    stands_alone: ClassVar[bool] = False  # in a file of its own, with a version
-
     shared: RuleId | None = Field(
         None,
         alias="figure",
@@ -85,29 +68,29 @@ class FigureFields(BaseModel):
     version: int | None = Field(
         None, ge=1, lt=2**31, description="Of the shared figure. None: the highest that is active as the rule is read."
     )
-    count: Literal[True] | None = Field(None, description="How many records.")
-    since: Literal[True] | None = Field(
-        None, description="Milliseconds since the key's previous record in the window; missing where there is none."
-    )
-    age: Literal[True] | None = Field(
-        None, description="Milliseconds since the first record in the window; missing where it is empty."
-    )
-    streak: Literal[True] | None = Field(
-        None, description="How many of the key's latest records in the window meet `conditions`, one after the other."
-    )
-    sum: str | None = Field(None, description="The field that is summed.")
-    avg: str | None = Field(None, description="The field whose average it is.")
-    min: str | None = Field(None, description="The field whose least value it is.")
-    max: str | None = Field(None, description="The field whose greatest value it is.")
-    stddev: str | None = Field(None, description="The field whose sample standard deviation it is.")
-    distinct_count: str | None = Field(None, description="The field whose different values are counted.")
-    last: str | None = Field(None, description="The field whose latest value it is.")
-    first: str | None = Field(None, description="The field whose earliest value it is.")
-    quantile: Annotated[QuantileFields | None, BeforeValidator(_quantile)] = Field(
-        None,
-        description="`{field: x, q: 0.99}`: the value that so large a part of the values does not exceed. Needs "
-        "`resolution`; within 0.8 % of the true one.",
-    )
+
+
+def _written(aggregate: Aggregate) -> tuple[Any, Any]:
+    """The field of a figure that names the aggregate: its type and its default."""
+    if aggregate.parameters is not None:
+        kind = aggregate.parameters.written
+    else:
+        kind = Literal[True] | None if aggregate.of_records else str | None
+    return kind, Field(None, description=aggregate.means)
+
+
+if TYPE_CHECKING:
+    _AggregateFields = _SharedFields
+else:
+    _FIELDS = {name: _written(each) for name, each in aggregates().items() if not each.hidden}
+    _AggregateFields = create_model("_AggregateFields", __base__=_SharedFields, **_FIELDS)
+
+
+class FigureFields(_AggregateFields):
+    """One figure: exactly one aggregate, a key and a window; or the name of a shared one, which has these."""
+
+    stands_alone: ClassVar[bool] = False  # in a file of its own, with a version
+
     risk: Annotated[Literal[True] | tuple[str, ...] | None, BeforeValidator(check_risk)] = Field(
         None,
         description="The risk score of the entity: the scores of the hits on records with its key, each halved every "
@@ -143,22 +126,25 @@ class FigureFields(BaseModel):
     )
 
     @property
-    def aggregate(self) -> Aggregate:
+    def aggregate(self) -> str:
         """The one that is given; of several the first."""
         return "decayed" if self.risk is not None and not self._given else self._given[0]
 
     @cached_property
-    def _given(self) -> list[Aggregate]:
-        return [name for name in (*OF_RECORDS, *OF_A_FIELD, "quantile") if getattr(self, name) is not None]
+    def _given(self) -> list[str]:
+        return [name for name in names(written_plainly=False) if getattr(self, name) is not None]
 
     @property
     def field(self) -> str | None:
         """The field that it is taken of."""
-        if self.quantile is not None:
-            return self.quantile.field
+        return self._of[0]
+
+    @property
+    def _of(self) -> tuple[str | None, float]:
+        """The field, and the rank."""
         if self.aggregate == "decayed":
-            return f"{HIT}.score"
-        return None if self.aggregate in OF_RECORDS else getattr(self, self.aggregate)
+            return f"{HIT}.score", NO_RANK
+        return declared(self.aggregate).of(getattr(self, self.aggregate))
 
     @property
     def source(self) -> str | None:
@@ -211,28 +197,16 @@ class FigureFields(BaseModel):
             findings += without_risk(self.half_life)
         if len(given) != 1:
             found = listed(given) if given else "no aggregate"
-            findings.append(
-                Finding(
-                    (),
-                    found,
-                    one_of([f"{name}: true" for name in OF_RECORDS] + [f"{name}: field" for name in OF_A_FIELD], 20)
-                    + ", or quantile: {field: field, q: 0.99}, or risk: true",
-                )
-            )
+            findings.append(Finding((), found, _known_aggregates()))
         if not self.window and (self.risk is None or self.window == 0):
             found = "an empty window" if self.window == 0 else "nothing"
             findings.append(Finding(("window",), found, "a window such as 10m"))
         findings += resolution_findings(self.resolution, self.window)
-        if self.age and self.resolution is not None:
-            expected = "no resolution: panes do not know the first record of a window"
-            findings.append(Finding(("resolution",), "a resolution beside age", expected))
-        if self.quantile is not None and self.resolution is None:
-            expected = (
-                "a resolution such as 1h: a quantile is told of panes, by a sketch within 0.8 % of the true value"
-            )
-            findings.append(Finding(("resolution",), "nothing", expected))
-        if self.streak and self.conditions is None:
-            findings.append(Finding(("conditions",), "nothing", "the conditions that the records of the streak meet"))
+        for each in map(declared, self._given):
+            findings += limit_findings(each, panes=self.resolution is not None)
+            if each.meets and self.conditions is None:
+                expected = f"the conditions that the records of the {each.name} meet"
+                findings.append(Finding(("conditions",), "nothing", expected))
         if isinstance(self.group_by, dict) and self.source is None:
             found = ", ".join(f"{here}: {there}" for here, there in self.group_by.items())
             expected = "names of fields; {here: there} is for figures that have a source_topic"
@@ -243,11 +217,10 @@ class FigureFields(BaseModel):
 
     def kind(self, spec: StreamSpec) -> FieldKind:
         """What kind of value it is."""
-        if self.aggregate in {"avg", "stddev", "quantile", "decayed"}:
-            return "number"
-        if self.aggregate in {"min", "max", "last", "first", "sum"} and self.field is not None:
-            return spec_of(spec, self.source).columns[self.field].kind
-        return "integer"
+        aggregate = declared(self.aggregate)
+        if self.field is None or self.risk is not None:
+            return aggregate.kind("integer")
+        return aggregate.kind(spec_of(spec, self.source).columns[self.field].kind)
 
     def findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """What does not fit the stream ``name``, or that which it is of."""
@@ -263,9 +236,9 @@ class FigureFields(BaseModel):
 
     def figure(self, feed: Feed, spec: StreamSpec) -> Figure:
         """The figure; ``feed``: the records that the rule judges, of whose clock and lateness it is."""
-        streak = self.aggregate == "streak"
-        mine = Condition(parse_conditions(None)[0]) if streak else self.condition
-        included = self.bounds != "[)" and self.aggregate != "since"
+        aggregate, (field, rank) = declared(self.aggregate), self._of
+        mine = Condition(parse_conditions(None)[0]) if aggregate.meets else self.condition
+        included = self.bounds != "[)" and not aggregate.before_itself
         look = self.look(feed.stream)
         source = look.name if look is not None else self.source_topic or feed.stream
         # However late a record is, its hits are part of a risk score.
@@ -280,12 +253,17 @@ class FigureFields(BaseModel):
                 self.delay,
                 self.resolution or 0,
             ),
-            self.field,
-            column_kind(self.aggregate, self.field, spec_of(spec, self.source)),
-            self.condition if streak else None,
-            self.quantile.q if self.quantile is not None else 0.0,
+            field,
+            column_kind(self.aggregate, field, spec_of(spec, self.source)),
+            self.condition if aggregate.meets else None,
+            rank,
             self.half_life_ms,
         )
+
+
+_taken = sorted({*names(written_plainly=False)} & {*FigureFields.__annotations__})
+if _taken:
+    raise ValueError(f"no aggregate can be named {listed(_taken)}: a figure has other fields of these names")
 
 
 def is_shared(data: Any) -> bool:
@@ -295,7 +273,24 @@ def is_shared(data: Any) -> bool:
 
 def made_figure(aggregate: str, field: str | None, common: Mapping[str, Any]) -> FigureFields:
     """The figure that a rule type makes of its own fields; ``common``: what stands in it besides the aggregate."""
-    return FigureFields.model_validate({aggregate: True if aggregate in OF_RECORDS else field, **common})
+    return FigureFields.model_validate({aggregate: True if declared(aggregate).of_records else field, **common})
+
+
+def _known_aggregates() -> str:
+    """``one of count: true, …, sum: field, …, or risk: true``."""
+    plain = [each.example for each in map(declared, (*names(of_records=True), *names(of_records=False)))]
+    others = [each.example for each in aggregates().values() if each.parameters is not None and not each.hidden]
+    return "".join([one_of(plain, len(plain)), *(f", or {each}" for each in (*others, "risk: true"))])
+
+
+def limit_findings(aggregate: Aggregate, *, panes: bool) -> list[Finding]:
+    """What is wrong with the aggregate in a window of ``panes``, or of records."""
+    if panes and aggregate.pane is None:
+        found = f"a resolution beside {aggregate.name}"
+        return [Finding(("resolution",), found, f"no resolution: {aggregate.limits}")]
+    if not panes and aggregate.window is None:
+        return [Finding(("resolution",), "nothing", f"a resolution such as 1h: {aggregate.limits}")]
+    return []
 
 
 def resolution_findings(resolution_ms: int | None, window_ms: int | None) -> list[Finding]:
@@ -353,29 +348,18 @@ def field_findings(aggregate: str | None, field: str, name: str, spec: StreamSpe
     if unknown is not None:
         return [unknown]
     column = spec.columns[field]
-    if aggregate in {"count", None} or _fits(str(aggregate), column):
+    if aggregate is None or declared(aggregate).of_records or declared(aggregate).fits(column):
         return []
-    wanted = "one value" if aggregate == "distinct_count" else "type integer or number"
+    wanted = "one value" if declared(aggregate).takes == "values" else "type integer or number"
     expected = f"a field of {wanted}, for {aggregate}"
     hint = "for how many different ones there are, use distinct_count" if column.kind == "string" else None
     return [Finding(path, f"{field}, of type {column}", expected, None if column.is_list else hint)]
 
 
-def column_kind(aggregate: Aggregate, field: str | None, spec: StreamSpec) -> ColumnKind | None:
+def column_kind(aggregate: str, field: str | None, spec: StreamSpec) -> ColumnKind | None:
     """How the field is kept for the aggregate; None: it is not."""
-    if aggregate in OF_RECORDS or field is None:
-        return None
-    if aggregate == "distinct_count":
-        return "code"
-    return "float" if spec.columns[field].kind == "number" else "int"
-
-
-def _fits(aggregate: str, column: FieldSpec) -> bool:
-    if column.is_list:
-        return False
-    if aggregate == "distinct_count":
-        return True
-    return column.kind in {"integer", "number"} or (column.kind == "timestamp" and aggregate not in _ARITHMETIC)
+    of = declared(aggregate)
+    return None if of.of_records or field is None else of.column_kind(spec.columns[field].kind)
 
 
 def kinds(figures: Mapping[str, FigureFields], spec: StreamSpec) -> dict[str, FieldKind]:

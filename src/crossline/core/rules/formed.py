@@ -15,6 +15,7 @@ from crossline.core.conditions.condition import Condition
 from crossline.core.figures.drawn import DrawnLine
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Brings, Comparison, Emission, Evidence, Formed, Program, Telling
+from crossline.core.figures.registry import declared
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import FAMILIES
@@ -331,7 +332,7 @@ class FormedRule(Rule):
     @cached_property
     def _timed(self) -> dict[str, bool]:
         """Its figures as the formulas come to them, and whether each is a time."""
-        return {name: each.aggregate in {"since", "age"} for name, each in self._in_order.items()}
+        return {name: declared(each.aggregate).in_ms for name, each in self._in_order.items()}
 
     @cached_property
     def _by(self) -> tuple[tuple[PartKind, str], ...]:

@@ -14,9 +14,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from crossline.core.basics.times import format_duration
+from crossline.core.figures.registry import aggregates
 from crossline.core.rules.base import NOT_YET, Rule
 from crossline.core.rules.breaker import Breaker
-from crossline.core.rules.figure import FigureFields, QuantileFields
+from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.registry import rule_types
 from crossline.core.rules.shared import FigureTable, SharedFigure
 from crossline.core.texts import fieldtypes
@@ -153,7 +154,6 @@ _PLAIN: dict[Any, str] = {str: "text", int: "a whole number", bool: "`true` or `
 _PLAIN[dict[str, FigureFields]] = "names and their figures"
 _PLAIN[list[dict[str, str]]] = "a list of cases"
 _PLAIN[Breaker] = "`{alerts_max: …, per: …}`"
-_PLAIN[QuantileFields] = "`{field: …, q: …}`"
 _PLAIN[float] = "a number"
 
 
@@ -178,6 +178,13 @@ def _inner(fields: dict[str, FieldInfo]) -> Iterable[tuple[str, type[BaseModel]]
     """The fields that have fields of their own, but for figures, which have a chapter."""
     for name, info in fields.items():
         yield from ((name, model) for model in _models(info.annotation) if model is not FigureFields)
+
+
+def _written() -> Iterator[tuple[type[BaseModel], str]]:
+    """How the parameters of aggregates are written."""
+    for parameters in (each.parameters for each in aggregates().values()):
+        if parameters is not None:
+            yield from ((model, parameters.shown) for model in _models(parameters.written))
 
 
 def _models(annotation: Any) -> Iterable[type[BaseModel]]:
@@ -209,8 +216,9 @@ def _value(info: FieldInfo) -> str:
 
 
 def _said(annotation: Any) -> Iterator[str]:
-    if annotation in _PLAIN:
-        yield _PLAIN[annotation]
+    plain = _PLAIN | dict(_written())
+    if annotation in plain:
+        yield plain[annotation]
     elif typing.get_origin(annotation) is Literal:
         yield from (f"`{str(option).lower() if option is True else option}`" for option in typing.get_args(annotation))
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -1,4 +1,4 @@
-"""The value of a group at a record: from its accumulators, or by a scan of the window where only that is exact."""
+"""What a window keeps, read at a record: from accumulators, or by a scan of the window where only that is exact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from crossline.core.windows.arithmetic.sums import (
     add_float,
     add_whole,
     clear_deviation,
-    decayed,
     pair_of,
 )
 from crossline.core.windows.arithmetic.wide import FLOAT_UNIT, wide_add_bits, wide_add_whole, wide_clear, wide_rounded
@@ -31,7 +30,6 @@ from crossline.core.windows.memory.access import (
 from crossline.core.windows.memory.header import (
     after,
     before,
-    clock,
     deviation_at,
     distinct_at,
     enters,
@@ -56,7 +54,6 @@ from crossline.core.windows.memory.layout import (
     FIRST_OF,
     GROUP_ACC,
     GROUP_COL,
-    GROUP_KIND,
     LAST_OF,
     PAIR,
     PAIR_REST,
@@ -65,26 +62,13 @@ from crossline.core.windows.memory.layout import (
     SAME_BEFORE,
     SCRATCH,
     SD_COL,
-    SD_HALF,
     SF_COL,
     SI_COL,
     SQUARES,
     SUM_LOW,
     SUM_UP,
 )
-from crossline.core.windows.program import (
-    AVG_FLOAT,
-    AVG_INT,
-    DECAYED,
-    DISTINCT,
-    FIRST,
-    LAST,
-    SINCE,
-    STDDEV,
-    STREAK,
-    SUM_FLOAT,
-    SUM_INT,
-)
+from crossline.core.windows.program import FIRST, LAST
 from crossline.core.windows.records.lists import beats
 from crossline.core.windows.rolling import pointed
 
@@ -169,7 +153,7 @@ def _sum_anew(h: int, slot: int, c: int, col: int, at: int, rough: int) -> None:
 
 
 @jit
-def _spread(h: int, slot: int, k: int, extra: int, n: int) -> Any:
+def spread(h: int, slot: int, k: int, extra: int, n: int) -> Any:
     """Standard deviation ``k`` from its rolling sums, and how far it may be off (inf: only a scan can tell)."""
     total, total2, off = _squares(h, slot, k, extra, n)
     most = (total + total2 + off) / (n - 1)
@@ -223,7 +207,8 @@ def settle(h: int, slot: int, c: int, g: int, extra: int) -> None:
 
 
 @jit
-def _sum_float(h: int, slot: int, c: int, k: int, extra: int) -> Any:
+def sum_float(h: int, slot: int, c: int, k: int, extra: int) -> Any:
+    """Sum of floats ``k``, rounded once."""
     at, rough, col = (
         sum_f_at(h, slot, k),
         rough_at(h, slot, k),
@@ -257,7 +242,8 @@ def sum_int(h: int, slot: int, k: int, extra: int) -> None:
 
 
 @jit
-def _distinct(h: int, slot: int, c: int, k: int, extra: int) -> Any:
+def different(h: int, slot: int, c: int, k: int, extra: int) -> Any:
+    """How many different values distinct count ``k`` has."""
     count = load_i32(distinct_at(h, slot, k))
     if extra < 0:
         return count
@@ -271,7 +257,7 @@ def _distinct(h: int, slot: int, c: int, k: int, extra: int) -> Any:
 
 
 @jit
-def _record_of(h: int, slot: int, c: int, k: int, extra: int) -> Any:
+def record_of(h: int, slot: int, c: int, k: int, extra: int) -> Any:
     """The record whose value is the minimum, maximum, first or last; the window has one."""
     if load_i32(window_at(h, slot, c) + COUNT_OF) == 0:
         return extra
@@ -290,7 +276,7 @@ def count_figure(h: int, slot: int, c: int, extra: int) -> Any:
 
 
 @jit
-def _streak(h: int, slot: int, c: int, entry: int, extra: int) -> Any:
+def streak(h: int, slot: int, c: int, entry: int, extra: int) -> Any:
     """How many of the latest entries of the window, one after the other, are in ``entry`` too."""
     n = 0
     if extra >= 0:
@@ -327,52 +313,3 @@ def settled_spread(h: int, slot: int, c: int, g: int, extra: int) -> None:
             store_f64(word(h, FIGURE) + 16, 0.0)
             return
     settle(h, slot, c, g, extra)
-
-
-@jit
-def figure(h: int, slot: int, c: int, g: int, i: int, extra: int) -> Any:  # noqa: PLR0911 - a table
-    """Put the value of group ``g``, no count, at FIGURE, and how far it may be off; False where it is undefined.
-
-    What an integer lacks is put there for a sum alone. ``i``: the record that is judged; ``extra``: a record to count
-    in (-1: none).
-    """
-    kind, k, at = item(h, GROUP_KIND, g), item(h, GROUP_ACC, g), word(h, FIGURE)
-    store_f64(at + 16, 0.0)
-    n = load_i32(window_at(h, slot, c) + COUNT_OF) + (1 if extra >= 0 else 0)
-    if kind == DISTINCT:
-        store_64(at, _distinct(h, slot, c, k, extra))
-        return True
-    if kind in (SUM_INT, AVG_INT):
-        sum_int(h, slot, k, extra)
-        if kind == AVG_INT and n > 0:
-            store_f64(at + 8, int_mean(h, load_i64(at), load_i64(at + 24), n))
-        return kind == SUM_INT or n > 0
-    if kind in (SUM_FLOAT, AVG_FLOAT):
-        total_f = _sum_float(h, slot, c, k, extra)
-        if kind == AVG_FLOAT and n > 0:
-            beyond = math.isinf(total_f)  # which an average never is
-            total_f = scan_sum(h, slot, c, item(h, GROUP_COL, g), extra, n) if beyond else total_f / n
-        store_f64(at + 8, total_f)
-        return kind == SUM_FLOAT or n > 0
-    if kind == STDDEV:
-        if n >= 2:
-            spread, off = _spread(h, slot, k, extra, n)
-            store_f64(at + 8, spread)
-            store_f64(at + 16, off)
-        return n >= 2
-    if kind == DECAYED:
-        half_ms, kept_at = item(h, SD_HALF, k), deviation_at(h, slot, k)
-        store_f64(at + 8, decayed(h, kept_at, i, item(h, SD_COL, k), half_ms, extra) if n else 0.0)
-        return True
-    if kind == STREAK:
-        store_64(at, _streak(h, slot, c, item(h, GROUP_COL, g), extra))
-        return True
-    if n == 0:
-        return False
-    r = _record_of(h, slot, c, k, extra)
-    if kind == SINCE:
-        store_64(at, clock(h, i) - clock(h, r))
-        return True
-    store_64(at, value_i(h, r, item(h, GROUP_COL, g)))
-    store_f64(at + 8, value_f(h, r, item(h, GROUP_COL, g)))
-    return True

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from crossline.core.windows.ahead import find_keys, look_ahead, slot_of
-from crossline.core.windows.figures import count_figure, figure
+from crossline.core.windows.figures import count_figure
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory.access import (
     inlined,
@@ -30,6 +30,7 @@ from crossline.core.windows.memory.header import (
     word,
 )
 from crossline.core.windows.program import COUNT
+from crossline.core.windows.readings import figure
 from crossline.core.windows.records.lists import chain_in, link, tie_values
 from crossline.core.windows.records.tables import claim, copy_bytes, find_id, put
 from crossline.core.windows.rolling import insert, move

@@ -14,7 +14,7 @@ from typing import Any
 
 from crossline.core.windows.ahead import find_keys, look_ahead
 from crossline.core.windows.arithmetic.sums import take_whole
-from crossline.core.windows.figures import count_figure, figure, int_mean, sum_int
+from crossline.core.windows.figures import count_figure, int_mean, sum_int
 from crossline.core.windows.kernel import place, take_in
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory.access import (
@@ -42,6 +42,7 @@ from crossline.core.windows.memory.header import (
     word,
 )
 from crossline.core.windows.program import AVG_INT, COUNT
+from crossline.core.windows.readings import figure
 from crossline.core.windows.rolling import insert, move
 from crossline.core.windows.verdicts.compare import (
     EVIDENCE_MAX,

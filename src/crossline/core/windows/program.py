@@ -5,23 +5,23 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from crossline.core.basics.values import F64, I32, I64, U8
 from crossline.core.figures.kinds import Operator
+from crossline.core.figures.registry import aggregates, declared
 from crossline.core.plan.spaces import FormulaLine, Group, KeySpacePlan, Line, TellingLine, WindowPlan
 
-# Kinds of pointers into a window, and of group results.
+# Kinds of pointers into a window.
 MIN, MAX, FIRST, LAST = 0, 1, 2, 3
-COUNT, SUM_INT, SUM_FLOAT, AVG_INT, AVG_FLOAT, VALUE_INT, VALUE_FLOAT, DISTINCT, STDDEV, SINCE, STREAK = range(11)
-DECAYED = 12  # 11 is a kind that panes alone have
-INT_KINDS = (COUNT, SUM_INT, VALUE_INT, DISTINCT, SINCE, STREAK)
-_POINTERS = {"min": MIN, "max": MAX, "first": FIRST, "last": LAST}
-_KINDS = {"count": COUNT, "stddev": STDDEV, "distinct_count": DISTINCT, "streak": STREAK, "decayed": DECAYED}
-_KINDS |= {"since": SINCE, "age": SINCE}  # the same of the last record and of the first
-_KINDS_OF_NUMBERS = {"sum": SUM_INT, "avg": AVG_INT}  # of integers; one more of floats
+# What a window may keep for an aggregate: pointers to records, by their values or by their clocks alone; a sum; sums of
+# squares; a sum that decays; how many values there are that no other record of the window has.
+_POINTERS = {"min": MIN, "max": MAX, "first": FIRST, "last": LAST, "earliest": FIRST, "latest": LAST}
+_OF_CLOCKS = ("earliest", "latest")
+KEPT = (*_POINTERS, "sum", "squares", "decayed", "different")
 I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 WIDEST = 2**120  # beyond any sum of as many int64 as there can be records
 
@@ -56,7 +56,8 @@ class KernelProgram(NamedTuple):
     link_col: I32
     group_at: I32
     group_kind: I32
-    group_acc: I32  # number of the accumulator the group reads
+    group_acc: I32  # numbers of the accumulators the group reads, -1 where there is none
+    group_acc_2: I32
     group_col: I32
     line_at: I32  # lines of a group
     line_plan: I32  # number in plan.lines = bit number
@@ -123,20 +124,45 @@ def all_told(plan: WindowPlan) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*told_groups(plan), *sorted(line.group for line in plan.lines))))
 
 
-def is_float(plan: KeySpacePlan, group: Group) -> bool:
+def is_float(plan: WindowPlan, group: Group) -> bool:
     """Whether the group's column holds floats."""
-    return group.aggregate != "streak" and group.column >= 0 and plan.columns[group.column][1] == "float"
+    of_field = group.column >= 0 and not declared(group.aggregate).of_records
+    return of_field and plan.columns[group.column][1] == "float"
+
+
+def kind_of(plan: WindowPlan, group: Group) -> int:
+    """The kind of the group's figure, of windows and of panes: by its aggregate and what its column holds."""
+    return figure_kinds()[group.aggregate, is_float(plan, group)]
+
+
+@cache
+def figure_kinds() -> dict[tuple[str, bool], int]:
+    """The number of each aggregate of integers, and of floats: the count, what gives integers, what gives floats."""
+    each = [(name, real) for name, of in aggregates().items() for real in {False, not of.of_records}]
+    each.sort(key=lambda of: (of[0] != "count", _gives_float(*of), *of))
+    return {of: number for number, of in enumerate(each)}
+
+
+def _gives_float(name: str, real: bool) -> bool:
+    return declared(name).kind("number" if real else "integer") == "number"
+
+
+COUNT = 0
+INT_KINDS = range(sum(not _gives_float(*of) for of in figure_kinds()))
+INTEGERS = len(INT_KINDS)  # kinds from here on are floats
+AVG_INT = figure_kinds()["avg", False]
 
 
 def check(plan: KeySpacePlan) -> None:
     """Raises ValueError where an aggregate is not defined on its column, or on windows at all."""
     for group in plan.groups:
-        if group.aggregate not in {*_KINDS, *_KINDS_OF_NUMBERS, *_POINTERS}:
+        aggregate = aggregates().get(group.aggregate)
+        if aggregate is None or aggregate.window is None:
             raise ValueError(f"{group.aggregate} is not defined on windows of records")
-        if group.aggregate in {"count", "since", "age", "streak"}:
+        if aggregate.of_records:
             continue
         kind = plan.columns[group.column][1] if group.column >= 0 else "absent"
-        if kind == "absent" or (kind == "code" and group.aggregate != "distinct_count"):
+        if kind == "absent" or (kind == "code" and aggregate.takes != "values"):
             raise ValueError(f"{group.aggregate} is not defined on a column of kind {kind}")
 
 
@@ -149,37 +175,35 @@ class _Parts:
         self.chains: dict[tuple[int, int, int], int] = {}
         self.links: dict[tuple[int, int], int] = {}
         for group in plan.groups:
-            kind, key = self.accumulator(group)
-            if kind in needed:
+            for kind, key in self.accumulators(group):
                 needed[kind].add(key)
         self.sorted = {kind: sorted(keys) for kind, keys in needed.items()}
         self.number = {kind: {key: i for i, key in enumerate(keys)} for kind, keys in self.sorted.items()}
 
-    def accumulator(self, group: Group) -> tuple[str, tuple[int, ...]]:
-        """Kind and key of the accumulator that ``group`` reads; '' for none."""
+    def accumulators(self, group: Group) -> list[tuple[str, tuple[int, ...]]]:
+        """Kind and key of each accumulator that ``group`` reads."""
+        return [self._accumulator(group, kept) for kept in declared(group.aggregate).window or ()]
+
+    def _accumulator(self, group: Group, kept: str) -> tuple[str, tuple[int, ...]]:
         entry = self.plan.cursors[group.cursor].entry
-        if group.aggregate in {"sum", "avg"}:
+        if kept == "sum":
             return "sf" if is_float(self.plan, group) else "si", (group.cursor, group.column)
-        if group.aggregate in {"stddev", "decayed"}:
+        if kept in {"squares", "decayed"}:
             return "sd", (group.cursor, group.column, group.half_life_ms)
-        if group.aggregate in {"since", "age"}:
-            return "pt", (group.cursor, LAST if group.aggregate == "since" else FIRST, -1, -1)
-        if group.aggregate in _POINTERS:
-            kind = _POINTERS[group.aggregate]
+        if kept in _OF_CLOCKS:
+            return "pt", (group.cursor, _POINTERS[kept], -1, -1)
+        if kept in _POINTERS:
+            kind = _POINTERS[kept]
             chain = self.chains.setdefault((entry, group.column, kind), len(self.chains)) if kind <= MAX else -1
             return "pt", (group.cursor, kind, group.column, chain)
-        if group.aggregate == "distinct_count":
+        if kept == "different":
             return "dc", (group.cursor, self.links.setdefault((entry, group.column), len(self.links)))
-        return "", ()
+        raise ValueError(f"windows keep no {kept} for {group.aggregate}: there are {', '.join(KEPT)}")
 
-    def result(self, group: Group) -> tuple[int, int]:
-        """Kind of the group's result, number of the accumulator it reads."""
-        kind, key = self.accumulator(group)
-        number = self.number[kind][key] if kind else -1
-        if group.aggregate in _KINDS:
-            return _KINDS[group.aggregate], number
-        kind_of = VALUE_INT if group.aggregate in _POINTERS else _KINDS_OF_NUMBERS[group.aggregate]
-        return kind_of + is_float(self.plan, group), number
+    def numbers(self, group: Group) -> tuple[int, int]:
+        """Of the accumulators that ``group`` reads; -1: none."""
+        first, second, *_ = *(self.number[kind][key] for kind, key in self.accumulators(group)), -1, -1
+        return first, second
 
     def starts(self, cursors: Iterable[int]) -> I32:
         """Where each cursor's part of a sorted list begins; one more for the end."""
@@ -238,20 +262,21 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     parts, told = _Parts(plan), all_told(plan)
     used = set(told)
     groups = sorted(used, key=lambda g: (plan.groups[g].cursor, g))
-    results = [parts.result(plan.groups[g]) for g in groups]
+    read = [parts.numbers(plan.groups[g]) for g in groups]
     lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].group), i))
     number = classes(plan)
     by_group: list[tuple[int, Line | FormulaLine | TellingLine]] = [(x.group, x) for x in plan.lines]
-    by_group += [(g, x) for x in plan.formulas for _, *read in x.figures for g in read]
-    by_group += [(g, x) for x in plan.tellings for _, *read in x.figures for g in read]
+    by_group += [(g, x) for x in plan.formulas for _, *asked in x.figures for g in asked]
+    by_group += [(g, x) for x in plan.tellings for _, *asked in x.figures for g in asked]
     of_cursor = sorted({(plan.groups[g].cursor, number[judge_class(plan, x)]) for g, x in by_group})
     cooling = [i for i in lines if plan.lines[i].cooldown_ms > 0]
     line_group = np.array([groups.index(plan.lines[i].group) for i in lines], np.int64)
     bounds = [bounds_of(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
     return {
         "group_at": parts.starts(plan.groups[g].cursor for g in groups),
-        "group_kind": _ints(kind for kind, _ in results),
-        "group_acc": _ints(acc for _, acc in results),
+        "group_kind": _ints(kind_of(plan, plan.groups[g]) for g in groups),
+        "group_acc": _ints(first for first, _ in read),
+        "group_acc_2": _ints(second for _, second in read),
         "group_col": _ints(plan.groups[g].column for g in groups),
         "line_at": np.searchsorted(line_group, np.arange(len(groups) + 1)).astype(np.int32),
         "line_plan": _ints(lines),
@@ -279,7 +304,7 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
 def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
     """Whether what a record adds to the cursor's figures can be taken off again in any order."""
     mine = [plan.groups[number] for number in all_told(plan) if plan.groups[number].cursor == cursor]
-    return all(each.aggregate in {"count", "sum", "avg"} and not is_float(plan, each) for each in mine)
+    return all(declared(each.aggregate).sortable and not is_float(plan, each) for each in mine)
 
 
 def _formulas(plan: KeySpacePlan, cooling_before: int) -> dict[str, Any]:

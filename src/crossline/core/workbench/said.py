@@ -6,21 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from crossline.core.basics.times import format_duration
 from crossline.core.figures.program import Absent, Comparison, Feed, Figure, Formed, Ordered, Program, Window
+from crossline.core.figures.registry import declared
 from crossline.core.rules.base import Rule
 from crossline.core.rules.formed import FormedRule
 from crossline.core.rules.sentence import noun, number
 from crossline.core.streams.reading import Look
 
-_OF_A_FIELD = {
-    "sum": "the sum of {}",
-    "avg": "the average of {}",
-    "min": "the least {}",
-    "max": "the greatest {}",
-    "stddev": "the standard deviation of {}",
-    "distinct_count": "the number of different {}",
-    "last": "the last {}",
-    "first": "the first {}",
-}
 _STATUS = {
     "draft": "It is a draft: it judges nothing.",
     "shadow": "It is a shadow rule: its alerts are recorded, and neither delivered nor decided on.",
@@ -154,21 +145,15 @@ def _key(name: str, look: Look | None) -> str:
     return name if there == name else f"{name} (there {there})"
 
 
-def _aggregate(figure: Figure, records: str, *, own: bool) -> str:  # noqa: PLR0911 - a table
-    if figure.aggregate == "count":
-        return f"the number of {records}"
-    if figure.aggregate == "since":
-        return f"the milliseconds since the {'one before among' if own else 'last of'} {records}"
-    if figure.aggregate == "age":
-        return f"the milliseconds since the first of {records}"
-    if figure.aggregate == "streak":
-        meets = figure.streak_of.text if figure.streak_of is not None else ""
-        return f"how many of the latest {records} in a row have {meets},"
-    if figure.aggregate == "decayed":
-        return f"the risk score, of the scores of {records}, each halved every {format_duration(figure.half_life_ms)},"
-    if figure.aggregate == "quantile":
-        return f"the {figure.rank:g} quantile of {figure.column} of {records}"
-    return f"{_OF_A_FIELD[figure.aggregate].format(figure.column)} of {records}"
+def _aggregate(figure: Figure, records: str, *, own: bool) -> str:
+    return declared(figure.aggregate).words.phrase.format(
+        field=figure.column,
+        records=records,
+        last_of="one before among" if own else "last of",
+        meets=figure.streak_of.text if figure.streak_of is not None else "",
+        rank=f"{figure.rank:g}",
+        half_life=format_duration(figure.half_life_ms),
+    )
 
 
 def _window(window: Window, *, own: bool) -> str:

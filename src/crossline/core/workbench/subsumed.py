@@ -10,6 +10,7 @@ from typing import get_args
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import EVERYTHING
 from crossline.core.figures.program import Comparison, Figure, Formed
+from crossline.core.figures.registry import declared
 from crossline.core.rules.base import Action, Severity
 from crossline.core.streams.clocks import clock_of
 from crossline.core.workbench.claims import All, Denied
@@ -18,7 +19,6 @@ from crossline.core.workbench.solve import impossible
 
 # Of more records these are never less, or never more: where the line is on that side, a wider feed serves.
 _NO_CONDITION = Condition(EVERYTHING)
-_GROWS = {"count": (">", ">="), "distinct_count": (">", ">="), "max": (">", ">="), "min": ("<", "<=")}
 
 
 def subsumed(rules: Sequence[Meant]) -> list[LintFinding]:
@@ -102,7 +102,7 @@ def _same_figures(rule: Meant, other: Meant) -> bool:
 def _same_or_wider(figure: Figure, line: Comparison, wider: Figure, its_line: Comparison) -> bool:
     if figure == wider:
         return True
-    sides = _GROWS.get(figure.aggregate, ()) if figure.error is None else ()  # sketches are not so sure
+    sides = declared(figure.aggregate).grows if figure.error is None else ()  # sketches are not so sure
     on_that_side = line.operator in sides and its_line.operator in sides
     return on_that_side and _apart_from_conditions(figure) == _apart_from_conditions(wider)
 

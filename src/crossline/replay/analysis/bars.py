@@ -11,6 +11,7 @@ from crossline.core.basics.times import format_duration
 from crossline.core.conditions.holds import lookup
 from crossline.core.conditions.tree import ORDERING, AllOf, AnyOf, Leaf
 from crossline.core.figures.program import Comparison, Figure, Formed, Program
+from crossline.core.figures.registry import declared
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.naive import COMPARE, evaluate
 from crossline.core.formula.tree import Compare, Name, Node, walk
@@ -18,7 +19,6 @@ from crossline.core.rules.base import Rule
 from crossline.replay.trial import read_figures
 
 Unit = Literal["", "ms", "money", "km/h", "km"]
-_IN_MS = {"since", "age"}
 _MADE_OTHER = frozenset("*/^(")  # what makes of a time something else
 
 
@@ -106,10 +106,9 @@ def said(figure: Figure) -> str:
 
 def unit_of(figure: Figure, money: str | None) -> Unit:
     """Of a figure's value."""
-    if figure.aggregate in _IN_MS:
+    if declared(figure.aggregate).in_ms:
         return "ms"
-    counted = figure.aggregate in {"count", "distinct_count", "streak"}
-    return "money" if money is not None and figure.column == money and not counted else ""
+    return "money" if money is not None and figure.column == money and not declared(figure.aggregate).counts else ""
 
 
 def comparisons(root: Node) -> Iterator[tuple[Node, str, Node]]:

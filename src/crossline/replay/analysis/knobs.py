@@ -12,6 +12,7 @@ from typing import Any, Literal
 from crossline.core.basics.times import parse_duration_ms
 from crossline.core.conditions.tree import ORDERING
 from crossline.core.figures.program import Formed
+from crossline.core.figures.registry import declared
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.tree import Constant, Node, walk
 from crossline.core.rules.base import Rule
@@ -154,8 +155,9 @@ def _thresholds(bench: Bench, body: Body, records: Sequence[KeyRecord]) -> Itera
         if drawn is not None:
             place = tuple(drawn.path)
             values = [each.value(str(getattr(rule, "aggregation_field", ""))) for each in records]
-            whole = str(getattr(rule, "aggregation_type", "")) in {"count", "distinct_count"}
-            real = getattr(rule, "aggregation_type", "") in {"avg", "stddev"} or not hasattr(rule, "aggregation_type")
+            counted = getattr(rule, "aggregation_type", None)
+            whole = counted is not None and declared(counted).counts
+            real = counted is None or declared(counted).gives == "number"
             step = Decimal(1) if whole else step_of([drawn.threshold, *values, *([0.01] if real else [])])
             put = _putter(body, [place], plain)
             yield Knob("threshold", f"Threshold of {drawn.named}", drawn.threshold, step, drawn.field or "", put)
@@ -168,7 +170,7 @@ def _of_cases(body: Body) -> Iterator[Knob]:
             if found is None:
                 continue
             operator, present = found[1], plain(Decimal(found[2]))
-            step = Decimal(1) if name in {"count", "distinct_count"} else step_of([present, 0.01])
+            step = Decimal(1) if declared(name).counts else step_of([present, 0.01])
 
             def written(value: float, operator: str = operator) -> str:
                 return f"{operator} {Decimal(repr(value)):f}"

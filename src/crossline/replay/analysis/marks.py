@@ -11,6 +11,7 @@ from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.holds import lookup
 from crossline.core.conditions.tree import AllOf
 from crossline.core.figures.program import Figure, Formed, Ordered, Program
+from crossline.core.figures.registry import declared
 from crossline.core.rules.base import Rule
 from crossline.replay.analysis.bench import Bench
 from crossline.replay.analysis.rows import KeyRecord
@@ -107,8 +108,13 @@ def _outside(window: Window, at_ms: int) -> str:
     return f"{duration_said(at_ms - (window.end_ms or at_ms))} behind the window"
 
 
+def _counts_values(figure: Figure) -> bool:
+    aggregate = declared(figure.aggregate)
+    return aggregate.counts and aggregate.takes == "values"
+
+
 def _counted(figure: Figure | None, record: KeyRecord, seen: set[Any]) -> tuple[Mark, str]:
-    if figure is None or figure.aggregate != "distinct_count" or figure.column is None:
+    if figure is None or figure.column is None or not _counts_values(figure):
         return "counted", "counted"
     value = record.value(figure.column)
     if value is None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.unit.core.windows.naive import Hit, Naive, Row
 
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, Line
+from crossline.core.plan.spaces import Cursor, FormulaLine, Line
 
 
 @dataclass
@@ -43,14 +42,6 @@ class NaivePanes(Naive):
             found = [r for r in mine if r.clock <= high]
         itself = cursor.include_current and not cursor.delay_ms and cursor.entry in row.entries
         return sorted(found + [row] * itself, key=lambda r: r.clock)
-
-    def value(self, group: Group, cursor: Cursor, row: Row) -> Any:
-        if group.aggregate != "quantile":
-            return super().value(group, cursor, row)
-        values = sorted(r.values[group.column] for r in self.window(cursor, row))
-        if not values:
-            return None
-        return values[max(1, math.ceil(len(values) * round(group.rank * 1_000_000) / 1_000_000)) - 1]
 
     def _emits(self, i: int, line: Line | FormulaLine, row: Row, holds: bool, rearm_ms: int) -> bool:
         plan = self.plan

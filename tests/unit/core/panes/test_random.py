@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.core.windows.naive import Row, batch_of, line, plain
 from tests.unit.core.windows.test_random import FACT_KINDS, FLOATS, INTS, OPERATORS, SPANS, _kind, checked
 
-from crossline.core.figures.kinds import QUANTILE_ERROR
 from crossline.core.figures.program import Formed
+from crossline.core.figures.registry import aggregates, declared, names
 from crossline.core.panes import found, store
 from crossline.core.panes.store import PaneState
 from crossline.core.plan.spaces import Cursor, FormulaLine, Group, PaneSpacePlan, parts_of
@@ -22,7 +22,8 @@ from .naive import NaivePanes
 
 LATE_MAX = 20
 COLUMNS = (("i", "int"), ("f", "float"), ("c", "code"))
-NEARLY = ("stddev", "quantile")  # right to so many digits, or within an error that is told
+# Right to so many digits, or within an error that is told.
+NEARLY = [name for name, each in aggregates().items() if each.rounding]
 ALWAYS = -1e308
 WHENS = ["f0 >= 2", "f0 > f1", "missing(f1) or f0 + x * 2 != 3"]
 
@@ -100,15 +101,20 @@ def _formulas(draw: Any, rule_id: str, every: tuple[Group, ...], exact: list[Gro
 
 
 def _groups(cursors: int) -> st.SearchStrategy[Group]:
+    """Of every aggregate that is defined on panes, of the columns that it takes: an integer, a float, a code."""
     cursor = st.integers(0, cursors - 1)
-    number = st.sampled_from(["sum", "avg", "min", "max", "stddev", "last", "first"])
-    return st.one_of(
-        st.builds(Group, cursor, st.just(-1), st.sampled_from(["count", "since"])),
-        st.builds(Group, cursor, st.integers(0, 1), st.just("streak")),
-        st.builds(Group, cursor, st.integers(2, 2), st.just("distinct_count")),
-        st.builds(Group, cursor, st.integers(0, 1), number),
-        st.builds(Group, cursor, st.integers(0, 1), st.just("quantile"), st.sampled_from([0.01, 0.5, 0.99, 1.0])),
-    )
+    return st.one_of(*(_of(name, cursor) for name in names(written_plainly=False) if declared(name).pane is not None))
+
+
+def _of(name: str, cursor: st.SearchStrategy[int]) -> st.SearchStrategy[Group]:
+    aggregate = declared(name)
+    column = st.integers(0, 1)
+    if aggregate.of_records and not aggregate.meets:
+        column = st.just(-1)
+    elif aggregate.takes == "values":
+        column = st.just(2)
+    rank = st.just(aggregate.rank) if aggregate.parameters is None else st.sampled_from([0.01, 0.5, 0.99, 1.0])
+    return st.builds(Group, cursor, column, st.just(name), rank)
 
 
 @st.composite
@@ -185,5 +191,5 @@ def same(plan: PaneSpacePlan, mine: list[Any], expected: list[Any]) -> None:
     ]
     for hit, theirs in zip(mine, expected, strict=True):
         if hit.line in loose:
-            off = QUANTILE_ERROR if plan.groups[lines[hit.line].group].aggregate == "quantile" else 1e-14
+            off = declared(plan.groups[lines[hit.line].group].aggregate).rounding
             assert hit.value == pytest.approx(theirs.value, rel=off * (1 + 1e-9), abs=2.3e-308)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.unit.core.windows.naive import line, strings
 
-from crossline.core.figures.kinds import DISTINCT_ERROR, QUANTILE_ERROR
+from crossline.core.figures.registry import declared
 from crossline.core.panes.aggregates import sketches
 from crossline.core.panes.store import PaneState
 from crossline.core.plan.spaces import Cursor, Group, PaneSpacePlan, parts_of
@@ -60,9 +60,13 @@ def judged_last(
     return figure
 
 
+def _error(aggregate: str) -> float:
+    return declared(aggregate).sketch_error or 0.0
+
+
 def test_the_errors_that_are_told_are_those_of_the_sketches() -> None:
-    assert math.isclose(DISTINCT_ERROR, 1.04 / math.sqrt(sketches.REGISTERS))
-    assert math.isclose(QUANTILE_ERROR, 1 / (2 ** (sketches.MANTISSA_BITS + 1) + 1))
+    assert math.isclose(_error("distinct_count"), 1.04 / math.sqrt(sketches.REGISTERS))
+    assert math.isclose(_error("quantile"), 1 / (2 ** (sketches.MANTISSA_BITS + 1) + 1))
 
 
 @pytest.mark.parametrize("count", [1, 5, 1_000, 1_024])
@@ -78,8 +82,9 @@ def test_many_different_values_are_within_the_error(count: int) -> None:
     for seed in range(24):
         values = np.random.default_rng(seed).choice(2**62, count, replace=False).astype(np.int64)
         errors.append(judged_last(values, "distinct_count", "code", cuts=7) / count - 1)
-    assert max(map(abs, errors)) < 5 * DISTINCT_ERROR
-    assert statistics.pstdev(errors, 0) < 1.6 * DISTINCT_ERROR, "the spread of 24 has an error of a seventh itself"
+    assert max(map(abs, errors)) < 5 * _error("distinct_count")
+    spread = statistics.pstdev(errors, 0)
+    assert spread < 1.6 * _error("distinct_count"), "the spread of 24 has an error of a seventh itself"
 
 
 @pytest.mark.parametrize("aggregate", ["distinct_count", "quantile"])
@@ -107,4 +112,4 @@ def test_quantiles_are_within_the_error(rank: float, drawn: str) -> None:
     values = given[drawn]
     exact = sorted(values)[max(1, math.ceil(len(values) * round(rank * 1_000_000) / 1_000_000)) - 1]
     found = judged_last(values, "quantile", "float", rank=rank, cuts=4)
-    assert found == pytest.approx(exact, rel=QUANTILE_ERROR * (1 + 1e-9), abs=0)
+    assert found == pytest.approx(exact, rel=_error("quantile") * (1 + 1e-9), abs=0)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import operator
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from crossline.core.figures.aggregate import Scanned
+from crossline.core.figures.registry import declared
 from crossline.core.formula.naive import evaluate
 from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, Line, TellingLine
 from crossline.core.windows.batch import Hits, KeyedBatch
@@ -155,61 +153,20 @@ class Naive:
         itself = cursor.include_current and not cursor.delay_ms and cursor.entry in row.entries
         return sorted(found + [row] * itself, key=lambda r: r.clock)  # stable: ties by ingest order
 
-    def value(self, group: Group, cursor: Cursor, row: Row) -> Any:  # noqa: PLR0911 - a table
-        window = self.window(cursor, row)
-        if group.aggregate == "since":
-            return row.clock - window[-1].clock if window else None
-        if group.aggregate == "age":
-            return row.clock - window[0].clock if window else None
-        if group.aggregate == "streak":
-            return len(list(itertools.takewhile(lambda r: group.column in r.entries, reversed(window))))
-        if group.aggregate == "decayed":
-            ages = [(row.clock - r.clock) / group.half_life_ms for r in window]
-            worth = (r.values[group.column] * 2.0**-age for r, age in zip(window, ages, strict=True))
-            return math.fsum(worth)
-        values = [r.values[group.column] for r in window] if group.column >= 0 else [1] * len(window)
-        whole = all(isinstance(v, int) for v in values) and (
-            group.column < 0 or self.plan.columns[group.column][1] != "float"
+    def value(self, group: Group, cursor: Cursor, row: Row) -> Any:
+        """By the twin that the aggregate declares."""
+        window, aggregate = self.window(cursor, row), declared(group.aggregate)
+        of_field = group.column >= 0 and not aggregate.meets
+        scanned = Scanned(
+            values=[r.values[group.column] if of_field else 1 for r in window],
+            clocks_ms=[r.clock for r in window],
+            now_ms=row.clock,
+            meets=[group.column in r.entries for r in window],
+            real=of_field and self.plan.columns[group.column][1] == "float",
+            rank=group.rank,
+            half_life_ms=group.half_life_ms,
         )
-        match group.aggregate:
-            case "count":
-                return len(values)
-            case "distinct_count":
-                return len(set(values))
-            case "sum":
-                return sum(values) if whole else total(values)
-            case "avg":
-                return average(values, whole=whole) if values else None
-            case "stddev":
-                return deviation(values) if len(values) > 1 else None
-        chosen = {"min": min, "max": max, "first": lambda v: v[0], "last": lambda v: v[-1]}[group.aggregate]
-        return chosen(values) if values else None
-
-
-def rounded(exact: Fraction) -> float:
-    """The nearest float; infinite beyond the greatest."""
-    try:
-        return exact.numerator / exact.denominator
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
-
-
-def total(values: Sequence[float]) -> float:
-    return rounded(sum(map(Fraction, values), Fraction(0)))
-
-
-def average(values: Sequence[Any], *, whole: bool) -> float:
-    """Of floats the rounded sum over the count, as long as it is finite: the exact average may be the next float."""
-    if not whole and math.isfinite(total(values)):
-        return total(values) / len(values)
-    return rounded(sum(map(Fraction, values), Fraction(0)) / len(values))
-
-
-def deviation(values: Sequence[Any]) -> float:
-    try:
-        return statistics.stdev(values)
-    except OverflowError:
-        return math.inf
+        return aggregate.by_twin(scanned)
 
 
 def strings(items: Sequence[str]) -> tuple[Any, Any]:

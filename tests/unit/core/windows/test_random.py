@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.figures.program import Formed
+from crossline.core.figures.registry import declared, names
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, TellingLine
@@ -118,21 +119,24 @@ def checked(text: str, kinds: Mapping[str, FieldKind], wanted: Literal["verdict"
 
 
 def _kind(group: Group) -> FieldKind:
-    if group.aggregate in {"avg", "stddev"}:
-        return "number"
-    of_column = group.aggregate not in {"count", "distinct_count", "since", "age", "streak"}
-    return "number" if of_column and group.column == 1 else "integer"
+    aggregate = declared(group.aggregate)
+    return aggregate.kind("number" if group.column == 1 and not aggregate.of_records else "integer")
 
 
 def _groups(cursors: int) -> st.SearchStrategy[Group]:
+    """Of every aggregate that is defined on windows, of the columns that it takes: an integer, a float, a code."""
     cursor = st.integers(0, cursors - 1)
-    number = st.sampled_from(["sum", "avg", "min", "max", "stddev", "last", "first"])
-    return st.one_of(
-        st.builds(Group, cursor, st.just(-1), st.sampled_from(["count", "since", "age"])),
-        st.builds(Group, cursor, st.integers(0, 1), st.just("streak")),
-        st.builds(Group, cursor, st.integers(0, 2), st.just("distinct_count")),
-        st.builds(Group, cursor, st.integers(0, 1), number),
-    )
+    return st.one_of(*(_of(name, cursor) for name in names() if declared(name).window is not None))
+
+
+def _of(name: str, cursor: st.SearchStrategy[int]) -> st.SearchStrategy[Group]:
+    aggregate = declared(name)
+    column = st.integers(0, 1)
+    if aggregate.of_records and not aggregate.meets:
+        column = st.just(-1)
+    elif aggregate.takes == "values":
+        column = st.integers(0, 2)
+    return st.builds(Group, cursor, column, st.just(name), st.just(aggregate.rank))
 
 
 @st.composite

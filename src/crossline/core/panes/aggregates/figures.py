@@ -1,4 +1,4 @@
-"""The figures of a window: from its running aggregates, or by a walk over its panes and records."""
+"""What a window has, read at a record: from its running aggregates, or by a walk over its panes and records."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from crossline.core.panes.aggregates.sketches import (
     count_buckets,
     different,
     ranked,
+    tally_of,
     union_code,
     union_sketch,
 )
-from crossline.core.panes.aggregates.squares import deviation, float_bits
+from crossline.core.panes.aggregates.squares import float_bits
 from crossline.core.panes.heap import block
-from crossline.core.panes.program import MILLION, P_BUCKETS_FLOAT, P_FIRST, QUANTILE
+from crossline.core.panes.program import MILLION, P_BUCKETS_FLOAT, P_FIRST
 from crossline.core.panes.reach import (
     acc_at,
     cursor_at,
@@ -43,28 +44,15 @@ from crossline.core.windows.arithmetic.wide import (
     wide_rounded,
 )
 from crossline.core.windows.memory.access import (
-    inlined,
     jit,
     load_f64,
     load_i32,
     load_i64,
     load_u32,
-    store_8,
     store_64,
     store_f64,
 )
 from crossline.core.windows.memory.header import item, word
-from crossline.core.windows.program import (
-    AVG_FLOAT,
-    AVG_INT,
-    COUNT,
-    DISTINCT,
-    SINCE,
-    STDDEV,
-    STREAK,
-    SUM_FLOAT,
-    SUM_INT,
-)
 
 WHOLE_MAX = 9007199254740992  # up to here floats have every integer
 
@@ -87,19 +75,19 @@ def records_of(row: int, c: int) -> Any:
 
 
 @jit
-def _whole_sum(h: int, acc: int, value: int, extra: int) -> None:
-    """Put a sum of integers at FIGURE, with the one at address ``value`` where there is an extra record."""
+def whole_sum_of(h: int, row: int, p: int, acc: int, extra: int) -> Any:
+    """A sum of integers as low + up * 2^64, with the extra record where there is one. It is put at FIGURE too."""
     figure = word(h, at.FIGURE)
     store_64(figure, load_i64(acc))
     store_64(figure + 8, load_i64(acc + UP))
     if extra >= 0:
-        add_wide(figure, load_i64(value), 0)
+        add_wide(figure, load_i64(value_at(record_at(h, row, extra), item(h, at.PART_COL, p))), 0)
+    return load_i64(figure), load_i64(figure + 8)
 
 
 @jit
-def _whole_mean(h: int, n: int) -> Any:
-    """The sum of integers at FIGURE over ``n``, rounded once."""
-    low, up = load_i64(word(h, at.FIGURE)), load_i64(word(h, at.FIGURE) + 8)
+def whole_mean(h: int, low: int, up: int, n: int) -> Any:
+    """(low + up * 2^64) / n, rounded once."""
     if up == 0 and -WHOLE_MAX <= low <= WHOLE_MAX:
         return np.float64(low) / n
     wide_clear(word(h, at.WIDE))
@@ -126,7 +114,7 @@ def _anew(h: int, row: int, c: int, p: int, acc: int) -> None:
 
 
 @jit
-def _wide_sum(h: int, row: int, c: int, p: int, extra: int, n: int) -> Any:
+def wide_sum_of(h: int, row: int, c: int, p: int, extra: int, n: int) -> Any:
     """The sum of floats over ``n``, rounded once."""
     wide = word(h, at.WIDE)
     wide_clear(wide)
@@ -152,21 +140,22 @@ def _wide_sum(h: int, row: int, c: int, p: int, extra: int, n: int) -> Any:
 
 
 @jit
-def _float_sum(h: int, row: int, c: int, p: int, acc: int, extra: int) -> Any:
+def float_sum_of(h: int, row: int, c: int, p: int, acc: int, extra: int) -> Any:
+    """A sum of floats, rounded once."""
     if math.isnan(load_f64(acc)):
         _anew(h, row, c, p, acc)
     high, low = load_f64(acc), load_f64(acc + UP)
     if math.isnan(high):
-        return _wide_sum(h, row, c, p, extra, 1)
+        return wide_sum_of(h, row, c, p, extra, 1)
     if extra >= 0:
         t, error = two_sum(high, load_f64(value_at(record_at(h, row, extra), item(h, at.PART_COL, p))))
         u, lost = two_sum(low, error)
-        return t + u if lost == 0.0 else _wide_sum(h, row, c, p, extra, 1)
+        return t + u if lost == 0.0 else wide_sum_of(h, row, c, p, extra, 1)
     return high
 
 
 @jit
-def _extreme(h: int, row: int, c: int, p: int, acc: int) -> None:
+def extreme_of(h: int, row: int, c: int, p: int, acc: int) -> None:
     """Look the least or greatest value up, where it is not known; the window is not empty."""
     if load_i64(acc + UP) == KNOWN:
         return
@@ -189,7 +178,7 @@ def _extreme(h: int, row: int, c: int, p: int, acc: int) -> None:
 
 
 @jit
-def _first_value(h: int, row: int, c: int, p: int, extra: int) -> Any:
+def first_value_of(h: int, row: int, c: int, p: int, extra: int) -> Any:
     """Address of the first value of a window that is not empty."""
     place, end = panes_of(h, row, c)
     while place != end:
@@ -204,7 +193,7 @@ def _first_value(h: int, row: int, c: int, p: int, extra: int) -> Any:
 
 
 @jit
-def _last_value(h: int, row: int, c: int, p: int, extra: int) -> Any:
+def last_value_of(h: int, row: int, c: int, p: int, extra: int) -> Any:
     """Address of the last value of a window that is not empty; of its clock, where the part is of clocks."""
     column = item(h, at.PART_COL, p)
     first, k = records_of(row, c)
@@ -222,7 +211,7 @@ def _last_value(h: int, row: int, c: int, p: int, extra: int) -> Any:
 
 
 @jit
-def _streak(h: int, row: int, c: int, p: int, extra: int) -> Any:
+def streak_of(h: int, row: int, c: int, p: int, extra: int) -> Any:
     """How many of the latest records of the window, one after the other, are in the other entry too."""
     n, entry, other = 0, item(h, at.ENTRY, c), item(h, at.PART_COL, p)
     if extra >= 0:
@@ -249,7 +238,8 @@ def _streak(h: int, row: int, c: int, p: int, extra: int) -> Any:
 
 
 @jit
-def _different(h: int, row: int, c: int, p: int, extra: int) -> Any:
+def different_of(h: int, row: int, c: int, p: int, extra: int) -> Any:
+    """How many different values there are."""
     n, column = 0, item(h, at.PART_COL, p)
     place, end = panes_of(h, row, c)
     while place != end:
@@ -272,7 +262,7 @@ def _bucket(h: int, record: int, p: int) -> Any:
 
 
 @jit
-def _quantile(h: int, row: int, c: int, p: int, extra: int, millionths: int, n: int) -> Any:
+def quantile_of(h: int, row: int, c: int, p: int, extra: int, millionths: int, n: int) -> Any:
     """The value that as many of the ``n`` values as the rank says, and no fewer, are at most."""
     place, end = panes_of(h, row, c)
     while place != end:
@@ -289,87 +279,34 @@ def _quantile(h: int, row: int, c: int, p: int, extra: int, millionths: int, n: 
 
 
 @jit
-def _figure(h: int, row: int, c: int, g: int, i: int, extra: int, n: int) -> Any:  # noqa: PLR0911 - a table
-    """Put the figure of group ``g``, no count, at FIGURE: integer, what it has beyond 64 bits, float.
-
-    False where it is undefined. ``n``: records in the window, the extra one included.
-    """
-    kind, p, figure = item(h, at.GROUP_KIND, g), item(h, at.GROUP_PART, g), word(h, at.FIGURE)
-    acc, column = acc_at(h, row, item(h, at.GROUP_ACC, g)), item(h, at.PART_COL, item(h, at.GROUP_PART, g))
-    if kind in (SUM_INT, AVG_INT):
-        _whole_sum(h, acc, value_at(record_at(h, row, i), column), extra)
-        if kind == AVG_INT and n > 0:
-            store_f64(figure + 16, _whole_mean(h, n))
-        return kind == SUM_INT or n > 0
-    if kind in (SUM_FLOAT, AVG_FLOAT):
-        total = _float_sum(h, row, c, p, acc, extra)
-        if kind == AVG_FLOAT and n > 0:
-            total = _wide_sum(h, row, c, p, extra, n) if math.isinf(total) else total / n
-        store_f64(figure + 16, total)
-        return kind == SUM_FLOAT or n > 0
-    if kind == DISTINCT:
-        store_64(figure, _different(h, row, c, p, extra))
-        return True
-    if kind == STREAK:
-        store_64(figure, _streak(h, row, c, p, extra))
-        return True
-    if kind == STDDEV:
-        if n < 2:
-            return False
-        place, end = panes_of(h, row, c)
-        first, ends = records_of(row, c)
-        store_f64(figure + 16, deviation(h, row, c, p, place, end, first, ends, extra, n))
-        return True
-    if n == 0:
-        return False
-    if kind == QUANTILE:
-        store_f64(figure + 16, _quantile(h, row, c, p, extra, item(h, at.GROUP_RANK, g), n))
-        return True
-    if kind == SINCE:
-        store_64(figure, load_i64(record_at(h, row, i)) - load_i64(_last_value(h, row, c, p, extra)))
-        return True
-    value = _value(h, row, c, g, p, acc, extra, n)
-    store_64(figure, load_i64(value))
-    store_64(figure + 16, load_i64(value))
-    return True
+def value_of(h: int, row: int, c: int, p: int, a: int, extra: int, n: int) -> Any:
+    """Address of the value that part ``p``, of running aggregate ``a`` or -1, leads to; the window is not empty."""
+    kind = item(h, at.PART_KIND, p)
+    if a < 0:
+        return first_value_of(h, row, c, p, extra) if kind == P_FIRST else last_value_of(h, row, c, p, extra)
+    acc = acc_at(h, row, a)
+    if extra < 0:
+        extreme_of(h, row, c, p, acc)
+        return acc
+    value = value_at(record_at(h, row, extra), item(h, at.PART_COL, p))
+    if n == 1:
+        return value
+    extreme_of(h, row, c, p, acc)
+    return value if smaller(kind, value, acc) else acc
 
 
 @jit
-def _value(h: int, row: int, c: int, g: int, p: int, acc: int, extra: int, n: int) -> Any:
-    """Address of the first, last, least or greatest value of a window that is not empty."""
-    kind = item(h, at.PART_KIND, p)
-    if item(h, at.GROUP_ACC, g) < 0:
-        return _first_value(h, row, c, p, extra) if kind == P_FIRST else _last_value(h, row, c, p, extra)
+def count_values(h: int, row: int, c: int, p: int, extra: int) -> None:
+    """Count how often each value comes."""
+    column = item(h, at.PART_COL, p)
+    place, end = panes_of(h, row, c)
+    while place != end:
+        count_buckets(h, load_u32(part_at(h, pane_at(h, place), p)))
+        place = next_place(h, place)
+    first, ends = records_of(row, c)
+    for k in range(first, ends):
+        record = record_at(h, row, k)
+        if enters(h, record, item(h, at.ENTRY, c)):
+            count_bucket(h, tally_of(load_i64(value_at(record, column))), 1)
     if extra >= 0:
-        value = value_at(record_at(h, row, extra), item(h, at.PART_COL, p))
-        if n == 1:
-            return value
-        _extreme(h, row, c, p, acc)
-        return value if smaller(kind, value, acc) else acc
-    _extreme(h, row, c, p, acc)
-    return acc
-
-
-@inlined
-def tell(h: int, slot_row: int, c: int, i: int, row: int) -> None:
-    """Write down the figures of cursor ``c`` at record ``i``, which is row ``row`` of the piece."""
-    extra = -1
-    if item(h, at.RIGHT_OPEN, c) and item(h, at.INCLUDE, c) and item(h, at.DELAY, c) == 0:
-        extra = i if enters(h, record_at(h, slot_row, i), item(h, at.ENTRY, c)) else -1
-    counted = acc_at(h, slot_row, item(h, at.ACC_AT, c))  # of all running aggregates of a cursor the first
-    n = load_i64(counted) + (1 if extra >= 0 else 0)
-    store_64(word(h, at.COUNTS) + 8 * (row * word(h, at.CURSORS) + c), n)
-    for g in range(item(h, at.GROUP_AT, c), item(h, at.GROUP_AT, c + 1)):
-        place = row * word(h, at.TOLD) + item(h, at.GROUP_TOLD, g)
-        if item(h, at.GROUP_KIND, g) == COUNT:
-            store_64(word(h, at.TOLD_I) + 8 * place, n)
-            store_8(word(h, at.TOLD_OK) + place, 1)
-            continue
-        figure = word(h, at.FIGURE)
-        store_64(figure + 8, 0)
-        defined = _figure(h, slot_row, c, g, i, extra, n)
-        if defined:
-            store_64(word(h, at.TOLD_I) + 8 * place, load_i64(figure))
-            store_64(word(h, at.TOLD_UP) + 8 * place, load_i64(figure + 8))
-            store_f64(word(h, at.TOLD_F) + 8 * place, load_f64(figure + 16))
-        store_8(word(h, at.TOLD_OK) + place, 1 if defined else 0)
+        count_bucket(h, tally_of(load_i64(value_at(record_at(h, row, extra), column))), 1)

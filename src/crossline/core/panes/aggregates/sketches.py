@@ -7,6 +7,8 @@ whose standard error is 1.04 / sqrt(4096) = 1.6 %.
 
 Quantiles: a DDSketch whose buckets are the floats that share sign, exponent and the upper six bits of the mantissa;
 what it says of a bucket is off by at most 1/129 of the value. Counts are whole, so it is the same in any order.
+
+How often each value comes: the same buckets, by the hash of the value. Two values of one bucket are taken for one.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ INDEX_BITS, ZERO_BITS = 26, 6
 LONGEST = 64 - PRECISION  # zeros that a register may count, less one
 MANTISSA_BITS = 6
 SHIFT = 52 - MANTISSA_BITS
-BUCKETS_HALF = 1 << (12 + MANTISSA_BITS - 1)  # buckets of one sign
+BUCKETS_BITS = 12 + MANTISSA_BITS
+BUCKETS_HALF = 1 << (BUCKETS_BITS - 1)  # buckets of one sign
 BUCKETS = 2 * BUCKETS_HALF
 SUM_BITS = 9  # buckets that are summed, as a power of 2
 # A block of codes, of registers or of buckets begins with its size's number and how many items it has.
@@ -39,12 +42,17 @@ A, B = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
 
 @jit
-def code_of(value: int) -> Any:
-    """The code of a value, which stands for itself or for the hash of a text."""
+def _mixed(value: int) -> Any:
     x = np.uint64(value)
     x = (x ^ (x >> np.uint64(33))) * A
     x = (x ^ (x >> np.uint64(33))) * B
-    x ^= x >> np.uint64(33)
+    return x ^ (x >> np.uint64(33))
+
+
+@jit
+def code_of(value: int) -> Any:
+    """The code of a value, which stands for itself or for the hash of a text."""
+    x = _mixed(value)
     index = np.int64(x >> np.uint64(64 - INDEX_BITS))
     rest = np.int64((x << np.uint64(INDEX_BITS)) >> np.uint64(INDEX_BITS))
     zeros = 1
@@ -334,3 +342,33 @@ def ranked(h: int, rank: int) -> Any:
                 before += count
                 store_64(place, 0)
     return value_of(found)
+
+
+@jit
+def tally_of(value: int) -> Any:
+    """The bucket in which it is counted how often a value comes, by its hash: as many as there are for quantiles."""
+    return np.int64(_mixed(value) >> np.uint64(64 - BUCKETS_BITS)) - BUCKETS_HALF
+
+
+@jit
+def next_bucket(h: int, place: int) -> Any:
+    """The place behind ``place`` (-1: the first) of a bucket in which something was counted, or -1."""
+    place += 1
+    while place < BUCKETS:
+        if load_i64(word(h, at.BUCKET_SUMS) + 8 * (place >> SUM_BITS)) == 0:
+            place = ((place >> SUM_BITS) + 1) << SUM_BITS
+        elif load_i64(word(h, at.BUCKETS) + 8 * place) == 0:
+            place += 1
+        else:
+            return place
+    return -1
+
+
+@jit
+def taken_count(h: int, place: int) -> Any:
+    """How many were counted at a place, where nothing is left then."""
+    at_place, sum_at = word(h, at.BUCKETS) + 8 * place, word(h, at.BUCKET_SUMS) + 8 * (place >> SUM_BITS)
+    count = load_i64(at_place)
+    store_64(at_place, 0)
+    store_64(sum_at, load_i64(sum_at) - count)
+    return count

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Field
 
 from crossline.core.basics.times import format_duration
 from crossline.core.figures.kinds import Operator
-from crossline.core.rules.figure import OF_A_FIELD, FigureFields, made_figure, resolution_findings
+from crossline.core.figures.registry import declared, names
+from crossline.core.rules.figure import FigureFields, limit_findings, made_figure, resolution_findings
 from crossline.core.rules.formed import MadeRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import noun, number
@@ -19,7 +20,7 @@ from crossline.core.texts.fieldtypes import Names, OptionalDuration
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
 from crossline.core.texts.validation import refusal, refusals
 
-_AGGREGATES = ("count", *OF_A_FIELD)
+_AGGREGATES = ("count", *names(of_records=False))
 _LINE = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*", re.ASCII)
 _CONFIDENCE_MAX, _SURE_AT = 0.95, 20
 
@@ -85,11 +86,16 @@ any_of:
         findings = super().findings()
         if not self.window:
             findings.append(Finding(("window",), "an empty window", "a window longer than 0"))
-        findings += resolution_findings(self.resolution, self.window)
+        findings += resolution_findings(self.resolution, self.window) + self._limits()
         others = [name for name in self._aggregates() if name != "count"]
         if others and self.aggregation_field is None:
             findings.append(Finding(("aggregation_field",), "nothing", f"the field to take the {others[0]} of"))
         return findings
+
+    def _limits(self) -> list[Finding]:
+        """What is defined on panes alone, where there are none."""
+        of = map(declared, self._aggregates())
+        return [found for each in of for found in limit_findings(each, panes=self.resolution is not None)]
 
     def _aggregates(self) -> list[str]:
         """Those that the cases hold against a line, and the count, which every alert shows."""
@@ -97,7 +103,8 @@ any_of:
 
     def figures_of(self) -> Mapping[str, FigureFields]:
         """Each aggregate, over the same window."""
-        if not self.any_of or not self.window or (self.aggregation_field is None and len(self._aggregates()) > 1):
+        lacks_field = self.aggregation_field is None and len(self._aggregates()) > 1
+        if not self.any_of or not self.window or lacks_field or self._limits():
             return {}
         common = {"group_by": list(self.group_by or ()), "window": f"{self.window}ms", "conditions": self.conditions}
         common |= {"resolution": f"{self.resolution}ms"} if self.resolution else {}

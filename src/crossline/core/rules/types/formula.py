@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from crossline.core.basics.times import format_duration
 from crossline.core.figures.drawn import DrawnLine
+from crossline.core.figures.registry import declared
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
@@ -136,7 +137,7 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
                 told, expected = format_duration(each.resolution or 0), format_duration(resolution)
                 at = ("figures", name, "resolution")
                 found.append(Finding(at, told, f"{expected}, as figure {first} has: panes of a rule have one length"))
-            elif each.resolution is None and each.distinct_count is not None:
+            elif each.resolution is None and declared(each.aggregate).sketch_error is not None:
                 expected = (
                     f"{format_duration(resolution)} too: beside figures of panes, different values are in sketches"
                 )

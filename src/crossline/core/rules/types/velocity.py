@@ -5,31 +5,27 @@ from __future__ import annotations
 from collections.abc import Collection
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from crossline.core.basics.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
 from crossline.core.figures.drawn import DrawnLine
-from crossline.core.figures.kinds import Counted, Operator
+from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Comparison, Emission, Evidence, Figure, Program, Window
+from crossline.core.figures.registry import counted_names, declared
 from crossline.core.rules.base import Defaults, Rule
-from crossline.core.rules.figure import column_kind, field_findings, group_findings, resolution_findings
+from crossline.core.rules.figure import column_kind, field_findings, group_findings, limit_findings, resolution_findings
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts, noun
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.fieldtypes import Duration, Names, Number, OptionalDuration, OptionalNumber, Unit
 from crossline.core.texts.problems import Finding, Path
 
-_SAID = {
-    "sum": "sum of {field} ",
-    "avg": "average of {field} ",
-    "min": "minimum of {field} ",
-    "max": "maximum of {field} ",
-    "stddev": "standard deviation of {field} ",
-    "last": "last {field} ",
-    "first": "first {field} ",
-}
+if TYPE_CHECKING:
+    Counted = str
+else:
+    Counted = Literal[counted_names()]
 
 
 @rule_type("velocity")
@@ -128,6 +124,8 @@ cooldown: 5m
         findings += resolution_findings(self.resolution, self._window_ms())
         if self.resolution is not None and self.emit_mode == "window":
             findings.append(Finding(("emit_mode",), "window", "last_event: with a resolution, records are not kept"))
+        if self.aggregation_type is not None:
+            findings += limit_findings(declared(self.aggregation_type), panes=self.resolution is not None)
         if self.aggregation_type not in {"count", None} and self.aggregation_field is None:
             findings.append(
                 Finding(("aggregation_field",), "nothing", f"the field to take the {self.aggregation_type} of")
@@ -188,21 +186,24 @@ cooldown: 5m
 
     @cached_property
     def _sentence(self) -> Sentence:
-        return self._default(f" {noun(self.source_topic)}")
+        return self._default(noun(self.source_topic))
 
     @cached_property
     def _sentence_of_one(self) -> Sentence:
-        return self._default(f" {noun(self.source_topic, one=True)}")
+        return self._default(noun(self.source_topic, one=True))
 
     def default_sentence(self, value: float | None) -> Sentence:
         """``10 payments by account a1 in 60 s (line: 10)``."""
         return self._sentence_of_one if value == 1 and self.aggregation_type == "count" else self._sentence
 
     def _default(self, counted: str) -> Sentence:
-        said = _SAID.get(self.aggregation_type, "").replace("{field}", self.aggregation_field or "")
-        after = {"count": counted, "distinct_count": f" different {self.aggregation_field}"}.get(self.aggregation_type)
+        words = declared(self.aggregation_type).words
+        said, after = (
+            each.replace("{field}", self.aggregation_field or "").replace("{records}", counted)
+            for each in (words.before, words.after)
+        )
         sign = "" if self.operator == ">=" else f"{self.operator} "
-        parts: list[tuple[PartKind, str]] = [("text", said), ("value", ""), ("text", after or "")]
+        parts: list[tuple[PartKind, str]] = [("text", said), ("value", ""), ("text", after)]
         parts += [*key_parts(self.group_by), ("text", " in "), ("window", ""), ("text", f" (line: {sign}")]
         parts += [("threshold", ""), ("text", ")")]
         return Sentence(joined(parts))

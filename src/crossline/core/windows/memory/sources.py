@@ -11,6 +11,7 @@ from functools import cache
 from hashlib import sha256
 
 from crossline.core.basics.compiling import sources_of
+from crossline.core.figures.registry import sources
 from crossline.core.windows.memory.access import BUILD
 
 _PACKAGE = "crossline.core.windows"
@@ -18,6 +19,6 @@ _PACKAGE = "crossline.core.windows"
 
 @cache
 def digest(*packages: str) -> int:
-    """Of the sources of a kernel, which stand in ``packages`` (none given: in that of windows), and the build."""
-    found = sha256(BUILD.encode() + sources_of(*(packages or (_PACKAGE,))))
+    """Of the sources of a kernel, in ``packages`` (none given: in that of windows), of aggregates, and the build."""
+    found = sha256(BUILD.encode() + sources_of(*(packages or (_PACKAGE,))) + sources())
     return int.from_bytes(found.digest()[:7], "little")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from crossline.core.figures.aggregate import Scanned
+from crossline.core.figures.registry import declared
 from crossline.core.formula.naive import evaluate
 from crossline.core.plan.spaces import Cursor, FormulaLine, KeySpacePlan
 from crossline.core.windows.batch import FigureRead, FormulaRead, KeyedBatch
@@ -22,8 +24,9 @@ def read_alone(
     verdict, values = line.verdict, dict[str, Any]()
     for name, number, _ in line.figures:
         group = plan.groups[number]
-        value = batch.values[group.column][row].item() if group.column >= 0 else None
-        values[name] = {"count": 1, "since": clock_ms - int(batch.clock_ms[row])}.get(group.aggregate, value)
+        value = batch.values[group.column][row].item() if group.column >= 0 else 1
+        window = Scanned([value], [int(batch.clock_ms[row])], clock_ms)
+        values[name] = declared(group.aggregate).by_twin(window)
     read = {**fields, **values}
     if evaluate(verdict.when.root, read) is not True:
         return None

@@ -31,7 +31,7 @@ from crossline.core.windows.memory.header import (
     window_at,
     word,
 )
-from crossline.core.windows.program import COUNT, DISTINCT, SINCE, STDDEV, STREAK, SUM_INT, VALUE_INT
+from crossline.core.windows.program import COUNT, INTEGERS
 
 EVIDENCE_MAX = 50
 COUNT_NOW = -1
@@ -81,12 +81,12 @@ def counted_in(h: int, c: int, i: int) -> Any:
 @jit
 def tell(h: int, slot: int, c: int, g: int, row: int, extra: int, defined: bool) -> None:
     """Write down the figure of group ``g``, which stands at FIGURE if it is defined, to be read later."""
-    if defined and item(h, at.GROUP_KIND, g) == STDDEV:
+    if defined and load_f64(word(h, at.FIGURE) + 16) != 0.0:
         settled_spread(h, slot, c, g, extra)
     figure_at, place = word(h, at.FIGURE), row * word(h, at.TOLD) + item(h, at.GROUP_TOLD, g)
     store_8(word(h, at.TOLD_OK) + place, 1 if defined else 0)
     store_64(word(h, at.TOLD_I) + 8 * place, load_i64(figure_at))
-    up = load_i64(figure_at + 24) if item(h, at.GROUP_KIND, g) == SUM_INT else 0
+    up = 0 if item(h, at.GROUP_KIND, g) == COUNT else load_i64(figure_at + 24)
     store_64(word(h, at.TOLD_UP) + 8 * place, up)
     store_f64(word(h, at.TOLD_F) + 8 * place, load_f64(figure_at + 8))
 
@@ -122,9 +122,9 @@ def compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, cou
     ``count``: entries of its window, or COUNT_NOW where they are those of the cursor as it stands.
     """
     kind = item(h, at.GROUP_KIND, g)
-    is_int = kind in (COUNT, SUM_INT, VALUE_INT, DISTINCT, SINCE, STREAK)
+    is_int = kind < INTEGERS
     whole, real = load_i64(word(h, at.FIGURE)), load_f64(word(h, at.FIGURE) + 8)
-    up = load_i64(word(h, at.FIGURE) + 24) if kind == SUM_INT else 0
+    up = 0 if kind == COUNT else load_i64(word(h, at.FIGURE) + 24)
     for x in range(item(h, at.LINE_AT, g), item(h, at.LINE_AT, g + 1)):
         judges = item(h, at.LINE_CLASS, x)
         if load_u8(word(h, at.ACTIVE) + judges) == 0:

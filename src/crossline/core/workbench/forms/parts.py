@@ -9,7 +9,8 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
-from crossline.core.rules.figure import OF_A_FIELD, OF_RECORDS, FigureFields
+from crossline.core.figures.registry import declared, names
+from crossline.core.rules.figure import FigureFields
 from crossline.core.texts.problems import Path
 from crossline.core.workbench.forms.fields import Looked
 from crossline.core.workbench.forms.groups import condition_rows, unshown
@@ -25,7 +26,7 @@ from crossline.core.workbench.forms.values import (
     new_name,
 )
 
-FUNCTIONS = (*OF_RECORDS, *OF_A_FIELD)
+FUNCTIONS = names()
 _CASES = ("count", *OF_A_FIELD)
 _FIGURE = ("group_by", "window", "delay", "source_topic", "bounds", "include_current", "resolution")
 _SINGULAR = {"steps": "step", "any_of": "case"}
@@ -209,7 +210,7 @@ def _figure(looked: Looked, name: str, figure: Any) -> FormRow | None:
     if function is None:
         return None
     columns, known = looked.columns(figure.get("source_topic")), FigureFields.model_fields
-    of = "" if function in OF_RECORDS else looked.said((*path, function))
+    of = "" if declared(function).of_records else looked.said((*path, function))
     place = looked.place((*path, function))
     fields = [
         FormField(name_of((*path, "function")), "function", "choice", function, FUNCTIONS, "", looked.line(path)),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from crossline.core.basics.errors import UsageError
-from crossline.core.rules.figure import OF_RECORDS
+from crossline.core.figures.registry import declared
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Path, path_text
 from crossline.core.texts.yamledit import (
@@ -232,7 +232,7 @@ class _Writer:
         before = function_of(figure) or now
         if now != before:
             self._do(renamed, (*path, before), now)
-        value = True if now in OF_RECORDS else of
+        value = True if declared(now).of_records else of
         if self._data((*path, now)) != value:
             self._do(replaced, (*path, now), value)
 
@@ -275,7 +275,7 @@ class _Writer:
 
     def _figure(self, item: Mapping[str, Any]) -> dict[str, Any]:
         function, rest = str(item["function"]), ("group_by", "window")
-        counted: Any = True if function in OF_RECORDS else item.get("of", "")
+        counted: Any = True if declared(function).of_records else item.get("of", "")
         return {function: counted, **{key: item[key] for key in rest if key in item}}
 
     def _join(self, path: Path, after: str) -> None:
