@@ -1,10 +1,10 @@
 """The console's pages: how long the server takes for each, over many alerts.
 
 ``python -m bench.console [--store sqlite|postgres] [--alerts N] [--folder FOLDER] [--rounds N] [--page PAGE]
-[--profile]``. Cases are in their file (SQLite), the pipeline's alerts and decisions in the store that is named,
+[--judged] [--profile]``. Cases are in their file (SQLite), the pipeline's alerts and decisions in the named store,
 PostgreSQL on this machine. The app is asked as a browser asks, by somebody who is logged in, without a network between;
 the target is 200 ms at the 99th percentile, and for the first look at a page in a new process (``first_ms``).
-``--profile`` says where one page spends its time.
+``--judged`` asks for what pages of cases read from the source instead; ``--profile`` says where a page spends its time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from bench.cases import SETTINGS
-from bench.console_pages import Address, addresses, left_out
+from bench.console_pages import Address, Addresses, addresses, judged, left_out
 from bench.console_store import Kind, Stock, opened, stock
 from bench.report import Report, say
 from bench.rounds import TARGET_MS, add_times, folder_of, parser_of
@@ -168,35 +170,43 @@ def profiled(name: str, ask: Callable[[], Any]) -> None:
     stats.sort_stats("cumulative").print_stats(PROFILED)
 
 
-def run(folder: Path, count: int, rounds: int, kind: Kind, only: str = "", *, profile: bool = False) -> Report:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for: how often, ``pages`` by whose address, only those whose name begins with ``only``."""
+
+    rounds: int
+    pages: Callable[[Stock, random.Random], Addresses] = addresses
+    only: str = ""
+
+    def of(self, made: Stock, seed: int) -> Addresses:
+        """By name."""
+        found = self.pages(made, random.Random(seed))
+        return {name: each for name, each in found.items() if name.startswith(self.only)}
+
+
+def run(folder: Path, count: int, kind: Kind, wanted: Wanted) -> Report:
     """Make what is not there, and time each page: its first look in a process of its own, then all in one."""
-    title = f"Pages of the console, alerts in {kind}, {rounds} times each, target {TARGET_MS:.0f} ms at p99"
+    title = f"Pages of the console, alerts in {kind}, {wanted.rounds} times each, target {TARGET_MS:.0f} ms at p99"
     report, met = Report(f"console_{kind}", title), set[str]()
     with stock(folder, count, kind) as config:
-        first = {} if profile else firsts(folder, config, only)
+        first = firsts(folder, config, wanted)
         with opened(folder, config) as made, console_of(folder, made) as (app, cookie):
             made.desk.queue.board.follow()
             report.add(page="(the store)", cases=made.cases, alerts=made.alerts)
-            at = Browser(app, cookie)
-            for name, address in addresses(made, random.Random(11)).items():
-                if not name.startswith(only):
-                    continue
-                if profile:
-                    profiled(f"{name}, {rounds} times", lambda: asyncio.run(timed(at, address, rounds, met)))  # noqa: B023 - it is called here
-                    continue
-                times = asyncio.run(timed(at, address, rounds, met))
-                add_times(report, times, TARGET_MS, page=name, first_ms=round(first[name], 1))
-    if not only and (left := left_out(met)):
+            for name, address in wanted.of(made, 11).items():
+                times = asyncio.run(timed(Browser(app, cookie), address, wanted.rounds, met))
+                target = TARGET_MS if wanted.pages is addresses else None
+                add_times(report, times, target, page=name, first_ms=round(first[name], 1))
+    if wanted == Wanted(wanted.rounds) and (left := left_out(met)):
         raise RuntimeError(f"nothing asks for {', '.join(left)}; expected every page, or why not")
     return report
 
 
-def firsts(folder: Path, config: PipelineConfig, only: str) -> dict[str, float]:
+def firsts(folder: Path, config: PipelineConfig, wanted: Wanted) -> dict[str, float]:
     """The first look at each page, by its name."""
 
     def find(at: Browser, made: Stock) -> dict[str, str]:
-        wanted = addresses(made, random.Random(7))
-        return {name: asyncio.run(at.path(each())) for name, each in wanted.items() if name.startswith(only)}
+        return {name: asyncio.run(at.path(each())) for name, each in wanted.of(made, 7).items()}
 
     def look(path: str) -> Callable[[Browser, Stock], float]:
         return lambda at, _: asyncio.run(at.ms(path))
@@ -205,17 +215,30 @@ def firsts(folder: Path, config: PipelineConfig, only: str) -> dict[str, float]:
     return {name: apart(look(path), folder, config) for name, path in paths.items()}
 
 
+def profile(folder: Path, count: int, kind: Kind, wanted: Wanted) -> None:
+    """Where pages spend their time."""
+    with stock(folder, count, kind) as config, opened(folder, config) as made:
+        made.desk.queue.board.follow()
+        with console_of(folder, made) as (app, cookie):
+            for name, address in wanted.of(made, 11).items():
+                ask = partial(timed, Browser(app, cookie), address, wanted.rounds, set[str]())
+                profiled(f"{name}, {wanted.rounds} times", lambda ask=ask: asyncio.run(ask()))
+
+
 def main() -> None:
     """The command line."""
     parser = parser_of(__doc__, alerts=100_000, rounds=200)
     parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--page", default="", help="only pages whose name begins so")
+    parser.add_argument("--judged", action="store_true", help="what is read from the source, not the pages")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
+    wanted = Wanted(given.rounds, judged if given.judged else addresses, given.page)
     with folder_of(given.folder, "console") as folder:
-        report = run(folder, given.alerts, given.rounds, given.store, given.page, profile=given.profile)
-    if not given.profile:
-        report.finish()
+        if given.profile:
+            profile(folder, given.alerts, given.store, wanted)
+        else:
+            run(folder, given.alerts, given.store, wanted).finish()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""What stands beside the alerts that ``bench.console`` is asked over: lists, suppressions, approvals, dead letters,
-minutes of the objectives, records of the first alerts, and a long audit log. Made once in a FOLDER.
+"""What stands beside the alerts that ``bench.console`` is asked over; made once in a FOLDER.
+
+Lists, suppressions, approvals, dead letters, minutes of the objectives, records of the first alerts, a long audit log.
 """
 
 from __future__ import annotations
@@ -96,7 +97,11 @@ def _proof(text: str, version: int, now_ms: int) -> dict[str, Any]:
     side = {"alerts": 8, "alerts_per_day": 4.0, "examples": []}
     since, until = (format_instant(now_ms - days * DAY_MS) for days in (7, 5))
     return {
-        **{"rule_id": "rule_00", "version": version, "text": text, "draft": side, "live": side},
+        "rule_id": "rule_00",
+        "version": version,
+        "text": text,
+        "draft": side,
+        "live": side,
         "data": {"from": since, "to": until, "records": 24, "files": []},
         "result": {"alerts": 8, "by_day": [4, 4]},
         "predicted": {"per_day": 4.0, "low": 0.0, "high": 9.1, "days": 2.0},
@@ -145,7 +150,10 @@ def _audited(folder: Path, now_ms: int) -> None:
         for number in range(WRITES):
             begun = {"principal": f"p{at.randrange(7)}", "by": "session", "method": "POST", "route": "/v1/cases:bulk"}
             ended = {"begun": 2 * number + 1, "outcome": at.choice(("done", "done", "refused")), "after": {"count": 3}}
-            for half, said in ((1, {**begun, "resource": f"C-{number}", "outcome": "begun", "before": None}), (2, ended)):
+            for half, said in (
+                (1, {**begun, "resource": f"C-{number}", "outcome": "begun", "before": None}),
+                (2, ended),
+            ):
                 line = {**said, "sequence": 2 * number + half, "at_ms": now_ms - WRITES + number, "previous": previous}
                 previous = digest_of(line)
                 file.write(orjson.dumps({**line, "digest": previous}) + b"\n")

@@ -22,12 +22,15 @@ class Linked:
 
 
 Address = str | Linked
+Addresses = dict[str, Callable[[], Address]]
 
+JUDGED = ("small", "evidence", "changes", "records")
 # Pages that are not timed, and why.
 LEFT_OUT: Mapping[str, str] = {
     "/events": "a stream without an end",
     "/login/provider": "leads to an identity provider",
     "/login/callback": "comes from an identity provider",
+    **{f"/cases/{{case_id}}/{part}/{{alert_id}}": "asked for with --judged" for part in JUDGED},
     "/components": "shows the parts of pages, where the console is open",
     "/curves/{job_id}": "tells of a job of its own, which the process has in memory",
     "/samples/{job_id}": "as above",
@@ -35,7 +38,7 @@ LEFT_OUT: Mapping[str, str] = {
 }
 
 
-def addresses(made: Stock, at: random.Random) -> dict[str, Callable[[], Address]]:
+def addresses(made: Stock, at: random.Random) -> Addresses:
     """What is asked for, by name; values are drawn anew in each round."""
     alerts, draw = made.alerts, _Draw(made, at)
     return {
@@ -44,7 +47,9 @@ def addresses(made: Stock, at: random.Random) -> dict[str, Callable[[], Address]
         "decisions, older": lambda: Linked("/decisions", r'href="(/decisions\?[^"]*before=[^"]+)"'),
         "decisions that block": lambda: "/decisions?decision=block",
         "decisions, a record": lambda: f"/decisions?record=t{at.randrange(alerts):09}",
-        "decision": lambda: Linked(f"/decisions?record=t{at.randrange(alerts) // 5 * 5:09}", r'href="(/decisions/[^"?]+)"'),
+        "decision": lambda: Linked(
+            f"/decisions?record=t{at.randrange(alerts) // 5 * 5:09}", r'href="(/decisions/[^"?]+)"'
+        ),
         "entities": lambda: "/entities",
         "entity": lambda: f"/entities/account_id/{draw.account()}",
         "entity, a hold asked": lambda: f"/entities/account_id/{draw.account()}?act=hold",
@@ -57,6 +62,19 @@ def addresses(made: Stock, at: random.Random) -> dict[str, Callable[[], Address]
         **_rules(draw),
         **_operations(made, at),
     }
+
+
+def judged(made: Stock, at: random.Random) -> Addresses:
+    """Parts that the page of a case asks for once it is shown: a command reads records back and judges them again.
+
+    How long that takes is a matter of the source, not of how many alerts there are; they have no target.
+    """
+    draw, found = _Draw(made, at), r'"(/cases/C-\d+)/evidence/([^"]+)"'
+
+    def of_an_alert(part: str) -> Callable[[], Address]:
+        return lambda: Linked(f"/cases/{draw.early_case()}", found, f"{{}}/{part}/{{}}")
+
+    return {f"judged, {part}": of_an_alert(part) for part in JUDGED}
 
 
 class _Draw:
@@ -80,13 +98,8 @@ class _Draw:
         return f"t{self._at.randrange(self._made.alerts):09}"
 
 
-def _work(made: Stock, draw: _Draw) -> dict[str, Callable[[], Address]]:
+def _work(made: Stock, draw: _Draw) -> Addresses:
     """The queue and the case."""
-
-    def of_an_alert(part: str) -> Callable[[], Address]:
-        found = r'"(/cases/C-\d+)/evidence/([^"]+)"'
-        return lambda: Linked(f"/cases/{draw.early_case()}", found, f"{{}}/{part}/{{}}")
-
     return {
         "home": lambda: "/",
         "queue, open": lambda: "/queue?view=open",
@@ -102,15 +115,11 @@ def _work(made: Stock, draw: _Draw) -> dict[str, Callable[[], Address]]:
         "preview": lambda: f"/queue/preview/{draw.case()}?view=open",
         "case": lambda: f"/cases/{draw.case()}?view=open",
         "case, what changed": lambda: f"/cases/{draw.case()}/state?version=1&alerts=1&money=x",
-        "case, small window": of_an_alert("small"),
-        "case, evidence": of_an_alert("evidence"),
-        "case, what would not": of_an_alert("changes"),
-        "case, records": of_an_alert("records"),
         "views": lambda: "/views",
     }
 
 
-def _rules(draw: _Draw) -> dict[str, Callable[[], Address]]:
+def _rules(draw: _Draw) -> Addresses:
     return {
         "rules": lambda: "/rules",
         "rules by hits": lambda: "/rules?sort=hits&q=rule",
@@ -128,7 +137,7 @@ def _rules(draw: _Draw) -> dict[str, Callable[[], Address]]:
     }
 
 
-def _operations(made: Stock, at: random.Random) -> dict[str, Callable[[], Address]]:
+def _operations(made: Stock, at: random.Random) -> Addresses:
     name = made.config.name
     return {
         "health": lambda: "/health",

@@ -215,7 +215,9 @@ def _pipeline(folder: Path, sink: dict[str, Any]) -> PipelineConfig:
     for number in range(RULES):
         name = f"rule_{number:02}"
         (folder / "rules" / f"{name}.yaml").write_text(yaml.safe_dump(_rule(name)))
-    config = in_folder(load_pipeline(text, "pipeline.yaml", {"stream.yaml": STREAM, "policy.yaml": POLICY}.__getitem__), str(folder))
+    config = in_folder(
+        load_pipeline(text, "pipeline.yaml", {"stream.yaml": STREAM, "policy.yaml": POLICY}.__getitem__), str(folder)
+    )
     if not (folder / READY).exists():
         log = DirectoryRuleLog(config.rules.path, config.name, config.streams, list)
         log.start(START_MS)

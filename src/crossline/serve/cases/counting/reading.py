@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crossline.core.health.delays import Cell
+from crossline.core.texts.money import digits_of, sums_said
 from crossline.serve.cases.counting.schema import DAY_MS, HOUR_MS
 from crossline.serve.cases.file import CaseFile
 
@@ -116,9 +117,10 @@ def _labels(file: CaseFile, found: RuleCounts, today: int) -> None:
 
 
 def money_said(amounts: Mapping[str, float]) -> str:
-    """Sums by currency, as text.
+    """Sums by currency, as text; those are left out of which nothing is left in the digits of the currency.
 
-    >>> money_said({"EUR": 1204.5, "": 0.0})
-    'EUR 1,204.50'
+    >>> money_said({"EUR": 1204.5, "": 0.0, "JPY": 98000.0})
+    'EUR 1,204.50, JPY 98,000'
     """
-    return ", ".join(f"{name} {amount:,.2f}".strip() for name, amount in sorted(amounts.items()) if round(amount, 2))
+    left = [(name, round(amount, digits_of(name))) for name, amount in sorted(amounts.items())]
+    return sums_said((name, amount if name else f"{amount:.2f}") for name, amount in left if amount)

@@ -92,8 +92,8 @@ def kept_of(asked: Asked, alert_id: str) -> Mapping[str, Any] | None:
 
 def words_of(asked: Asked, case: Mapping[str, Any], noun: str = "records") -> Words:
     """How charts say things to who looks."""
-    money = asked.parts.settings.cases.money
-    return Words(asked.preferred.tz, one_code([case]), 10 ** (money.decimals if money is not None else 0), noun)
+    money, code = asked.parts.settings.cases.money, one_code([case])
+    return Words(asked.preferred.tz, code, 1 if money is None else 10 ** money.decimals_of(code), noun)
 
 
 def width_of(asked: Asked) -> int:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from crossline.core.basics.times import instant_text, parse_instant_ms
+from crossline.core.texts.money import sums_said
 from crossline.replay.analysis.timeline import RecordMark, timeline_of
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.calls import called
@@ -66,7 +67,7 @@ def _further(asked: Asked, key: Mapping[str, Any], known: Collection[Record]) ->
     found = consequence_of(asked, alerts)
     if not found.records:
         return ""
-    sums = " and ".join(f"{name} {amount:,}".strip() for name, amount in found.money.items())
+    sums = sums_said(found.money.items(), " and ")
     worth = f", {sums}" if sums else ""
     return f" {found.records:,} more of the past 24 hours raised alerts and {_was(found.records)} let through{worth}."
 
