@@ -3,7 +3,7 @@
 ``python -m bench.console [--store sqlite|postgres] [--alerts N] [--folder FOLDER] [--rounds N] [--page PAGE]
 [--judged] [--profile]``. Cases are in their file (SQLite), the pipeline's alerts and decisions in the named store,
 PostgreSQL on this machine. The app is asked as a browser asks, by somebody who is logged in, without a network between;
-the target is 200 ms at the 99th percentile, and for the first look at a page in a new process (``first_ms``).
+the target is 200 ms at the 99th percentile, with the first look at a page in a new process (``first_ms``).
 ``--judged`` asks for what pages of cases read from the source instead; ``--profile`` says where a page spends its time.
 """
 
@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import cProfile
 import html
-import multiprocessing
-import os
 import pstats
 import random
 import re
@@ -30,10 +28,9 @@ import httpx
 from bench.cases import SETTINGS
 from bench.console_pages import Address, Addresses, addresses, judged, left_out
 from bench.console_store import Kind, Stock, opened, stock
-from bench.report import Report, say
+from bench.report import Report, median, say
 from bench.rounds import TARGET_MS, add_times, folder_of, parser_of
 from crossline.core.basics.errors import UsageError
-from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.process.serve import LimitSettings, ServeSettings
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
@@ -41,6 +38,7 @@ from crossline.serve.app.split import Split
 from crossline.serve.app.stored import StoredCases
 from crossline.serve.console.app import Console
 from crossline.serve.console.parts import Parts, parts_of
+from crossline.serve.console.warming import warm
 from crossline.serve.dead.resent import ResentFile
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
@@ -53,7 +51,7 @@ ROLES = ("analyst", "approver", "operator")
 
 @contextmanager
 def console_of(folder: Path, made: Stock) -> Iterator[tuple[Split, str]]:
-    """The console over what was made, open, and the cookie of somebody who is logged in."""
+    """The console over what was made, as it is once the server has started, and the cookie of who is logged in."""
     limits = LimitSettings(per_s=1_000_000, burst=1_000_000)
     settings = ServeSettings(
         path=str(folder), users=str(folder / "users.db"), keys=str(folder / "keys.db"), cases=SETTINGS, limits=limits
@@ -67,6 +65,7 @@ def console_of(folder: Path, made: Stock) -> Iterator[tuple[Split, str]]:
     access = guarded(rest, settings)
     parts = parts_of(deps, settings, rest, audit, access.charge)
     console = Console(parts)
+    asyncio.run(warm(parts))
     try:
         yield Split(access, console), f"crossline={_session(parts, made.now_ms)}"
     finally:
@@ -113,35 +112,13 @@ class Browser:
 
 
 async def timed(at: Browser, made: Callable[[], Address], rounds: int, met: set[str]) -> list[float]:
-    """Milliseconds of each answer but the first, which reads templates; ``met``: takes the addresses."""
+    """Milliseconds of each answer, one more than ``rounds``; ``met``: takes the addresses."""
     spent: list[float] = []
     for _ in range(rounds + 1):
         path = await at.path(made())
         met.add(path.partition("?")[0])
         spent.append(await at.ms(path))
-    return spent[1:]
-
-
-def apart(work: Callable[[Browser, Stock], Any], folder: Path, config: PipelineConfig) -> Any:
-    """What ``work`` gives in a process that has read nothing yet."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-
-    def do() -> None:
-        with opened(folder, config) as made, console_of(folder, made) as (app, cookie):
-            made.desk.queue.board.follow()  # as the server does when it starts
-            theirs.send(work(Browser(app, cookie), made))
-        os._exit(0)
-
-    process = context.Process(target=do)
-    process.start()
-    theirs.close()
-    try:
-        return ours.recv()
-    except EOFError:
-        raise RuntimeError("a process of the bench came to no end; it said why") from None
-    finally:
-        process.join()
+    return spent
 
 
 def profiled(name: str, ask: Callable[[], Any]) -> None:
@@ -189,30 +166,17 @@ def run(folder: Path, count: int, kind: Kind, wanted: Wanted) -> Report:
     title = f"Pages of the console, alerts in {kind}, {wanted.rounds} times each, target {TARGET_MS:.0f} ms at p99"
     report, met = Report(f"console_{kind}", title), set[str]()
     with stock(folder, count, kind) as config:
-        first = firsts(folder, config, wanted)
         with opened(folder, config) as made, console_of(folder, made) as (app, cookie):
             made.desk.queue.board.follow()
             report.add(page="(the store)", cases=made.cases, alerts=made.alerts)
             for name, address in wanted.of(made, 11).items():
                 times = asyncio.run(timed(Browser(app, cookie), address, wanted.rounds, met))
+                say(f"{name}: first {times[0]:.1f} ms, then {median(times[1:]):.1f}, at most {max(times[1:]):.1f} ms")
                 target = TARGET_MS if wanted.pages is addresses else None
-                add_times(report, times, target, page=name, first_ms=round(first[name], 1))
+                add_times(report, times, target, page=name, first_ms=round(times[0], 1))
     if wanted == Wanted(wanted.rounds) and (left := left_out(met)):
         raise RuntimeError(f"nothing asks for {', '.join(left)}; expected every page, or why not")
     return report
-
-
-def firsts(folder: Path, config: PipelineConfig, wanted: Wanted) -> dict[str, float]:
-    """The first look at each page, by its name."""
-
-    def find(at: Browser, made: Stock) -> dict[str, str]:
-        return {name: asyncio.run(at.path(each())) for name, each in wanted.of(made, 7).items()}
-
-    def look(path: str) -> Callable[[Browser, Stock], float]:
-        return lambda at, _: asyncio.run(at.ms(path))
-
-    paths = apart(find, folder, config)
-    return {name: apart(look(path), folder, config) for name, path in paths.items()}
 
 
 def profile(folder: Path, count: int, kind: Kind, wanted: Wanted) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench.console_beside import LETTERS, LIST
+from bench.console_beside import LIST
 from bench.console_store import RECORDS, RULES, Stock
 from crossline.serve.access.routes import RouteTable
 from crossline.serve.console.access import NEEDS
@@ -148,7 +148,9 @@ def _operations(made: Stock, at: random.Random) -> Addresses:
         "dead letters": lambda: "/dead-letters",
         "dead letters, a reason": lambda: "/dead-letters?reason=bad_time&state=all",
         "dead letter": lambda: Linked("/dead-letters?state=all", r'href="(/dead-letters/[^"?]+)"'),
-        "dead letter, an old one": lambda: f"/dead-letters/{at.randrange(1, LETTERS)}",
+        "dead letters, old ones": lambda: Linked(
+            "/dead-letters?state=all", r'href="(/dead-letters\?[^"]*before=[^"]+)"'
+        ),
         "audit": lambda: "/audit",
         "audit, somebody": lambda: f"/audit?who=p{at.randrange(7)}&outcome=refused",
         "audit, nothing found": lambda: "/audit?who=nobody-of-this-name",

@@ -12,6 +12,8 @@ from crossline.serve.cases.file import CaseFile
 
 DAYS, LABEL_DAYS, WEEK = 28, 90, 7
 _DAYS = "SELECT rule_id, version, kind, day, alerts, retracted, hidden, amount FROM rule_days WHERE day >= ?"
+_OF_VERSION = """SELECT day, sum(alerts) FROM rule_days WHERE day >= ? AND rule_id = ? AND version = ?
+AND kind IN ('alert', 'shadow') GROUP BY day"""
 _LATELY = "SELECT rule_id, kind, hour, alerts FROM rule_hours WHERE hour > ? AND hour <= ?"
 _VALUES = """SELECT rule_id, version, day > ? AS now, bucket, sum(alerts) FROM rule_values WHERE day > ? AND day <= ?
 GROUP BY 1, 2, 3, 4"""
@@ -100,6 +102,16 @@ def read_counts(file: CaseFile, now_ms: int, slow: Slow | None = None) -> RuleCo
         slow = read_slow(file, now_ms) if slow is None else slow
     found.figures, found.pairs, found.delays = slow.figures, slow.pairs, slow.delays
     return found
+
+
+def read_days(file: CaseFile, rule_id: str, version: int, first: int) -> tuple[int | None, dict[int, int]]:
+    """From which day on anything was counted, None where nothing was; by day alerts of a version from ``first`` on.
+
+    Raises RetryableError where the file cannot be read now.
+    """
+    with file.reading():
+        (begun,) = file.rows("SELECT min(day) AS day FROM rule_days")
+        return begun["day"], dict(map(tuple, file.rows(_OF_VERSION, (first, rule_id, version))))
 
 
 def _labels(file: CaseFile, found: RuleCounts, today: int) -> None:

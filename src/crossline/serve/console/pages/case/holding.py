@@ -10,7 +10,7 @@ from crossline.core.basics.times import instant_text, parse_instant_ms
 from crossline.core.texts.money import sums_said
 from crossline.replay.analysis.timeline import RecordMark, timeline_of
 from crossline.serve.console.asked import Asked
-from crossline.serve.console.calls import called
+from crossline.serve.console.calling import called
 from crossline.serve.console.casework.evidence import words_of
 from crossline.serve.console.casework.forms import HOUR_MS, counted
 from crossline.serve.console.pages.entities.consequence import PAST_MS, Record
@@ -101,6 +101,6 @@ async def place(asked: Asked, case: Mapping[str, Any]) -> str:
         "until": form.get("until", ""),
         "reason": form.get("reason", "").strip(),
     }
-    _, told = await called(asked, "POST", "/v1/holds", "/v1/holds", "", {**body, "action": form.get("action", "block")})
+    told = await called(asked, "POST", "/v1/holds", body={**body, "action": form.get("action", "block")})
     until = asked.times.moment(parse_instant_ms(told["until"])).text
     return f"{', '.join(alert['key'].values())} is held until {until}."
