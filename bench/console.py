@@ -161,19 +161,28 @@ class Wanted:
         return {name: each for name, each in found.items() if name.startswith(self.only)}
 
 
+@contextmanager
+def looked_at(folder: Path, count: int, kind: Kind) -> Iterator[tuple[Stock, Split, str]]:
+    """What is not there is made; the console over it, and the cookie of who looks."""
+    with (
+        stock(folder, count, kind) as config,
+        opened(folder, config) as made,
+        console_of(folder, made) as (app, cookie),
+    ):
+        yield made, app, cookie
+
+
 def run(folder: Path, count: int, kind: Kind, wanted: Wanted) -> Report:
     """Make what is not there, and time each page: its first look in a process of its own, then all in one."""
     title = f"Pages of the console, alerts in {kind}, {wanted.rounds} times each, target {TARGET_MS:.0f} ms at p99"
     report, met = Report(f"console_{kind}", title), set[str]()
-    with stock(folder, count, kind) as config:
-        with opened(folder, config) as made, console_of(folder, made) as (app, cookie):
-            made.desk.queue.board.follow()
-            report.add(page="(the store)", cases=made.cases, alerts=made.alerts)
-            for name, address in wanted.of(made, 11).items():
-                times = asyncio.run(timed(Browser(app, cookie), address, wanted.rounds, met))
-                say(f"{name}: first {times[0]:.1f} ms, then {median(times[1:]):.1f}, at most {max(times[1:]):.1f} ms")
-                target = TARGET_MS if wanted.pages is addresses else None
-                add_times(report, times, target, page=name, first_ms=round(times[0], 1))
+    with looked_at(folder, count, kind) as (made, app, cookie):
+        report.add(page="(the store)", cases=made.cases, alerts=made.alerts)
+        for name, address in wanted.of(made, 11).items():
+            times = asyncio.run(timed(Browser(app, cookie), address, wanted.rounds, met))
+            say(f"{name}: first {times[0]:.1f} ms, then {median(times[1:]):.1f}, at most {max(times[1:]):.1f} ms")
+            target = TARGET_MS if wanted.pages is addresses else None
+            add_times(report, times, target, page=name, first_ms=round(times[0], 1))
     if wanted == Wanted(wanted.rounds) and (left := left_out(met)):
         raise RuntimeError(f"nothing asks for {', '.join(left)}; expected every page, or why not")
     return report
@@ -181,12 +190,10 @@ def run(folder: Path, count: int, kind: Kind, wanted: Wanted) -> Report:
 
 def profile(folder: Path, count: int, kind: Kind, wanted: Wanted) -> None:
     """Where pages spend their time."""
-    with stock(folder, count, kind) as config, opened(folder, config) as made:
-        made.desk.queue.board.follow()
-        with console_of(folder, made) as (app, cookie):
-            for name, address in wanted.of(made, 11).items():
-                ask = partial(timed, Browser(app, cookie), address, wanted.rounds, set[str]())
-                profiled(f"{name}, {wanted.rounds} times", lambda ask=ask: asyncio.run(ask()))
+    with looked_at(folder, count, kind) as (made, app, cookie):
+        for name, address in wanted.of(made, 11).items():
+            ask = partial(timed, Browser(app, cookie), address, wanted.rounds, set[str]())
+            profiled(f"{name}, {wanted.rounds} times", lambda ask=ask: asyncio.run(ask()))
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ def stock(folder: Path, count: int, kind: Kind) -> Iterator[PipelineConfig]:
     """Cases and the store of about ``count`` alerts, made where they are not there; the store runs meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
     with _sink(folder, kind) as sink:
-        config = _pipeline(folder, sink)
+        config = pipeline(folder, sink)
         if not (folder / READY).exists():
             _made(folder, config, count)
         records(folder, (orjson.loads(data) for _, data in alerts(0, RECORDS)))
@@ -192,7 +192,7 @@ def _decision(alert: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _pipeline(folder: Path, sink: dict[str, Any]) -> PipelineConfig:
+def pipeline(folder: Path, sink: dict[str, Any]) -> PipelineConfig:
     """The pipeline, with as many rules as the alerts are of; its rule log is as if it had run."""
     said = {
         "schema_version": 1,
