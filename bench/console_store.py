@@ -78,6 +78,9 @@ def stock(folder: Path, count: int, kind: Kind) -> Iterator[PipelineConfig]:
         config = pipeline(folder, sink)
         if not (folder / READY).exists():
             _made(folder, config, count)
+        store = _sink_of(config)
+        store.open()  # as a run that starts: a store of an older version is brought up to date
+        store.close()
         records(folder, (orjson.loads(data) for _, data in alerts(0, RECORDS)))
         with opened(folder, config) as made:
             beside(folder, config, made.desk, _sink_of(config), made.now_ms)
