@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from crossline.logs import get_logger
 from crossline.serve.access.roles import SCOPES, Principal
@@ -21,7 +22,7 @@ ASKED: Sequence[tuple[str, str]] = (
     ("/v1/objectives", ""),
 )
 WHO = Principal("console", frozenset(SCOPES), "session")
-_FROM = {"client": None, "server": ("127.0.0.1", 80), "scheme": "http", "http_version": "1.1", "headers": []}
+_FROM: dict[str, Any] = {"client": None, "server": None, "scheme": "http", "http_version": "1.1", "headers": []}
 
 log = get_logger(__name__)
 

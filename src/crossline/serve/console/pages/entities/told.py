@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from crossline.core.basics.times import parse_instant_ms
 from crossline.serve.access.routes import is_part
+from crossline.serve.cases.intake.facts import VALUE_MAX as LINKED_MAX
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import segment
 from crossline.serve.console.layout.moments import Moment
@@ -51,7 +52,7 @@ def links_address(field: str, value: str) -> str:
 def _address(page: str, field: str, value: str) -> str:
     if len(value) <= VALUE_MAX and all(map(is_part, (field, *value.split("/")))):
         return f"{page}/{segment(field)}/{segment(value)}"
-    return f"/queue?{urlencode({'view': 'all', 'entity': f'{field}:{value}'})}"
+    return f"/queue?{urlencode({'view': 'all', 'entity': f'{field}:{value[:LINKED_MAX]}'})}"
 
 
 def moment_of(asked: Asked, text: str, *, exact: bool = False) -> Moment:
