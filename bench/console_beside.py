@@ -22,6 +22,7 @@ from crossline.serve.access.auditfiles import FILE as AUDIT
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof, text_digest
 from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.hiding.schema import TO_VERSION_4
 from crossline.serve.cases.hiding.suppressions import NewSuppression, make
 from crossline.serve.objectives.declared import objectives_of
 from crossline.serve.objectives.file import KEPT, MINUTE_MS, Minute, MinuteFigure, MinuteFile
@@ -78,6 +79,8 @@ def _hidden(desk: CaseDesk, now_ms: int) -> None:
                 "AND suppressed_by IS NULL LIMIT ?)",
                 (made["suppression_id"], new.rules[0], most),
             )
+    with desk.file.transaction():
+        desk.file.run(TO_VERSION_4[-1])  # counts what was hidden
 
 
 def _proven(folder: Path, now_ms: int) -> None:

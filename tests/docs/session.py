@@ -35,7 +35,7 @@ ADDRESS = "127.0.0.1:8080"
 
 
 class Session:
-    """``spark`` gives the Spark session; it is asked for by the first block that needs one.
+    """``spark`` gives the Spark session, asked for by the first block that needs one; None: no block may need one.
 
     Where a page says ``ADDRESS``, the session has a port of its own, at which nothing listens until the page makes it
     do so: on the reader's own port a demo may run.
@@ -44,7 +44,7 @@ class Session:
     def __init__(
         self,
         folder: Path,
-        spark: Callable[[], SparkSession],
+        spark: Callable[[], SparkSession] | None,
         patch: pytest.MonkeyPatch,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -102,6 +102,11 @@ class Session:
     @contextmanager
     def _on_spark(self) -> Iterator[None]:
         """In the folder, for Python and for Spark; the session outlives a command that stops it."""
+        if self._spark is None:
+            with self._patch.context() as patch:
+                patch.chdir(self.folder)
+                yield
+            return
         spark = self._spark()
         files = _local_files(spark)
         before, at_term = files.getWorkingDirectory(), signal.getsignal(signal.SIGTERM)
