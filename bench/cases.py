@@ -6,9 +6,7 @@ through the same intake as in the API, 250 in a transaction that is synced. A FO
 
 from __future__ import annotations
 
-import argparse
 import random
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from bench.report import Report, percentile
+from bench.report import Report
+from bench.rounds import add_times, folder_of, parser_of, rounds_ms
 from crossline.core.basics.times import instant_text
 from crossline.core.settings.process.casework import CasesSettings
 from crossline.serve.cases.acts.values import Act
@@ -130,13 +129,7 @@ def run(folder: Path, count: int, rounds: int) -> Report:
     CaseDesk(cases).queue.board.follow()
     report.add(what="reading the columns once", ms=round(1_000 * (time.perf_counter() - began)))
     for name, ask in queries(desk, found["cases"], random.Random(11)).items():
-        ask()
-        times = []
-        for _ in range(rounds):
-            began = time.perf_counter()
-            ask()
-            times.append(1_000 * (time.perf_counter() - began))
-        report.add(what=name, p50_ms=round(percentile(times, 0.5), 2), p99_ms=round(percentile(times, 0.99), 2))
+        add_times(report, rounds_ms(ask, rounds), what=name)
     intake.close()
     cases.close()
     return report
@@ -144,13 +137,9 @@ def run(folder: Path, count: int, rounds: int) -> Report:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--alerts", type=int, default=1_000_000)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--rounds", type=int, default=200)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="crossline-cases-") as folder:
-        run(given.folder or Path(folder), given.alerts, given.rounds).finish()
+    given = parser_of(__doc__, alerts=1_000_000, rounds=200).parse_args()
+    with folder_of(given.folder, "cases") as folder:
+        run(folder, given.alerts, given.rounds).finish()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import orjson
 import yaml
 
 from bench.cases import APART_MS, AT_ONCE, MADE_AT_ONCE, SETTINGS, START_MS, alerts, taken, worked
+from bench.console_beside import beside, lists, records
 from bench.report import say
 from crossline.connectors.base import Delivery, Sink
 from crossline.connectors.postgres.sink import PostgresSink
@@ -28,7 +29,19 @@ from crossline.serve.cases.intake.taking import Intake
 from crossline.services.postgres import LocalPostgres
 
 RULES, DELIVERED = 40, 10_000
+RECORDS = 10_000  # of the first alerts there are records, which evidence reads
 READY = "ready.json"
+POLICY = """\
+schema_version: 1
+version: 1
+fallback:
+  - {decision: allow}
+"""
+SLO = {
+    "path": "slo.db",
+    "checkpoint": {"share": 10},
+    "availability": {"percent": 99.95},
+}
 Kind = Literal["sqlite", "postgres"]
 STREAM = """\
 schema_version: 1
@@ -58,21 +71,25 @@ class Stock:
 
 
 @contextmanager
-def stock(folder: Path, count: int, kind: Kind) -> Iterator[Stock]:
-    """Cases and the store of about ``count`` alerts, made where they are not there."""
+def stock(folder: Path, count: int, kind: Kind) -> Iterator[PipelineConfig]:
+    """Cases and the store of about ``count`` alerts, made where they are not there; the store runs meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
-    if kind == "sqlite":
-        yield from _stock(folder, count, {"kind": "sqlite", "path": "crossline.db"})
-        return
-    with LocalPostgres(folder / "postgres") as server:
-        given = {"host": server.host, "port": server.port, "user": server.user}
-        yield from _stock(folder, count, {"kind": "postgres", **given, "password_file": str(server.password_file)})
+    with _sink(folder, kind) as sink:
+        config = pipeline(folder, sink)
+        if not (folder / READY).exists():
+            _made(folder, config, count)
+        store = _sink_of(config)
+        store.open()  # as a run that starts: a store of an older version is brought up to date
+        store.close()
+        records(folder, (orjson.loads(data) for _, data in alerts(0, RECORDS)))
+        with opened(folder, config) as made:
+            beside(folder, config, made.desk, _sink_of(config), made.now_ms)
+        yield config
 
 
-def _stock(folder: Path, count: int, sink: dict[str, Any]) -> Iterator[Stock]:
-    config = _pipeline(folder, sink)
-    if not (folder / READY).exists():
-        _made(folder, config, count)
+@contextmanager
+def opened(folder: Path, config: PipelineConfig) -> Iterator[Stock]:
+    """What was made, as a server opens it."""
     cases = Cases(folder / FILE)
     (found,) = cases.file.rows("SELECT count(*) AS cases, (SELECT count(*) FROM alerts) AS alerts FROM cases")
     now_ms = START_MS + found["alerts"] * APART_MS
@@ -80,6 +97,16 @@ def _stock(folder: Path, count: int, sink: dict[str, Any]) -> Iterator[Stock]:
         yield Stock(config, CaseDesk(cases, clock_ms=lambda: now_ms), found["cases"], found["alerts"], now_ms)
     finally:
         cases.close()
+
+
+@contextmanager
+def _sink(folder: Path, kind: Kind) -> Iterator[dict[str, Any]]:
+    if kind == "sqlite":
+        yield {"kind": "sqlite", "path": "crossline.db"}
+        return
+    with LocalPostgres(folder / "postgres") as server:
+        given = {"host": server.host, "port": server.port, "user": server.user}
+        yield {"kind": "postgres", **given, "password_file": str(server.password_file)}
 
 
 def _made(folder: Path, config: PipelineConfig, count: int) -> None:
@@ -113,18 +140,20 @@ def _made(folder: Path, config: PipelineConfig, count: int) -> None:
 
 def _filled(config: PipelineConfig, count: int) -> None:
     """As the pipeline's own sink writes, by COPY where it is PostgreSQL."""
-    (settings,) = config.sinks
-    sink: Sink = (
-        SqliteSink(Path(settings.path), config.name)  # type: ignore[attr-defined]  # of this kind
-        if settings.kind == "sqlite"
-        else PostgresSink.from_settings(settings, config.name)  # type: ignore[arg-type]  # of this kind
-    )
+    sink = _sink_of(config)
     sink.open()
     for number, first in enumerate(range(0, count, DELIVERED)):
         made = [_whole(orjson.loads(data)) for _, data in alerts(first, min(DELIVERED, count - first))]
         sink.deliver(Delivery(config.name, number, alerts=made, decisions=[_decision(each) for each in made[::5]]))
     sink.close()
     say(f"{count:,} alerts are in the store")
+
+
+def _sink_of(config: PipelineConfig) -> Sink:
+    (settings,) = config.sinks
+    if settings.kind == "sqlite":
+        return SqliteSink(Path(settings.path), config.name)  # type: ignore[attr-defined]  # of this kind
+    return PostgresSink.from_settings(settings, config.name)  # type: ignore[arg-type]  # of this kind
 
 
 def _whole(said: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +195,7 @@ def _decision(alert: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _pipeline(folder: Path, sink: dict[str, Any]) -> PipelineConfig:
+def pipeline(folder: Path, sink: dict[str, Any]) -> PipelineConfig:
     """The pipeline, with as many rules as the alerts are of; its rule log is as if it had run."""
     said = {
         "schema_version": 1,
@@ -174,16 +203,24 @@ def _pipeline(folder: Path, sink: dict[str, Any]) -> PipelineConfig:
         "streams": "stream.yaml",
         "sources": {name: {"kind": "files", "path": f"in/{name}"} for name in ("payments", "logins")},
         "rules": {"kind": "directory", "path": "rules"},
+        "lists": {"kind": "directory", "path": "lists"},
         "sinks": [sink],
+        "slo": SLO,
+        "policy": "policy.yaml",
+        "serve": {"listen": "127.0.0.1:8080", "path": "."},
     }
     text = yaml.safe_dump(said)
+    lists(folder)
     (folder / "pipeline.yaml").write_text(text)
     (folder / "stream.yaml").write_text(STREAM)
+    (folder / "policy.yaml").write_text(POLICY)
     (folder / "rules").mkdir(exist_ok=True)
     for number in range(RULES):
         name = f"rule_{number:02}"
         (folder / "rules" / f"{name}.yaml").write_text(yaml.safe_dump(_rule(name)))
-    config = in_folder(load_pipeline(text, "pipeline.yaml", lambda _: STREAM), str(folder))
+    config = in_folder(
+        load_pipeline(text, "pipeline.yaml", {"stream.yaml": STREAM, "policy.yaml": POLICY}.__getitem__), str(folder)
+    )
     if not (folder / READY).exists():
         log = DirectoryRuleLog(config.rules.path, config.name, config.streams, list)
         log.start(START_MS)

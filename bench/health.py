@@ -7,46 +7,25 @@ The target is 200 ms at the 99th percentile.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
-import tempfile
 import time
-from contextlib import chdir
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.cases import SETTINGS
-from bench.console import console_of, timed
-from bench.console_store import STREAM, Stock
-from bench.report import Report, percentile
-from crossline.core.settings.config import in_folder, load_pipeline
+from bench.console import Browser, console_of, timed
+from bench.console_store import RULES, Stock, pipeline
+from bench.report import Report
+from bench.rounds import TARGET_MS, add_times, folder_of, parser_of
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.counting.alerts import count_alert
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.cases.intake.facts import AlertFacts, facts_of
 from crossline.serve.cases.intake.linking import keep_alert
 
-RULES, DAYS, DAY_MS, AT_ONCE, TARGET_MS = 40, 28, 86_400_000, 5_000, 200.0
-RULE = """\
-rule_id: rule_{0:02}
-version: 1
-rule_type: threshold
-source_topic: payments
-conditions: [{{field: at, operator: ">", value: 0}}]
-severity: high
-"""
-PIPELINE = """\
-schema_version: 1
-name: bench
-streams: stream.yaml
-sources:
-  payments: {kind: api, path: in/payments}
-  logins: {kind: api, path: in/logins}
-rules: {kind: directory, path: rules}
-sinks: [{kind: sqlite, path: crossline.db}]
-"""
+DAYS, DAY_MS, AT_ONCE = 28, 86_400_000, 5_000
 
 
 def fact(at: random.Random, number: int, count: int, now_ms: int) -> AlertFacts:
@@ -93,33 +72,24 @@ def made(folder: Path, count: int) -> tuple[CaseDesk, float]:
 def run(folder: Path, count: int, rounds: int) -> Report:
     """Make the counts, and time what reads them."""
     report = Report("health", f"The health of {RULES} rules, {rounds} times, target {TARGET_MS:.0f} ms at p99")
-    (folder / "rules").mkdir(parents=True, exist_ok=True)
-    for number in range(RULES):
-        (folder / "rules" / f"rule_{number:02}.yaml").write_text(RULE.format(number))
     desk, us = made(folder, count)
     report.add(page="(counting)", alerts=count, us_an_alert=round(us, 1))
-    config = in_folder(load_pipeline(PIPELINE, "pipeline.yaml", lambda _: STREAM), folder)
+    config = pipeline(folder, {"kind": "sqlite", "path": "crossline.db"})
     (cases,) = desk.file.rows("SELECT count(*) AS n FROM cases")
-    app, close = console_of(folder, Stock(config, desk, cases["n"], count, time.time_ns() // 1_000_000))
-    with chdir(folder):  # where the pipeline's paths begin
-        for path in ("/v1/health/rules", "/health/bench", "/rules"):
-            times = asyncio.run(timed(app, partial(str, path), rounds))
-            p50, p99 = (round(percentile(times, share), 1) for share in (0.5, 0.99))
-            report.add(page=path, alerts=count, p50_ms=p50, p99_ms=p99, kept=p99 <= TARGET_MS)
-    close()
+    stock = Stock(config, desk, cases["n"], count, time.time_ns() // 1_000_000)
+    with console_of(folder, stock) as (app, cookie):
+        for path in (f"/health/{config.name}", "/rules"):
+            times = asyncio.run(timed(Browser(app, cookie), partial(str, path), rounds, set()))
+            add_times(report, times, TARGET_MS, page=path, alerts=count)
     desk.cases.close()
     return report
 
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--alerts", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--rounds", type=int, default=100)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="crossline-health-") as folder:
-        run(given.folder or Path(folder), given.alerts, given.rounds).finish()
+    given = parser_of(__doc__, alerts=100_000, rounds=100).parse_args()
+    with folder_of(given.folder, "health") as folder:
+        run(folder, given.alerts, given.rounds).finish()
 
 
 if __name__ == "__main__":

@@ -341,7 +341,7 @@ def test_a_store_of_another_version_is_refused(path: Path, sink: SqliteSink) -> 
         connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema_version'")
         connection.commit()
     for use in (SqliteSink(path, "p").open, lambda: StoreReader(path)):
-        with pytest.raises(StateError, match="schema version 99; this crossline reads and writes version 4"):
+        with pytest.raises(StateError, match="schema version 99; this crossline reads and writes version 5"):
             use()
 
 

@@ -21,6 +21,7 @@ import pytest
 
 from crossline.cli.main import app
 from crossline.engine.runtime import gateway
+from crossline.services.guarded import free_ports
 
 from .pages import Block
 
@@ -30,10 +31,15 @@ if TYPE_CHECKING:
 _NEEDS_A_SHELL = frozenset("|&;<>$`(){}\\")
 _STARTS_SPARK = ("run", "demo")
 _FORKS = ("backtest", "figures")
+ADDRESS = "127.0.0.1:8080"
 
 
 class Session:
-    """``spark`` gives the Spark session, asked for by the first block that needs one; None: no block may need one."""
+    """``spark`` gives the Spark session, asked for by the first block that needs one; None: no block may need one.
+
+    Where a page says ``ADDRESS``, the session has a port of its own, at which nothing listens until the page makes it
+    do so: on the reader's own port a demo may run.
+    """
 
     def __init__(
         self,
@@ -49,14 +55,16 @@ class Session:
         self.names: dict[str, Any] = {"__name__": "docs"}
         self._spark = spark
         self._patch = patch
+        self._address = ADDRESS.replace("8080", str(free_ports()[0]))
 
     def run(self, block: Block) -> None:
         """Run a block of shell or Python; fails where it fails."""
+        text = block.text.replace(ADDRESS, self._address)
         if block.language == "python":
             with self._on_spark():
-                exec(compile(block.text, str(block), "exec"), self.names)  # noqa: S102 - our own pages
+                exec(compile(text, str(block), "exec"), self.names)  # noqa: S102 - our own pages
             return
-        for part in shell_parts(block.text):
+        for part in shell_parts(text):
             if is_plain_command(part):
                 self.command(part)
             else:

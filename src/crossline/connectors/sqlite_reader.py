@@ -10,15 +10,14 @@ from typing import Any
 import orjson
 
 from crossline.connectors.sqlite import OPEN_MS, told
-from crossline.connectors.sqlite_schema import check_schema
+from crossline.connectors.sqlite_schema import KEY_VALUE, check_schema
 from crossline.connectors.stores import AlertFilter, DecisionFilter, Mark, StoredAlert
 from crossline.core.alerts.alertjson import read_alert
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import format_instant
 
-# JSON's true and false are 1 and 0 to SQL; a person writes them as JSON does.
-_KEY_HAS = """EXISTS (SELECT 1 FROM json_each(alerts.key) AS k WHERE k.key = ? AND
-    CASE k.type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(k.value AS TEXT) END = ?)"""
+_KEY_HAS = "seq IN (SELECT seq FROM alert_keys WHERE field = ? AND value = ?)"
+_OLD_KEY_HAS = f"EXISTS (SELECT 1 FROM json_each(alerts.key) AS k WHERE k.key = ? AND {KEY_VALUE} = ?)"  # noqa: S608
 
 
 class StoreReader:
@@ -35,12 +34,13 @@ class StoreReader:
             self._connection.row_factory = sqlite3.Row
             self._version = check_schema(self._connection, path)
             self._decides = self._version not in {"1", "2", "3"}  # older stores have no decisions
+            self._keyed = self._version not in {"1", "2", "3", "4"}  # older stores have keys in alerts alone
 
     def alerts(
         self, which: AlertFilter, limit: int | None = None, *, newest_first: bool = True
     ) -> Iterator[dict[str, Any]]:
         """Alerts as delivered, in order of event time, the first ``limit`` in that order."""
-        where, values = _of_alerts(which)
+        where, values = _of_alerts(which, self._keyed)
         order = "DESC" if newest_first else "ASC"
         query = f"SELECT body FROM alerts WHERE {where} ORDER BY event_time {order}, seq {order} LIMIT ?"  # noqa: S608
         values.append(-1 if limit is None else limit)
@@ -50,7 +50,7 @@ class StoreReader:
 
     def alerts_before(self, which: AlertFilter, before: Mark | None, limit: int) -> list[tuple[Mark, dict[str, Any]]]:
         """The first ``limit`` alerts before a mark, the latest first; None: from the latest on."""
-        rows = self._all(*_before("alerts", _of_alerts(which), before, limit))
+        rows = self._all(*_before("alerts", _of_alerts(which, self._keyed), before, limit))
         return [((row["event_time"], row["seq"]), read_alert(row["body"])) for row in rows]
 
     def decisions_before(
@@ -62,7 +62,7 @@ class StoreReader:
 
     def count(self, which: AlertFilter) -> int:
         """How many alerts there are."""
-        where, values = _of_alerts(which)
+        where, values = _of_alerts(which, self._keyed)
         return int(self._one(f"SELECT count(*) FROM alerts WHERE {where}", values))  # noqa: S608
 
     def find(self, prefix: str, limit: int = 10) -> list[StoredAlert]:
@@ -181,7 +181,7 @@ def _before(table: str, which: Where, before: Mark | None, limit: int) -> Where:
     return query, [*values, limit]
 
 
-def _of_alerts(which: AlertFilter) -> Where:
+def _of_alerts(which: AlertFilter, keyed: bool) -> Where:
     """The SQL condition and its parameters."""
     columns = {
         "rule_id": which.rule_id,
@@ -191,7 +191,7 @@ def _of_alerts(which: AlertFilter) -> Where:
     }
     parts, values = _equal(columns, which.since_ms, which.until_ms)
     for name, value in which.key.items():
-        parts.append(_KEY_HAS)
+        parts.append(_KEY_HAS if keyed else _OLD_KEY_HAS)
         values += [name, value]
     if which.version is not None:
         parts.append("rule_version = ?")

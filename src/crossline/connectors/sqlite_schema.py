@@ -9,8 +9,8 @@ from crossline.connectors.identity import dead_identity
 from crossline.core.basics.errors import StateError
 from crossline.logs import get_logger
 
-SCHEMA_VERSION = 4
-READABLE = {"1", "2", "3", str(SCHEMA_VERSION)}  # whoever only reads does without what came later
+SCHEMA_VERSION = 5
+READABLE = {"1", "2", "3", "4", str(SCHEMA_VERSION)}  # whoever only reads does without what came later
 
 log = get_logger(__name__)
 
@@ -62,6 +62,19 @@ _OF_ALERTS = (
     FROM alerts AS a, json_each(a.body, '$.evidence.record_ids') AS e""",
 )
 
+# A value of a key as people write it: true and false as JSON does, which are 1 and 0 to SQL.
+KEY_VALUE = "CASE k.type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(k.value AS TEXT) END"
+# Alerts by field and value of their keys, and decisions by time, so that neither is looked for among all.
+_TO_VERSION_5 = (
+    """CREATE TABLE alert_keys (field TEXT NOT NULL, value TEXT NOT NULL, seq INTEGER NOT NULL,
+    PRIMARY KEY (field, value, seq)) WITHOUT ROWID""",
+    f"""CREATE TRIGGER alerts_have_keys AFTER INSERT ON alerts BEGIN INSERT OR IGNORE INTO alert_keys
+    SELECT k.key, {KEY_VALUE}, NEW.seq FROM json_each(NEW.key) AS k WHERE k.type != 'null'; END""",  # noqa: S608 - our own text
+    f"""INSERT OR IGNORE INTO alert_keys SELECT k.key, {KEY_VALUE}, a.seq
+    FROM alerts AS a, json_each(a.key) AS k WHERE k.type != 'null'""",  # noqa: S608 - as above
+    "CREATE INDEX decisions_by_time ON decisions (event_time)",
+)
+
 _ALERT_COLUMNS = """seq, alert_id, kind, rule_id, rule_version, rule_type, severity, score, action, key, stream,
     record_id, event_time, ingest_time, value, threshold, message, detected_at, delivered_at, pipeline, batch_id,
     body"""
@@ -87,7 +100,7 @@ def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(f"CREATE TABLE {name} ({columns})")
         for name, columns in _KEYED.items():
             connection.execute(f"CREATE TABLE {name} ({columns}) WITHOUT ROWID")
-        for statement in (*_OF_ALERTS, *_OF_DECISIONS):
+        for statement in (*_OF_ALERTS, *_OF_DECISIONS, *_TO_VERSION_5):
             connection.execute(statement)
         connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
         return
@@ -102,6 +115,8 @@ def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
         for statement in _OF_DECISIONS:
             connection.execute(statement)
     if version != str(SCHEMA_VERSION):
+        for statement in _TO_VERSION_5:
+            connection.execute(statement)
         connection.execute("UPDATE meta SET value = ? WHERE name = 'schema_version'", (str(SCHEMA_VERSION),))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +18,10 @@ from crossline.rulelog.listlog import ListContents, ListLog
 from crossline.rulelog.reading import guarded
 from crossline.rulelog.sources.folder import Files, Folder
 from crossline.rulelog.sources.publications import Publications
+
+_lock = threading.Lock()
+# By folder: its files as they were read last, each with nothing or why it is refused.
+_named: dict[str, tuple[Folder, Mapping[str, Sequence[Entry] | RefusedError]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +173,36 @@ def lists_in(path: str | Path) -> Lists:
     return {name: NamedList().then(entries, {}) for name, entries in good.items()}
 
 
+def names_in(path: str | Path) -> list[str]:
+    """The names of the lists in the folder ``path``, sorted; files are read again where one was touched alone.
+
+    Raises UsageError as ``lists_in``.
+    """
+    with _lock:
+        folder, known = _named.get(str(path)) or (folder_of_lists(path), {})
+        files = _changed(folder)
+        if files is not None:
+            read = _read(files, {})
+            known = {source: each if isinstance(each, RefusedError) else () for source, each in read.items()}
+            folder.take(files)
+            _named[str(path)] = folder, known
+    _raise_refusals(known)
+    return sorted(map(list_name, known))
+
+
 def folder_of_lists(path: str | Path) -> Folder:
     """The list files in the folder ``path``."""
     return Folder(Path(path), SUFFIXES, LIST_BYTES_MAX)
 
 
 def _files(folder: Publications) -> Files:
+    return _changed(folder) or {}
+
+
+def _changed(folder: Publications) -> Files | None:
     if isinstance(folder, Folder) and not is_folder(folder.path):
         raise UsageError(f"found no folder {folder.path}; expected the folder of the lists: make it, or name another")
-    return folder.changed() or {}
+    return folder.changed()
 
 
 def _raise_refusals(read: Mapping[str, Sequence[Entry] | RefusedError]) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from crossline.core.basics.errors import RetryableError, StateError, UsageError
 from crossline.core.conditions.lists import Lists, named_lists
+from crossline.rulelog import lists
 from crossline.rulelog.events import RuleEvent, event_from_line
+from crossline.rulelog.listfile import read_list
 from crossline.rulelog.listlog import ListContents, ListLog
-from crossline.rulelog.lists import ListsDirectory, lists_in
+from crossline.rulelog.lists import ListsDirectory, lists_in, names_in
 
 NOON_MS = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 
@@ -251,3 +254,32 @@ def test_a_list_that_aliases_make_large_is_refused(tmp_path: Path) -> None:
         UsageError, match=r"a\.yaml:\d+\n.*\n  found more than 67,108,864 bytes, with what aliases name"
     ):
         lists_in(tmp_path)
+
+
+def test_names_follow_the_folder_and_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def reading(source: str, content: Any) -> Any:
+        read.append(source)
+        return read_list(source, content)
+
+    monkeypatch.setattr(lists, "read_list", reading)
+    folder = tmp_path / "lists"
+    with pytest.raises(UsageError, match="found no folder"):
+        names_in(folder)
+    folder.mkdir()
+    assert names_in(folder) == []
+    (folder / "cards.txt").write_text("4929-1\n")
+    (folder / "codes.yaml").write_text("[NO, 742]\n")
+    assert names_in(folder) == names_in(folder) == ["cards", "codes"]
+    assert read == ["cards.txt", "codes.yaml"]
+    (folder / "codes.yaml").write_text("{")
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r"codes\.yaml"):
+            names_in(folder)
+    (folder / "codes.yaml").unlink()
+    assert names_in(folder) == ["cards"]
+    (folder / "cards.txt").unlink()
+    folder.rmdir()
+    with pytest.raises(UsageError, match="found no folder"):
+        names_in(folder)

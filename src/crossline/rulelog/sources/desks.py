@@ -14,7 +14,7 @@ from crossline.rulelog.content import content_in_folder
 from crossline.rulelog.directory import find_log, logs_in
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.history import History
-from crossline.rulelog.lists import lists_in
+from crossline.rulelog.lists import names_in
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.publish import RuleFolder, no_rule
 from crossline.rulelog.reading import FileRule, Known
@@ -32,7 +32,7 @@ def known_of(config: PipelineConfig) -> Known:
     if isinstance(config.lists, ControlTopic):
         names = None  # what stands in a topic is not looked for
     else:
-        names = sorted(lists_in(Path(config.lists.path))) if config.lists is not None else []
+        names = names_in(config.lists.path) if config.lists is not None else []
     shared = Path(config.figures) if config.figures is not None else None
     return Known(config.streams, names, rule_topics(config.sinks), figures=shared)
 

@@ -6,9 +6,11 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from errno import ENOENT
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from crossline.rulelog.logfile import sync_folder
 
@@ -37,15 +39,9 @@ def lines_of(path: Path, after: int = 0) -> Iterator[tuple[int, bytes]]:
     While others write. Raises OSError where there is no file, or one cannot be read.
     """
     with ExitStack() as held:
-        try:
-            newest = held.enter_context(path.open("rb"))
-        except FileNotFoundError:
-            if not parts_of(path):
-                raise
-            newest = None
-        # Opened before the others are listed: where it became one of them meanwhile, it is read once.
-        mine = None if newest is None else _which(os.fstat(newest.fileno()))
-        before = [each for each in parts_of(path) if _which(each.path.stat()) != mine]
+        newest, before = _there(path, held)
+        if newest is None and not before:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path))
         for part in before:
             if part.last > after:
                 with part.path.open("rb") as file:
@@ -53,6 +49,28 @@ def lines_of(path: Path, after: int = 0) -> Iterator[tuple[int, bytes]]:
         if newest is not None:
             first = before[-1].last + 1 if before else 1
             yield from ((number, line) for number, line in enumerate(newest, first) if number > after)
+
+
+@contextmanager
+def mapped(path: Path) -> Iterator[list[mmap]]:
+    """All files as they are now, the newest first; none where there is none. While others write."""
+    with ExitStack() as held:
+        newest, before = _there(path, held)
+        files = [held.enter_context(each.path.open("rb")) for each in before] + ([] if newest is None else [newest])
+        sizes = ((each, os.fstat(each.fileno()).st_size) for each in reversed(files))
+        yield [held.enter_context(mmap(each.fileno(), size, access=ACCESS_READ)) for each, size in sizes if size]
+
+
+def _there(path: Path, held: ExitStack) -> tuple[IO[bytes] | None, list[Part]]:
+    """The file that is written, open, and those before it.
+
+    Opened before the others are listed: where it became one of them meanwhile, it is read once.
+    """
+    newest: IO[bytes] | None = None
+    with suppress(FileNotFoundError):
+        newest = held.enter_context(path.open("rb"))
+    mine = None if newest is None else _which(os.fstat(newest.fileno()))
+    return newest, [each for each in parts_of(path) if _which(each.path.stat()) != mine]
 
 
 @contextmanager

@@ -101,6 +101,11 @@ def _found(node: _Node, parts: list[str], at: int, method: str, stream: str | No
     return None
 
 
+def is_part(text: str) -> bool:
+    """Whether it can stand between two slashes of an address."""
+    return _PART.fullmatch(text) is not None
+
+
 def check_routes(routes: Iterable[Any], table: Mapping[tuple[str, str], Need] = ROUTES) -> list[str]:
     """Routes of an app (``app.routes``) that the table has no entry for, as ``METHOD TEMPLATE``.
 

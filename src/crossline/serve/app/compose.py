@@ -26,6 +26,7 @@ from crossline.serve.app.stored import StoredCases
 from crossline.serve.assembly import Api
 from crossline.serve.console.app import Console
 from crossline.serve.console.parts import parts_of
+from crossline.serve.console.warming import warm
 from crossline.serve.dead.resending import Resending
 from crossline.serve.dead.resent import FILE as RESENT
 from crossline.serve.dead.resent import ResentFile
@@ -91,9 +92,14 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     hot = HotRoutes(api.decisions, settings.mode, settings.timeout, app)
 
     access = guarded(hot, settings)
-    console = Console(parts_of(deps, settings, others, audit, access.charge)) if settings.console else None
+    parts = parts_of(deps, settings, others, audit, access.charge) if settings.console else None
+    console = None if parts is None else Console(parts)
+    warming = None if parts is None else asyncio.create_task(warm(parts))
 
     async def close() -> None:
+        if warming is not None:
+            warming.cancel()
+            await asyncio.gather(warming, return_exceptions=True)
         if console is not None:
             await console.close()
         watching.cancel()

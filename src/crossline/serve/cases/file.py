@@ -17,6 +17,7 @@ import orjson
 from crossline.connectors.standing import Standing
 from crossline.core.basics.errors import RetryableError, SinkError, StateError
 from crossline.serve.cases.counting.schema import TO_VERSION_3, TO_VERSION_5
+from crossline.serve.cases.hiding.schema import TO_VERSION_4
 from crossline.serve.cases.schema import TABLES, TO_VERSION_2
 from crossline.serve.cases.values import KeyReusedError
 
@@ -71,7 +72,8 @@ class CaseFile:
                 self._connection.execute(each)
             self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         if version < VERSION:  # of a new file it is 0: it becomes what an old one becomes
-            for number, statements in ((2, TO_VERSION_2), (3, TO_VERSION_3), (5, TO_VERSION_5)):
+            steps = ((2, TO_VERSION_2), (3, TO_VERSION_3), (4, TO_VERSION_4), (5, TO_VERSION_5))
+            for number, statements in steps:
                 for each in statements if version < number else ():
                     self._connection.execute(each)
             self._connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from crossline.serve.cases import checks
 from crossline.serve.cases.counting.verdicts import count_label
 from crossline.serve.cases.file import CaseFile
+from crossline.serve.cases.hiding.counting import count_hidden_fraud
 from crossline.serve.cases.values import ChangedError, Label, Verdict
 
 PIECE = 5_000
@@ -78,6 +79,8 @@ def _insert(file: CaseFile, stands: Label | None, label: Label) -> None:
         ),
     )
     count_label(file, stands, label)
+    was, now = (each is not None and each.is_fraud and not each.withdrawn for each in (stands, label))
+    count_hidden_fraud(file, label.stream, label.record_id, was=was, now=now)
 
 
 def last(file: CaseFile, stream: str, record_id: str) -> Label | None:

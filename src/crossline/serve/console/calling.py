@@ -10,7 +10,7 @@ import orjson
 
 from crossline.serve.access.roles import Principal
 from crossline.serve.console.asked import Asked
-from crossline.serve.console.parts import Message
+from crossline.serve.console.parts import Message, Scope
 from crossline.serve.http.problems import KINDS, Fault, ProblemError
 
 ANY = "*"
@@ -32,7 +32,22 @@ async def called(
     match: str | None = None,
     who: Principal | None = None,
 ) -> Any:
-    """What the API answers to whoever asks for the page, as JSON.
+    """As ``answered``, without the status."""
+    return (await answered(asked, method, route, path, body, query=query, match=match, who=who))[1]
+
+
+async def answered(
+    asked: Asked,
+    method: str,
+    route: str,
+    path: Mapping[str, str] | None = None,
+    body: Any = None,
+    *,
+    query: Mapping[str, Any] | None = None,
+    match: str | None = None,
+    who: Principal | None = None,
+) -> tuple[int, Any]:
+    """The status of what the API answers to whoever asks for the page, and its JSON.
 
     Args:
         asked: The page's request.
@@ -53,50 +68,50 @@ async def called(
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
     if match is not None:
         headers.append((b"if-match", match.encode()))
-    scope = {
-        **{name: asked.request.scope.get(name) for name in ("client", "server", "scheme", "http_version")},
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "root_path": "",
-        "method": method,
-        "headers": headers,
-        "path": address,
-        "raw_path": quote(address).encode(),
-        "query_string": urlencode(query or {}).encode(),
-        "state": {"principal": who or asked.who, "route": route},
-    }
-    answer = _Answer(data)
+    given = {name: asked.request.scope.get(name) for name in ("client", "server", "scheme", "http_version")}
+    state = {"principal": who or asked.who, "route": route}
+    answer = Answer(data)
+    scope = scope_of(method, address, urlencode(query or {}), {**given, "headers": headers, "state": state})
     await asked.parts.api(scope, answer.receive, answer.send)
-    return answer.told()
+    return answer.status, answer.told()
 
 
-class _Answer:
-    """Hands the body in, and keeps what is answered."""
+def scope_of(method: str, address: str, query: str, more: Mapping[str, Any]) -> Scope:
+    """Of a request within this process."""
+    at = {"method": method, "path": address, "raw_path": quote(address).encode(), "query_string": query.encode()}
+    return {"type": "http", "asgi": {"version": "3.0"}, "root_path": "", **at, **more}
 
-    def __init__(self, data: bytes) -> None:
+
+class Answer:
+    """Hands the body in, and keeps what is answered. ``status``: 0 as long as nothing is."""
+
+    def __init__(self, data: bytes = b"") -> None:
         self._data: bytes | None = data
-        self._status = 0
+        self.status = 0
         self._headers: dict[str, str] = {}
         self._body = bytearray()
 
     async def receive(self) -> Message:
+        """As the app asks for the body."""
         data, self._data = self._data, None
         if data is None:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": data, "more_body": False}
 
     async def send(self, message: Message) -> None:
+        """As the app answers."""
         if message["type"] == "http.response.start":
-            self._status = message["status"]
+            self.status = message["status"]
             self._headers = {name.decode().lower(): value.decode("latin-1") for name, value in message["headers"]}
         else:
             self._body += message.get("body", b"")
 
     def told(self) -> Any:
+        """Its JSON. Raises ProblemError where the API says no."""
         said: Any = orjson.loads(bytes(self._body)) if self._body else None
-        if self._status < 400:
+        if self.status < 400:
             return said
         faults = [Fault(each["pointer"], each["found"], each["expected"], each["hint"]) for each in said["errors"]]
         kind = said["type"].removeprefix(KINDS)
         after = {"Retry-After": self._headers["retry-after"]} if "retry-after" in self._headers else {}
-        raise ProblemError(self._status, kind, said["detail"], faults, after)
+        raise ProblemError(self.status, kind, said["detail"], faults, after)

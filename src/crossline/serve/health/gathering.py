@@ -67,7 +67,8 @@ class RuleHealthReader:
         """What the proofs say with which versions in force were published; nothing of those that came another way."""
         serve, known = self._deps.config.serve, self._approvals.foretold()
         money = None if serve is None else serve.cases.money
-        unit = None if money is None else (money.field, money.decimals)
+        # Sums of a proof are over all currencies: they are told apart by no one's digits.
+        unit = None if money is None or money.decimals == "currency" else (money.field, money.decimals)
         found = {}
         for each in facts:
             request, proof = known.get((each.rule_id, each.version), (None, None))

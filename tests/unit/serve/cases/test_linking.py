@@ -55,6 +55,20 @@ def test_a_card_that_is_shared_links_accounts(desk: Desk) -> None:
     assert case["entities"] == [{"field": "account_id", "value": "a1"}, {"field": "account_id", "value": "a2"}]
 
 
+def test_amounts_in_minor_units_have_the_digits_of_their_currency(tmp_path: Path) -> None:
+    money = {"field": "minor", "currency": "currency", "decimals": "currency"}
+    made = Desk(tmp_path, SETTINGS.model_validate({"money": money}))
+    made.take(
+        *(
+            alert(name, record={"minor": 98_000, "currency": name})
+            for name in ("JPY", "EUR", "KWD", "none of these codes")
+        )
+    )
+    found = {each["currency"]: each["amount"] for each in made.desk.case("C-1")["money"]}
+    assert found == {"JPY": "98000", "EUR": "980.00", "KWD": "98.000", "none of these codes": "980.00"}
+    made.close()
+
+
 def test_between_two_cases_the_older_takes_it_and_the_other_is_linked(desk: Desk) -> None:
     desk.take(alert("y1", account="a2"), alert("x1"))
     desk.take(

@@ -8,6 +8,8 @@ from pathlib import Path
 from tests.unit.serve.cases.casekit import START, Desk, alert
 
 from crossline.serve.cases.acts.values import Act
+from crossline.serve.cases.hiding import suppressions
+from crossline.serve.cases.hiding.suppressions import NewSuppression
 from crossline.serve.cases.queue.filters import QueueFilter
 
 VERSION_1 = Path(__file__).parent / "cases_v1.sql"
@@ -65,3 +67,28 @@ def test_it_is_brought_up_to_date_once(tmp_path: Path) -> None:
     again = Desk(tmp_path)
     assert again.desk.changes(0) == before
     again.close()
+
+
+def test_what_suppressions_hid_is_counted_in_a_file_of_version_3(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for rules in (["burst"], ["travel"], ["none"]):
+        new = NewSuppression(START + 3_600_000, "a load test", rules=rules)
+        suppressions.make(desk.cases.file, new, "ada", desk.now_ms)
+    more = {"x1": {}, "x2": {"record_id": "r-x1"}, "x3": {"rule_id": "travel"}, "x4": {"rule_id": "other"}}
+    desk.take(*(alert(name, START + number, **each) for number, (name, each) in enumerate(more.items())))
+    desk.cases.put_label("payments", "r-x1", True, who="ada")
+    desk.close()
+    with sqlite3.connect(desk.path) as connection:  # as version 3 had it
+        for name in ("hidden", "hidden_ms", "frauds"):
+            connection.execute(f"ALTER TABLE suppressions DROP COLUMN {name}")
+        connection.execute("PRAGMA user_version = 3")
+    connection.close()
+    desk = Desk(tmp_path)
+    told = suppressions.listed(desk.cases.file, START, None, 9)
+    names = ("suppression_id", "hidden_count", "hidden_last_at", "fraud_count")
+    assert [tuple(each[name] for name in names) for each in told] == [
+        (3, 0, None, 0),
+        (2, 1, "2026-01-01T00:00:00.002Z", 0),
+        (1, 2, "2026-01-01T00:00:00.001Z", 1),
+    ]
+    desk.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from tests.unit.serve.cases.casekit import HOUR, START, Desk, alert
 
+from crossline.core.basics.times import instant_text
+from crossline.serve.cases import labels
 from crossline.serve.cases.hiding import suppressions
 from crossline.serve.cases.hiding.matching import Condition
 from crossline.serve.cases.hiding.suppressions import NewSuppression
@@ -78,6 +81,46 @@ def test_the_fraud_that_it_hid_shows_once_it_is_labelled(desk: Desk) -> None:
     told = suppressions.one(desk.cases.file, number, START)
     assert (told["hidden_count"], told["fraud_count"]) == (3, 1)
     assert [each["alert_id"] for each in told["frauds"]] == ["x3", "x1"]
+
+
+def counted(desk: Desk) -> list[tuple[Any, ...]]:
+    names = ("suppression_id", "hidden_count", "hidden_last_at", "fraud_count")
+    return [tuple(each[name] for name in names) for each in suppressions.listed(desk.cases.file, START, None, 9)]
+
+
+def counted_naively(desk: Desk) -> list[tuple[Any, ...]]:
+    """By all alerts and labels, as they stand in their tables."""
+    (file, found) = (desk.cases.file, [])
+    frauds = {(each.stream, each.record_id) for each in desk.cases.labels() if each.is_fraud}
+    for row in file.rows("SELECT number FROM suppressions ORDER BY number DESC"):
+        mine = file.rows("SELECT stream, record_id, event_ms FROM alerts WHERE suppressed_by = ?", (row["number"],))
+        records = {(each["stream"], each["record_id"]) for each in mine}
+        last = max((each["event_ms"] for each in mine), default=None)
+        said = None if last is None else instant_text(last)
+        found.append((row["number"], len(mine), said, len(records & frauds)))
+    return found
+
+
+def test_what_is_counted_is_what_the_tables_say(desk: Desk) -> None:
+    at = random.Random(4)
+    suppress(desk, rules=["burst"])
+    suppress(desk, rules=["travel"])
+    labelled: list[Any] = []
+    for number in range(120):
+        record = f"r{at.randrange(12)}"
+        doing = at.random()
+        if doing < 0.5:
+            rule = at.choice(("burst", "travel", "other"))
+            desk.take(alert(f"x{number}", START + at.randrange(HOUR), record_id=record, rule_id=rule))
+        elif doing < 0.9 or not labelled:
+            before = desk.cases.label("payments", record)
+            labelled.append((desk.cases.put_label("payments", record, at.random() < 0.5, who="ada"), before))
+        else:
+            given, before = labelled.pop()
+            with desk.cases.file.transaction():
+                labels.withdraw(desk.cases.file, given, before, "bob", START)
+        assert counted(desk) == counted_naively(desk)
+    assert min(each[3] for each in counted(desk)) > 0
 
 
 @pytest.mark.parametrize(

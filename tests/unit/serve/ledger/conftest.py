@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.connectors.postgres_kit import place_in
@@ -12,7 +12,7 @@ from tests.connectors.postgres_kit import place_in
 from crossline.connectors.postgres.client import Place
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 
-from .ledgerkit import Clock, Open
+from .ledgerkit import Clock, Open, opening
 
 if TYPE_CHECKING:
     from crossline.services.postgres import LocalPostgres
@@ -30,11 +30,5 @@ def place(postgres_server: LocalPostgres, postgres_schema: str) -> Place:
 
 @pytest.fixture
 def opened(place: Place, clock: Clock) -> Iterator[Open]:
-    with ExitStack() as stack:
-
-        def opening(**more: Any) -> PostgresLedger:
-            ledger = PostgresLedger(place, clock_ms=clock, **more)
-            stack.callback(ledger.close)
-            return ledger
-
-        yield opening
+    with opening(partial(PostgresLedger, place, clock_ms=clock)) as made:
+        yield made

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -17,6 +18,7 @@ from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.receipts import Entry
 
 Open = Callable[..., PostgresLedger]
+Opened = TypeVar("Opened", bound=DecisionLedger)
 
 
 class Clock:
@@ -26,6 +28,19 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now_ms
+
+
+@contextmanager
+def opening(make: Callable[..., Opened]) -> Iterator[Callable[..., Opened]]:
+    """``make``, as often as a test wants; all that it made is closed at the end."""
+    with ExitStack() as stack:
+
+        def opened(**more: Any) -> Opened:
+            ledger = make(**more)
+            stack.callback(ledger.close)
+            return ledger
+
+        yield opened
 
 
 def outcomes(ledger: DecisionLedger, *questions: Asked) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,9 @@ from crossline.serve.ledger.reading import check_ledger
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
 
-from .ledgerkit import BASIS, asked, decision_of, entry, key_files
+from .ledgerkit import BASIS, Clock, asked, decision_of, entry, key_files, opening, outcomes
 
 Open = Callable[..., SqliteLedger]
-
-
-class Clock:
-    now_ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -42,18 +31,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(path: Path, clock: Clock) -> Iterator[Open]:
-    with ExitStack() as stack:
-
-        def opening(**more: Any) -> SqliteLedger:
-            ledger = SqliteLedger(path, clock_ms=clock, **more)
-            stack.callback(ledger.close)
-            return ledger
-
-        yield opening
-
-
-def outcomes(ledger: SqliteLedger, *questions: Any) -> list[str]:
-    return [each.outcome for each in ledger.claim(questions)]
+    with opening(partial(SqliteLedger, path, clock_ms=clock)) as made:
+        yield made
 
 
 def test_an_id_is_asked_answered_and_asked_again(opened: Open) -> None:

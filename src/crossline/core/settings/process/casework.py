@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 from pydantic import Field
 
 from crossline.core.settings.fields import DurationMs, Settings
+from crossline.core.texts.money import digits_of
 from crossline.core.texts.problems import Finding, shown
 
 DAY_MS = 86_400_000
@@ -18,12 +21,15 @@ class MoneySettings(Settings):
     currency: str | None = Field(
         default=None, min_length=1, description="The field with the currency's code; without it amounts have none."
     )
-    decimals: int = Field(
+    decimals: Annotated[int, Field(ge=0, le=DECIMALS_MAX)] | Literal["currency"] = Field(
         default=0,
-        ge=0,
-        le=DECIMALS_MAX,
-        description="How many of the amount's last digits stand behind the point: 2 for cents, 0 for a decimal number.",
+        description="How many of the amount's last digits stand behind the point: 2 for cents, 0 for a decimal number; "
+        "`currency`: as many as its currency has, for amounts in minor units of several currencies.",
     )
+
+    def decimals_of(self, currency: str) -> int:
+        """For an amount in that currency."""
+        return digits_of(currency) if self.decimals == "currency" else self.decimals
 
 
 class CasesSettings(Settings):

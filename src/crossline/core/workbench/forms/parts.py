@@ -27,7 +27,7 @@ from crossline.core.workbench.forms.values import (
 )
 
 FUNCTIONS = names()
-_CASES = ("count", *OF_A_FIELD)
+_CASES = ("count", *names(of_records=False))
 _FIGURE = ("group_by", "window", "delay", "source_topic", "bounds", "include_current", "resolution")
 _SINGULAR = {"steps": "step", "any_of": "case"}
 

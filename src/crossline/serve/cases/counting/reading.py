@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crossline.core.health.delays import Cell
+from crossline.core.texts.money import digits_of, sums_said
 from crossline.serve.cases.counting.schema import DAY_MS, HOUR_MS
 from crossline.serve.cases.file import CaseFile
 
 DAYS, LABEL_DAYS, WEEK = 28, 90, 7
 _DAYS = "SELECT rule_id, version, kind, day, alerts, retracted, hidden, amount FROM rule_days WHERE day >= ?"
+_OF_VERSION = """SELECT day, sum(alerts) FROM rule_days WHERE day >= ? AND rule_id = ? AND version = ?
+AND kind IN ('alert', 'shadow') GROUP BY day"""
 _LATELY = "SELECT rule_id, kind, hour, alerts FROM rule_hours WHERE hour > ? AND hour <= ?"
 _VALUES = """SELECT rule_id, version, day > ? AS now, bucket, sum(alerts) FROM rule_values WHERE day > ? AND day <= ?
 GROUP BY 1, 2, 3, 4"""
@@ -108,6 +111,16 @@ def read_counts(file: CaseFile, now_ms: int, slow: Slow | None = None) -> RuleCo
     return found
 
 
+def read_days(file: CaseFile, rule_id: str, version: int, first: int) -> tuple[int | None, dict[int, int]]:
+    """From which day on anything was counted, None where nothing was; by day alerts of a version from ``first`` on.
+
+    Raises RetryableError where the file cannot be read now.
+    """
+    with file.reading():
+        (begun,) = file.rows("SELECT min(day) AS day FROM rule_days")
+        return begun["day"], dict(map(tuple, file.rows(_OF_VERSION, (first, rule_id, version))))
+
+
 def _labels(file: CaseFile, found: RuleCounts, today: int) -> None:
     since = today - LABEL_DAYS
     sums: dict[Which, tuple[list[int], list[Cell]]] = {}
@@ -123,9 +136,10 @@ def _labels(file: CaseFile, found: RuleCounts, today: int) -> None:
 
 
 def money_said(amounts: Mapping[str, float]) -> str:
-    """Sums by currency, as text.
+    """Sums by currency, as text; those are left out of which nothing is left in the digits of the currency.
 
-    >>> money_said({"EUR": 1204.5, "": 0.0})
-    'EUR 1,204.50'
+    >>> money_said({"EUR": 1204.5, "": 0.0, "JPY": 98000.0})
+    'EUR 1,204.50, JPY 98,000'
     """
-    return ", ".join(f"{name} {amount:,.2f}".strip() for name, amount in sorted(amounts.items()) if round(amount, 2))
+    left = [(name, round(amount, digits_of(name))) for name, amount in sorted(amounts.items())]
+    return sums_said((name, amount if name else f"{amount:.2f}") for name, amount in left if amount)

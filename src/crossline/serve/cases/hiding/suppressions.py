@@ -75,7 +75,7 @@ def make(file: CaseFile, new: NewSuppression, who: str, now_ms: int) -> dict[str
                 *(orjson.dumps(conditions).decode(), new.reason, new.until_ms, who, now_ms),
             ),
         )
-        return told(file, _row(file, number), now_ms)
+        return told(_row(file, number), now_ms)
 
 
 def end(file: CaseFile, number: int, version: int | None, who: str, now_ms: int) -> dict[str, Any]:
@@ -88,13 +88,13 @@ def end(file: CaseFile, number: int, version: int | None, who: str, now_ms: int)
             raise NotTakenError("", f"version {row['version']}", f"version {version}: look at it again")
         put = "UPDATE suppressions SET ended_by = ?, until_ms = ?, version = version + 1 WHERE number = ?"
         file.run(put, (who, now_ms, number))
-        return told(file, _row(file, number), now_ms)
+        return told(_row(file, number), now_ms)
 
 
 def one(file: CaseFile, number: int, now_ms: int) -> dict[str, Any]:
     """As it is told, with the frauds that it hid. Raises NotThereError."""
     with file.reading():
-        found = told(file, _row(file, number), now_ms)
+        found = told(_row(file, number), now_ms)
         frauds = file.rows(f"{_HID} LIMIT ?", (number, FRAUDS_MAX))
     names = ("alert_id", "stream", "record_id", "rule_id", "message")
     hid = [{**{name: each[name] for name in names}, "event_time": instant_text(each["event_ms"])} for each in frauds]
@@ -107,18 +107,11 @@ def listed(file: CaseFile, now_ms: int, before: int | None, limit: int) -> list[
         found = file.rows(
             "SELECT * FROM suppressions WHERE number < ? ORDER BY number DESC LIMIT ?", (before or 2**62, limit)
         )
-        return [told(file, each, now_ms) for each in found]
+        return [told(each, now_ms) for each in found]
 
 
-def told(file: CaseFile, row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
+def told(row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
     """As the API says it: how many alerts it hid, and how many of those were on records that are labelled as fraud."""
-    (hidden,) = file.rows(
-        "SELECT count(*) AS n, max(event_ms) AS last_ms FROM alerts WHERE suppressed_by = ?", (row["number"],)
-    )
-    (frauds,) = file.rows(
-        f"SELECT count(DISTINCT stream || char(10) || record_id) AS n FROM ({_HID})",  # noqa: S608 - our names
-        (row["number"],),
-    )
     return {
         "suppression_id": row["number"],
         "version": row["version"],
@@ -131,9 +124,9 @@ def told(file: CaseFile, row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
         "by": row["who"],
         "at": instant_text(row["at_ms"]),
         "ended_by": row["ended_by"],
-        "hidden_count": hidden["n"],
-        "hidden_last_at": None if hidden["last_ms"] is None else instant_text(hidden["last_ms"]),
-        "fraud_count": frauds["n"],
+        "hidden_count": row["hidden"],
+        "hidden_last_at": None if row["hidden_ms"] is None else instant_text(row["hidden_ms"]),
+        "fraud_count": row["frauds"],
     }
 
 

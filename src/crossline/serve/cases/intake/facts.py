@@ -108,8 +108,7 @@ def _money(record: Mapping[str, Any], money: MoneySettings) -> tuple[str | None,
     amount = lookup(record, money.field)
     if isinstance(amount, bool) or not isinstance(amount, int | float):
         return None, None
-    scaled = Decimal(str(amount)).scaleb(-money.decimals)
-    if not scaled.is_finite():
-        return None, None
-    currency = "" if money.currency is None else lookup(record, money.currency)
-    return f"{scaled:f}", currency if isinstance(currency, str) else ""
+    found = "" if money.currency is None else lookup(record, money.currency)
+    currency = found if isinstance(found, str) else ""
+    scaled = Decimal(str(amount)).scaleb(-money.decimals_of(currency))
+    return (f"{scaled:f}", currency) if scaled.is_finite() else (None, None)

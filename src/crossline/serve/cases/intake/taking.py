@@ -26,6 +26,7 @@ from crossline.serve.cases.counting.alerts import (
 from crossline.serve.cases.counting.cooled import Cools, count_cooled
 from crossline.serve.cases.counting.schema import DAY_MS
 from crossline.serve.cases.file import CaseFile
+from crossline.serve.cases.hiding.counting import count_hidden
 from crossline.serve.cases.hiding.matching import Hidden
 from crossline.serve.cases.intake.facts import facts_of, opens_cases
 from crossline.serve.cases.intake.linking import Linker
@@ -133,6 +134,8 @@ class Intake:
         else:
             linker.hide(facts, suppression)
         count_alert(self._file, facts, said.get("value"), hidden=suppression is not None)
+        if suppression is not None:
+            count_hidden(self._file, facts, suppression)
 
     def _aside(self, said: dict[str, Any]) -> None:
         if said.get("corrects"):

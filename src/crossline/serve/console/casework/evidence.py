@@ -7,11 +7,10 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from crossline.replay.analysis.timeline import Mark, RecordMark, Timeline, timeline_of
 from crossline.serve.console.asked import Asked
-from crossline.serve.console.calls import called
+from crossline.serve.console.calling import called
 from crossline.serve.console.casework.rows import one_code, short
 from crossline.serve.console.charts.bars import figure_bar
 from crossline.serve.console.charts.chart import RecordRow, chart, context_of, record_rows
@@ -79,8 +78,8 @@ async def evidence_of(asked: Asked, alert_id: str) -> Mapping[str, Any]:
     told = judged.get(alert_id, now_ms)
     if told is None:
         money = asked.parts.settings.cases.money
-        query = urlencode({"money": money.field}) if money is not None else ""
-        _, told = await called(asked, "GET", ROUTE.replace("{alert_id}", alert_id), ROUTE, query)
+        query = {} if money is None else {"money": money.field}
+        told = await called(asked, "GET", ROUTE, {"alert_id": alert_id}, query=query)
         judged.keep(alert_id, told, now_ms)
     return told
 
@@ -92,8 +91,8 @@ def kept_of(asked: Asked, alert_id: str) -> Mapping[str, Any] | None:
 
 def words_of(asked: Asked, case: Mapping[str, Any], noun: str = "records") -> Words:
     """How charts say things to who looks."""
-    money = asked.parts.settings.cases.money
-    return Words(asked.preferred.tz, one_code([case]), 10 ** (money.decimals if money is not None else 0), noun)
+    money, code = asked.parts.settings.cases.money, one_code([case])
+    return Words(asked.preferred.tz, code, 1 if money is None else 10 ** money.decimals_of(code), noun)
 
 
 def width_of(asked: Asked) -> int:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
+from crossline.core.texts.money import amount_said, with_code
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.casework.wanted import Wanted
 from crossline.serve.console.layout.moments import Moment
@@ -149,8 +150,8 @@ def _first(money: Sequence[Mapping[str, Any]] | None, code: str) -> str:
 
 
 def _amount(given: Mapping[str, Any], code: str) -> str:
-    number = f"{Decimal(given['amount']):,}"
-    return number if given["currency"] in {"", code} else f"{given['currency']} {number}"
+    amount, currency = given["amount"], given["currency"]
+    return amount_said(amount, currency) if currency in {"", code} else with_code(amount, currency)
 
 
 def one_code(cases: Iterable[Mapping[str, Any]]) -> str:

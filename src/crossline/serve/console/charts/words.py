@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
 
+from crossline.core.texts.money import amount_said, with_code
 from crossline.replay.analysis.bars import FigureBar, Unit
 from crossline.replay.analysis.timeline import Timeline
 
@@ -45,10 +47,11 @@ class Words:
         return f"{day}{self.clock(at_ms)}"
 
     def money(self, amount: float, *, code: bool = False) -> str:
-        """An amount with its decimals."""
-        places = 0 if self.minor == 1 and float(amount).is_integer() and not self.currency else 2
-        said = f"{amount / self.minor:,.{places}f}"
-        return f"{self.currency} {said}" if code and self.currency else said
+        """An amount with the digits of its currency; where none is known with two, or none where it has none."""
+        scaled = Decimal(str(amount)) / self.minor
+        if not self.currency:
+            return f"{scaled:,.{0 if self.minor == 1 and scaled == scaled.to_integral_value() else 2}f}"
+        return with_code(scaled, self.currency) if code else amount_said(scaled, self.currency)
 
     def amounts(self, field: str) -> str:
         """What a column of amounts is called: by its currency; where there is none, or several, by its ``field``."""

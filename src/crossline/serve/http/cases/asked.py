@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints
 from crossline.core.texts.problems import shown
 from crossline.serve.cases.acts.values import Act, ActName
 from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.intake.facts import VALUE_MAX
 from crossline.serve.cases.queue.filters import QueueFilter, Sort, View
 from crossline.serve.cases.values import ChangedError, NotTakenError, NotThereError
 from crossline.serve.http.deps import Dependencies, there
@@ -25,6 +26,7 @@ TEXT_CHARS, CASES_MAX = 20_000, 10_000
 T = TypeVar("T")
 
 Short = Annotated[str, StringConstraints(max_length=200)]
+Value = Annotated[str, StringConstraints(max_length=VALUE_MAX)]  # of a key, as alerts are linked by it
 CaseId = Annotated[str, InPath(max_length=200, description="Id of the case, such as C-2041.")]
 Status = Literal["open", "acknowledged", "escalated", "snoozed", "resolved", "merged"]
 Severity = Literal["info", "low", "medium", "high", "critical"]
@@ -44,7 +46,7 @@ class FilterBody(Body):
     money: float | None = Field(default=None, allow_inf_nan=False, description="At least so much, in one currency.")
     from_: str | None = Field(default=None, alias="from", max_length=40, description="Latest alert from then on.")
     to: str | None = Field(default=None, max_length=40, description="Latest alert before then.")
-    key: dict[Short, Short] = Field(default_factory=dict, max_length=8, description="Values that it has.")
+    key: dict[Short, Value] = Field(default_factory=dict, max_length=8, description="Values that it has.")
     q: Short = Field(default="", description="Words, all of which stand in it.")
     sort: Sort = Field(default="newest", description="The order, for views that are saved.")
 

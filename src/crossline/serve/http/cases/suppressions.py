@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints
 
 from crossline.serve.cases.hiding import suppressions as kept
 from crossline.serve.cases.hiding.matching import Condition
-from crossline.serve.http.cases.asked import Short, asked, desk_of
+from crossline.serve.http.cases.asked import Short, Value, asked, desk_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match, etag_of
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of
@@ -40,7 +40,7 @@ class SuppressionBody(Body):
     rules: list[Short] = Field(
         default_factory=list, max_length=kept.RULES_MAX, description="Of these rules; none: all."
     )
-    key: dict[Short, Short] = Field(default_factory=dict, max_length=8, description="With this key.")
+    key: dict[Short, Value] = Field(default_factory=dict, max_length=8, description="With this key.")
     conditions: list[ConditionBody] = Field(
         default_factory=list, max_length=kept.CONDITIONS_MAX, description="That meet all of these."
     )

@@ -194,6 +194,8 @@ def test_a_file_of_version_2_is_counted_once_it_is_opened(tmp_path: Path) -> Non
             connection.execute(f"DROP TABLE {name}")
         connection.execute("DROP INDEX alerts_by_record")
         connection.execute("ALTER TABLE alerts DROP COLUMN led")
+        for name in ("hidden", "hidden_ms", "frauds"):  # of version 4
+            connection.execute(f"ALTER TABLE suppressions DROP COLUMN {name}")
         connection.execute("PRAGMA user_version = 2")
     connection.close()
     Desk(tmp_path).close()

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from crossline.serve.access.audit import AuditLog
+from crossline.serve.console.pages.audit import trail
 from crossline.serve.console.pages.audit.trail import Wanted, find
 
 from ..kit import NOW_MS, Room, room, who  # noqa: TID252 - the kit of the console's tests
@@ -73,7 +77,7 @@ def test_a_day_begins_in_the_zone_of_who_asks(tmp_path: Path) -> None:
 
 def test_a_trail_of_nothing(tmp_path: Path) -> None:
     found = find(tmp_path / "audit.jsonl", Wanted(), 50)
-    assert (found.events, found.more, found.looked) == ((), False, 0)
+    assert (found.events, found.older, found.looked) == ((), 0, 0)
 
 
 def test_half_a_line_is_left_out(tmp_path: Path) -> None:
@@ -85,3 +89,60 @@ def test_half_a_line_is_left_out(tmp_path: Path) -> None:
             "payments/t1",
             "payments/t0",
         ]
+
+
+def log_of(folder: Path, count: int, rotate_bytes: int = 3_000) -> Path:
+    """A log in several files, of writes 1, 3, 5, …; each ends in the line behind it, but for the third.
+
+    That one ends behind all others.
+    """
+    log = AuditLog(folder, lambda: NOW_MS, rotate_bytes)
+    late = 0
+    for number in range(count):
+        begun = log.begin(who("ines.vale"), "PUT", "/v1/labels", f"payments/t{number}")
+        if number == 2:
+            late = begun
+        else:
+            log.end(begun, "done")
+    log.end(late, "failed")
+    return log.path
+
+
+def test_a_page_goes_on_where_the_last_one_stopped_looking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = log_of(tmp_path / "audit", 40)
+    assert len(list(path.parent.iterdir())) > 3
+    monkeypatch.setattr(trail, "LOOKED_MAX", 7)
+    seen, before, pages = [], 0, 0
+    while pages == 0 or before:
+        found = find(path, Wanted(before=before), 50)
+        assert found.looked <= 7
+        seen += [(each.resource, each.outcome) for each in found.events]
+        before, pages = found.older, pages + 1
+    # 80 lines, 7 a page.
+    assert pages == 12
+    assert seen == [(f"payments/t{each}", "failed" if each == 2 else "done") for each in reversed(range(40))]
+
+
+def test_every_place_of_a_log_is_found(tmp_path: Path) -> None:
+    path = log_of(tmp_path / "audit", 12, rotate_bytes=1_200)
+    # Half a line in the midst, as a kill and the next start leave it.
+    with path.open("ab") as file:
+        file.write(b'{"sequence": 9')
+    log = AuditLog(path.parent, lambda: NOW_MS, 10**9)
+    log.end(log.begin(who("mary"), "PUT", "/v1/labels", "payments/t99"), "done")
+    numbers = [each.number for each in find(path, Wanted(), 50).events]
+    assert numbers == sorted(numbers, reverse=True)
+    assert len(numbers) == 13
+    for before in range(1, max(numbers) + 3):
+        found = find(path, Wanted(before=before), 50)
+        assert [each.number for each in found.events] == [each for each in numbers if each < before]
+
+
+def test_nothing_found_says_how_far_was_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with room(tmp_path) as at:
+        written(at, 9)
+        monkeypatch.setattr(trail, "LOOKED_MAX", 10)
+        seat = at.seated("olga.ops", "operator")
+        text = seat.get("/audit?who=tomas.brandt&what=t0").text
+        assert "10 lines were looked through; older ones were not yet." in text
+        assert 'rel="next"' in text

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 from crossline.serve.cases.file import CaseFile
+from crossline.serve.cases.hiding.counting import count_hidden
+from crossline.serve.cases.intake.facts import AlertFacts
+from crossline.serve.cases.intake.linking import keep_alert
 
 from .working import seat, working
 
@@ -14,12 +17,10 @@ def hide(file: CaseFile, number: int, *records: str) -> None:
     """Alerts that a suppression hid."""
     with file.transaction():
         for each in records:
-            file.run(
-                "INSERT INTO alerts (alert_id, stream, record_id, rule_id, rule_version, severity, message, event_ms, "
-                "entity, ties, suppressed_by) VALUES (?, 'payments', ?, 'spending', 1, 1, ?, 1767604000000, '{}', "
-                "'[]', ?)",
-                (f"alert of {each}", each, f"{each} <b>", number),
-            )
+            said = ("spending", 1, 1, f"{each} <b>", 1_767_604_000_000)
+            facts = AlertFacts(f"alert of {each}", "payments", each, *said, key={}, ties=())
+            keep_alert(file, facts, number)
+            count_hidden(file, facts, number)
 
 
 def test_one_is_made_hides_and_says_what_fraud_it_hid(tmp_path: Path) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from crossline.serve.access.auditfiles import lines_of, parts_of
+from crossline.serve.access.auditfiles import mapped
 
-LOOKED_MAX = 200_000  # lines of one request, the newest
+LOOKED_MAX = 10_000  # lines of one request; behind them the next one goes on
+BACK_MS = 86_400_000  # by how much clocks may have been set back
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,51 +54,103 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``events``: the newest first; ``more``: whether there are older ones; ``looked``: writes that were looked at."""
+    """``events``: the newest first; ``older``: number before which it goes on, 0: there is nothing older.
+
+    ``looked``: lines that were looked at; ``digest``: of the last line.
+    """
 
     events: tuple[Event, ...]
-    more: bool
+    older: int
     looked: int
     digest: str
 
 
 def find(path: Path, wanted: Wanted, limit: int) -> Found:
-    """The last ``limit`` writes that are wanted."""
-    kept: deque[Event] = deque(maxlen=limit + 1)
-    looked, digest = 0, ""
-    for event in _events(path):
-        looked += 1
-        digest = event.digest
-        if wanted.has(event):
-            kept.append(event)
-    newest = list(reversed(kept))
-    return Found(tuple(newest[:limit]), len(newest) > limit, looked, digest)
+    """The last ``limit`` writes that are wanted, among the last ``LOOKED_MAX`` lines before ``wanted.before``."""
+    with mapped(path) as files:
+        trail = _Trail(files, wanted.before)
+        events: list[Event] = []
+        looked, older = 0, 0
+        for line in trail.lines(wanted.before):
+            event = trail.event(line)
+            if event is not None and wanted.has(event):
+                if len(events) == limit:
+                    older = events[-1].number
+                    break
+                events.append(event)
+            looked += 1
+            if int(line.get("at_ms", 0)) < wanted.since_ms - BACK_MS:
+                break
+            if looked == LOOKED_MAX:
+                older = int(line.get("sequence", 0))
+                break
+        return Found(tuple(events), older if older > 1 else 0, looked, trail.digest)
 
 
-def _events(path: Path) -> Iterator[Event]:
-    """All writes of the lines that are looked at, each once it ended; those that did not end, last."""
-    begun: dict[int, dict[str, Any]] = {}
-    for number, line in _lines(path):
-        with suppress(orjson.JSONDecodeError):
-            said = orjson.loads(line)
-            if not isinstance(said, dict):
-                continue
-            if said.get("outcome") == "begun":
-                begun[said.get("sequence", number)] = said
-            elif (first := begun.pop(said.get("begun", 0), None)) is not None:
-                yield _event(first, said)
-    for each in begun.values():
-        yield _event(each, {"outcome": "begun", "digest": each.get("digest", "")})
+class _Trail:
+    """Reads the log from its end. ``files``: the newest first; ``before``: number at which the reading begins, or 0."""
+
+    def __init__(self, files: Sequence[mmap], before: int) -> None:
+        self._files, self._before = files, before
+        self._ended: dict[int, dict[str, Any]] = {}  # by the number of the line that began it
+        self.digest = next((str(each.get("digest", "")) for each in self.lines(0)), "")
+
+    def lines(self, before: int) -> Iterator[dict[str, Any]]:
+        """Those before number ``before`` (0: all), the last first; what is no whole line is left out."""
+        for file in self._files:
+            end = file.rfind(b"\n") + 1
+            if before:
+                end = _place(file, end, before)
+            while end > 0:
+                start = file.rfind(b"\n", 0, end - 1) + 1
+                line = _read(file[start:end])
+                end = start
+                if line is not None:
+                    yield line
+
+    def event(self, line: dict[str, Any]) -> Event | None:
+        """The write that ``line`` begins; None for a line that ends one."""
+        if line.get("outcome") != "begun":
+            self._ended[int(line.get("begun", 0))] = line
+            return None
+        number = int(line.get("sequence", 0))
+        ended = self._ended.pop(number, None) or (self._ended_later(number) if self._before else None)
+        return _event(line, ended or {"outcome": "begun", "digest": line.get("digest", "")})
+
+    def _ended_later(self, number: int) -> dict[str, Any] | None:
+        """How it ended in a line that was not read: one from ``before`` on."""
+        mark = b'{"begun":%d,' % number
+        for file in self._files:
+            at = 0 if file[: len(mark)] == mark else file.find(b"\n" + mark) + 1
+            if at or file[: len(mark)] == mark:
+                return _read(file[at : file.find(b"\n", at) + 1])
+        return None
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The newest files whole, as many as are looked at."""
-    parts = parts_of(path)
-    after = 0
-    while parts and parts[-1].last - after > LOOKED_MAX and after < parts[-1].first - 1:
-        after = next(each.last for each in parts if each.last > after)
-    with suppress(FileNotFoundError):  # nothing was written yet
-        yield from lines_of(path, after)
+def _place(file: mmap, end: int, number: int) -> int:
+    """Where the first line begins whose number is not less than ``number``, of the lines before ``end``."""
+    low, high = 0, end  # where lines begin: those before low have lesser numbers, those from high on have not
+    while low < high:
+        start = max(low, file.rfind(b"\n", 0, (low + high) // 2) + 1)
+        after = file.find(b"\n", start) + 1
+        line = _read(file[start:after])
+        while line is None and start > low:  # half a line: the one before it tells
+            start = file.rfind(b"\n", 0, start - 1) + 1
+            line = _read(file[start : file.find(b"\n", start) + 1])
+        if line is None or int(line.get("sequence", 0)) < number:
+            low = after
+        else:
+            high = start
+    return low
+
+
+def _read(data: bytes) -> dict[str, Any] | None:
+    """What a line says; None of what a kill or a full disk left of one."""
+    try:
+        said = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return said if isinstance(said, dict) else None
 
 
 def _event(first: Mapping[str, Any], last: Mapping[str, Any]) -> Event:

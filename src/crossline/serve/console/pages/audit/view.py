@@ -29,7 +29,7 @@ def view(asked: Asked) -> AuditPage:
     wanted = _wanted(asked)
     found = find(path, wanted, ROWS)
     kept = {name: asked.query[name] for name in ("who", "what", "since", "outcome") if asked.query.get(name)}
-    older = urlencode({**kept, "before": found.events[-1].number}) if found.more else ""
+    older = urlencode({**kept, "before": found.older}) if found.older else ""
     return AuditPage(
         shell=asked.shell("Audit trail"),
         rows=tuple(_row(asked, each) for each in found.events),

@@ -7,9 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from crossline.core.basics.times import instant_text, parse_instant_ms
+from crossline.core.texts.money import sums_said
 from crossline.replay.analysis.timeline import RecordMark, timeline_of
 from crossline.serve.console.asked import Asked
-from crossline.serve.console.calls import called
+from crossline.serve.console.calling import called
 from crossline.serve.console.casework.evidence import words_of
 from crossline.serve.console.casework.forms import HOUR_MS, counted
 from crossline.serve.console.pages.entities.consequence import PAST_MS, Record
@@ -66,7 +67,7 @@ def _further(asked: Asked, key: Mapping[str, Any], known: Collection[Record]) ->
     found = consequence_of(asked, alerts)
     if not found.records:
         return ""
-    sums = " and ".join(f"{name} {amount:,}".strip() for name, amount in found.money.items())
+    sums = sums_said(found.money.items(), " and ")
     worth = f", {sums}" if sums else ""
     return f" {found.records:,} more of the past 24 hours raised alerts and {_was(found.records)} let through{worth}."
 
@@ -100,6 +101,6 @@ async def place(asked: Asked, case: Mapping[str, Any]) -> str:
         "until": form.get("until", ""),
         "reason": form.get("reason", "").strip(),
     }
-    _, told = await called(asked, "POST", "/v1/holds", "/v1/holds", "", {**body, "action": form.get("action", "block")})
+    told = await called(asked, "POST", "/v1/holds", body={**body, "action": form.get("action", "block")})
     until = asked.times.moment(parse_instant_ms(told["until"])).text
     return f"{', '.join(alert['key'].values())} is held until {until}."

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from crossline.core.texts.problems import shown as quoted
 from crossline.replay.analysis.timeline import timeline_of
 from crossline.serve.console.asked import Asked
-from crossline.serve.console.calls import called
+from crossline.serve.console.calling import answered
 from crossline.serve.console.casework.changes import changes_of
 from crossline.serve.console.casework.evidence import as_csv, drawn, evidence_of, shown, width_of, words_of
 from crossline.serve.console.layout.shell import Crumb
@@ -55,7 +55,7 @@ async def small(asked: Asked) -> Any:
 async def changes(asked: Asked) -> Any:
     """What would not have fired; while it is looked for, how far that is."""
     case, alert_id = await _case(asked)
-    status, told = await called(asked, "GET", ROUTE.replace("{alert_id}", alert_id), ROUTE)
+    status, told = await answered(asked, "GET", ROUTE, {"alert_id": alert_id})
     money = asked.parts.settings.cases.money
     found = changes_of(status, told, words_of(asked, case), money.field if money is not None else None)
     path, number = f"/cases/{case['number']}/changes/{alert_id}", case["number"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from crossline.core.conditions.holds import lookup
 from crossline.core.settings.process.casework import MoneySettings
+from crossline.core.texts.money import sums_said
 from crossline.serve.console.layout.numbers import counted
 
 PAST_MS = 86_400_000
@@ -37,7 +38,7 @@ class Stopped:
         """In pieces: text, and whether it is strong."""
         if not self.records:
             return ((_NOTHING, False),)
-        sums = " and ".join(f"{name} {amount:,}".strip() for name, amount in self.money.items())
+        sums = sums_said(self.money.items(), " and ")
         what = counted(self.records, "record") + " that raised alerts" + (f", {sums}" if sums else "")
         pieces = [("In the past 24 hours this would have stopped ", False), (what, True), (".", False)]
         if self.unknown:
@@ -87,5 +88,5 @@ def amount_of(alert: Mapping[str, Any], money: MoneySettings | None) -> tuple[st
     amount = lookup(record, money.field)
     if isinstance(amount, bool) or not isinstance(amount, int | float):
         return None
-    currency = "" if money.currency is None else lookup(record, money.currency)
-    return str(currency or ""), Decimal(str(amount)).scaleb(-money.decimals)
+    currency = str(("" if money.currency is None else lookup(record, money.currency)) or "")
+    return currency, Decimal(str(amount)).scaleb(-money.decimals_of(currency))

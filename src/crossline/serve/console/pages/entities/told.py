@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from crossline.core.basics.times import parse_instant_ms
+from crossline.serve.access.routes import is_part
+from crossline.serve.cases.intake.facts import VALUE_MAX as LINKED_MAX
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import segment
 from crossline.serve.console.layout.moments import Moment
@@ -22,6 +25,7 @@ from crossline.serve.console.pages.entities.context import (
 from crossline.serve.http.etags import etag_of
 
 DAYS, DAY_MS = 30, 86_400_000
+VALUE_MAX = 1_000  # characters of a value that the API takes
 _BEYOND = {
     ">=": lambda value, line: value >= line,
     ">": lambda value, line: value > line,
@@ -32,13 +36,23 @@ _GRADES = {"info": "low"}
 
 
 def entity_address(field: str, value: str) -> str:
-    """Where an entity's page is."""
-    return f"/entities/{segment(field)}/{segment(value)}"
+    """Where an entity's page is; of a value that cannot stand in an address its cases in the queue."""
+    return _address("/entities", field, value)
 
 
 def links_address(field: str, value: str) -> str:
-    """Where the page of its links is."""
-    return f"/links/{segment(field)}/{segment(value)}"
+    """Where the page of its links is; else as ``entity_address``.
+
+    >>> links_address("card_hash", "a/b"), links_address("card_hash", "..")
+    ('/links/card_hash/a%2Fb', '/queue?view=all&entity=card_hash%3A..')
+    """
+    return _address("/links", field, value)
+
+
+def _address(page: str, field: str, value: str) -> str:
+    if len(value) <= VALUE_MAX and all(map(is_part, (field, *value.split("/")))):
+        return f"{page}/{segment(field)}/{segment(value)}"
+    return f"/queue?{urlencode({'view': 'all', 'entity': f'{field}:{value[:LINKED_MAX]}'})}"
 
 
 def moment_of(asked: Asked, text: str, *, exact: bool = False) -> Moment:

@@ -8,10 +8,12 @@ from contextlib import closing
 
 from crossline.connectors.stores import AlertFilter, Store
 from crossline.core.basics.errors import UsageError
+from crossline.serve.cases.counting.reading import read_days
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.pages.rules.health import Doing
 
 DAYS, DAY_MS = 14, 86_400_000
+KINDS = ("alert", "shadow")
 KEPT_MAX = 50_000
 # Days that are over: by store, rule, kind, day, and version where it is of one.
 _over: dict[tuple[str, str, str, int, int | None], int] = {}
@@ -40,16 +42,24 @@ def days_of(asked: Asked, rules: Iterable[tuple[str, str]]) -> dict[str, tuple[i
 
 
 def days_of_version(asked: Asked, rule_id: str, version: int) -> tuple[int, ...]:
-    """Alerts of a version on each of the past 14 days, today last: of all keys, shadow alerts too."""
-    today = asked.parts.now_ms() // DAY_MS
-    try:
-        with closing(asked.parts.deps.store()) as store:
-            return tuple(
-                sum(_count(store, rule_id, kind, day, version, over=day < today - 1) for kind in ("alert", "shadow"))
-                for day in range(today - DAYS + 1, today + 1)
-            )
-    except UsageError:
-        return (0,) * DAYS
+    """Alerts of a version on each of the past 14 days, today last: of all keys, shadow alerts too.
+
+    As they were counted when they came; of days before anything was counted the store is asked.
+    """
+    today, desk = asked.parts.now_ms() // DAY_MS, asked.parts.deps.desk
+    days = range(today - DAYS + 1, today + 1)
+    since, found = (None, {}) if desk is None else read_days(desk.file, rule_id, version, days.start)
+    # Of the first day that was counted a part may be missing.
+    before = [day for day in days if since is None or day <= since]
+    if before:
+        try:
+            with closing(asked.parts.deps.store()) as store:
+                for day in before:
+                    over = day < today - 1
+                    found[day] = sum(_count(store, rule_id, kind, day, version, over=over) for kind in KINDS)
+        except UsageError:  # nothing was delivered yet, so that there is no store
+            pass
+    return tuple(found.get(day, 0) for day in days)
 
 
 def _count(store: Store, rule_id: str, kind: str, day: int, version: int | None = None, *, over: bool) -> int:

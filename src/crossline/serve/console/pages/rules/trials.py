@@ -187,7 +187,7 @@ def _share(name: str, value: float | None, was: float | None, small: str) -> Fig
 
 
 def _money(name: str, value: float, was: float | None, money: Any) -> Figure:
-    decimals = 0 if money is None else money.decimals
+    decimals = 0 if money is None or money.decimals == "currency" else money.decimals
     scaled = f"{Decimal(str(value)).scaleb(-decimals):,}"
     before = "" if was is None else f"was {Decimal(str(was)).scaleb(-decimals):,}"
     return Figure(name, scaled, "", before, "" if was is None or value == was else "ok" if value > was else "high")
