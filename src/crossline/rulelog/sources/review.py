@@ -56,11 +56,16 @@ def review_digest(rule: Rule) -> str:
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def approval_text(rule: Rule, proof: Mapping[str, Any] | None = None) -> bytes:
-    """What stands in a message that approves of ``rule``; ``proof``: as ``crossline rules prove --json`` tells it."""
+def approval_text(rule: Rule, proof: Mapping[str, Any] | None = None, who: str | None = None) -> bytes:
+    """What stands in a message that approves of ``rule``.
+
+    ``proof``: as ``crossline rules prove --json`` tells it; ``who``: in whose name a server writes it into a folder.
+    """
     said: dict[str, Any] = {"rule_id": rule.rule_id, "version": rule.version, "digest": review_digest(rule)}
     if proof is not None:
         said["proof"] = {name: proof["digests"][name] for name in PROOF}
+    if who is not None:
+        said["who"] = who
     return orjson.dumps(said)
 
 

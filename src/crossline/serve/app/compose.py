@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -48,7 +49,7 @@ log = get_logger(__name__)
 
 
 def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]], RuleHealthReader]:
-    """The app over the parts that run, what ends what only it has, and how rules do."""
+    """The app over the parts that run, what ends what only it has, and how rules do; inside a running event loop."""
     settings = api.settings
 
     async def ready() -> Readiness:
@@ -84,7 +85,15 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     access = guarded(hot, settings)
     console = Console(parts_of(deps, settings, others, audit, access.charge)) if settings.console else None
 
+    # Once it answers: a broker may not.
+    left = None if api.replica_of is not None else asyncio.create_task(rest.state.finish())
+
     async def close() -> None:
+        if left is not None:
+            left.cancel()
+            await asyncio.wait({left})
+            if not left.cancelled() and (error := left.exception()) is not None:
+                log.error("what was approved before was not looked at to its end", error=str(error))
         if console is not None:
             await console.close()
         await rest.state.close()

@@ -37,10 +37,27 @@ class KeptProof:
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """What ``who`` asks approval of.
+
+    ``name``: what the file is called that the text replaces; ``beneath``: SHA-256 of what stands there now, empty where
+    there is no such file, None where rules do not come from files.
+    """
+
+    rule_id: str
+    version: int
+    name: str
+    text: str
+    who: str
+    beneath: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """That ``who`` asks for approval of a text. ``decided_by``, ``decided_ms``, ``reason``: once it is over.
 
-    ``name``: what the file is called that the text replaces.
+    ``name``, ``beneath``: as of a ``Wish``; of one that was asked for before that was kept ``beneath`` is None too.
+    ``done_ms``: when all that was decided was done; None: not yet, as where a server ended in between.
     """
 
     number: int
@@ -55,11 +72,18 @@ class Request:
     decided_by: str | None = None
     decided_ms: int | None = None
     reason: str = ""
+    beneath: str | None = None
+    done_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As the API says it."""
         decided = None if self.decided_ms is None else format_instant(self.decided_ms)
-        over = {"decided_by": self.decided_by, "decided_at": decided, "reason": self.reason}
+        over = {
+            "decided_by": self.decided_by,
+            "decided_at": decided,
+            "reason": self.reason,
+            "done": self.done_ms is not None,
+        }
         of = {"rule_id": self.rule_id, "version": self.version, "name": self.name, "text": self.text}
         asked = {"proof_id": self.proof_id, "who": self.who, "asked_at": format_instant(self.asked_ms)}
         return {"number": self.number, "state": self.state, **of, **asked, **over}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from crossline.core.basics.errors import PermanentError, RetryableError, StateError
 from crossline.serve.access.keyfile import check_private
@@ -22,13 +23,22 @@ class PrivateDatabase:
         version: Of its tables.
         tables: What makes them.
         made_by: The command that makes the file, for errors.
+        since: By an earlier version, what makes the next one of it; the first write does.
     """
 
-    def __init__(self, path: Path, version: int, tables: Sequence[str], made_by: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        version: int,
+        tables: Sequence[str],
+        made_by: str,
+        since: Mapping[int, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         self.path = path
         self._version = version
         self._tables = tables
         self._made_by = made_by
+        self._since = since
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -47,10 +57,7 @@ class PrivateDatabase:
             db.execute("PRAGMA synchronous = FULL")
             db.execute("BEGIN IMMEDIATE")
             try:
-                if not self._stands(db):
-                    for each in self._tables:
-                        db.execute(each)
-                    db.execute(f"PRAGMA user_version = {self._version}")
+                self._bring_up(db)
                 yield db
             except BaseException:
                 db.execute("ROLLBACK")
@@ -70,6 +77,19 @@ class PrivateDatabase:
             raise RetryableError(f"{self.path} cannot be read or written now: {error}") from error
         except sqlite3.DatabaseError as error:
             raise StateError(f"{self.path}: found what is no database ({error}); expected {self._made_by}'s") from None
+
+    def _bring_up(self, db: sqlite3.Connection) -> None:
+        """Make the tables, or what has changed of them since."""
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        while version in self._since and version < self._version:
+            for each in self._since[version]:
+                db.execute(each)
+            version += 1
+            db.execute(f"PRAGMA user_version = {version}")
+        if not self._stands(db):
+            for each in self._tables:
+                db.execute(each)
+            db.execute(f"PRAGMA user_version = {self._version}")
 
     def _stands(self, db: sqlite3.Connection) -> bool:
         """Whether the tables are there. Raises StateError where they are of another version."""

@@ -25,7 +25,7 @@ from crossline.serve.console.said import saying
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.reads.rules import current_of, versions_of
 from crossline.serve.http.writes.approvals import proof_of
-from crossline.serve.http.writes.publishing import check_folder_review
+from crossline.serve.http.writes.changes import check_one_user
 
 SCOPE = "rules:approve"
 ROUTE = "/v1/approvals/{number}"
@@ -190,7 +190,7 @@ def _why_not(asked: Asked, request: Request) -> str:
         return f"To approve needs the scope {SCOPE}, which {asked.who.name} has not."
     try:
         check_may_decide(request, asked.who.name)
-        check_folder_review(asked.parts.deps.config)
+        check_one_user(asked.parts.deps.config)
     except PermanentError as error:
         return _ask(asked, str(error), request)
     except ProblemError as error:
