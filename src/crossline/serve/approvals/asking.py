@@ -16,7 +16,7 @@ from crossline.rulelog.sources.desks import known_of
 from crossline.rulelog.sources.folder import Files
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.approvals.texts import text_of, the_rule
-from crossline.serve.approvals.values import Request, Wish
+from crossline.serve.approvals.values import Request
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import current_of, versions_of
 
@@ -44,7 +44,7 @@ def ask_for(config: PipelineConfig, kept: ApprovalFile, text: str, who: str, now
         files = folder_of_rules(Path(config.rules.path)).changed() or {}
         name = _own_file(config, files, rule.rule_id, name)
         beneath = digest_beneath(files, name)
-    return kept.ask(Wish(rule.rule_id, rule.version, name, text, who, beneath), now_ms)
+    return kept.ask(rule.rule_id, rule.version, name, text, who, now_ms, beneath)
 
 
 def digest_beneath(files: Files, name: str) -> str:

@@ -10,7 +10,7 @@ import orjson
 
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.rulelog.sources.principals import same_principal
-from crossline.serve.approvals.values import Draft, KeptProof, Request, Wish, text_digest
+from crossline.serve.approvals.values import Draft, KeptProof, Request, text_digest
 from crossline.serve.console.people.database import PrivateDatabase
 
 FILE = "approvals.db"
@@ -109,25 +109,29 @@ class ApprovalFile:
             row = db.execute(asked, (value,)).fetchone()
         return None if row is None else KeptProof(row[0], row[1], row[2], orjson.loads(row[3]))
 
-    def ask(self, wish: Wish, now_ms: int) -> Request:
-        """Ask for approval. Raises UsageError where no proof is of exactly this text, or it is asked for already."""
-        proof = self.proof_of_text(wish.text)
+    def ask(
+        self, rule_id: str, version: int, name: str, text: str, who: str, now_ms: int, beneath: str | None = None
+    ) -> Request:
+        """Ask for approval; the values are those of a ``Request``.
+
+        Raises UsageError where no proof is of exactly this text, or it is asked for already.
+        """
+        proof = self.proof_of_text(text)
         if proof is None:
             raise UsageError("found no proof of exactly this text; expected a backtest of it: run it, then ask")
         with self._db.writing() as db:
-            asked = (wish.rule_id, wish.version)
+            asked = (rule_id, version)
             if db.execute(
                 "SELECT 1 FROM requests WHERE rule_id = ? AND version = ? AND state = 'waiting'", asked
             ).fetchone():
-                said = f"version {wish.version} of {wish.rule_id} waits for approval already; see it under Approvals"
-                raise UsageError(said)
-            values = (*asked, wish.name, wish.text, proof.proof_id, wish.who, now_ms)
+                raise UsageError(f"version {version} of {rule_id} waits for approval already; see it under Approvals")
+            values = (rule_id, version, name, text, proof.proof_id, who, now_ms)
             put = (
                 "INSERT INTO requests (rule_id, version, name, text, proof_id, who, asked_ms, state, reason, beneath) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', '', ?)"
             )
-            number = int(db.execute(put, (*values, wish.beneath)).lastrowid or 0)
-        return Request(number, *values, beneath=wish.beneath)
+            number = int(db.execute(put, (*values, beneath)).lastrowid or 0)
+        return Request(number, *values, beneath=beneath)
 
     def request(self, number: int) -> Request | None:
         """By its number; None: there is none."""

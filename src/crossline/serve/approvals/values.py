@@ -37,27 +37,12 @@ class KeptProof:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What ``who`` asks approval of.
-
-    ``name``: what the file is called that the text replaces; ``beneath``: SHA-256 of what stands there now, empty where
-    there is no such file, None where rules do not come from files.
-    """
-
-    rule_id: str
-    version: int
-    name: str
-    text: str
-    who: str
-    beneath: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """That ``who`` asks for approval of a text. ``decided_by``, ``decided_ms``, ``reason``: once it is over.
 
-    ``name``, ``beneath``: as of a ``Wish``; of one that was asked for before that was kept ``beneath`` is None too.
-    ``done_ms``: when all that was decided was done; None: not yet, as where a server ended in between.
+    ``name``: what the file is called that the text replaces; ``beneath``: SHA-256 of what stood there then, empty where
+    there was no such file, None where rules do not come from files, or nobody kept it. ``done_ms``: when all that was
+    decided was done; None: not yet, as where a server ended in between.
     """
 
     number: int

@@ -18,6 +18,7 @@ from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.approvals.context import ApprovalPage, ApprovalsPage, RequestRow
+from crossline.serve.console.pages.approvals.versions import approve_version, waiting_events, waiting_versions
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.rules.trials import figures_of, predicted_said, proof_rows
 from crossline.serve.console.pages.rules.writing import number_of
@@ -37,13 +38,14 @@ def view(asked: Asked) -> ApprovalsPage:
     return ApprovalsPage(
         shell=asked.shell("Approvals"),
         waiting=tuple(_row(asked, each) for each in kept.waiting()),
+        versions=waiting_versions(asked),
         decided=tuple(_row(asked, each) for each in kept.decided()),
     )
 
 
 def waits(asked: Asked) -> int:
     """How many wait."""
-    return len(asked.parts.approvals.waiting())
+    return len(asked.parts.approvals.waiting()) + len(waiting_events(asked))
 
 
 def one(asked: Asked) -> ApprovalPage:
@@ -212,6 +214,7 @@ PAGE = Page(
     "approvals",
     (
         Way("GET", "/approvals", view),
+        Way("POST", "/approvals/versions", approve_version),
         Way("GET", "/approvals/{number}", one),
         Way("GET", "/approvals/{number}/proof.json", proof),
         Way("POST", "/approvals/{number}/approve", approve),
