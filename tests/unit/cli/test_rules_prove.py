@@ -144,6 +144,13 @@ def test_a_proof_is_run_again_and_says_the_same_or_what_differs(
     again = ["verify", str(proof), "--pipeline", str(project / "pipeline.yaml"), "--json"]
     assert run_command(again) == 0
     assert json.loads(capsys.readouterr().out)["result"] == "the same"
+    whole = json.loads(proof.read_text())
+    for body, differs in ((None, []), ("0" * 64, ["files that the rule names"])):  # of before that was noted; another
+        older = {**whole["digests"], "body": body}
+        proof.write_text(json.dumps({**whole, "digests": {name: each for name, each in older.items() if each}}))
+        assert run_command(again) == (1 if differs else 0)
+        assert [each["what"] for each in json.loads(capsys.readouterr().out)["differences"]] == differs
+    proof.write_text(json.dumps(whole))
     day = project / "in/2026-03-03.jsonl"
     day.write_text(day.read_text().replace("300", "100"))
     assert run_command(again) == 1
@@ -186,7 +193,7 @@ def test_a_proof_of_named_files_is_run_again_though_the_source_is_a_topic(
     assert "expected --input, or sources of kind files" in capsys.readouterr().err
     assert run_command([*given, "--input", f"{project}/in/*.jsonl"]) == 0
     proof.write_text(capsys.readouterr().out)
-    assert sorted(each["name"] for each in json.loads(proof.read_text())["data"]["files"])[-1] == "in/[3].jsonl"
+    assert max(each["name"] for each in json.loads(proof.read_text())["data"]["files"]) == "in/[3].jsonl"
     again = ["verify", str(proof), "--pipeline", str(pipeline), "--json"]
     assert run_command(again) == 0
     assert json.loads(capsys.readouterr().out)["result"] == "the same"

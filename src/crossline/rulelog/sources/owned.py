@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from crossline.rulelog.writing import replace_file
 APPROVALS = ".approvals"
 STATEMENTS = ".published"
 _BYTES_MAX = 4_096
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def owner_of(path: Path) -> str | None:
@@ -199,9 +201,15 @@ def state(folder: Path, statement: Statement, now: FileContent | None) -> None:
             raise PermanentError(f"found a principal who has {problem}; expected one whose name has {ALPHABET}")
     beside = folder / STATEMENTS
     try:
-        beside.mkdir(exist_ok=True)
+        beside.mkdir(mode=0o755, exist_ok=True)
+        there = beside.stat()
     except OSError as error:
         raise PermanentError(f"{beside} cannot be made: {error.strerror}") from None
+    if there.st_uid != os.geteuid() or there.st_mode & _OTHERS_WRITE:
+        raise PermanentError(
+            f"found {beside} of {user_name(there.st_uid)}, with mode {stat.S_IMODE(there.st_mode):o}; expected a "
+            f"folder into which {me()} alone may write: who takes a statement away would pass for another one's author"
+        )
     file = beside / statement.file
     replace_file(file, statement.to_bytes(), content_in_folder(file, _BYTES_MAX))
     standing = None if now is None else replace(statement, digest=now.digest).file

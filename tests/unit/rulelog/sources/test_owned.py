@@ -187,3 +187,15 @@ def test_a_statement_lies_there_before_the_file_and_that_of_what_stands_there_st
     assert origins_in(Folder(tmp_path, (".yaml",), 1_000))["large.yaml"].who == me()
     with pytest.raises(PermanentError, match="LEFT-TO-RIGHT MARK"):
         state(tmp_path, Statement("large.yaml", new.digest, "ann\u200e"), new)
+
+
+def test_no_statement_is_made_where_others_could_take_it_away(tmp_path: Path) -> None:
+    said = Statement("large.yaml", FileContent(b"x").digest, "ann")
+    (tmp_path / STATEMENTS).mkdir()
+    for mode in (0o775, 0o757, 0o777):
+        (tmp_path / STATEMENTS).chmod(mode)
+        with pytest.raises(PermanentError, match=f"with mode {mode:o}; expected a folder into which"):
+            state(tmp_path, said, None)
+    (tmp_path / STATEMENTS).chmod(0o755)
+    state(tmp_path, said, None)
+    assert [each.name for each in (tmp_path / STATEMENTS).iterdir()] == [said.file]

@@ -116,8 +116,13 @@ def waiting_tag(rule_id: str | None, version: int | None, digest: str | None) ->
 
 
 def tags_of_rule(config: PipelineConfig, rule: Rule) -> tuple[str, ...]:
-    """By which a version may be named that waits: as ``waiting`` of ``GET /v1/rules`` has it, or as a version."""
+    """By which a version may be named that waits: as ``waiting`` of ``GET /v1/rules`` has it, or as a version.
+
+    As a version it is told without the bytes of its files (a model): one that has such has the first name alone.
+    """
     own = waiting_tag(rule.rule_id, rule.version, review_digest(rule))
+    if type(rule).files:
+        return (own,)
     told = _words(rule.told())
     rows = [each for each in rulebook(config).versions if _words(each["body"]) == told]
     return (own, *(tag_of(each) for each in rows))

@@ -55,7 +55,7 @@ def _waiting(config: PipelineConfig, rows: Collection[Mapping[str, Any]], conten
     """Of the versions of ``rows`` those that need an approval that is not there yet."""
     folder, _ = log_of(config)
     history = folder.histories[0] if folder.histories else History()
-    names = {(each["rule_id"], each["version"]) for each in rows if "version" in each}
+    names = {(each.get("rule_id"), each.get("version")) for each in rows}  # a shared figure has no rule_id
     if not isinstance(config.rules, RulesTopic):
         waiting = waiting_in_folder(folder.path, known_of(config), history, proven=config.rules.review == "proven")
         return [each for each in waiting if (each.rule_id, each.version) in names]
