@@ -42,7 +42,7 @@ from .test_shares import SHARES, lives
 
 OWN_TIMES = ("watermark_delay", "allowed_lateness", "time_mode", "timestamp_field", "late_policy")
 some = settings(
-    max_examples=300 if DEEP else 8,
+    max_examples=300 if DEEP else 6,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
