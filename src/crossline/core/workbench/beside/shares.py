@@ -98,9 +98,11 @@ def _values(said: Meant, name: str) -> Sequence[KeyValue]:
     wanted = kinds.get(column.kind)
     for leaf in _joined(said.program.feed.condition.node):
         given = leaf.value if leaf.operator == "in" and isinstance(leaf.value, tuple) else (leaf.value,)
-        named = leaf.field == name and leaf.operator in {"==", "in"}
-        if named and wanted is not None and given and all(type(each) is wanted for each in given):
-            return tuple(dict.fromkeys(given))
+        if leaf.field != name or leaf.operator not in {"==", "in"} or wanted is None:
+            continue
+        fitting = tuple(each for each in given if isinstance(each, str | int) and type(each) is wanted)
+        if fitting and len(fitting) == len(given):
+            return tuple(dict.fromkeys(fitting))
     return (False, True) if column.kind == "boolean" else ()
 
 

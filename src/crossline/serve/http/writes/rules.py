@@ -85,7 +85,6 @@ def rule_writes(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> A
     ) -> Any:
         """For which an active version decides: a share that grows keeps its keys; `0%` leaves all to the one before."""
         only_known(request)
-        wanted.checked()
         await run_in_threadpool(_check_version, deps, rule_id, wanted.version, if_match)
         done = await changes.set_share(deps, commands, who.name, rule_id, wanted)
         return await run_in_threadpool(told, deps.config, done, [done])
