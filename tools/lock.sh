@@ -7,7 +7,7 @@ compile() {
   .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate "$@"
 }
 
-compile pyproject.toml --group dev --output-file requirements.lock "$@"
+compile pyproject.toml --extra all --group dev --output-file requirements.lock "$@"
 sed -n 's/^java = \["\(.*\)"\]$/\1/p' pyproject.toml | compile - --output-file requirements-java.lock "$@"
 printf 'setuptools\nuv\n' | compile - --output-file requirements-bootstrap.lock "$@"
 compile -c requirements.lock examples/card-model/requirements.txt --output-file examples/card-model/requirements.lock "$@"

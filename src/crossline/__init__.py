@@ -1,18 +1,84 @@
 """crossline: real-time pattern and fraud detection on Apache Spark.
 
-``load_rules``, ``load_streams`` and ``detect`` are the Python API; they are loaded on first use, so that importing
-the package does not start what a command may not need.
+The Python library: ``detect`` and ``figures`` over tables, dicts and Spark frames, ``Detector`` for a loop of one's
+own, ``load_rules`` and ``load_streams``. All of it is loaded on first use, so that importing the package does not start
+what a command may not need.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ALERT_SCHEMA", "Defaults", "RuleSet", "Stream", "detect", "load_rules", "load_streams"]
+if TYPE_CHECKING:
+    from crossline.api.declared import Stream, load_rules, load_streams
+    from crossline.api.detection import detect, figures
+    from crossline.api.detector import Detector, Processed
+    from crossline.api.results import DECISION_SCHEMA, Alerts, Decisions, Figures
+    from crossline.core.alerts.alert import ALERT_SCHEMA
+    from crossline.core.basics.errors import CrosslineError, StateError, UsageError
+    from crossline.core.rules.base import Defaults
+    from crossline.core.rules.ruleset import RuleSet
+    from crossline.core.texts.problems import RefusedError
+
+    __version__: str
+
+__all__ = [
+    "ALERT_SCHEMA",
+    "DECISION_SCHEMA",
+    "Alerts",
+    "CrosslineError",
+    "Decisions",
+    "Defaults",
+    "Detector",
+    "Figures",
+    "Processed",
+    "RefusedError",
+    "RuleSet",
+    "StateError",
+    "Stream",
+    "UsageError",
+    "__version__",
+    "detect",
+    "figures",
+    "load_rules",
+    "load_streams",
+]
+
+_PLACES = {
+    "ALERT_SCHEMA": "core.alerts.alert",
+    "CrosslineError": "core.basics.errors",
+    "DECISION_SCHEMA": "api.results",
+    "Alerts": "api.results",
+    "Decisions": "api.results",
+    "Defaults": "core.rules.base",
+    "Detector": "api.detector",
+    "Figures": "api.results",
+    "Processed": "api.detector",
+    "RefusedError": "core.texts.problems",
+    "RuleSet": "core.rules.ruleset",
+    "StateError": "core.basics.errors",
+    "Stream": "api.declared",
+    "UsageError": "core.basics.errors",
+    "detect": "api.detection",
+    "figures": "api.detection",
+    "load_rules": "api.declared",
+    "load_streams": "api.declared",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module("crossline.api"), name)
-    raise AttributeError(f"module 'crossline' has no attribute {name!r}")
+    """Load what is asked for, once."""
+    found: Any
+    if name == "__version__":
+        found = import_module("crossline.api.version").version()
+    elif name in _PLACES:
+        found = getattr(import_module(f"crossline.{_PLACES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'crossline' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

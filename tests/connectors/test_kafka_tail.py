@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from crossline.connectors.kafka import tail as kafka_tail
-from crossline.connectors.kafka.tail import KafkaTail, NotThereError, Place, Range
+from crossline.connectors.kafka.ranges import NotThereError, Place, Range
+from crossline.connectors.kafka.tail import KafkaTail
 from crossline.services.broker import LocalBroker
 
 from .remaking import WAIT_S, producer_of

@@ -33,12 +33,12 @@ _FORKS = ("backtest", "figures")
 
 
 class Session:
-    """``spark`` gives the Spark session; it is asked for by the first block that needs one."""
+    """``spark`` gives the Spark session, asked for by the first block that needs one; None: no block may need one."""
 
     def __init__(
         self,
         folder: Path,
-        spark: Callable[[], SparkSession],
+        spark: Callable[[], SparkSession] | None,
         patch: pytest.MonkeyPatch,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -94,6 +94,11 @@ class Session:
     @contextmanager
     def _on_spark(self) -> Iterator[None]:
         """In the folder, for Python and for Spark; the session outlives a command that stops it."""
+        if self._spark is None:
+            with self._patch.context() as patch:
+                patch.chdir(self.folder)
+                yield
+            return
         spark = self._spark()
         files = _local_files(spark)
         before, at_term = files.getWorkingDirectory(), signal.getsignal(signal.SIGTERM)

@@ -85,7 +85,7 @@ def test_the_image_copies_what_is_there() -> None:
     names = [line[1:] for line in kept if line.startswith("!")]
     assert [name for name in names if not (ROOT / name).exists()] == []
     from_setup = re.findall(r'"(requirements[\w-]*\.lock)"', (ROOT / "tools" / "setup.py").read_text())
-    assert {*from_setup, "src", "tools", "pyproject.toml", "README.md"} == set(names)
+    assert {*from_setup, "src", "tools", "pyproject.toml", "README.md", "LICENSE"} == set(names)
 
 
 def test_the_image_drops_packages_of_developers_alone() -> None:

@@ -40,9 +40,10 @@ REASONS = {
     "needs an engine of containers": "the files that are named are held against the code in test_deploy.py",
     "needs an API that serves": "tests/unit/client asks one for each call; README's lines run in test_checkout.py",
     "serves until it is stopped": "tests/browser serves the console, and tests of the command start it",
+    "installs a package": "tests/e2e/test_wheel.py installs it, with its extras and without",
     "minutes of compiling": "the tests that are named run in the suite, and the measurement among the others",
 }
-LANGUAGES = {"", "sh", "python", "yaml", "json", "sql", "http"}
+LANGUAGES = {"", "sh", "python", "yaml", "json", "sql", "http", "toml"}
 RUN = ("sh", "python")
 
 
@@ -54,10 +55,11 @@ def runs(page: Path) -> list[Block]:
     return [block for block in blocks(page) if block.language in RUN and block.not_run is None]
 
 
-# The session is asked for by the first block that needs one; no block of CONTRIBUTING.md does.
+# The session is asked for by the first block that needs one; no block of these pages does.
+WITHOUT_SPARK = ("CONTRIBUTING.md", "library.md")
 SHARED = pytest.mark.xdist_group("shared")
 TOLD = [
-    pytest.param(page, id=name_of(page), marks=[] if page.name == "CONTRIBUTING.md" else SHARED)
+    pytest.param(page, id=name_of(page), marks=[] if page.name in WITHOUT_SPARK else SHARED)
     for page in PAGES
     if runs(page)
 ]
@@ -84,7 +86,7 @@ def test_what_it_tells_to_do_works(
         environment = copy_of_the_repository(folder)
     else:
         folder.mkdir()
-    session = Session(folder, spark, monkeypatch, environment)
+    session = Session(folder, None if page.name == "library.md" else spark, monkeypatch, environment)
     for block in runs(page):
         session.run(block)
     if page.name == "README.md":

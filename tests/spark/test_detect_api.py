@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from crossline.api import Stream
+    from crossline import Stream
     from crossline.core.rules.ruleset import RuleSet
 
 pytestmark = pytest.mark.spark
@@ -69,6 +69,48 @@ def test_a_static_frame_gives_what_the_twin_finds(
 ) -> None:
     found = cl.detect(table(spark, log, partitions), rules, stream, shards=partitions, defaults=DEFAULTS)
     assert figures(alerts_in(found)) == twin
+
+
+def test_the_session_keeps_its_settings(
+    spark: SparkSession, log: list[Record], twin: Any, stream: Stream, rules: RuleSet
+) -> None:
+    """Whatever they are: with adaptive execution, too, shards stay with their tasks."""
+    named = {"spark.sql.adaptive.enabled": "true", "spark.sql.execution.arrow.maxRecordsPerBatch": "77"}
+    before = {name: spark.conf.get(name) for name in named}
+    for name, value in named.items():
+        spark.conf.set(name, value)
+    try:
+        found = cl.detect(table(spark, log, 3), rules, stream, shards=3, defaults=DEFAULTS)
+        assert figures(alerts_in(found)) == twin
+        assert {name: spark.conf.get(name) for name in named} == named
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
+
+
+FIGURES = """
+source_topic: payments
+figures:
+  tries: {count: true, group_by: account, window: 30s}
+  spent: {sum: amount, group_by: device, window: 1m}
+"""
+
+
+def told(rows: Any) -> list[tuple[Any, ...]]:
+    return sorted((row["record_id"], row["tries"], row["spent"]) for row in rows)
+
+
+def test_figures_of_a_frame_are_those_of_a_table(
+    spark: SparkSession, log: list[Record], stream: Stream, tmp_path: Path
+) -> None:
+    """Figures of two keys, which are judged in several shards, and brought together at the record."""
+    (tmp_path / "figures.yaml").write_text(FIGURES)
+    wanted = cl.figures(log, tmp_path / "figures.yaml", stream, defaults=DEFAULTS).to_arrow()
+    frame = cl.figures(table(spark, log), tmp_path / "figures.yaml", stream, shards=3, defaults=DEFAULTS)
+    rows = frame.collect()
+    assert frame.columns == wanted.column_names
+    assert told(row.asDict() for row in rows) == told(wanted.to_pylist())
+    assert len(rows) > 100
 
 
 def test_alerts_are_columns_too(spark: SparkSession, stream: Stream, rules: RuleSet) -> None:
@@ -149,6 +191,20 @@ class Streamed:
         for attempts in self.batches.values():
             assert all(attempt == attempts[0] for attempt in attempts)
         return figures(by_id(a for attempts in self.batches.values() for a in attempts[0].values()))
+
+
+def test_figures_of_a_stream_are_those_of_a_table(
+    spark: SparkSession, streamed: Streamed, stream: Stream, log: list[Record]
+) -> None:
+    (streamed.root / "figures.yaml").write_text(FIGURES)
+    wanted = cl.figures(log, streamed.root / "figures.yaml", stream, defaults=DEFAULTS).to_arrow()
+    frame = spark.readStream.schema(SCHEMA).json(str(streamed.folder))
+    state = str(streamed.root / "figure-state")
+    made = cl.figures(frame, streamed.root / "figures.yaml", stream, shards=2, state=state, defaults=DEFAULTS)
+    query = made.writeStream.format("memory").queryName("told").outputMode("append").start()
+    streamed.give(query, range(FILES))
+    query.stop()
+    assert told(row.asDict() for row in spark.table("told").collect()) == told(wanted.to_pylist())
 
 
 @pytest.fixture

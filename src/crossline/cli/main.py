@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -61,11 +61,23 @@ app = typer.Typer(
 )
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from crossline.api.version import version
+
+        typer.echo(f"crossline {version()}")
+        raise typer.Exit
+
+
 @app.callback(
     help="Real-time pattern and fraud detection on Apache Spark.\n\n"
     "Exit codes: 0 done, 1 the answer is no or the work failed, 2 wrong use."
 )
-def crossline() -> None:
+def crossline(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", is_eager=True, callback=_tell_version)
+    ] = False,
+) -> None:
     """Nothing of its own."""
 
 

@@ -165,15 +165,16 @@ def build_sink(settings: Settings | Mapping[str, Any], pipeline: str) -> Sink:
     if isinstance(settings, Mapping):
         settings = _checked(settings)
     kind: str = settings.kind  # type: ignore[attr-defined]  # every model in SINKS has it
-    module, _, name = _PLACES[kind].partition(":")
+    place = _PLACES.get(kind) or str(getattr(settings, "SINK", ""))
+    module, _, name = place.partition(":")
     try:
         sink: type[Sink] = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if missing.partition(".")[0] == "crossline":
+        needs: str | None = getattr(settings, "NEEDS", None)
+        if needs is None or (error.name or "").partition(".")[0] == "crossline":
             raise
         raise UsageError(
-            f"a sink of kind {kind} needs {missing}, which is not installed: pip install 'crossline[{kind}]'"
+            f"a sink of kind {kind} needs {error.name}, which is not installed: pip install '{needs}'"
         ) from None
     return sink.from_settings(settings, pipeline)
 

@@ -18,7 +18,7 @@ from crossline.rulelog.content import FileContent, content_of, is_folder
 from crossline.rulelog.edit import with_share, with_status
 from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge, judge_files
-from crossline.rulelog.reading import NOTHING_KNOWN, SUFFIXES, FileRule, Known, folder_of_rules, read_files
+from crossline.rulelog.reading import CASES, NOTHING_KNOWN, SUFFIXES, FileRule, Known, folder_of_rules, read_files
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.owned import Statement, origins_in, state
 from crossline.rulelog.sources.review import review_digest
@@ -50,6 +50,8 @@ class Publication:
 
 def check_file_name(name: str) -> None:
     """Raise UsageError where no rule file in a folder is called so."""
+    if name.endswith(CASES):
+        raise UsageError(f"found file {name}; expected the name of a rule file: cases are not published")
     if not name.endswith(SUFFIXES) or name.startswith("."):
         raise UsageError(f"found file {name}; expected a name that ends in {', '.join(SUFFIXES)}")
 

@@ -27,6 +27,8 @@ from crossline.rulelog.sources.folder import Files, Folder
 from crossline.rulelog.sources.keys import FigureKey, key_of
 
 SUFFIXES = (".yaml", ".yml", ".json")
+# Of cases, which stand beside rules and are no rules (``crossline rules test``).
+CASES = tuple(f".cases{suffix}" for suffix in SUFFIXES)
 ATTACHED_BYTES_MAX = 4 * 2**20  # it stands in the rule log, and goes to every worker
 
 log = get_logger(__name__)
@@ -84,8 +86,21 @@ Read = Mapping[str, list[FileRule] | RefusedError]
 
 
 def folder_of_rules(path: FilePath) -> Folder:
-    """The rule files in the folder ``path``."""
-    return Folder(path, SUFFIXES, SIZE_MAX)
+    """The rule files in the folder ``path``; files of cases beside them are none."""
+    return Folder(path, SUFFIXES, SIZE_MAX, other=CASES)
+
+
+def case_files(path: FilePath) -> dict[str, FileContent]:
+    """The files of cases beside the rule file ``path``, or of those in the folder, by their paths."""
+    folder = path if is_folder(path) else path.parent
+    found = Folder(folder, CASES, SIZE_MAX).changed() or {}
+    files = {str(folder / name): content for name, content in found.items()}
+    return files if is_folder(path) else {name: each for name, each in files.items() if rule_stem(name) == path.stem}
+
+
+def rule_stem(path: str) -> str:
+    """The name, without its end, of the rule file that a file of cases stands beside."""
+    return FilePath(FilePath(path).stem).stem
 
 
 def files_at(path: FilePath, *, empty: bool = False) -> dict[str, FileContent]:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from crossline.connectors.objects.place import is_uri
 from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.connectors.recordlog.topic import KafkaRecordLog
 from crossline.core.basics.errors import CrosslineError, StateError, UsageError
 from crossline.core.conditions.lists import Lists
 from crossline.core.decide.policy import Policy
@@ -212,6 +211,8 @@ def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
     if isinstance(source, ApiSettings):
         return FileRecordLog(source.path, spec.id, source.segment_bytes)
     if isinstance(source, KafkaSourceSettings) and spec.format == "json":
+        from crossline.connectors.recordlog.topic import KafkaRecordLog  # noqa: PLC0415 - the client is an extra
+
         key = _key_of(config, stream, source)
         return KafkaRecordLog(source, source.topic.split(",")[0].strip(), key, os.environ)
     return None

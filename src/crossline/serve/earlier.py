@@ -9,14 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import orjson
 
 from crossline.connectors.base import wall_clock_ms
 from crossline.connectors.feed.files import FeedBatch, batches_in, read_head
 from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.connectors.recordlog.topic import KafkaRecordLog
 from crossline.core.basics.errors import SourceError, StateError
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.settings.sources import Source
@@ -27,6 +26,9 @@ from crossline.serve.decisions.values import Place, RecordLog
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.unread import Behind, lay_unread, of_files, of_topic, tell_places
+
+if TYPE_CHECKING:
+    from crossline.connectors.recordlog.topic import KafkaRecordLog
 
 MARK = "settled.json"  # the batch up to which answers were held to what it gave
 NONE_YET = -1  # noted where no batch was there
@@ -127,7 +129,7 @@ async def take_up(
         placing = partial(tell_places, begin, records, stream, behind, placed)
         try:
             await lay_unread(replicas, newest, records, stream, behind)
-            if settling.waiting or isinstance(each_log, KafkaRecordLog):
+            if settling.waiting or _is_of_topic(each_log):
                 await placing()
         except SourceError as error:
             log.warning("what an earlier process put into a topic is not known yet", stream=stream, error=str(error))
@@ -135,9 +137,14 @@ async def take_up(
     return TakenUp(-1 if begin is None else begin.number, left)
 
 
+def _is_of_topic(each_log: RecordLog) -> TypeGuard[KafkaRecordLog]:
+    """Whether records go to a topic; its client, which is an extra, is not loaded to find out."""
+    return hasattr(each_log, "know")
+
+
 def _told_of(each_log: RecordLog, settling: Settling) -> Callable[[str, str, Place], None]:
     """Who is told where a record of before stands: answers that wait for their batch, and who would put it there."""
-    if not isinstance(each_log, KafkaRecordLog):
+    if not _is_of_topic(each_log):
         return settling.placed
 
     def both(stream: str, record_id: str, place: Place) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from crossline.connectors.feed.files import FeedBatch
 from crossline.connectors.recordlog.segments import segment_name, segment_numbers
-from crossline.connectors.recordlog.tail import read_tail
 from crossline.core.basics.errors import SourceError
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.logs import get_logger
@@ -100,6 +99,7 @@ def of_topic(settings: KafkaSourceSettings, topic: str, environment: Mapping[str
 
     Raises SourceError, as it is gone through, where its brokers do not answer.
     """
+    from crossline.connectors.recordlog.tail import read_tail  # noqa: PLC0415 - the client is an extra
 
     def behind(ends: Mapping[str, int]) -> Iterator[tuple[Place, bytes, int | None]]:
         yield from read_tail(settings, topic, ends, environment, UNREAD_MAX) if ends else ()

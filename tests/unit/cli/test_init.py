@@ -33,6 +33,7 @@ def test_the_project_is_whole(tmp_path: Path) -> None:
         "README.md",
         "in/2026-01-05.jsonl",
         "pipeline.yaml",
+        "rules/card_testing.cases.yaml",
         "rules/card_testing.yaml",
         "rules/large_payment.yaml",
         "rules/spending.yaml",

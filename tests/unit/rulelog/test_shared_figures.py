@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.api import Stream, load_rules
+from crossline import Stream, load_rules
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.figure import FigureFields
 from crossline.core.rules.reading import load_rules_text

@@ -11,12 +11,13 @@ from typing import Annotated
 import orjson
 import typer
 
-from crossline.cli.doctor.kafka import kafka_findings
 from crossline.cli.doctor.machine import Checked, machine_findings
 from crossline.cli.doctor.postgres import postgres_findings
 from crossline.cli.doctor.redis import redis_findings
 from crossline.cli.doctor.registry import registry_findings
+from crossline.cli.extras import install
 from crossline.cli.screen import Listing, show
+from crossline.core.settings.config import PipelineConfig
 from crossline.rulelog.content import read_pipeline_in_place
 
 _STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}
@@ -41,7 +42,7 @@ def doctor(
     uses_kafka = config is not None and any(source.kind == "kafka" for source in config.sources.values())
     findings = machine_findings(spark_kafka_needed=uses_kafka)
     if config is not None:
-        findings += [*kafka_findings(config, os.environ), *registry_findings(config, os.environ)]
+        findings += [*_kafka_findings(config), *registry_findings(config, os.environ)]
         findings += [*postgres_findings(config, os.environ), *redis_findings(config, os.environ)]
     missing = [finding for finding in findings if finding.status == "missing"]
     if as_json:
@@ -50,6 +51,18 @@ def doctor(
     else:
         show(_table(findings))
     raise typer.Exit(1 if missing else 0)
+
+
+def _kafka_findings(config: PipelineConfig) -> Sequence[Checked]:
+    """What is found of brokers and topics; where their client is not installed, that."""
+    try:
+        from crossline.cli.doctor.kafka import kafka_findings
+    except ModuleNotFoundError as error:
+        placed = (*config.sources.values(), *config.sinks, config.rules, config.lists, *config.tables.values())
+        used = any(getattr(each, "kind", None) == "kafka" for each in placed)
+        advice = install("kafka")
+        return [Checked("Kafka", "missing", f"{error.name} is not installed", advice)] if used else []
+    return kafka_findings(config, os.environ)
 
 
 def _table(findings: Sequence[Checked]) -> Listing:

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from crossline.cli.extras import install
 from crossline.core.basics.errors import CrosslineError
 from crossline.engine.machine.jars import default_store, ensure_jars
 from crossline.engine.machine.java import find_java
@@ -23,7 +24,12 @@ NOTHING = "nothing to do"
 _PYTHON_MIN = (3, 11)
 _MEMORY_MB_MIN = 4096
 _TEMP_MB_MIN = 1024
+_EXTRA = re.compile(r"extra == ['\"]([a-z]+)['\"]")
+_EXTRAS = ("spark", "kafka")  # what most pipelines run with; what others need is told where it is missing
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+Status = Literal["ok", "warning", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class Checked:
     """One thing looked at. ``warning`` may do harm later; ``missing`` is needed and not there."""
 
     name: str
-    status: Literal["ok", "warning", "missing"]
+    status: Status
     found: str
     advice: str = NOTHING
 
@@ -67,15 +73,16 @@ def _python() -> Checked:
 def _packages() -> Iterator[Checked]:
     locked = locked_versions()
     for requirement in metadata.requires("crossline") or []:
-        if "extra ==" in requirement:
+        extra = _EXTRA.search(requirement)
+        if extra is not None and extra[1] not in _EXTRAS:
             continue
         name = plain_name(re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0])
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield Checked(
-                f"package {name}", "missing", "not installed", "run `make setup`, or pip install crossline again"
-            )
+            status: Status = "missing" if extra is None else "warning"
+            again = "pip install crossline again" if extra is None else install(extra[1])
+            yield Checked(f"package {name}", status, "not installed", f"run `make setup`, or {again}")
             continue
         if name in locked and version not in locked[name]:
             found = f"{version}; the lock has {' or '.join(sorted(locked[name]))}"

@@ -1,13 +1,14 @@
-"""``crossline rules test``: what rules make of a sample, and of one record."""
+"""``crossline rules test``: what rules make of a sample and of one record; whether the cases beside them hold."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 from rich.text import Text
 
@@ -18,12 +19,17 @@ from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import check_some_judged
 from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
 from crossline.core.texts.plaintext import printable
-from crossline.rulelog.reading import read_rules
+from crossline.core.texts.yamltext import load_yaml
+from crossline.rulelog.content import is_folder, text_of
+from crossline.rulelog.reading import FileRule, case_files, read_placed_rules, read_rules, rule_stem
 
 if TYPE_CHECKING:
+    from crossline.cli.backtest import Setting
     from crossline.replay.trial import Trial, Verdict
+    from crossline.replay.workbench.cases import CaseResult
     from crossline.replay.workbench.near import NearMiss
 
 SHOWN = 3  # alerts of a rule
@@ -33,8 +39,13 @@ def try_rules(
     rules: Annotated[Path, typer.Argument(metavar="RULES", help="A rule file, or a folder of them.", exists=True)],
     *,
     input_: Annotated[
-        list[str], typer.Option("--input", help="The sample: files; NAME=GLOB where there are several streams.")
-    ],
+        list[str] | None,
+        typer.Option(
+            "--input",
+            help="The sample: files; NAME=GLOB where there are several streams. Without it, the cases beside the rule "
+            "files (NAME.cases.yaml) are run.",
+        ),
+    ] = None,
     stream: Annotated[
         Path | None, typer.Option(help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False)
     ] = None,
@@ -56,7 +67,26 @@ def try_rules(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
 ) -> None:
-    """Try rules on a sample, without a pipeline: each in its newest version, drafts and paused ones too."""
+    """Try rules on a sample, or run the cases beside them: each in its newest version, drafts and paused ones too.
+
+    Exit code 1 where a case failed.
+    """
+    do_without_pandas()
+    tell_compiling()
+    setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, figures, as_of_log=False)
+    if input_ is None:
+        if record is not None:
+            raise UsageError(f"--record {record}: found no --input; expected the sample that has the record")
+        if not tell_cases(run_cases(rules, setting), as_json=as_json):
+            raise typer.Exit(1)
+        return
+    _try_sample(rules, input_, setting, record, near=near, as_json=as_json)
+
+
+def _try_sample(
+    rules: Path, inputs: list[str], setting: Setting, record: str | None, *, near: bool, as_json: bool
+) -> None:
+    """What rules make of a sample, or of one record of it."""
     from crossline.core.judge.shard import Bounds
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.backtest import Judged, Recorded
@@ -64,12 +94,9 @@ def try_rules(
     from crossline.replay.workbench.near import near_misses
     from crossline.rulelog.lists import lists_in
 
-    do_without_pandas()
-    tell_compiling()
-    setting = setting_of(rules, stream, lists, str(pipeline) if pipeline else None, figures, as_of_log=False)
     named = lists_in(setting.lists) if setting.lists else {}
     known = setting.known(sorted(named) if setting.lists else None)
-    history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
+    history = Recorded(setting.streams, inputs_by_stream(inputs, setting.streams))
     found = read_rules(rules, known)
     active, bounds = as_if_active(found, shares=True), Bounds(setting.partition_lag_ms)
     judged = Judged(active, history, named, setting.defaults, bounds)
@@ -146,3 +173,75 @@ def _summary(trial: Trial) -> str:
         parts.append(f"{len(trial.late):,} late")
     parts += [f"{count:,} without a row in table {table}" for table, count in sorted(trial.missed.items())]
     return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What came of a case of a file."""
+
+    source: str
+    result: CaseResult
+
+
+def run_cases(path: Path, setting: Setting) -> list[FileResult]:
+    """The cases beside the rule file ``path``, or of all in the folder, judged.
+
+    Of a file beside which no rule file stands, all rules are meant.
+
+    Raises:
+        UsageError: there are none.
+        RefusedError: all that is wrong in one.
+    """
+    from crossline.core.judge.shard import Bounds
+    from crossline.replay.workbench.cases import Bench, read_cases
+    from crossline.rulelog.lists import lists_in
+
+    files = case_files(path)
+    if not files:
+        where = path if is_folder(path) else f"{path.parent / path.stem}.cases.yaml"
+        raise UsageError(
+            f"found no --input and no cases at {where}; expected a sample, or files that end in .cases.yaml beside the "
+            "rules"
+        )
+    folder = path if is_folder(path) else path.parent
+    named = lists_in(setting.lists) if setting.lists else {}
+    rules = read_placed_rules(folder, setting.known(sorted(named) if setting.lists else None))
+    bounds = Bounds(setting.partition_lag_ms)
+    bench = Bench([each.rule for each in rules], setting.streams, named, setting.defaults, bounds)
+    found = []
+    for source, content in files.items():
+        of = _rules_beside(source, rules)
+        cases = read_cases(load_yaml(text_of(source, content), source))
+        found += [FileResult(source, bench.run(case, of)) for case in cases]
+    return found
+
+
+def _rules_beside(source: str, rules: Sequence[FileRule]) -> list[str]:
+    """The ids of the rules in the file beside which the cases of ``source`` stand; of all, where there is none."""
+    mine = [each for each in rules if Path(each.source).stem == rule_stem(source)] or rules
+    return list(dict.fromkeys(each.rule.rule_id for each in mine))
+
+
+def tell_cases(found: Sequence[FileResult], *, as_json: bool) -> bool:
+    """Say what came of them; whether all passed."""
+    if as_json:
+        write_lines(
+            orjson.dumps(
+                {
+                    "file": each.source,
+                    "case": each.result.name,
+                    "passed": each.result.passed,
+                    "differs": each.result.differs,
+                }
+            )
+            for each in found
+        )
+    else:
+        table = Listing("file", "case", "", "what differs", long=["what differs"])
+        for each in found:
+            said = Text("\n".join(map(printable, each.result.differs)))
+            table.add(Path(each.source).name, each.result.name, "passed" if each.result.passed else "failed", said)
+        show(table)
+    failed = sum(not each.result.passed for each in found)
+    note(f"{len(found):,} cases, {failed:,} failed")
+    return not failed

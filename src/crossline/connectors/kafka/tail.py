@@ -10,9 +10,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from crossline.connectors.kafka.client import SILENT
-
-Place = tuple[str, int]  # topic, partition
-Range = tuple[int, int]  # the first offset, and the one behind the last
+from crossline.connectors.kafka.ranges import NotThereError, Place, Range
 
 AT_ONCE = 2_000  # records that are taken from the client in one go
 SLICE = 16_000  # records of a partition that are handed on together
@@ -24,10 +22,6 @@ _ASK = {
     "fetch.queue.backoff.ms": "5",  # full, it would look after a second whether there is room again
     "log_level": "0",
 }
-
-
-class NotThereError(Exception):
-    """A range cannot be read: its records are not there in time, or gone, or the broker says anything else."""
 
 
 class KafkaTail:

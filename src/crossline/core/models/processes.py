@@ -299,7 +299,7 @@ class Processes:
         if known is not None:  # nobody asked it for long, or the system ended it
             self._running.pop(digest).close()
         if find_spec("onnxruntime") is None:
-            raise NoProcessError("no ONNX Runtime here", "it to be installed: pip install 'crossline[models]'")
+            raise NoProcessError("no ONNX Runtime here", "it to be installed: pip install 'crossline[onnx]'")
         no_more = limits is RUNS and self._deaths[digest] >= DEATHS_MAX
         failed = _NO_MORE if no_more else self._unopened.get((digest, limits))
         if failed is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from crossline.core.rules.registry import rule_types
+from crossline.core.rules.registry import rule_class
 from crossline.core.streams.reading import (
     HIT,
     RULE,
@@ -51,7 +51,7 @@ def heads_of(bodies: Iterable[Any]) -> dict[str, Head]:
     for body in bodies:
         if not isinstance(body, dict) or not isinstance(rule_id := body.get("rule_id"), str):
             continue
-        kind = rule_types().get(str(body.get("rule_type")))
+        kind = rule_class(body.get("rule_type"))
         reading = kind.reading_written(body) if kind is not None else written_reading(body)
         if reading is not None:
             version = body.get("version")

@@ -15,7 +15,7 @@ from crossline.core.conditions.tree import leaves
 from crossline.core.rules.base import Envelope, Rule
 from crossline.core.rules.composition import Sources, heads_of
 from crossline.core.rules.figure import is_shared
-from crossline.core.rules.registry import find_rule_type, rule_types
+from crossline.core.rules.registry import find_rule_type, rule_class, rule_types
 from crossline.core.streams.reading import rule_of
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, Path, nearest, one_of, shown
@@ -168,7 +168,7 @@ def bodies_of(document: Document) -> Iterator[Any]:
 def _apart(data: Any) -> tuple[Any, dict[str, str]]:
     """What a person wrote of a rule, and the bytes of files that go with it, as text: in a topic there are no files."""
     named = data.get("rule_type") if isinstance(data, dict) else None
-    cls = rule_types().get(named) if isinstance(named, str) else None
+    cls = rule_class(named)
     if cls is None:
         return data, {}
     files = {name: data[name] for name in cls.files.values() if isinstance(data.get(name), str)}
@@ -177,7 +177,7 @@ def _apart(data: Any) -> tuple[Any, dict[str, str]]:
 
 def _with_files(data: Any, attach: Attach | None) -> tuple[Any, list[Finding]]:
     """``data`` with the bytes of the files that a rule of its type names, and what is wrong with these."""
-    cls = rule_types().get(data.get("rule_type", "")) if isinstance(data, dict) and attach is not None else None
+    cls = rule_class(data.get("rule_type")) if isinstance(data, dict) and attach is not None else None
     if cls is None or attach is None:
         return data, []
     found, findings = dict(data), []

@@ -1,4 +1,7 @@
-"""The rule types there are: every module in ``types/`` is read and registers what it defines; a new type is a file."""
+"""The rule types there are: every module in ``types/`` is read and registers what it defines; a new type is a file.
+
+Other packages bring theirs by entry points of the group ``crossline.rule_types``, by the name of the type.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import pkgutil
 from collections.abc import Callable
 from typing import TypeVar
 
+from crossline.core.basics import plugins
+from crossline.core.basics.errors import UsageError
 from crossline.core.rules import types
 from crossline.core.rules.base import Rule
 from crossline.core.texts.problems import Finding, nearest, one_of, shown
@@ -29,18 +34,50 @@ def rule_type(name: str) -> Callable[[type[_R]], type[_R]]:
     return register
 
 
-def rule_types() -> dict[str, type[Rule]]:
-    """Every rule type by name, sorted."""
+def _own() -> dict[str, type[Rule]]:
+    """Those that are registered."""
     if not _scanned:
         for module in pkgutil.iter_modules(types.__path__):
             importlib.import_module(f"{types.__name__}.{module.name}")
         _scanned.append(True)
-    return dict(sorted(_CLASSES.items()))
+    return _CLASSES
+
+
+def _plugin(name: str) -> type[Rule] | None:
+    """The type that another package brings by this name, registered; None: none does."""
+    found: type[Rule] | None = plugins.load_plugin(plugins.RULE_TYPES, name, Rule)
+    if found is not None:
+        try:
+            rule_type(name)(found)
+        except ValueError as error:
+            raise UsageError(f"{error}; uninstall the package that brings another, or have it renamed") from None
+    return found
+
+
+def rule_types() -> dict[str, type[Rule]]:
+    """Every rule type by name, sorted, those of other packages included.
+
+    Raises UsageError where one of another package cannot be loaded, or has the name of another type.
+    """
+    for name in plugins.plugins(plugins.RULE_TYPES):
+        _plugin(name)
+    return dict(sorted(_own().items()))
+
+
+def rule_class(name: object) -> type[Rule] | None:
+    """The class of ``rule_type: name``, None where there is none. Other packages are asked for what is not here.
+
+    Raises UsageError where one of another package cannot be loaded.
+    """
+    if not isinstance(name, str):
+        return None
+    return _own().get(name) or _plugin(name)
 
 
 def find_rule_type(name: object, given: bool = True) -> type[Rule] | Finding:
     """The class of ``rule_type: name``, or what to say where there is none."""
+    found = rule_class(name)
+    if found is not None:
+        return found
     known = rule_types()
-    if isinstance(name, str) and name in known:
-        return known[name]
     return Finding(("rule_type",), shown(name) if given else "nothing", one_of(known, 30), nearest(name, known))

@@ -99,6 +99,7 @@ class KafkaSinkSettings(_Kafka, SinkSettings):
     """Alerts to a topic, keyed by entity, written once (idempotent producer, all replicas)."""
 
     PLACE: ClassVar = ("brokers", "topic")
+    NEEDS: ClassVar = "crossline[kafka]"
 
     kind: Literal["kafka"] = Field(description="Which kind of sink this is.")
     topics: list[Annotated[str, Field(min_length=1)]] = Field(

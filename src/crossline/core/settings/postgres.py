@@ -60,6 +60,7 @@ class PostgresSettings(SinkSettings, DatabaseSettings):
     """
 
     PLACE: ClassVar = ("dsn_env", "host", "port", "dbname", "user", "schema_name")
+    NEEDS: ClassVar = "crossline[postgres]"
 
     kind: Literal["postgres"] = Field(description="Which kind of sink this is.")
     behind: bool = Field(default=True, description=BEHIND)

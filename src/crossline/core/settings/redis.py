@@ -19,6 +19,7 @@ class RedisSettings(SinkSettings, Password):
     """Alerts once, the status of each entity, the last decision about each record, in Redis or what speaks like it."""
 
     PLACE: ClassVar = ("host", "port", "db", "prefix")
+    NEEDS: ClassVar = "crossline[redis]"
 
     kind: Literal["redis"] = Field(description="Which kind of sink this is.")
     host: str = Field(default="127.0.0.1", min_length=1, description="Host of the server.")

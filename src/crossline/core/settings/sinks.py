@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PlainValidator
 
+from crossline.core.basics import plugins
+from crossline.core.basics.errors import UsageError
 from crossline.core.settings.decisions import DecisionSettings
 from crossline.core.settings.fields import Settings, by_kind
 from crossline.core.settings.kafka import KafkaSinkSettings
@@ -54,15 +56,49 @@ class ConsoleSettings(SinkSettings):
     kind: Literal["console"] = Field(description="Which kind of sink this is.")
 
 
-SINKS: dict[str, type[Settings]] = {
-    "sqlite": SqliteSettings,
-    "jsonl": JsonlSettings,
-    "console": ConsoleSettings,
-    "kafka": KafkaSinkSettings,
-    "postgres": PostgresSettings,
-    "redis": RedisSettings,
-    "webhook": WebhookSettings,
-}
+class SinkKinds(MutableMapping[str, type[Settings]]):
+    """The models of sinks by kind; other packages, which have entry points ``crossline.sinks``, are asked for the rest.
+
+    Raises UsageError where one of another package cannot be loaded.
+    """
+
+    def __init__(self, known: Mapping[str, type[Settings]]) -> None:
+        self._known = dict(known)
+
+    def __getitem__(self, kind: str) -> type[Settings]:
+        if kind not in self._known:
+            found: type[SinkSettings] | None = plugins.load_plugin(plugins.SINKS, kind, SinkSettings)
+            if found is None:
+                raise KeyError(kind)
+            if not found.SINK:
+                raise UsageError(f"sink kind {kind}: {found.__module__}.{found.__qualname__} has no SINK: module:name")
+            self._known[kind] = found
+        return self._known[kind]
+
+    def __setitem__(self, kind: str, model: type[Settings]) -> None:
+        self._known[kind] = model
+
+    def __delitem__(self, kind: str) -> None:
+        del self._known[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._known, *plugins.plugins(plugins.SINKS))))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+SINKS = SinkKinds(
+    {
+        "sqlite": SqliteSettings,
+        "jsonl": JsonlSettings,
+        "console": ConsoleSettings,
+        "kafka": KafkaSinkSettings,
+        "postgres": PostgresSettings,
+        "redis": RedisSettings,
+        "webhook": WebhookSettings,
+    }
+)
 Sink = Annotated[
     SqliteSettings
     | JsonlSettings

@@ -13,7 +13,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.conditions.tree import OPERATORS
 from crossline.core.rules.base import Rule
 from crossline.core.rules.figure import OF_A_FIELD, OF_RECORDS, FigureFields
-from crossline.core.rules.registry import rule_types
+from crossline.core.rules.registry import rule_class
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Path
 from crossline.core.texts.yamledit import CannotEditError, source_of
@@ -115,7 +115,7 @@ def _rule_in(text: str) -> tuple[Document, Path]:
 @cache
 def written_fields(rule_type: object) -> Mapping[str, Any]:
     """The fields of a rule type; of an unknown one those that all have."""
-    return (rule_types().get(rule_type, Rule) if isinstance(rule_type, str) else Rule).model_fields
+    return (rule_class(rule_type) or Rule).model_fields
 
 
 def kind_of(annotation: Any) -> tuple[Kind, tuple[str, ...]] | None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
 from crossline.connectors.kafka.client import librdkafka_settings
-from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicTeller
-from crossline.connectors.kafka.tables.rows import RowTopicReader
 from crossline.core.settings.sources import ControlTopic, Directory, RulesDirectory, RulesTopic, TopicPlace
 from crossline.core.settings.tables import TableOfTopic
 from crossline.core.texts.yamltext import SIZE_MAX
@@ -21,6 +19,9 @@ from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.listfile import LIST_BYTES_MAX
 from crossline.rulelog.sources.publications import Publications
 from crossline.rulelog.sources.topic import TopicPublications, list_file, rule_name
+
+if TYPE_CHECKING:
+    from crossline.connectors.kafka.tables.rows import RowTopicReader
 
 _UNDER_WAY_MAX = 1_000
 
@@ -36,6 +37,8 @@ def client_of(settings: TopicPlace, environment: Mapping[str, str] = os.environ)
 def rules_of(settings: RulesDirectory | RulesTopic) -> Publications | None:
     """Where rules come from; None: from the folder of the log."""
     if isinstance(settings, RulesTopic):
+        from crossline.connectors.kafka.control import ControlTopicReader  # noqa: PLC0415 - the client is an extra
+
         return TopicPublications(ControlTopicReader(client_of(settings), settings.topic), rule_name, SIZE_MAX)
     return None
 
@@ -43,6 +46,8 @@ def rules_of(settings: RulesDirectory | RulesTopic) -> Publications | None:
 def lists_of(settings: Directory | ControlTopic, rules: RulesDirectory | RulesTopic) -> str | Publications:
     """Where lists come from. Of contents that came one behind the other the last one counts."""
     if isinstance(settings, ControlTopic):
+        from crossline.connectors.kafka.control import ControlTopicReader  # noqa: PLC0415 - as above
+
         reader = ControlTopicReader(client_of(settings), settings.topic)
         shared = isinstance(rules, RulesTopic) and (rules.brokers, rules.topic) == (settings.brokers, settings.topic)
         return TopicPublications(reader, list_file, LIST_BYTES_MAX, in_steps=False, strays=not shared)
@@ -51,6 +56,8 @@ def lists_of(settings: Directory | ControlTopic, rules: RulesDirectory | RulesTo
 
 def row_reader(settings: TableOfTopic) -> RowTopicReader:
     """What reads the topic of a table."""
+    from crossline.connectors.kafka.tables.rows import RowTopicReader  # noqa: PLC0415 - as above
+
     return RowTopicReader(client_of(settings), settings.topic)
 
 
@@ -142,5 +149,7 @@ def refusals_of(settings: RulesDirectory | RulesTopic, rule_log: Path) -> Refusa
     """Where refusals go besides the rule log."""
     if not isinstance(settings, RulesTopic) or settings.refusals_topic is None:
         return None
+    from crossline.connectors.kafka.control import ControlTopicTeller  # noqa: PLC0415 - as above
+
     teller = ControlTopicTeller(client_of(settings), settings.refusals_topic)
     return Refusals(teller, rule_log.with_suffix(".refusals"), rule_log.stem)

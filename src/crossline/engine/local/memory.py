@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crossline.core.basics.wire import WirePart
 from crossline.core.judge.aligned import Waiting
+from crossline.core.judge.output import LayerDelta
 from crossline.core.judge.shard import ShardState, judge
 from crossline.core.route.parts import Part
 from crossline.engine.book.book import Book, BookSource
@@ -21,9 +22,13 @@ from crossline.engine.work.task import Task
 
 @dataclass(slots=True)
 class MemoryJudge:
-    """Judges the shards of one process, batch after batch; nothing is logged."""
+    """Judges the shards of one process, batch after batch; nothing is logged.
+
+    ``on_delta``: is given the level, the state and what a batch added to it, by whoever keeps that.
+    """
 
     source: BookSource
+    on_delta: Callable[[int, ShardState, Sequence[LayerDelta]], None] | None = None
     states: dict[tuple[int, int], ShardState] = field(default_factory=dict)
     waiting: dict[int, Waiting] = field(default_factory=dict)
 
@@ -38,7 +43,9 @@ class MemoryJudge:
             if state is None:
                 state = self.states[level, shard] = book.new_state()
             if not level:
-                yield decided_shard(book, state, Telling(task, shard), blobs, watch)[0]
+                rows, deltas = decided_shard(book, state, Telling(task, shard), blobs, watch)
+                self._note(level, state, deltas)
+                yield rows
                 continue
             parts = list(parts_of(blobs, f"parts of batch {task.batch_id} for shard {shard}"))
             watch.lap("unpack")
@@ -47,7 +54,13 @@ class MemoryJudge:
                 yield later
             output = judge(book.plans_at(level), state, parts, book.judging, measuring())
             watch.lap("judge")
-            yield sent(book, level, shard, output, state)
+            rows = sent(book, level, shard, output, state)
+            self._note(level, state, output.deltas)
+            yield rows
+
+    def _note(self, level: int, state: ShardState, deltas: Sequence[LayerDelta]) -> None:
+        if self.on_delta is not None:
+            self.on_delta(level, state, deltas)
 
     def _aligned(self, book: Book, shard: int, parts: list[WirePart]) -> tuple[list[WirePart], Sent]:
         """What a shard judges now of what came and of what waited; what is for hops above waits here too."""

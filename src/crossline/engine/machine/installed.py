@@ -15,7 +15,7 @@ def spark_folder() -> Path:
     """The folder of the package ``pyspark``. Raises PermanentError where it is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise PermanentError("pyspark is not installed in this Python; `make setup`, or pip install crossline")
+        raise PermanentError("pyspark is not installed in this Python: `make setup`, or pip install 'crossline[spark]'")
     return Path(spec.origin).parent
 
 

@@ -149,5 +149,7 @@ def _ivy_jar() -> Path:
     spec = importlib.util.find_spec("pyspark")
     found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
     if not found:
-        raise PermanentError("PySpark, which brings Ivy, is not installed: run `make setup`, or pip install pyspark")
+        raise PermanentError(
+            "PySpark, which brings Ivy, is not installed: run `make setup`, or pip install 'crossline[spark]'"
+        )
     return found[-1]

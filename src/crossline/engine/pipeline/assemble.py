@@ -37,7 +37,6 @@ from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.runtime.settings import DAEMON
 from crossline.engine.source.files import FORMS, FileInput
 from crossline.engine.source.inputs import api_source, file_source, generated_source
-from crossline.engine.source.kafka import kafka_source, schemas_of
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.state.reshard import settle
 from crossline.engine.work.totals import Totals
@@ -288,6 +287,8 @@ def _source(config: Config, stream: str, number: int, held: Checkpoint, cores: i
     if isinstance(source, KafkaSourceSettings):
         records_max = _records_max(config, source)
         headers = bool(config.streams[stream].headers)
+        from crossline.engine.source.kafka import kafka_source, schemas_of  # noqa: PLC0415 - the client is an extra
+
         schemas = schemas_of(source, held.schemas(stream), os.environ)
         return kafka_source(stream, source, os.environ, records_max, checkpoint, number, schemas, headers=headers)
     if isinstance(source, GeneratorSettings):

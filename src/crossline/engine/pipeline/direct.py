@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from crossline.connectors.kafka.tail import Place, Range
+from crossline.connectors.kafka.ranges import Place, Range
 from crossline.engine.book.sparklog import offsets_of
 from crossline.engine.machine.attach import ask
 from crossline.engine.source.plan_source import SourcePlan

@@ -41,7 +41,7 @@ MODULES_OPENED = (
     "--enable-native-access=ALL-UNNAMED",
 )
 
-# Applied to any session that detect() is used in; changing them while Spark runs is allowed.
+# Of sessions of ours; one that ``crossline.detect`` is handed keeps its own, and is slower with those of Spark.
 RUNTIME_SETTINGS: Mapping[str, str] = {
     # A chunk of records travels as one Arrow batch; the default of 10,000 rows costs a round trip each.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",

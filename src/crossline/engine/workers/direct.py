@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from crossline.connectors.files.listing import ChunkList
-from crossline.connectors.kafka.tail import KafkaTail, NotThereError, Place, Range
+from crossline.connectors.kafka.ranges import NotThereError, Place, Range
 from crossline.connectors.kafka.transactions.each import DecisionTopic
 from crossline.engine.book.book import BookSource
 from crossline.engine.hops.hops import hops_of, in_one
@@ -35,6 +35,8 @@ from crossline.engine.workers.keepers import KeptJudge
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+
+    from crossline.connectors.kafka.tail import KafkaTail
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
 CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
@@ -81,7 +83,7 @@ class Direct:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._tails = {stream: KafkaTail(client) for stream, client in setup.clients.items()}
+        self._tails = _tails(setup.clients)
         self._lists = {stream: ChunkList(folder) for stream, folder in setup.listed.items()}
         self._intake = StreamIntake(setup.intakes)
         self._judge = KeptJudge(setup.source, setup.cache, setup.keepers, setup.topic)
@@ -128,6 +130,15 @@ class Direct:
         if chunks:
             yield StreamIntake.marked(stream, chunk_rows(chunks))
         listed.forget(start)  # no batch before this one is run again
+
+
+def _tails(clients: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaTail]:
+    """What reads the topics of each stream ahead."""
+    if not clients:
+        return {}
+    from crossline.connectors.kafka.tail import KafkaTail  # noqa: PLC0415 - the client is an extra
+
+    return {stream: KafkaTail(client) for stream, client in clients.items()}
 
 
 def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:

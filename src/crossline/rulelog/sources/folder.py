@@ -23,12 +23,21 @@ class Folder:
     """The files in ``path`` with one of ``suffixes``; no hidden ones, nothing in subfolders. A missing folder is empty.
 
     What bears such a name and is no file of at most ``bytes_max`` that can be read has its reason as its content.
-    ``only``: the file of this name alone.
+    ``only``: the file of this name alone. ``other``: ends of names of files that are something else.
     """
 
-    def __init__(self, path: Path, suffixes: tuple[str, ...], bytes_max: int, only: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        suffixes: tuple[str, ...],
+        bytes_max: int,
+        only: str | None = None,
+        *,
+        other: tuple[str, ...] = (),
+    ) -> None:
         self.path = path
         self._only = only
+        self._other = other
         self._suffixes = suffixes
         self._bytes_max = bytes_max
         self._stamps: _Stamps | None = None
@@ -83,7 +92,7 @@ class Folder:
     def _is_meant(self, name: str) -> bool:
         if self._only is not None:
             return name == self._only
-        return name.endswith(self._suffixes) and not name.startswith(".")
+        return name.endswith(self._suffixes) and not name.startswith(".") and not name.endswith(self._other)
 
     def _read(self, stamps: _Stamps) -> Files:
         files = {}

@@ -259,7 +259,7 @@ def test_without_the_runtime_a_rule_is_refused_with_what_to_do(monkeypatch: pyte
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     other = weighted(1, 3)  # of which no session is open
     ((path, text),) = refused(body(other))
-    assert (path, "crossline[models]" in text) == ("model", True)
+    assert (path, "crossline[onnx]" in text) == ("model", True)
     with pytest.raises(ModelError, match="no ONNX Runtime"):
         _ = Model.of("x", other).version
     scores, why = Scorer(Model.of("x", other), ("a", "b")).scores(np.zeros((2, 2)))

@@ -1,0 +1,113 @@
+"""Streams, rules and policies from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+
+from crossline.core.basics.errors import UsageError
+from crossline.core.decide.policy import Policy, load_policy
+from crossline.core.rules.composition import bases_of
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.streams.schema import StreamSpec
+from crossline.core.streams.schema import load_streams as parse_streams
+from crossline.rulelog.content import read_text
+from crossline.rulelog.reading import Known, read_rules
+
+FilePath = str | PathLike[str]
+
+
+class Stream:
+    """A declared stream: its name, as rules know it, and its shape."""
+
+    def __init__(self, name: str, spec: StreamSpec) -> None:
+        self.name = name
+        self.spec = spec
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name})"
+
+
+def load_streams(path: FilePath) -> dict[str, Stream]:
+    """Read a stream file.
+
+    Args:
+        path: the stream.yaml.
+
+    Returns:
+        Its streams, by name.
+
+    Raises:
+        RefusedError: all that is wrong in it, with file:line.
+        UsageError: it cannot be read.
+
+    Example:
+        >>> streams = crossline.load_streams("stream.yaml")
+    """
+    text = read_text(Path(path))
+    return {name: Stream(name, spec) for name, spec in parse_streams(text, str(path)).items()}
+
+
+def load_rules(
+    path: FilePath, streams: Mapping[str, Stream] | None = None, *, figures: FilePath | None = None
+) -> RuleSet:
+    """Read the rules of a file, or of all rule files of a folder.
+
+    Args:
+        path: the file or folder.
+        streams: with them, the fields and types that rules name are checked too.
+        figures: a folder of the shared figures that they name, where those do not stand beside them.
+
+    Returns:
+        The rule versions, each with the period in which it judges. Drafts are left out.
+
+    Raises:
+        RefusedError: all that is wrong in the files, with file:line.
+        UsageError: no rules there, or a file that cannot be read.
+
+    Example:
+        >>> rules = crossline.load_rules("rules/", crossline.load_streams("stream.yaml"))
+    """
+    specs = {name: stream.spec for name, stream in streams.items()} if streams is not None else None
+    folder = None if figures is None else Path(figures)
+    return RuleSet.from_rules(read_rules(Path(path), Known(specs, figures=folder)))
+
+
+def stream_of(stream: Stream | FilePath) -> Stream:
+    """``stream``, or the one stream of that file. Raises UsageError where the file has several."""
+    if isinstance(stream, Stream):
+        return stream
+    streams = load_streams(stream)
+    if len(streams) != 1:
+        raise UsageError(
+            f"{stream}: found streams {', '.join(streams)}; expected one; take it from load_streams and pass that"
+        )
+    return next(iter(streams.values()))
+
+
+def rules_of(rules: RuleSet | FilePath, stream: Stream) -> RuleSet:
+    """``rules``, or those of that file or folder, which are checked against ``stream``."""
+    return rules if isinstance(rules, RuleSet) else load_rules(rules, {stream.name: stream})
+
+
+def policy_of(policy: Policy | FilePath | None) -> Policy | None:
+    """``policy``, or that of the file. Raises RefusedError with all that is wrong in it."""
+    if policy is None or isinstance(policy, Policy):
+        return policy
+    return load_policy(read_text(Path(policy)), str(policy))
+
+
+def check_alone(rules: RuleSet, stream: Stream) -> None:
+    """Whether records of ``stream`` alone are enough for ``rules``. Raises UsageError where they are not."""
+    read = sorted({version.rule.source_topic for version in rules.versions})
+    if stream.name not in read:
+        raise UsageError(f"no rule reads stream {stream.name}; the rules read {', '.join(read) or 'nothing'}")
+    for version in rules.versions:
+        bases = {base for source in version.rule.reading.sources for base in bases_of(source, rules.heads)}
+        beside = sorted(bases - {stream.name})
+        if beside and rules.base(version.rule) == stream.name:
+            raise UsageError(
+                f"rule {version.rule.rule_id} looks at {', '.join(beside)} besides {stream.name}; a frame is of one "
+                "stream; leave the rule out, or run it in a pipeline or a backtest"
+            )

@@ -1,0 +1,217 @@
+"""``detect`` and ``figures``: a function each for all kinds of data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import pyarrow as pa
+
+from crossline.api.declared import FilePath, Stream, check_alone, rules_of, stream_of
+from crossline.api.detector import alerts_of
+from crossline.api.results import Alerts, Figures
+from crossline.api.telling import FigurePlan, figure_plan
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.times import PARTITION_LAG_MS
+from crossline.core.conditions.lists import named_lists
+from crossline.core.judge.shard import Bounds
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.ruleset import RuleSet
+from crossline.engine.book.book import Book
+from crossline.engine.hops.told import ToldBatch
+from crossline.engine.local.single import SingleRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STATE_FOLDER = "crossline-state"
+
+
+@overload
+def detect(
+    data: DataFrame,
+    rules: RuleSet | FilePath,
+    stream: Stream | FilePath,
+    *,
+    lists: Mapping[str, Sequence[Any]] | None = None,
+    defaults: Defaults | None = None,
+    partition_lag_ms: int = PARTITION_LAG_MS,
+    shards: int | None = None,
+    state: str | None = None,
+) -> DataFrame: ...
+
+
+@overload
+def detect(  # type: ignore[overload-cannot-match]  # where Spark's types are not looked at
+    data: Any,
+    rules: RuleSet | FilePath,
+    stream: Stream | FilePath,
+    *,
+    lists: Mapping[str, Sequence[Any]] | None = None,
+    defaults: Defaults | None = None,
+    partition_lag_ms: int = PARTITION_LAG_MS,
+) -> Alerts: ...
+
+
+def detect(
+    data: Any,
+    rules: RuleSet | FilePath,
+    stream: Stream | FilePath,
+    *,
+    lists: Mapping[str, Sequence[Any]] | None = None,
+    defaults: Defaults | None = None,
+    partition_lag_ms: int = PARTITION_LAG_MS,
+    shards: int | None = None,
+    state: str | None = None,
+) -> Any:
+    """The alerts of rules over the records of one stream.
+
+    A table or an iterable is judged in this process, without Spark. A Spark DataFrame is judged by its session, whose
+    settings stay as they are; ``spark.sql.execution.arrow.maxRecordsPerBatch`` of 200000 makes it quicker. A static
+    frame gives all its alerts; its rows count in the order of its partitions. A streaming frame gives the alerts of
+    each micro-batch, and keeps what it knows between them in ``state``.
+
+    Args:
+        data: a table of any Arrow library (pyarrow, pandas, Polars, DuckDB), an iterable of dicts, or a Spark
+            DataFrame, static or streaming. Columns are the fields of the stream, nested fields structs. Records count
+            in their order.
+        rules: a RuleSet of ``load_rules``, or a rule file or folder.
+        stream: a Stream of ``load_streams``, or a stream file with one stream.
+        lists: values of the named lists that rules read, by name.
+        defaults: what holds where a rule says nothing: clock, lateness.
+        partition_lag_ms: how far the ingest time of a record may be behind the highest one before it, in ms, and still
+            find its windows whole.
+        shards: Spark only. In how many parts keys are judged, by default the session's parallelism; fixed for the life
+            of a checkpoint.
+        state: streaming frames only. A folder or URI that all workers reach, by default ``crossline-state`` in the
+            working directory; one folder per query in it.
+
+    Returns:
+        Alerts: ``to_arrow()``, ``to_pandas()``, ``to_polars()``, or any library that takes Arrow's C stream; items are
+        the alerts as JSON values. Of a Spark DataFrame, a DataFrame with the same columns.
+
+    Raises:
+        RefusedError: all that is wrong in rule or stream files, with file:line.
+        UsageError: ``data`` holds no records, its columns do not fit the stream, or no rule reads it.
+
+    Example:
+        >>> alerts = crossline.detect(polars_frame, "rules/", "stream.yaml")
+        >>> alerts.to_polars().group_by("rule_id").len()
+    """
+    stream = stream_of(stream)
+    rules = rules_of(rules, stream)
+    check_alone(rules, stream)
+    spec = {stream.name: stream.spec}
+    book = Book(rules, spec, defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
+    if _is_spark(data):
+        from crossline.api.spark import detect_in_spark  # noqa: PLC0415 - Spark is loaded where it is used
+
+        return detect_in_spark(data, book, stream, shards, _state(state))
+    _check_in_process(shards, state)
+    run = SingleRun(book, stream.name)
+    return alerts_of([run.judge(rows) for rows in run.batches(data)])
+
+
+@overload
+def figures(
+    data: DataFrame,
+    figures: FilePath,
+    stream: Stream | FilePath,
+    *,
+    rules: RuleSet | FilePath | None = None,
+    lists: Mapping[str, Sequence[Any]] | None = None,
+    defaults: Defaults | None = None,
+    partition_lag_ms: int = PARTITION_LAG_MS,
+    shards: int | None = None,
+    state: str | None = None,
+) -> DataFrame: ...
+
+
+@overload
+def figures(  # type: ignore[overload-cannot-match]  # as above
+    data: Any,
+    figures: FilePath,
+    stream: Stream | FilePath,
+    *,
+    rules: RuleSet | FilePath | None = None,
+    lists: Mapping[str, Sequence[Any]] | None = None,
+    defaults: Defaults | None = None,
+    partition_lag_ms: int = PARTITION_LAG_MS,
+) -> Figures: ...
+
+
+def figures(
+    data: Any,
+    figures: FilePath,
+    stream: Stream | FilePath,
+    *,
+    rules: RuleSet | FilePath | None = None,
+    lists: Mapping[str, Sequence[Any]] | None = None,
+    defaults: Defaults | None = None,
+    partition_lag_ms: int = PARTITION_LAG_MS,
+    shards: int | None = None,
+    state: str | None = None,
+) -> Any:
+    """The figures (features) of every record, as of that record: what a model is trained on.
+
+    Args:
+        data: as in ``detect``.
+        figures: a file with figures, or a folder of such files; all of them are of ``stream``.
+        stream: a Stream of ``load_streams``, or a stream file with one stream.
+        rules: the rules whose hits risk scores are made of; only where there are risk scores.
+        lists: values of the named lists that figures read, by name.
+        defaults: what holds where a figure says nothing: clock, lateness.
+        partition_lag_ms: as in ``detect``.
+        shards: Spark only, as in ``detect``.
+        state: streaming frames only, as in ``detect``.
+
+    Returns:
+        Figures: a row for each record that is no copy and not too late, in their order, with ``record_id``,
+        ``event_time`` and a column for each figure, null where it has none; as ``detect`` gives alerts. Of a Spark
+        DataFrame, a DataFrame.
+
+    Raises:
+        RefusedError: all that is wrong in the files, with file:line.
+        UsageError: ``data`` holds no records, its columns do not fit the stream, or the figures are of several streams.
+
+    Example:
+        >>> table = crossline.figures(frame, "figures.yaml", "stream.yaml").to_pandas()
+    """
+    stream = stream_of(stream)
+    hitting = None if rules is None else rules_of(rules, stream)
+    plan: FigurePlan = figure_plan(Path(figures), stream, hitting)
+    given = (defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
+    book = Book(plan.rules, {stream.name: stream.spec}, *given, telling=True)
+    if _is_spark(data):
+        from crossline.api.spark import figures_in_spark  # noqa: PLC0415 - as above
+
+        return figures_in_spark(data, book, plan, stream, shards, _state(state))
+    _check_in_process(shards, state)
+    run = SingleRun(book, stream.name)
+    outcomes = [run.judge(rows) for rows in run.batches(data)]
+    tables = [ToldBatch.of(each.told).table(plan.columns) for each in outcomes]
+    table = pa.concat_tables(tables) if tables else plan.columns.schema.empty_table()
+    dead = [letter for each in outcomes for letter in each.dead]
+    return Figures(table, records=sum(each.figures["records"] for each in outcomes), dead_letters=dead)
+
+
+def _is_spark(data: Any) -> bool:
+    """Whether ``data`` is a Spark DataFrame; Spark is not loaded to find out."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark.sql import DataFrame  # noqa: PLC0415 - it is loaded already
+
+    return isinstance(data, DataFrame)
+
+
+def _state(state: str | None) -> str:
+    return str(Path(STATE_FOLDER).absolute()) if state is None else state
+
+
+def _check_in_process(shards: int | None, state: str | None) -> None:
+    """Options of Spark mean nothing for a table. Raises UsageError."""
+    for name, value in (("shards", shards), ("state", state)):
+        if value is not None:
+            raise UsageError(f"{name}={value!r} is for Spark DataFrames; leave it out, or use a Detector to keep state")

@@ -1,0 +1,18 @@
+"""Libraries that not every installation has."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from crossline.core.basics.errors import UsageError
+
+
+def needed(library: str, who: str) -> Any:
+    """The module ``library``. Raises UsageError that says how to install it where it is missing."""
+    try:
+        return import_module(library)
+    except ModuleNotFoundError as error:
+        if error.name != library:
+            raise
+        raise UsageError(f"{who} needs {library}, which is not installed: pip install {library}") from None

@@ -1,0 +1,78 @@
+"""Spark DataFrames in, DataFrames out; the session that they come with keeps its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from crossline.api.declared import Stream
+from crossline.api.telling import FigurePlan
+from crossline.core.alerts.alert import ALERT_SCHEMA, alert_table
+from crossline.core.alerts.alertjson import read_alerts
+from crossline.engine.book.book import Book, StaticBook
+from crossline.engine.hops.hops import hops_of
+from crossline.engine.hops.told import TOLD, FigureTypes, ToldBatch
+from crossline.engine.source.frames import check_frame
+from crossline.engine.source.intake import TableIntake
+from crossline.engine.spark.flow import wide
+from crossline.engine.state.cache import ShardCache
+from crossline.engine.workers.keepers import KeptJudge
+
+_NAMES = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.float64(): "double"}
+
+
+def detect_in_spark(frame: DataFrame, book: Book, stream: Stream, shards: int | None, state: str) -> DataFrame:
+    """The alerts of ``book`` over ``frame``; see ``crossline.detect``."""
+    schema = _for_spark(ALERT_SCHEMA)
+    return _outcome(frame, book, stream, shards, state).mapInArrow(_alerts, schema_text(schema))
+
+
+def figures_in_spark(
+    frame: DataFrame, book: Book, plan: FigurePlan, stream: Stream, shards: int | None, state: str
+) -> DataFrame:
+    """The figures of every record of ``frame``; see ``crossline.figures``.
+
+    What shards of several keys tell of a record is brought together in one task.
+    """
+    rows = _outcome(frame, book, stream, shards, state).filter(f"kind = '{TOLD}'").repartition(1)
+    return rows.mapInArrow(_table_of(plan.columns), schema_text(_for_spark(plan.columns.schema)))
+
+
+def _outcome(frame: DataFrame, book: Book, stream: Stream, shards: int | None, state: str) -> DataFrame:
+    """The rows that shards give, as (hop, shard, kind, body)."""
+    check_frame(frame, stream.name, stream.spec)
+    count = shards or max(1, frame.sparkSession.sparkContext.defaultParallelism)
+    book = replace(book, shards=count)
+    book.plans()  # what does not compile is told here, not by a task
+    cache = ShardCache(state, per_query=True, held_max=2 * count) if frame.isStreaming else None
+    source = StaticBook(book.to_json())
+    return wide(frame, hops_of(source, TableIntake(stream.name), KeptJudge(source, cache, count)), count)
+
+
+def _alerts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = _for_spark(ALERT_SCHEMA)
+    for batch in batches:
+        for kind, body in zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True):
+            if kind == "alerts":
+                yield from alert_table(read_alerts(body)).cast(schema).to_batches()
+
+
+def _table_of(columns: FigureTypes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def table(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bodies = [body for batch in batches for body in batch.column("body").to_pylist()]
+        yield from ToldBatch.of(bodies).table(columns).cast(_for_spark(columns.schema)).to_batches()
+
+    return table
+
+
+def _for_spark(schema: pa.Schema) -> pa.Schema:
+    """``schema`` as Spark takes it: instants in microseconds."""
+    return pa.schema([(f.name, pa.timestamp("us", "UTC") if pa.types.is_timestamp(f.type) else f.type) for f in schema])
+
+
+def schema_text(schema: pa.Schema) -> str:
+    """``schema`` as Spark writes schemas."""
+    return ", ".join(f"`{f.name}` {_NAMES.get(f.type, 'timestamp')}" for f in schema)

@@ -1,0 +1,100 @@
+"""The stages of one stream in this very process: records in, outcomes out, the state kept between two batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from crossline.core.judge.output import LayerDelta
+from crossline.core.judge.persist import encode_delta
+from crossline.core.judge.shard import ShardState
+from crossline.engine.book.book import Book, HeldBook
+from crossline.engine.hops.hops import Hop, hops_of, in_one
+from crossline.engine.hops.outcome import Outcome, gathered
+from crossline.engine.local.memory import MemoryJudge
+from crossline.engine.local.saved import Segments, plan_of
+from crossline.engine.source.columns import check_columns
+from crossline.engine.source.rows import RowIntake, Rows, read_rows
+from crossline.engine.work.task import Task
+
+ROWS_MAX = 200_000  # of a batch
+# Of a key that has records out of order all that came in the batch is judged again for each of them.
+ROWS_MAX_AGAIN = 5_000
+
+
+def wall_clock_ms() -> int:
+    """Epoch milliseconds now."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class SingleRun:
+    """Judges the records of ``stream`` by ``book``, which has one shard, batch after batch.
+
+    ``segments``: what the batches added to the state, where that is to be saved; None: it is not.
+    """
+
+    book: Book
+    stream: str
+    clock_ms: Callable[[], int] = wall_clock_ms
+    segments: Segments | None = None
+    batch: int = 0
+    _hops: tuple[Hop, ...] = field(init=False)
+    _judge: MemoryJudge = field(init=False)
+    _intake: RowIntake = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Compile the plan; raises UsageError where a rule does not compile."""
+        self.book.plans()
+        source = HeldBook(self.book)
+        self._intake = RowIntake(self.stream, self.clock_ms)
+        self._judge = MemoryJudge(source, None if self.segments is None else self._keep)
+        self._hops = hops_of(source, self._intake, self._judge)
+
+    def batches(self, data: Any) -> Iterator[Rows]:
+        """The records of ``data`` as batches for ``judge``.
+
+        Raises UsageError where ``data`` holds no records, or lacks fields of the stream; where an item of an iterable
+        is no dict, once that is read.
+        """
+        again = any(version.rule.judges_again for version in self.book.rules.versions)
+        rows = read_rows(data, ROWS_MAX_AGAIN if again else ROWS_MAX)
+        if rows.schema is not None:
+            check_columns(rows.schema, self.stream, self.book.streams[self.stream], "table")
+        return rows.batches
+
+    def judge(self, rows: Rows) -> Outcome:
+        """What comes of one batch; the state moves on."""
+        task = Task(batch_id=self.batch)
+        given: Any = iter([rows])
+        found = in_one(self._hops, task, given)
+        columns = ((batch.column(2).to_pylist(), batch.column(3).to_pylist()) for batch in found)
+        outcome = gathered([pair for each in columns for pair in zip(*each, strict=True)], None)
+        self.batch += 1
+        if self.segments is not None:
+            self.segments.trim(self.book, self._states())
+        return outcome
+
+    def _keep(self, level: int, state: ShardState, deltas: Sequence[LayerDelta]) -> None:
+        if self.segments is not None:
+            self.segments.add(level, encode_delta(self.batch, state, deltas))
+
+    def _states(self) -> dict[int, ShardState]:
+        return {level: state for (level, _), state in self._judge.states.items()}
+
+    def restore(self, segments: Segments, batch: int, rows: int) -> None:
+        """Go on from where another run of the same plan was after ``batch`` batches with ``rows`` rows."""
+        states = segments.states(self.book)
+        self._judge.states = {(level, 0): state for level, state in states.items()}
+        self.segments, self.batch, self._intake.rows = segments, batch, rows
+
+    @property
+    def rows(self) -> int:
+        """Rows that came so far."""
+        return self._intake.rows
+
+    def plan(self) -> dict[str, Any]:
+        """By what it judges, as JSON values that can be compared: digests, and the rule versions by name."""
+        return plan_of(self.book)

@@ -1,0 +1,123 @@
+"""Rules under test: records in, assertions about their hits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from crossline.api.declared import FilePath, Stream, stream_of
+from crossline.api.detector import Detector
+from crossline.api.results import Alerts
+from crossline.core.alerts.standing import last_words
+from crossline.core.basics.deadletter import DeadLetter
+from crossline.core.basics.errors import UsageError
+from crossline.core.decide.policy import Policy
+from crossline.core.rules.base import Defaults
+from crossline.core.rules.composition import Sources
+from crossline.core.rules.ruleset import RuleSet
+from crossline.replay.trial import as_if_active
+from crossline.replay.workbench.cases import LATEST_MS, fed_by
+from crossline.replay.workbench.expected import as_expected, differences
+from crossline.rulelog.reading import Known, read_rules
+
+
+class RuleTester:
+    """Judges records by rules under test, in this process.
+
+    Args:
+        rules: a rule file or folder, whose rules are judged in their newest versions, drafts and paused ones too, where
+            records of ``stream`` are enough for them; or a RuleSet, which is taken as it is.
+        stream: a Stream of ``load_streams``, or a stream file with one stream.
+        policy: a policy file; with it, ``decisions`` has a decision for each record.
+        lists: values of the named lists that rules read, by name.
+        defaults: what holds where a rule says nothing: clock, lateness.
+
+    Attributes:
+        alerts: all alerts so far, as JSON values, as they stand after corrections.
+        decisions: all decisions so far.
+        dead_letters: records that could not be taken in; ``feed`` raises where there are some, unless told otherwise.
+    """
+
+    def __init__(
+        self,
+        rules: RuleSet | FilePath,
+        stream: Stream | FilePath,
+        *,
+        policy: Policy | FilePath | None = None,
+        lists: Mapping[str, Sequence[Any]] | None = None,
+        defaults: Defaults | None = None,
+    ) -> None:
+        declared = stream_of(stream)
+        chosen = rules if isinstance(rules, RuleSet) else _under_test(Path(rules), declared)
+        self._detector = Detector(
+            chosen, declared, policy=policy, lists=lists, defaults=defaults, clock_ms=lambda: LATEST_MS
+        )
+        self._told: list[Mapping[str, Any]] = []
+        self.decisions: list[Mapping[str, Any]] = []
+        self.dead_letters: list[DeadLetter] = []
+
+    @property
+    def alerts(self) -> list[dict[str, Any]]:
+        """All alerts so far, as they stand after corrections."""
+        return last_words(self._told)
+
+    def feed(self, records: Iterable[Mapping[str, Any]] | Any, *, refused: bool = False) -> Alerts:
+        """Judge records, after those that were fed before.
+
+        Args:
+            records: an iterable of dicts, or a table of any Arrow library.
+            refused: whether records may be dead letters; else one is an error of the test.
+
+        Returns:
+            The alerts that these records raised.
+
+        Raises:
+            AssertionError: a record is a dead letter.
+        """
+        alerts, decisions = self._detector.process(records)
+        self._told += alerts
+        self.decisions += decisions
+        self.dead_letters += alerts.dead_letters
+        if alerts.dead_letters and not refused:
+            said = "\n".join(f"  record {each.offset}: {each.reason}: {each.detail}" for each in alerts.dead_letters)
+            raise AssertionError(f"records that do not fit stream {self._detector.stream.name}:\n{said}")
+        return alerts
+
+    def assert_hits(self, expected: Iterable[str | Mapping[str, Any]], *, rule: str | None = None) -> None:
+        """Hold all hits so far against those that are expected.
+
+        Args:
+            expected: each the id of a record, or a mapping with ``record`` and as much more as matters: ``rule``,
+                ``value``, ``key``, ``count``, ``records``.
+            rule: only hits of this rule.
+
+        Raises:
+            AssertionError: a hit is missing, was not expected, or says something else.
+        """
+        alerts = self.alerts if rule is None else [each for each in self.alerts if each["rule_id"] == rule]
+        if rule is not None and not any(each.rule.rule_id == rule for each in self._detector.rules.versions):
+            raise UsageError(f"found no rule {rule} under test")
+        found = differences(as_expected(expected), alerts)
+        if found:
+            raise AssertionError("\n".join(["hits are not as expected:", *(f"  {each}" for each in found)]))
+
+    def assert_no_hits(self, *, rule: str | None = None) -> None:
+        """That nothing fired so far, or nothing of ``rule``. Raises AssertionError."""
+        self.assert_hits([], rule=rule)
+
+
+def _under_test(path: Path, stream: Stream) -> RuleSet:
+    """The rules of a file or folder that records of ``stream`` are enough for."""
+    fed = fed_by(as_if_active(read_rules(path, Known(None))), {stream.name})
+    if not fed.versions:
+        raise UsageError(f"{path}: found no rule that reads {stream.name} and no other stream")
+    sources = Sources({stream.name: stream.spec}, fed.heads)
+    wrong = [
+        f"rule {rule.rule_id}: found {each.found}, expected {each.expected}"
+        for rule in (version.rule for version in fed.versions)
+        for each in rule.stream_findings(rule.reading.judges, sources.of_reading(rule.reading), None)
+    ]
+    if wrong:
+        raise UsageError("\n".join([f"{path} does not fit stream {stream.name}:", *wrong]))
+    return fed
