@@ -117,6 +117,52 @@ def test_filters(stored: Callable[..., Store]) -> None:
         assert [each["record_id"] for each in store.alerts(wanted, 2)] == found[:2]
 
 
+BATCHES: list[tuple[dict[str, Any], str]] = [
+    ({"batches": ("p", 0, 0)}, "ba"),
+    ({"batches": ("p", 1, 3)}, "dc"),
+    ({"batches": ("p", 0, 1)}, "cba"),
+    ({"batches": ("p", 4, 9)}, ""),
+    ({"batches": ("p", 3, 1)}, ""),
+    ({"batches": ("q", 0, 9)}, "e"),
+    ({"batches": ("\0", 0, 9)}, ""),
+    ({"batches": ("p'; DROP TABLE alerts; --", 0, 9)}, ""),
+    ({"version": 3}, "ec"),
+    ({"version": 4}, "da"),
+    ({"version": 2**31 - 1}, ""),
+    ({"version": 4, "batches": ("p", 0, 0)}, "a"),
+    ({"version": 3, "batches": ("q", 1, 1), "rule_id": "card_burst", "key": {"account_id": "a1"}}, "e"),
+    ({"version": 3, "kind": "shadow", "since_ms": parse_instant_ms(at(3))}, "c"),
+]
+
+
+def test_of_a_pipelines_batches_and_of_a_version(stored: Callable[..., Store], built: Built) -> None:
+    versions = {"a": 4, "b": 5, "c": 3, "d": 4, "e": 3}
+    kinds = {"c": "shadow"}
+    made = {
+        name: alert(name, event_time=at(n), rule_version=versions[name], kind=kinds.get(name, "alert"))
+        for n, name in enumerate("abcde", 1)
+    }
+    said = {name: decision(name, event_time=at(n)) for n, name in enumerate("abcde", 1)}
+
+    def batch(number: int, names: str, pipeline: str = "p") -> Delivery:
+        mine = [made[each] for each in names]
+        return Delivery(pipeline, number, alerts=mine, decisions=[said[each] for each in names])
+
+    store = stored(batch(0, "ab"), batch(1, "c"), batch(3, "d"), batch(1, "e", "q"))
+    for which, expected in BATCHES:
+        wanted = AlertFilter(**which)
+        found = [each["record_id"] for each in store.alerts(wanted)]
+        assert ("".join(found), store.count(wanted)) == (expected, len(expected)), which
+        assert [each["record_id"] for each in store.alerts(wanted, newest_first=False)] == found[::-1]
+        paged, mark = "", None
+        while page := store.alerts_before(wanted, mark, 1):
+            paged, mark = paged + page[0][1]["record_id"], page[-1][0]
+        assert paged == expected, which
+        if set(which) == {"batches"}:
+            decided = store.decisions(DecisionFilter(batches=which["batches"]))
+            assert "".join(each["record_id"] for each in decided) == expected, which
+
+
 def test_pages_are_the_list_cut_in_pieces(stored: Callable[..., Store]) -> None:
     store = stored(Delivery("p", 0, alerts=MANY, decisions=[decision(name, event_time=at(2)) for name in "uvw"]))
     for which, expected in FILTERS:

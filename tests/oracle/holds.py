@@ -31,6 +31,8 @@ def naive_holds(
         last: dict[str, tuple[Any, Hit]] = {}
         for hit in result.hits:
             body = hold_of.get((hit.rule_id, hit.version))
+            if not hit.key:  # of a record that has not the rule's key: it is nobody's, and holds nobody
+                continue
             if body is None or hit.kind != "alert" or _came(hit, records) >= (record["_ingest_ms"], position):
                 continue
             mine = [rule for rule in book if (rule.rule_id, rule.version) == (hit.rule_id, hit.version)]

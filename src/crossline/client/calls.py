@@ -61,6 +61,7 @@ OPERATIONS = {
     "rules_publish": Operation("POST", "/v1/rules:publish", headers=_KEYED),
     "rules_approve": Operation("POST", "/v1/rules:approve", headers=_CHANGES),
     "rule_set_status": Operation("POST", "/v1/rules/{id}:set-status", headers=_CHANGES),
+    "rule_set_share": Operation("POST", "/v1/rules/{id}:set-share", headers=_CHANGES),
     "job": Operation("GET", "/v1/jobs/{id}"),
     "job_cancel": Operation("DELETE", "/v1/jobs/{id}"),
 }

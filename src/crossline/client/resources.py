@@ -120,7 +120,7 @@ class Resources(ABC, Generic[Found]):
         return self.call(call("rules_backtest", body=body))
 
     def rules_publish(self, body: Mapping[str, Any]) -> Found:
-        """Publish a file of rules (``name``, ``text``)."""
+        """Publish a file of rules (``name``, ``text``); ``waits`` says what a second person has to approve."""
         return self.call(call("rules_publish", body=body))
 
     def rules_approve(self, body: Mapping[str, Any], *, if_match: str | None = None) -> Found:
@@ -128,8 +128,12 @@ class Resources(ABC, Generic[Found]):
         return self.call(call("rules_approve", body=body, if_match=if_match))
 
     def rule_set_status(self, rule_id: str, body: Mapping[str, Any], *, if_match: str | None = None) -> Found:
-        """Make a rule active, shadow or off."""
+        """Give a version another ``status``; ``waits``, where a second person has to approve."""
         return self.call(call("rule_set_status", [rule_id], body=body, if_match=if_match))
+
+    def rule_set_share(self, rule_id: str, body: Mapping[str, Any], *, if_match: str | None = None) -> Found:
+        """Have a version decide about another ``share`` of keys; ``waits`` as with a status."""
+        return self.call(call("rule_set_share", [rule_id], body=body, if_match=if_match))
 
     def job(self, job_id: str) -> Found:
         """How far a job is, and what it found."""

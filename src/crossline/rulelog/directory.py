@@ -33,7 +33,7 @@ from crossline.rulelog.reading import Known, Read, folder_of_rules, read_files
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.holds import hold_events, with_wishes
 from crossline.rulelog.sources.keys import key_of
-from crossline.rulelog.sources.owned import OwnedFolder, owner_of
+from crossline.rulelog.sources.owned import OwnedFolder, me, owner_of
 from crossline.rulelog.sources.publications import Publications, WithFigures
 from crossline.rulelog.sources.releases import release_events
 from crossline.rulelog.sources.review import Reviewed, misplaced, reviewed, split
@@ -99,7 +99,7 @@ class DirectoryRuleLog:
         further = folder_of_rules(self._figures) if self._figures is not None else None
         self._elsewhere = publications is not None
         rules = folder_of_rules(self.path)
-        owned = with_wishes(OwnedFolder(rules) if review else rules, self.path, owner_of)
+        owned = with_wishes(OwnedFolder(rules, speaker=me()) if review else rules, self.path, owner_of)
         self._folder = WithFigures(publications or owned, further)
         self._review, self._proven = review, proven
         self._file = LogFile(log_path(path, pipeline))

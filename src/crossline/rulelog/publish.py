@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
@@ -20,6 +20,8 @@ from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge, judge_files
 from crossline.rulelog.reading import CASES, NOTHING_KNOWN, SUFFIXES, FileRule, Known, folder_of_rules, read_files
 from crossline.rulelog.sources.folder import Files
+from crossline.rulelog.sources.owned import Statement, origins_in, state
+from crossline.rulelog.sources.review import review_digest
 from crossline.rulelog.writing import held, replace_file
 
 Change = Literal["published", "status_changed", "unchanged"]
@@ -57,13 +59,21 @@ def check_file_name(name: str) -> None:
 class RuleFolder:
     """A folder of rule files with the logs of the pipelines that run on it; ``histories`` has one for each.
 
-    Commands that change it wait for each other, and replace only what they read.
+    Commands that change it wait for each other, and replace only what they read. ``in_name_of``: the principal for whom
+    a server writes, which it states beside each file; None: who owns a file is who wrote it.
     """
 
-    def __init__(self, path: Path, histories: Collection[History] = (), known: Known = NOTHING_KNOWN) -> None:
+    def __init__(
+        self,
+        path: Path,
+        histories: Collection[History] = (),
+        known: Known = NOTHING_KNOWN,
+        in_name_of: str | None = None,
+    ) -> None:
         if not is_folder(path):
             raise UsageError(f"found no folder {path}; expected the folder of the rule files: name it with --rules")
         self.path = path
+        self.in_name_of = in_name_of
         self.histories = tuple(histories)
         for each in self.histories:
             known = known.with_heads(each.heads)
@@ -94,14 +104,21 @@ class RuleFolder:
             raise UsageError(f"{file} is in {self.path} already: a running pipeline takes it up by itself")
         return self.put(file.name, content, shown_as=str(file))
 
-    def put(self, name: str, content: FileContent, shown_as: str) -> Publication:
-        """As ``publish``, of what was read: it is called ``name`` in the folder, and ``shown_as`` in reports."""
+    def put(
+        self, name: str, content: FileContent, shown_as: str, check: Callable[[Files], None] | None = None
+    ) -> Publication:
+        """As ``publish``, of what was read: it is called ``name`` in the folder, and ``shown_as`` in reports.
+
+        ``check`` of the files that stand there raises where it may not follow them.
+        """
         check_file_name(name)
         with held(self.path):
             before = self.files()
+            if check is not None:
+                check(before)
             written = self._checked(before, name, content, shown_as=shown_as)
             self._check_ends(before, written)
-            replace_file(self.path / name, content.data, before.get(name))
+            self._write(name, content.data, before)
         there = Known(folder=self.path, figures=self._known.figures)
         gone = _rule_ids(before, there) - _rule_ids({**before, name: content}, there)
         return Publication(tuple(written), tuple(sorted(gone)))
@@ -140,7 +157,7 @@ class RuleFolder:
                 return Written(each.rule, self.path / each.source, "unchanged")
             content = FileContent(with_share(each.document.text, each.source, each.path, share).encode())
             written = self._checked(before, each.source, content, shown_as=each.source)
-            replace_file(self.path / each.source, content.data, before.get(each.source))
+            self._write(each.source, content.data, before)
         return next(done for done in written if (done.rule.rule_id, done.rule.version) == _name(each))
 
     def _set_status(self, before: Files, rule_id: str, status: Status, version: int | None) -> Written:
@@ -165,10 +182,32 @@ class RuleFolder:
             text = yaml.safe_dump({**rule.to_json(), "status": status}, sort_keys=False, allow_unicode=True)
         content = FileContent(text.encode())
         written = self._checked(before, name, content, shown_as=name)
-        replace_file(self.path / name, content.data, before.get(name))
+        self._write(name, content.data, before)
         done = next(each for each in written if each.rule.rule_id == rule_id and each.rule.status == status)
         undone = mine[-1].rule.status if mine and done.change == "unchanged" else None
         return replace(done, taken_back=undone)
+
+    def _write(self, name: str, data: bytes, before: Files) -> None:
+        """Replace the file; where a server does it for somebody, that is stated first, so that it is never without."""
+        if self.in_name_of is not None:
+            content = FileContent(data)
+            author = self._author(before, name, content)
+            state(self.path, Statement(name, content.digest, self.in_name_of, author), before.get(name))
+        replace_file(self.path / name, data, before.get(name))
+
+    def _author(self, before: Files, name: str, content: FileContent) -> str | None:
+        """Whose versions these were, where they say the same under another status, or stood there already."""
+        read = read_files({**before, name: content}, self._known)[name]
+        standing, _ = judge_files(before, History(), self._known)
+        mine = set() if isinstance(read, RefusedError) else {review_digest(each.rule) for each in read}
+        origins = origins_in(folder_of_rules(self.path))
+        for each in standing:
+            origin = origins.get(each.source)
+            if origin is not None and review_digest(each.rule) in mine:
+                author = origin.author or origin.who
+                if author is not None and author != self.in_name_of:
+                    return author
+        return None
 
     def _check_standing(self, rule: Rule, now: Status, status: Status, file: Path) -> None:
         """Raise PermanentError where what stands in ``file`` may not become ``status``, taken up or not.

@@ -144,6 +144,13 @@ def test_a_proof_is_run_again_and_says_the_same_or_what_differs(
     again = ["verify", str(proof), "--pipeline", str(project / "pipeline.yaml"), "--json"]
     assert run_command(again) == 0
     assert json.loads(capsys.readouterr().out)["result"] == "the same"
+    whole = json.loads(proof.read_text())
+    for body, differs in ((None, []), ("0" * 64, ["files that the rule names"])):  # of before that was noted; another
+        older = {**whole["digests"], "body": body}
+        proof.write_text(json.dumps({**whole, "digests": {name: each for name, each in older.items() if each}}))
+        assert run_command(again) == (1 if differs else 0)
+        assert [each["what"] for each in json.loads(capsys.readouterr().out)["differences"]] == differs
+    proof.write_text(json.dumps(whole))
     day = project / "in/2026-03-03.jsonl"
     day.write_text(day.read_text().replace("300", "100"))
     assert run_command(again) == 1
@@ -169,3 +176,24 @@ def test_what_cannot_be_proven_is_refused(project: Path, capsys: pytest.CaptureF
     assert run_command([*given, "--from", "soon"]) == 2
     (project / "draft.yaml").write_text("[]")
     assert run_command(given) != 0
+
+
+def test_a_proof_of_named_files_is_run_again_though_the_source_is_a_topic(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No broker is asked; and a name with letters that patterns have is a name."""
+    pipeline = project / "pipeline.yaml"
+    text = pipeline.read_text().replace("kind: files", "kind: kafka, brokers: '127.0.0.1:1', topic: payments")
+    pipeline.write_text(text.replace(", path: in/*.jsonl", ""))
+    assert "kafka" in pipeline.read_text()
+    (project / "in/2026-03-03.jsonl").rename(project / "in/[3].jsonl")
+    proof = project / "proof.json"
+    given = ["rules", "prove", str(project / "draft.yaml"), "--pipeline", str(pipeline), "--json"]
+    assert run_command(given) == 2
+    assert "expected --input, or sources of kind files" in capsys.readouterr().err
+    assert run_command([*given, "--input", f"{project}/in/*.jsonl"]) == 0
+    proof.write_text(capsys.readouterr().out)
+    assert max(each["name"] for each in json.loads(proof.read_text())["data"]["files"]) == "in/[3].jsonl"
+    again = ["verify", str(proof), "--pipeline", str(pipeline), "--json"]
+    assert run_command(again) == 0
+    assert json.loads(capsys.readouterr().out)["result"] == "the same"

@@ -197,3 +197,23 @@ def test_suggest_threshold(run: Run) -> None:
     assert "name what is wanted" in run(*command, code=2)
     refused = run("suggest-threshold", "rules", "--rule", "lare_payment", *SAMPLE, "--alerts-per-day", "1", code=2)
     assert "did you mean large_payment?" in refused
+
+
+def test_lint_finds_the_version_that_has_the_other_keys(run: Run) -> None:
+    """Beside it in the files; lint looks at the newest version of each rule."""
+    file = Path("rules/card_testing.yaml")
+    old = file.read_text()
+    new = old.replace("version: 1", "version: 2\n  share: 10%").replace("account_id", "merchant_id")
+    assert "group_by: merchant_id" in new
+    file.write_text(old + new)
+    found = [each for each in rows(run("lint", "rules", *HERE, "--json", code=1)) if each["kind"] == "odd_share"]
+    assert [(each["rule_id"], each["what"]) for each in found] == [
+        (
+            "card_testing",
+            "share 10% of keys by merchant_id, and version 1, which has the others, has keys by account_id",
+        )
+    ]
+    assert "odd_share" not in run("lint", "rules", *HERE, "--json", "--ignore", "odd_share")
+    file.write_text(old + new.replace("share: 10%", "share: 100%").replace("merchant_id", "account_id"))
+    (whole,) = [each for each in rows(run("lint", "rules", *HERE, "--json", code=1)) if each["kind"] == "odd_share"]
+    assert whole["what"] == "share 100% is all keys, as no share is"

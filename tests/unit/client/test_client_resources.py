@@ -83,6 +83,7 @@ CALLS: list[tuple[Ask, str, str, dict[str, Any] | None]] = [
     (lambda c: c.rules_publish({"text": "x"}), "POST", "/v1/rules:publish", {"text": "x"}),
     (lambda c: c.rules_approve({"rule_id": "x"}), "POST", "/v1/rules:approve", {"rule_id": "x"}),
     (lambda c: c.rule_set_status("r1", {"status": "off"}), "POST", "/v1/rules/r1:set-status", {"status": "off"}),
+    (lambda c: c.rule_set_share("r1", {"share": "5%"}), "POST", "/v1/rules/r1:set-share", {"share": "5%"}),
     (lambda c: c.job("j1"), "GET", "/v1/jobs/j1", None),
     (lambda c: c.job_cancel("j1"), "DELETE", "/v1/jobs/j1", None),
 ]

@@ -13,10 +13,14 @@ from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import FIGURES_HELP, inputs_by_stream, lists_for, setting_of, with_tables
 from crossline.cli.startup import tell_compiling
 from crossline.core.basics.errors import UsageError
+from crossline.core.basics.share import SLOTS, keys_of
 from crossline.core.rules.base import Rule
 from crossline.core.streams.reading import rule_of
 from crossline.core.texts.problems import nearest, one_of
 from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rulelog.directory import logs_in
+from crossline.rulelog.history import History
+from crossline.rulelog.logfile import read_log
 from crossline.rulelog.reading import FileRule, read_placed_rules, read_rules
 
 if TYPE_CHECKING:
@@ -88,6 +92,17 @@ class Given:
                 newest[each.rule.rule_id] = each
         return list(newest.values())
 
+    def before(self, path: Path, newest: Iterable[Rule]) -> dict[str, Rule]:
+        """By rule, the version that has the keys which a share of the newest one leaves: of files or the log."""
+        versions = self.rules(path) + logged_in(path)
+        found: dict[str, Rule] = {}
+        for rule in newest:
+            mine = [each for each in versions if each.rule_id == rule.rule_id and each.version < rule.version]
+            whole = [each for each in mine if each.status != "draft" and keys_of(each.share) == SLOTS]
+            if whole:
+                found[rule.rule_id] = max(whole, key=lambda each: each.version)
+        return found
+
     def judged(self, path: Path, rules: Iterable[Rule]) -> Judged:
         """``rules``, each in its newest version as if it were active, over the records."""
         from crossline.core.judge.shard import Bounds
@@ -110,6 +125,15 @@ class Given:
     @property
     def _pipeline(self) -> str | None:
         return str(self.pipeline) if self.pipeline else None
+
+
+def logged_in(path: Path) -> list[Rule]:
+    """The versions in the log of a folder of rules; none where there is no log, or there are several."""
+    logs = list(logs_in(path).values()) if path.is_dir() else []
+    if len(logs) != 1:
+        return []
+    history = History(read_log(logs[0]))
+    return [rule for each in history.rules.values() for rule in each.versions.values()]
 
 
 def read_by(rule: Rule, rules: Iterable[Rule]) -> list[Rule]:

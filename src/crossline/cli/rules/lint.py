@@ -45,7 +45,9 @@ class FindingKind(StrEnum):
     SUBSUMED = "subsumed"
     SHORT_WINDOW = "short_window"
     UNBOUNDED_KEY = "unbounded_key"
+    UNREAD_FIGURE = "unread_figure"
     DECIDES_RARELY = "decides_rarely"
+    ODD_SHARE = "odd_share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ def lint(
     every = [each.rule for each in placed.values()]
     chosen = {each.rule_id for each in chosen_rules(every, rule)}
     judged = given.judged(rules, every)
-    found = found_in(every, sources_of(judged.rules, judged.history.streams), judged.defaults)
+    before = given.before(rules, every)
+    found = found_in(every, sources_of(judged.rules, judged.history.streams), judged.defaults, before)
     if input_:
         found += many_keys(given, judged, {each.rule_id for each in found if each.kind == "unbounded_key"})
     left_out = {each.value for each in ignore or ()}

@@ -107,7 +107,7 @@ def proven(
     progress.done()
     reads = {each.rule_id: each.version for each in others}
     version = None if before is None else before.version
-    candidate = Candidate(mine.rule_id, mine.version, read_text(rules), reads, version)
+    candidate = Candidate(mine.rule_id, mine.version, read_text(rules), reads, version, mine.body_digest())
     return proof_of(candidate, told, found, interval, None if asked is None else asked.found(), amount, blast)
 
 

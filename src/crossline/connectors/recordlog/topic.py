@@ -100,12 +100,17 @@ class KafkaRecordLog:
         self._thread: threading.Thread | None = None
 
     def know(self, record_id: str, place: Place) -> None:
-        """A process of before put it there: it is not put there again. From the event loop that asks."""
-        if record_id not in self._known:
-            self._known[record_id] = there = asyncio.get_running_loop().create_future()
-            there.set_result(place)
-            while len(self._known) > KNOWN_MAX:
-                self._known.popitem(last=False)
+        """A process of before put it there: it is not put there again, whatever else a record of this id says.
+
+        Where one is being put meanwhile, that one's place is told, unless it fails. From the event loop that asks.
+        """
+        there = self._known.get(record_id)
+        if there is not None and not there.done():
+            there.add_done_callback(lambda _: self.know(record_id, place))
+        elif there is None or there.cancelled() or there.exception() is not None:
+            known = asyncio.get_running_loop().create_future()
+            known.set_result(place)
+            self._keep(record_id, known)
 
     def put(self, asked: Asked) -> asyncio.Future[Place]:
         """Put a record there, behind those that were put before; its place, once it is acknowledged.
@@ -164,10 +169,7 @@ class KafkaRecordLog:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Place] = loop.create_future()
         future.add_done_callback(lambda done: self._forget(asked.record_id, done))
-        self._known[asked.record_id] = future
-        while len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
-
+        self._keep(asked.record_id, future)
         producer = self._producer
 
         def answered(error: KafkaError | None, message: Message) -> None:
@@ -188,6 +190,13 @@ class KafkaRecordLog:
         except (ValueError, TypeError) as error:
             future.set_exception(UsageError(f"record {asked.record_id!r}: found no JSON of a record: {error}"))
         return future
+
+    def _keep(self, record_id: str, future: asyncio.Future[Place]) -> None:
+        """The last one that is known; the first that was goes, where there are too many."""
+        self._known[record_id] = future
+        self._known.move_to_end(record_id)
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
 
     def _forget(self, record_id: str, done: asyncio.Future[Place]) -> None:
         """Of what failed nobody knows whether it is there: it is put there again when it comes again."""

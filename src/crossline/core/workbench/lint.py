@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from crossline.core.basics.times import format_duration
@@ -34,6 +35,7 @@ Kind = Literal[
     "unbounded_key",
     "unread_figure",
     "decides_rarely",
+    "odd_share",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _SAID = 160  # characters of a condition that a finding repeats
@@ -315,9 +317,19 @@ def unbounded(rule: Rule, what: str, why: str) -> LintFinding:
     return LintFinding(rule.rule_id, "unbounded_key", rule.place_of("group_by"), what, more, todo)
 
 
-def lint(rules: Sequence[Rule], streams: Mapping[str, StreamSpec], defaults: Defaults) -> list[LintFinding]:
-    """All that is found in rules, by themselves and next to each other, each id once; in the order of ``rules``."""
-    from crossline.core.workbench.subsumed import subsumed  # noqa: PLC0415 - it needs what is said here
+def lint(
+    rules: Sequence[Rule],
+    streams: Mapping[str, StreamSpec],
+    defaults: Defaults,
+    before: Mapping[str, Rule] = MappingProxyType({}),
+) -> list[LintFinding]:
+    """All that is found in rules, by themselves and next to each other, each id once; in the order of ``rules``.
+
+    ``before``: by rule, the version that has the keys which a share leaves.
+    """
+    # These need what is said here.
+    from crossline.core.workbench.beside.shares import odd_shares  # noqa: PLC0415
+    from crossline.core.workbench.beside.subsumed import subsumed  # noqa: PLC0415
 
     sources = Sources.of(streams, {})
     known = [(rule, sources.of_reading(rule.reading)) for rule in rules if rule.status != "retired"]
@@ -325,6 +337,7 @@ def lint(rules: Sequence[Rule], streams: Mapping[str, StreamSpec], defaults: Def
     hopeless = {each.rule_id for each in found if each.kind in {"never_true", "contradictory"}}
     others = [meant(rule, spec, defaults) for rule, spec in known if rule.rule_id not in hopeless]
     found += subsumed(others)
+    found += odd_shares(others, before)
     places = {rule.rule_id: number for number, rule in enumerate(rules)}
     return sorted(found, key=lambda each: (places[each.rule_id], KINDS.index(each.kind)))
 

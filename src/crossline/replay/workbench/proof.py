@@ -94,13 +94,17 @@ def foretold(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule whose effect is proven. ``against``: the version that is live; None: there is none."""
+    """A rule whose effect is proven. ``against``: the version that is live; None: there is none.
+
+    ``body``: the digest of the whole rule, with the bytes of files that its text names.
+    """
 
     rule_id: str
     version: int
     text: str
     reads: Mapping[str, int]
     against: int | None
+    body: str
 
 
 def proof_of(
@@ -144,6 +148,7 @@ def proof_of(
         "predicted": foretold(sets[0], (begin_ms, end_ms), result["by_day"], marks, found.amounts, amount),
         "digests": {
             "rule": hashlib.sha256(candidate.text.encode()).hexdigest(),
+            "body": candidate.body,
             "data": digest_of({"files": [[each["stream"], each["sha256"]] for each in files], **given}),
             "result": digest_of(result),
         },
@@ -164,10 +169,13 @@ def proof_of(
 def differences(proof: Mapping[str, Any], again: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What another run says otherwise, by name; nothing where it is the same."""
     found = []
-    for name, words in (("rule", "text of the rule"), ("data", "data"), ("result", "result")):
+    words = {"rule": "text of the rule", "body": "files that the rule names", "data": "data", "result": "result"}
+    for name, what in words.items():
         one, other = proof["digests"].get(name), again["digests"][name]
+        if name == "body" and (one is None or proof["digests"].get("rule") != again["digests"]["rule"]):
+            continue  # a proof of before that was noted, or another text, which is told already
         if one != other:
-            found.append({"what": words, "proof": one, "again": other})
+            found.append({"what": what, "proof": one, "again": other})
     for name in ("alerts", "by_day"):
         one, other = proof["result"].get(name), again["result"][name]
         if one != other:

@@ -56,11 +56,16 @@ def review_digest(rule: Rule) -> str:
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def approval_text(rule: Rule, proof: Mapping[str, Any] | None = None) -> bytes:
-    """What stands in a message that approves of ``rule``; ``proof``: as ``crossline rules prove --json`` tells it."""
+def approval_text(rule: Rule, proof: Mapping[str, Any] | None = None, who: str | None = None) -> bytes:
+    """What stands in a message that approves of ``rule``.
+
+    ``proof``: as ``crossline rules prove --json`` tells it; ``who``: in whose name a server writes it into a folder.
+    """
     said: dict[str, Any] = {"rule_id": rule.rule_id, "version": rule.version, "digest": review_digest(rule)}
     if proof is not None:
         said["proof"] = {name: proof["digests"][name] for name in PROOF}
+    if who is not None:
+        said["who"] = who
     return orjson.dumps(said)
 
 
@@ -74,7 +79,8 @@ def check_proof(proof: Any, rule: Rule, read: Callable[[str], Rule | None]) -> N
         raise PermanentError("found no proof; expected what crossline rules prove FILE --json prints")
     text = proof["text"]
     proven = read(text) if hashlib.sha256(text.encode()).hexdigest() == digests["rule"] else None
-    if proven is None or review_digest(proven) != review_digest(rule):
+    other_files = digests.get("body") not in {None, rule.body_digest()}  # a model, say: proofs of before do not say
+    if proven is None or other_files or review_digest(proven) != review_digest(rule):
         raise PermanentError(
             f"found a proof of another text than version {rule.version} of {rule.rule_id}; expected one of exactly "
             "what stands there: crossline rules prove"

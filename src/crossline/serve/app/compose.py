@@ -53,7 +53,7 @@ log = get_logger(__name__)
 
 
 def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]], RuleHealthReader]:
-    """The app over the parts that run, what ends what only it has, and how rules do."""
+    """The app over the parts that run, what ends what only it has, and how rules do; inside a running event loop."""
     settings = api.settings
 
     async def ready() -> Readiness:
@@ -96,10 +96,18 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     console = None if parts is None else Console(parts)
     warming = None if parts is None else asyncio.create_task(warm(parts))
 
+    # Once it answers: a broker may not.
+    left = None if api.replica_of is not None else asyncio.create_task(rest.state.finish())
+
     async def close() -> None:
         if warming is not None:
             warming.cancel()
             await asyncio.gather(warming, return_exceptions=True)
+        if left is not None:
+            left.cancel()
+            await asyncio.wait({left})
+            if not left.cancelled() and (error := left.exception()) is not None:
+                log.error("what was approved before was not looked at to its end", error=str(error))
         if console is not None:
             await console.close()
         watching.cancel()

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+from itertools import chain, count
+from pathlib import Path
+
 from crossline.core.settings.config import PipelineConfig
+from crossline.core.settings.sources import RulesTopic
+from crossline.core.texts.problems import RefusedError
+from crossline.rulelog.content import FileContent
+from crossline.rulelog.reading import folder_of_rules, read_files
+from crossline.rulelog.sources.desks import known_of
+from crossline.rulelog.sources.folder import Files
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.approvals.texts import text_of, the_rule
 from crossline.serve.approvals.values import Request
@@ -28,4 +39,28 @@ def ask_for(config: PipelineConfig, kept: ApprovalFile, text: str, who: str, now
         if rule.version <= last:
             raise invalid("/version", f"version {rule.version}", f"at least {last + 1}, since version {last} is there")
         name = text_of(config, current_of(rows))[1]
-    return kept.ask(rule.rule_id, rule.version, name, text, who, now_ms)
+    beneath = None
+    if not isinstance(config.rules, RulesTopic):
+        files = folder_of_rules(Path(config.rules.path)).changed() or {}
+        name = _own_file(config, files, rule.rule_id, name)
+        beneath = digest_beneath(files, name)
+    return kept.ask(rule.rule_id, rule.version, name, text, who, now_ms, beneath)
+
+
+def digest_beneath(files: Files, name: str) -> str:
+    """SHA-256 of the bytes of a file, in hex; empty where there is none."""
+    there = files.get(name)
+    return "" if there is None else hashlib.sha256(there.data).hexdigest()
+
+
+def _own_file(config: PipelineConfig, files: Files, rule_id: str, name: str) -> str:
+    """``name``, where no other rule stands in that file, which would be lost; else one that no file has."""
+    stem = f"rule{rule_id}" if rule_id[0] in ".-" else rule_id
+    names: Iterator[str] = chain([name], (f"{stem}.{number}.yaml" for number in count(2)))
+    return next(each for each in names if each not in files or _alone(config, each, files[each], rule_id))
+
+
+def _alone(config: PipelineConfig, name: str, content: FileContent, rule_id: str) -> bool:
+    """Whether a file has versions of that rule and nothing else; no where nobody can tell."""
+    read = read_files({name: content}, known_of(config))[name]
+    return not isinstance(read, RefusedError) and {each.rule.rule_id for each in read} <= {rule_id}

@@ -15,7 +15,7 @@ from crossline.serve.console.people.database import PrivateDatabase
 
 FILE = "approvals.db"
 PROOFS_MAX = 500  # that nobody asked for approval with; the oldest goes
-_VERSION = 1
+_VERSION = 2
 _TABLES = (
     """CREATE TABLE drafts (
     rule_id TEXT NOT NULL, who TEXT NOT NULL, text TEXT NOT NULL, at_ms INTEGER NOT NULL,
@@ -27,11 +27,19 @@ _TABLES = (
     """CREATE TABLE requests (
     number INTEGER PRIMARY KEY AUTOINCREMENT, rule_id TEXT NOT NULL, version INTEGER NOT NULL, name TEXT NOT NULL,
     text TEXT NOT NULL, proof_id TEXT NOT NULL, who TEXT NOT NULL, asked_ms INTEGER NOT NULL, state TEXT NOT NULL,
-    decided_by TEXT, decided_ms INTEGER, reason TEXT NOT NULL) STRICT""",
+    decided_by TEXT, decided_ms INTEGER, reason TEXT NOT NULL, beneath TEXT, done_ms INTEGER) STRICT""",
 )
+# What was decided by a server that did not note it counts as done.
+_SINCE = {
+    1: (
+        "ALTER TABLE requests ADD COLUMN beneath TEXT",
+        "ALTER TABLE requests ADD COLUMN done_ms INTEGER",
+        "UPDATE requests SET done_ms = decided_ms",
+    )
+}
 _REQUEST = (
     *("number", "rule_id", "version", "name", "text", "proof_id", "who", "asked_ms", "state", "decided_by"),
-    *("decided_ms", "reason"),
+    *("decided_ms", "reason", "beneath", "done_ms"),
 )
 _ROW = ", ".join(_REQUEST)
 
@@ -44,7 +52,7 @@ class ApprovalFile:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._db = PrivateDatabase(folder / FILE, _VERSION, _TABLES, "the console")
+        self._db = PrivateDatabase(folder / FILE, _VERSION, _TABLES, "the console", _SINCE)
         with self._db.writing():
             pass
 
@@ -101,8 +109,13 @@ class ApprovalFile:
             row = db.execute(asked, (value,)).fetchone()
         return None if row is None else KeptProof(row[0], row[1], row[2], orjson.loads(row[3]))
 
-    def ask(self, rule_id: str, version: int, name: str, text: str, who: str, now_ms: int) -> Request:
-        """Ask for approval. Raises UsageError where no proof is of exactly this text, or it is asked for already."""
+    def ask(
+        self, rule_id: str, version: int, name: str, text: str, who: str, now_ms: int, beneath: str | None = None
+    ) -> Request:
+        """Ask for approval; the values are those of a ``Request``.
+
+        Raises UsageError where no proof is of exactly this text, or it is asked for already.
+        """
         proof = self.proof_of_text(text)
         if proof is None:
             raise UsageError("found no proof of exactly this text; expected a backtest of it: run it, then ask")
@@ -114,11 +127,11 @@ class ApprovalFile:
                 raise UsageError(f"version {version} of {rule_id} waits for approval already; see it under Approvals")
             values = (rule_id, version, name, text, proof.proof_id, who, now_ms)
             put = (
-                "INSERT INTO requests (rule_id, version, name, text, proof_id, who, asked_ms, state, reason) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', '')"
+                "INSERT INTO requests (rule_id, version, name, text, proof_id, who, asked_ms, state, reason, beneath) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', '', ?)"
             )
-            number = int(db.execute(put, values).lastrowid or 0)
-        return Request(number, *values)
+            number = int(db.execute(put, (*values, beneath)).lastrowid or 0)
+        return Request(number, *values, beneath=beneath)
 
     def request(self, number: int) -> Request | None:
         """By its number; None: there is none."""
@@ -162,17 +175,29 @@ class ApprovalFile:
                 raise UsageError(f"found no request {number}")
             check_may_decide(Request(*row), who)
             state = "published" if approved else "rejected"
-            put = "UPDATE requests SET state = ?, decided_by = ?, decided_ms = ?, reason = ? WHERE number = ?"
-            db.execute(put, (state, who, now_ms, reason, number))
+            set_ = "state = ?, decided_by = ?, decided_ms = ?, reason = ?, done_ms = ?"
+            values = (state, who, now_ms, reason, None if approved else now_ms, number)
+            db.execute(f"UPDATE requests SET {set_} WHERE number = ?", values)  # noqa: S608 - our own names
             after = db.execute(f"SELECT {_ROW} FROM requests WHERE number = ?", (number,)).fetchone()  # noqa: S608 - as above
         return Request(*after)
+
+    def note_done(self, number: int, now_ms: int) -> Request:
+        """What was approved is published."""
+        with self._db.writing() as db:
+            db.execute("UPDATE requests SET done_ms = ? WHERE number = ? AND state = 'published'", (now_ms, number))
+            row = db.execute(f"SELECT {_ROW} FROM requests WHERE number = ?", (number,)).fetchone()  # noqa: S608 - our own names
+        return Request(*row)
+
+    def unfinished(self) -> list[Request]:
+        """What was approved, while nobody noted that it was published, the first first."""
+        return self._requests("WHERE state = 'published' AND done_ms IS NULL ORDER BY number", ())
 
     def reopen(self, number: int) -> None:
         """It waits again, since what was decided could not be done."""
         with self._db.writing() as db:
             db.execute(
-                "UPDATE requests SET state = 'waiting', decided_by = NULL, decided_ms = NULL, reason = '' "
-                "WHERE number = ?",
+                "UPDATE requests SET state = 'waiting', decided_by = NULL, decided_ms = NULL, reason = '', "
+                "done_ms = NULL WHERE number = ?",
                 (number,),
             )
 

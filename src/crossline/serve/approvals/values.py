@@ -40,7 +40,9 @@ class KeptProof:
 class Request:
     """That ``who`` asks for approval of a text. ``decided_by``, ``decided_ms``, ``reason``: once it is over.
 
-    ``name``: what the file is called that the text replaces.
+    ``name``: what the file is called that the text replaces; ``beneath``: SHA-256 of what stood there then, empty where
+    there was no such file, None where rules do not come from files, or nobody kept it. ``done_ms``: when all that was
+    decided was done; None: not yet, as where a server ended in between.
     """
 
     number: int
@@ -55,11 +57,18 @@ class Request:
     decided_by: str | None = None
     decided_ms: int | None = None
     reason: str = ""
+    beneath: str | None = None
+    done_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As the API says it."""
         decided = None if self.decided_ms is None else format_instant(self.decided_ms)
-        over = {"decided_by": self.decided_by, "decided_at": decided, "reason": self.reason}
+        over = {
+            "decided_by": self.decided_by,
+            "decided_at": decided,
+            "reason": self.reason,
+            "done": self.done_ms is not None,
+        }
         of = {"rule_id": self.rule_id, "version": self.version, "name": self.name, "text": self.text}
         asked = {"proof_id": self.proof_id, "who": self.who, "asked_at": format_instant(self.asked_ms)}
         return {"number": self.number, "state": self.state, **of, **asked, **over}

@@ -84,6 +84,7 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("GET", "/approvals"): _READ,
     ("GET", "/approvals/{number}"): _READ,
     ("GET", "/approvals/{number}/proof.json"): _READ,
+    ("POST", "/approvals/versions"): _APPROVE,
     ("POST", "/approvals/{number}/approve"): _APPROVE,
     ("POST", "/approvals/{number}/reject"): _APPROVE,
     ("GET", "/search"): _READ,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -43,6 +43,7 @@ from crossline.serve.http.writes.cases import case_routes, label_routes
 from crossline.serve.http.writes.forms import form_routes
 from crossline.serve.http.writes.holds import hold_routes
 from crossline.serve.http.writes.lists import list_routes
+from crossline.serve.http.writes.publishing import finish_left
 from crossline.serve.http.writes.rules import rule_writes
 from crossline.serve.http.writes.thresholds import threshold_routes
 from crossline.serve.http.writes.trials import job_routes, trial_routes
@@ -58,8 +59,8 @@ def create_api(
 
     ``extra``: path items of operations that somebody else answers, for the OpenAPI file, by path. ``bounds``: of
     clients that listen. Who asks stands in ``scope["state"]["principal"]``, put there by the middleware around it.
-    ``app.state.health`` says how rules do. ``app.state.close()`` ends jobs and closes files: the app's own lifespan
-    calls it, and who mounts the app does.
+    ``app.state.health`` says how rules do. ``app.state.finish()`` publishes what was approved and left.
+    ``app.state.close()`` ends jobs and closes files: the app's own lifespan calls it, and who mounts the app does.
 
     Raises sqlite3.OperationalError where ``deps.path`` cannot be written.
     """
@@ -81,6 +82,7 @@ def create_api(
 
     app = FastAPI(title="crossline", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.close, app.state.jobs, app.state.health = close, jobs, health
+    app.state.finish = partial(finish_left, deps, commands, kept)
     app.router.redirect_slashes = False
     app.include_router(about_routes(deps))
     for routes in _asked(deps, commands, jobs, kept, health, bounds):
@@ -116,7 +118,7 @@ def _asked(
         view_routes(deps),
         suppression_routes(deps),
         list_routes(deps),
-        rule_writes(deps, commands),
+        rule_writes(deps, commands, kept),
         form_routes(deps),
         trial_routes(deps, jobs),
         threshold_routes(deps, jobs),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -22,8 +23,8 @@ def etag_of(value: Any) -> str:
     return f'"{hashlib.sha256(text).hexdigest()[:32]}"'
 
 
-def check_match(if_match: str | None, current: str, what: str) -> None:
-    """Raise ProblemError unless ``If-Match`` names the state ``current`` of ``what``.
+def check_match(if_match: str | None, current: str, what: str, more: Collection[str] = ()) -> None:
+    """Raise ProblemError unless ``If-Match`` names the state ``current`` of ``what``; ``more``: its other names.
 
     428 where the header is missing, 412 where it names another state. ``*`` is whatever state there is.
     """
@@ -34,7 +35,7 @@ def check_match(if_match: str | None, current: str, what: str) -> None:
             f"found no If-Match; expected the ETag that GET answered for {what}, or * for whatever is there",
         )
     given = {each.strip().removeprefix("W/") for each in if_match.split(",")}
-    if ANY not in given and current not in given:
+    if given.isdisjoint({ANY, current, *more}):
         raise ProblemError(
             412,
             "changed",

@@ -159,3 +159,65 @@ def test_a_record_is_put_there_while_another_one_waits(made: list[FakeProducer])
             await log.put(record(4))
 
     asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def test_what_is_known_by_its_id_is_not_put_there_whatever_it_says(made: list[FakeProducer]) -> None:
+    """The first message of an id is the pipeline's record: the place of that one is told, of whatever is asked."""
+
+    async def play() -> None:
+        log = KafkaRecordLog(SETTINGS, "payments", "account")
+        first = Place("payments-3", 7)
+        try:
+            log.know("t1", first)
+            log.know("t1", Place("payments-0", 9))  # a copy of it, which the pipeline does not take
+            other = Asked(1, "payments", "t1", b'{"account": "b", "more": 1}', "", 5)
+            assert await log.append([record(1), other, record(2)]) == [first, first, Place("payments-0", 0)]
+            assert await log.put(Asked(4, "payments", "t1", b"no JSON", "", 5)) == first
+            assert len(made) == 1
+        finally:
+            await log.close()
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_known_while_it_is_put_is_told_where_that_fails(made: list[FakeProducer], *, fails: bool) -> None:
+    async def play() -> None:
+        log = KafkaRecordLog(SETTINGS, "payments", "account")
+        before = Place("payments-3", 7)
+        try:
+            made[0].silent = True
+            held = asyncio.create_task(log.append([record(1)]))
+            await asyncio.sleep(0)
+            log.know("t1", before)
+            made[0].error = KafkaError(KafkaError._MSG_TIMED_OUT) if fails else None
+            made[0].silent = False
+            if fails:
+                with pytest.raises(RetryableError):
+                    await held
+            else:
+                assert await held == [Place("payments-0", 0)]
+            made[0].error = None
+            assert await log.append([record(1)]) == [before if fails else Place("payments-0", 0)]
+        finally:
+            await log.close()
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def test_the_last_ones_are_known(made: list[FakeProducer], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_topics, "KNOWN_MAX", 2)
+
+    async def play() -> None:
+        log = KafkaRecordLog(SETTINGS, "payments", "account")
+        places = [Place("payments-3", number) for number in range(4)]
+        try:
+            for number, place in enumerate(places):
+                log.know(f"t{number}", place)
+            assert await log.append([record(2), record(3)]) == places[2:]
+            assert await log.append([record(1)]) == [Place("payments-0", 0)], "nobody knows of it any more"
+            assert len(made) == 1
+        finally:
+            await log.close()
+
+    asyncio.run(asyncio.wait_for(play(), 30))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,105 @@ within: 10m
 """
     items = load_rules_text(text, "r.yaml", STREAMS)
     assert [(each.kind, each.path) for each in lint([each.rule for each in items], STREAMS, Defaults())] == found
+
+
+def _slot(rule_id: str, key: str) -> float:
+    """As docs/semantics.md says it: of 100."""
+    return int(hashlib.sha256(f"{rule_id}\x1f{key}".encode()).hexdigest()[:16], 16) / 2**64 * 100
+
+
+SHARED = """\
+- rule_id: often
+  version: 2
+  rule_type: velocity
+  source_topic: payments
+  group_by: card
+  aggregation_type: count
+  aggregation_threshold: 3
+  window: 1h
+  share: {share}
+"""
+
+
+def shares(text: str, before: str = "") -> list[tuple[str, str, str]]:
+    rules = [each.rule for each in load_rules_text(text, "r.yaml", STREAMS)]
+    older = {each.rule.rule_id: each.rule for each in load_rules_text(before, "r.yaml", STREAMS)} if before else {}
+    found = lint(rules, STREAMS, Defaults(), older)
+    return [(each.what, each.why, each.todo) for each in found if each.kind == "odd_share"]
+
+
+@pytest.mark.parametrize(
+    ("share", "status", "what"),
+    [
+        ("0%", "active", "share 0%: version 2 decides about no key"),
+        ("100%", "active", "share 100% is all keys, as no share is"),
+        ("10%", "active", None),
+        ("0%", "shadow", None),
+        ("100%", "paused", None),
+        ("10%", "draft", None),
+    ],
+)
+def test_a_share_of_none_or_all_keys(share: str, status: str, what: str | None) -> None:
+    found = shares(SHARED.format(share=share) + f"  status: {status}\n")
+    assert [each[0] for each in found] == ([] if what is None else [what])
+
+
+def test_a_share_that_has_none_or_each_of_few_values() -> None:
+    """The slots of the values are worked out here as the documentation publishes them."""
+    slots = {value: _slot("often", f'{{"status":"{value}"}}') for value in ("declined", "settled", "spare")}
+    low, high = min(slots.values()), max(slots.values())
+    assert 1 < low < high < 99, slots
+    named = "  conditions: [{field: status, operator: in, value: [declined, settled, spare]}]\n"
+    text = SHARED.replace("card", "status") + named
+
+    def found(share: float) -> list[str]:
+        return [each[0] for each in shares(text.replace("{share}", said(share)))]
+
+    def said(share: float) -> str:
+        return f"{share:.2f}".rstrip("0").rstrip(".") + "%"
+
+    there = "status has 3 values here"
+    assert found(low - 0.5) == [f"share {said(low - 0.5)} reaches nobody: {there}, and the slot of none is in it"]
+    assert found(low + 0.5) == []
+    assert found(high - 0.5) == []
+    assert found(high + 0.5) == [f"share {said(high + 0.5)} reaches all: {there}, and the slot of each is in it"]
+    free = text.replace("operator: in, value: [declined, settled, spare]", "operator: '!=', value: open")
+    assert shares(free.replace("{share}", "0.01%")) == [], "other values may come"
+
+
+def test_a_share_beside_a_version_that_has_other_keys() -> None:
+    text = SHARED.format(share="10%")
+    whole = text.replace("version: 2", "version: 1").replace("  share: 10%\n", "")
+    assert shares(text, whole) == []
+    by_status = shares(text, whole.replace("card", "status"))
+    assert by_status == [
+        (
+            "share 10% of keys by card, and version 1, which has the others, has keys by status",
+            "a record has both keys: both versions may decide about it, or neither",
+            "the key of the version before; or an id of its own; or no share",
+        )
+    ]
+    assert shares(SHARED.format(share="0%") + "  status: shadow\n", whole.replace("card", "status")) == []
+
+
+def test_a_share_beside_a_version_that_reads_another_stream() -> None:
+    (item,) = load_rules_text(SHARED.format(share="10%"), "r.yaml", STREAMS)
+    before = item.rule.model_copy(update={"version": 1, "share": None, "source_topic": "logins"})
+    (found,) = lint([item.rule], STREAMS, Defaults(), {"often": before})
+    said = "share 10% of payments, and version 1, which is to have the other keys, reads logins"
+    assert (found.kind, found.what) == ("odd_share", said)
+    assert "nobody decides about the other keys" in found.why
+
+
+def test_a_rule_for_a_share_makes_no_other_one_needless() -> None:
+    wide = SHARED.format(share="50%")
+    narrow = wide.replace("often", "rarer").replace("threshold: 3", "threshold: 30")
+    every = wide.replace("  share: 50%\n", "")
+
+    def needless(text: str) -> list[str]:
+        rules = [each.rule for each in load_rules_text(text, "r.yaml", STREAMS)]
+        return [each.rule_id for each in lint(rules, STREAMS, Defaults()) if each.kind == "subsumed"]
+
+    assert needless(every + narrow) == ["rarer"]
+    assert needless(wide + narrow) == [], "its keys are others: the slot of a key is of the rule's id"
+    assert needless(wide + narrow.replace("  share: 50%\n", "")) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import pytest
 
 from crossline.core.basics.errors import PermanentError
 from crossline.core.texts.problems import RefusedError
+from crossline.rulelog.content import FileContent
 from crossline.rulelog.history import History
+from crossline.rulelog.reading import NOTHING_KNOWN, read_files
 from crossline.rulelog.sources.desk import TopicDesk
+from crossline.rulelog.sources.review import check_proof
 from rulelog.desk import rule
 
 from .board import Board, Pipeline, desk_of, files_of, told
@@ -377,3 +381,20 @@ def test_going_back_to_approved_words_needs_no_approval_and_to_others_does(board
     assert [each.event for each in pipeline.look()] == ["waiting"]
     board.post("rule/large/5", rule(version=5), "alice")
     assert [each.event for each in pipeline.look()] == ["waiting"], "what says the same goes nowhere back"
+
+
+def test_a_proof_is_of_the_files_that_a_rule_names_too() -> None:
+    """A model, or a shared figure, that is another one than was proven; a proof of before does not say."""
+    text = rule()
+    (placed,) = read_files({"rule.yaml": FileContent(text.encode())}, NOTHING_KNOWN)["rule.yaml"]  # type: ignore[misc]
+    digests = {"rule": hashlib.sha256(text.encode()).hexdigest(), "data": "d" * 64, "result": "e" * 64}
+
+    def check(**more: str) -> None:
+        check_proof({"text": text, "digests": {**digests, **more}}, placed.rule, lambda _: placed.rule)
+
+    check()
+    check(body=placed.rule.body_digest())
+    with pytest.raises(PermanentError, match="a proof of another text than version 1 of large"):
+        check(body="0" * 64)
+    with pytest.raises(PermanentError, match="a proof of another text"):
+        check(rule="0" * 64)

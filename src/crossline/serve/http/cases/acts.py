@@ -22,8 +22,8 @@ from crossline.serve.http.etags import check_match, etag_of
 from crossline.serve.http.principals import Asking, Principal, needs
 from crossline.serve.http.problems import invalid, refusal
 from crossline.serve.http.queries import json_answer, only_known
+from crossline.serve.http.writes.bodies import Body
 from crossline.serve.http.writes.cases import IfMatch
-from crossline.serve.http.writes.rules import Body
 
 LABELS = "write:labels"
 

@@ -19,7 +19,7 @@ from crossline.serve.http.deps import Dependencies, there
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.queries import keys_in
 from crossline.serve.http.reads.alerts import instant
-from crossline.serve.http.writes.rules import Body
+from crossline.serve.http.writes.bodies import Body
 
 TODO = "start crossline serve with serve: in the pipeline file, which has a folder for it"
 TEXT_CHARS, CASES_MAX = 20_000, 10_000

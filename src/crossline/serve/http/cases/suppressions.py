@@ -17,8 +17,8 @@ from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of,
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import instant
+from crossline.serve.http.writes.bodies import Body
 from crossline.serve.http.writes.cases import IfMatch
-from crossline.serve.http.writes.rules import Body
 
 Number = Annotated[int, InPath(ge=1, le=2**62, description="Number of the suppression.")]
 _OF = "suppressions"

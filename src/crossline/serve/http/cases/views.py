@@ -17,8 +17,8 @@ from crossline.serve.http.paging import page
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import not_found
 from crossline.serve.http.queries import json_answer, only_known
+from crossline.serve.http.writes.bodies import Body
 from crossline.serve.http.writes.cases import IfMatch
-from crossline.serve.http.writes.rules import Body
 
 Name = Annotated[str, InPath(min_length=1, max_length=kept.NAME_MAX, description="Name of the view.")]
 

@@ -23,7 +23,7 @@ from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of,
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import invalid, not_found
 from crossline.serve.http.queries import json_answer, only_known
-from crossline.serve.http.writes.rules import Body
+from crossline.serve.http.writes.bodies import Body
 
 SHOWN_BYTES = 2_048  # of each letter of a list
 WHOLE_BYTES = 1 << 20

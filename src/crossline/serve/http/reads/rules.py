@@ -8,17 +8,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi import Path as InPath
 
+from crossline.core.rules.base import Rule
 from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sources import RulesTopic
 from crossline.core.texts.problems import nearest, shown
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.outcomes.overview import Row, about, event_row, pending
+from crossline.rulelog.sources.review import review_digest
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.principals import needs
-from crossline.serve.http.problems import not_found
+from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.queries import json_answer, only_known
-from crossline.serve.http.reads.rulebook import rulebook
+from crossline.serve.http.reads.rulebook import Rulebook, rulebook
 
 EVENTS_MAX = 1_000
 _OF_TAG = ("rule_id", "version", "status", "body", "tripped")
@@ -35,7 +36,10 @@ def rule_routes(deps: Dependencies) -> APIRouter:
         """Of each rule the version in force and drafts that wait; ``waiting``: versions that need approval."""
         only_known(request)
         rows, events, refused = read_rules(deps.config)
-        waiting = [{**event_row(each), "etag": waiting_tag(each)} for each in pending(events)]
+        waiting = [
+            {**event_row(each), "etag": waiting_tag(each.rule_id, each.version, each.digest)}
+            for each in pending(events)
+        ]
         return json_answer(
             {
                 "items": [_told(each) for each in rows],
@@ -106,22 +110,59 @@ def tag_of(row: Row) -> str:
     return etag_of({name: row.get(name) for name in _OF_TAG})
 
 
-def waiting_tag(event: RuleEvent) -> str:
-    """The entity tag of a version that waits for approval, by the log."""
-    return etag_of([event.rule_id, event.version, event.digest])
+def waiting_tag(rule_id: str | None, version: int | None, digest: str | None) -> str:
+    """The entity tag of a version that waits for approval. ``digest``: of what is approved, as the log has it."""
+    return etag_of([rule_id, version, digest])
 
 
-def tag_of_version(config: PipelineConfig, rule_id: str, version: int | None) -> tuple[int, str]:
-    """A version of a rule (None: that in force) and its entity tag, as ``GET /v1/rules`` tells them.
+def tags_of_rule(config: PipelineConfig, rule: Rule) -> tuple[str, ...]:
+    """By which a version may be named that waits: as ``waiting`` of ``GET /v1/rules`` has it, or as a version.
 
-    What stands in a topic and waits for approval is known by the log alone. Raises ProblemError where there is none.
+    As a version it is told without the bytes of its files (a model): one that has such has the first name alone.
     """
-    events = rulebook(config).events
-    for each in pending(events) if isinstance(config.rules, RulesTopic) else ():
-        if (each.rule_id, each.version) == (rule_id, version):
-            return int(each.version or 0), waiting_tag(each)
-    row = current_of(versions_of(config, rule_id), version)
-    return int(row["version"]), tag_of(row)
+    own = waiting_tag(rule.rule_id, rule.version, review_digest(rule))
+    if type(rule).files:
+        return (own,)
+    told = _words(rule.told())
+    rows = [each for each in rulebook(config).versions if _words(each["body"]) == told]
+    return (own, *(tag_of(each) for each in rows))
+
+
+def tags_of_version(config: PipelineConfig, rule_id: str, version: int | None) -> tuple[int, tuple[str, ...]]:
+    """A version of a rule (None: that in force) and its entity tags, as ``GET /v1/rules`` tells them.
+
+    One that waits for approval has a second one, or that alone where it stands in a topic: the log alone knows it.
+    Raises ProblemError where there is none.
+    """
+    book = rulebook(config)
+    tags = tuple(
+        waiting_tag(each.rule_id, each.version, each.digest)
+        for each in pending(book.events)
+        if (each.rule_id, each.version) == (rule_id, version)
+    )
+    try:
+        row = current_of(versions_of(config, rule_id), version)
+    except ProblemError:
+        if not tags:
+            raise
+        return int(version or 0), tags
+    number = int(row["version"])
+    rules = _rules_of(book, rule_id, number) if config.rules.review != "none" else []
+    more = (waiting_tag(rule_id, number, review_digest(each)) for each in rules)
+    return number, tuple(dict.fromkeys((tag_of(row), *tags, *more)))
+
+
+def _rules_of(book: Rulebook, rule_id: str, version: int) -> list[Rule]:
+    """A version as it stands in a file, and in the log."""
+    found = [each.rule for each in book.folder.rules()[0] if each.rule.rule_id == rule_id]
+    for history in book.folder.histories:
+        found += history.rules[rule_id].versions.values() if rule_id in history.rules else ()
+    return [each for each in found if each.version == version]
+
+
+def _words(body: Mapping[str, Any]) -> dict[str, Any]:
+    """All that is approved of, of a version as it is told."""
+    return {name: value for name, value in body.items() if name not in {"status", "share"}}
 
 
 def _told(row: Row) -> Row:

@@ -23,8 +23,9 @@ from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import conflict, invalid, not_found
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.rules import RuleName
-from crossline.serve.http.writes.publishing import check_folder_review, publish_approved
-from crossline.serve.http.writes.rules import Body
+from crossline.serve.http.writes.bodies import Body
+from crossline.serve.http.writes.changes import check_one_user
+from crossline.serve.http.writes.publishing import publish_approved
 
 DECIDED_MAX = 50
 Number = Annotated[int, InPath(ge=1, lt=2**31, description="Number of the request.")]
@@ -105,7 +106,7 @@ def approval_routes(deps: Dependencies, commands: Commands, kept: ApprovalFile) 
     async def ask(request: Request, wanted: Wanted, who: Asking) -> Any:
         """There has to be a proof of exactly this text; another principal decides."""
         only_known(request)
-        check_folder_review(deps.config)
+        check_one_user(deps.config)
         made = await run_in_threadpool(ask_for, deps.config, kept, wanted.text, who.name, deps.now_ms())
         return json_answer(made.to_json(), 201, {"Location": f"/v1/approvals/{made.number}"})
 
@@ -134,7 +135,7 @@ def _add_decisions(routes: APIRouter, deps: Dependencies, commands: Commands, ke
         Asked again by who approved, it is published again: the server may have ended before that was done.
         """
         only_known(request)
-        check_folder_review(deps.config)
+        check_one_user(deps.config)
         found = await run_in_threadpool(_request, kept, number)
         if given.proof_id != found.proof_id:
             raise invalid("/proof_id", "another proof than that of the request", "that which was looked at")
@@ -148,6 +149,7 @@ def _add_decisions(routes: APIRouter, deps: Dependencies, commands: Commands, ke
             if not again:
                 await run_in_threadpool(kept.reopen, number)
             raise
+        found = await run_in_threadpool(kept.note_done, number, deps.now_ms())
         return json_answer({**found.to_json(), "rules": rules})
 
     @routes.post("/v1/approvals/{number}:reject", openapi_extra=needs("rules:approve"), summary="Reject a request")

@@ -17,8 +17,8 @@ from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import instant
+from crossline.serve.http.writes.bodies import Body
 from crossline.serve.http.writes.casework import CaseStore, ChangedError
-from crossline.serve.http.writes.rules import Body
 
 TEXT_CHARS = 20_000
 ALERTS_MAX = 500

@@ -13,7 +13,7 @@ from crossline.core.workbench.forms.writing import with_form
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.principals import needs
 from crossline.serve.http.queries import json_answer, only_known
-from crossline.serve.http.writes.rules import RuleFile
+from crossline.serve.http.writes.bodies import RuleFile
 
 CHANGES_MAX = 1_000
 

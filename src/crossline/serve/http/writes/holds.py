@@ -34,7 +34,8 @@ from crossline.serve.http.queries import json_answer, keys_in, only_known
 from crossline.serve.http.reads.alerts import instant
 from crossline.serve.http.reads.holding import Held, all_held
 from crossline.serve.http.reads.rulebook import rulebook
-from crossline.serve.http.writes.rules import WAIT_S, Body
+from crossline.serve.http.writes.bodies import Body
+from crossline.serve.http.writes.changes import WAIT_S
 
 REASON_CHARS = 2_000
 KEY_SAID = "The same again is the same hold."

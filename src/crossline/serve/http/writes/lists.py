@@ -23,7 +23,7 @@ from crossline.serve.http.problems import ProblemError, conflict, invalid, not_f
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import instant
 from crossline.serve.http.reads.lists import entries_of
-from crossline.serve.http.writes.rules import Body
+from crossline.serve.http.writes.bodies import Body
 
 ENTRY_CHARS = 1_000
 IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of the entry that is there, or `*`.")]

@@ -2,54 +2,84 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 from typing import Any
 
-import orjson
 from starlette.concurrency import run_in_threadpool
 
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sources import RulesTopic
-from crossline.rulelog.sources.owned import user_name
-from crossline.serve.approvals.values import Request
+from crossline.core.basics.errors import CrosslineError, RetryableError
+from crossline.logs import get_logger
+from crossline.rulelog.sources.folder import Files
+from crossline.serve.approvals.asking import digest_beneath
+from crossline.serve.approvals.file import ApprovalFile
+from crossline.serve.approvals.values import Request, text_digest
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
-from crossline.serve.http.problems import conflict
-from crossline.serve.http.writes.rules import RuleFile, of_topic, published, rows_of, sent
+from crossline.serve.http.problems import ProblemError, conflict
+from crossline.serve.http.reads.rules import current_of, versions_of
+from crossline.serve.http.writes import changes
+from crossline.serve.http.writes.bodies import RuleFile
 
-WAIT_S = 60.0
-
-
-def check_folder_review(config: PipelineConfig) -> None:
-    """Raise ProblemError (409) where nobody could tell from the files who wrote and who approved."""
-    if isinstance(config.rules, RulesTopic) or config.rules.review == "none":
-        return
-    me = user_name(os.geteuid())
-    raise conflict(
-        f"rules are files of a folder with review: {config.rules.review}: who owns a file published it, and all that "
-        f"this server writes is {me}'s, so that no second person could be told. Nothing was done. Publish the text as "
-        "your own file with crossline rules publish, and have another user of the machine run crossline rules "
-        "approve; or have rules of kind kafka, where people publish and approve under their names"
-    )
+log = get_logger(__name__)
 
 
 async def publish_approved(
     deps: Dependencies, commands: Commands, request: Request, who: str, proof: Mapping[str, Any]
 ) -> list[Any]:
-    """What became of each rule of the text. ``who``: who approved. Raises ProblemError where it may not follow."""
+    """What became of each rule of the text. ``who``: who approved. Raises ProblemError where it may not follow.
+
+    Done again after it was done, or half, it ends as if done once.
+    """
     file = RuleFile(name=request.name, text=request.text)
-    content = file.checked()
-    if not isinstance(deps.config.rules, RulesTopic):
-        said = await run_in_threadpool(published, deps, file.name, content)
-        return list(said["items"])
-    rows = list(await sent(deps, commands, request.who, file))
+    done = await changes.put(deps, commands, request.who, file, partial(check_beneath, request))
+    rows = list(done["items"])
     if deps.config.rules.review == "none":
         return rows
-    with TemporaryDirectory(prefix="crossline-proof-") as folder:
-        path = Path(folder) / "proof.json"
-        path.write_bytes(orjson.dumps(dict(proof)))
-        asked = ["rules", "approve", request.rule_id, "--version", str(request.version), "--proof", str(path)]
-        return rows + rows_of(await commands.run([*asked, *of_topic(deps, who)], WAIT_S))
+    of = (request.rule_id, request.version)
+    return [*rows, await changes.approve(deps, commands, who, of, proof)]
+
+
+async def finish_left(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> None:
+    """Publish what a second person approved before this process, and a server that ended did not publish.
+
+    What may not follow any more waits again, and a warning says why; what cannot be reached stays for the next start.
+    """
+    for request in await run_in_threadpool(kept.unfinished):
+        proof = await run_in_threadpool(kept.proof, request.proof_id)
+        of = {"number": request.number, "rule_id": request.rule_id, "version": request.version}
+        try:
+            await publish_approved(
+                deps, commands, request, str(request.decided_by), {} if proof is None else proof.said
+            )
+        except RetryableError as error:
+            log.warning("an approved version is not published yet", **of, error=str(error))
+            continue
+        except (ProblemError, CrosslineError) as error:
+            if not await run_in_threadpool(_is_published, deps, request):
+                log.warning("an approved version cannot be published, and waits again", **of, error=str(error))
+                await run_in_threadpool(kept.reopen, request.number)
+                continue
+        await run_in_threadpool(kept.note_done, request.number, deps.now_ms())
+
+
+def _is_published(deps: Dependencies, request: Request) -> bool:
+    """Whether a pipeline took the version up: it may have moved on since."""
+    try:
+        row = current_of(versions_of(deps.config, request.rule_id), request.version)
+    except ProblemError:
+        return False
+    return bool(row["live"])
+
+
+def check_beneath(request: Request, files: Files) -> None:
+    """Raise ProblemError (409) where the file that a text replaces is another than when approval was asked for."""
+    there = digest_beneath(files, request.name)
+    if request.beneath is None or there in {request.beneath, text_digest(request.text)}:
+        return
+    became = "is gone" if not there else "was made" if not request.beneath else "was changed"
+    raise conflict(
+        f"{request.name} {became} in the folder of rules since approval of version {request.version} of "
+        f"{request.rule_id} was asked for, and approving would undo that. Nothing was done. Look at the file, reject "
+        "this request, and ask again for a text that has what is wanted of both"
+    )

@@ -13,7 +13,7 @@ from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.jobs import Jobs
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.queries import only_known
-from crossline.serve.http.writes.rules import Body, RuleFile
+from crossline.serve.http.writes.bodies import Body, RuleFile
 from crossline.serve.http.writes.trials import INPUTS_MAX, accepted, bounds_in, file_in, inputs_of, labels_of
 
 

@@ -27,7 +27,7 @@ from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import invalid, not_found
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import instant
-from crossline.serve.http.writes.rules import Body, RuleFile
+from crossline.serve.http.writes.bodies import Body, RuleFile
 
 RECORDS_MAX = 20_000
 INPUTS_MAX = 50

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.unit.serve.http.kit import Client, client_of, dependencies, detail
 
-from crossline.core.settings.sources import RulesDirectory, RulesTopic
+from crossline.core.settings.sources import RulesTopic
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof
 from crossline.serve.http.commands import Commands, Done
@@ -109,23 +109,6 @@ def test_a_request_is_rejected_with_a_reason(writing: Client, tmp_path: Path) ->
 def test_what_may_not_follow_is_not_asked_for(writing: Client, tmp_path: Path, text: str, said: str) -> None:
     keep_proof(tmp_path / "serve", text)
     assert said in detail(writing.post("/v1/approvals", json={"text": text}, headers=INES), 422)
-
-
-def test_in_a_reviewed_folder_nobody_could_tell_the_second_person(folder: Path, tmp_path: Path) -> None:
-    deps = dependencies(folder, tmp_path / "serve")
-    rules = RulesDirectory.model_validate({"kind": "directory", "path": str(folder / "rules"), "review": "required"})
-    keep_proof(tmp_path / "serve")
-    before = (folder / "rules/large_payment.yaml").read_text()
-    with client_of(replace(deps, config=replace(deps.config, rules=rules))) as client:
-        said = detail(client.post("/v1/approvals", json={"text": TEXT}, headers=INES), 409)
-        assert "have another user of the machine run crossline rules approve" in said
-        ApprovalFile(tmp_path / "serve").ask("large_payment", 2, "large_payment.yaml", TEXT, "ines", 5)
-        signed = {"proof_id": client.get("/v1/approvals/1").json()["proof_id"]}
-        assert "or have rules of kind kafka" in detail(
-            client.post("/v1/approvals/1:approve", json=signed, headers=ODA), 409
-        )
-        assert client.get("/v1/approvals/1").json()["state"] == "waiting"
-    assert (folder / "rules/large_payment.yaml").read_text() == before
 
 
 @pytest.mark.parametrize("review", ["none", "proven"])

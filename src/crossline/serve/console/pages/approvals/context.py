@@ -28,12 +28,33 @@ class RequestRow:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionRow:
+    """A version that was published and waits.
+
+    ``address``: of its text; empty where nobody here has it. ``asks``: where it is confirmed; ``act``: whether it is
+    about to be. ``proven``: whether there is a proof of its text. ``why_not``: why who looks cannot approve.
+    """
+
+    rule_id: str
+    version: int
+    address: str
+    who: str
+    at: Moment
+    etag: str
+    asks: str
+    proven: bool
+    act: bool
+    why_not: str
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalsPage:
-    """What waits, and what is over."""
+    """What waits, and what is over. ``versions``: published by themselves, or set to decide more, without a request."""
 
     TEMPLATE: ClassVar[str] = "pages/approvals/approvals.html"
     shell: Shell
     waiting: tuple[RequestRow, ...]
+    versions: tuple[VersionRow, ...]
     decided: tuple[RequestRow, ...]
 
 

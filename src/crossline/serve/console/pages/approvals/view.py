@@ -18,6 +18,7 @@ from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.approvals.context import ApprovalPage, ApprovalsPage, RequestRow
+from crossline.serve.console.pages.approvals.versions import approve_version, waiting_events, waiting_versions
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.rules.trials import figures_of, predicted_said, proof_rows
 from crossline.serve.console.pages.rules.writing import number_of
@@ -25,7 +26,7 @@ from crossline.serve.console.said import saying
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.reads.rules import current_of, versions_of
 from crossline.serve.http.writes.approvals import proof_of
-from crossline.serve.http.writes.publishing import check_folder_review
+from crossline.serve.http.writes.changes import check_one_user
 
 SCOPE = "rules:approve"
 ROUTE = "/v1/approvals/{number}"
@@ -37,13 +38,14 @@ def view(asked: Asked) -> ApprovalsPage:
     return ApprovalsPage(
         shell=asked.shell("Approvals"),
         waiting=tuple(_row(asked, each) for each in kept.waiting()),
+        versions=waiting_versions(asked),
         decided=tuple(_row(asked, each) for each in kept.decided()),
     )
 
 
 def waits(asked: Asked) -> int:
     """How many wait."""
-    return len(asked.parts.approvals.waiting())
+    return len(asked.parts.approvals.waiting()) + len(waiting_events(asked))
 
 
 def one(asked: Asked) -> ApprovalPage:
@@ -190,7 +192,7 @@ def _why_not(asked: Asked, request: Request) -> str:
         return f"To approve needs the scope {SCOPE}, which {asked.who.name} has not."
     try:
         check_may_decide(request, asked.who.name)
-        check_folder_review(asked.parts.deps.config)
+        check_one_user(asked.parts.deps.config)
     except PermanentError as error:
         return _ask(asked, str(error), request)
     except ProblemError as error:
@@ -212,6 +214,7 @@ PAGE = Page(
     "approvals",
     (
         Way("GET", "/approvals", view),
+        Way("POST", "/approvals/versions", approve_version),
         Way("GET", "/approvals/{number}", one),
         Way("GET", "/approvals/{number}/proof.json", proof),
         Way("POST", "/approvals/{number}/approve", approve),

@@ -124,6 +124,7 @@ class RulePage:
 
     ``moves``: statuses that it may be given; ``why_not_draft``, ``why_not_approve``: empty where who looks may.
     ``held``: what was foretold beside what came, and whether it is beyond it.
+    ``waits``: what waits for a second person.
     """
 
     TEMPLATE: ClassVar[str] = "pages/rules/rule.html"
@@ -135,6 +136,7 @@ class RulePage:
     status: str
     owner: str
     live: str
+    waits: str
     said: str
     text: tuple[str, ...]
     diff: tuple[tuple[str, str], ...]

@@ -14,7 +14,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.rules.base import legal_moves
 from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.outcomes.overview import about
+from crossline.rulelog.outcomes.overview import about, pending
 from crossline.serve.approvals.texts import diff, differing, english, text_of, the_rule
 from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
@@ -60,7 +60,7 @@ async def set_status(asked: Asked) -> Any:
     version = number_of(asked.form.get("version", ""))
     body = {"status": wanted, "version": version}
     try:
-        await called(
+        done = await called(
             asked,
             "POST",
             "/v1/rules/{rule_id}:set-status",
@@ -74,7 +74,8 @@ async def set_status(asked: Asked) -> Any:
         detail = str(error.to_json()["detail"])
         known = await doing_of(asked)
         return Shown(await asyncio.to_thread(_page, asked, wanted, known, detail, version), error.status)
-    said = f"Version {version} of {rule_id} is to be {wanted}; a pipeline takes it up with its next batch."
+    said = f"Version {version} of {rule_id} is to be {wanted}"
+    said += f" {rollout.waits_said(done)}" if done.get("waits") else "; a pipeline takes it up with its next batch."
     return saying(moved(f"/rules/{segment(rule_id)}/{version}"), asked, said)
 
 
@@ -106,8 +107,9 @@ async def roll_back(asked: Asked) -> Any:
         body.pop(name, None)
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=100)
     _, name = text_of(config, current_of(rows))
-    await called(asked, "POST", "/v1/rules:publish", body={"name": name, "text": text})
-    said = f"{rule_id} goes back to the text of version {row['version']}, as version {body['version']}."
+    done = await called(asked, "POST", "/v1/rules:publish", body={"name": name, "text": text})
+    said = f"{rule_id} goes back to the text of version {row['version']}, as version {body['version']}"
+    said += f", {rollout.waits_said(done)}" if done.get("waits") else "."
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
 
 
@@ -135,6 +137,7 @@ def _page(asked: Asked, act: str, known: Mapping[str, Doing], wrong: str = "", v
         status=row["status"],
         owner=row["body"].get("owner") or "",
         live="" if row["version"] == now["version"] else f"version {now['version']} is {now['status']}",
+        waits=_waits(asked, rule_id),
         said="" if rule is None else english(config, rule),
         text=tuple(text.splitlines()),
         diff=lines,
@@ -163,6 +166,15 @@ def _page(asked: Asked, act: str, known: Mapping[str, Doing], wrong: str = "", v
         why_not_approve="" if asked.allows("rules:approve") else WHY_NOT_APPROVE.format(name),
         wrong=wrong,
     )
+
+
+def _waits(asked: Asked, rule_id: str) -> str:
+    """What of the rule waits for a second person, by the log; empty: nothing."""
+    config = asked.parts.deps.config
+    mine = [each for each in pending(rulebook(config).events) if each.rule_id == rule_id]
+    if config.rules.review == "none" or not mine:
+        return ""
+    return f"version {mine[-1].version}, by {mine[-1].who}, waits for a second person"
 
 
 def _consequence(row: Mapping[str, Any], now: Mapping[str, Any], act: str, days: Sequence[int]) -> str:

@@ -96,7 +96,8 @@ async def widen(asked: Asked) -> Any:
         {"share": share, "version": int(asked.form.get("version", "0"))},
         match=asked.form.get("etag", ""),
     )
-    said = f"Version {done['version']} of {rule_id} is to decide about {share} of keys, from the next batch on."
+    said = f"Version {done['version']} of {rule_id} is to decide about {share} of keys, "
+    said += waits_said(done) or "from the next batch on."
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
 
 
@@ -105,9 +106,15 @@ async def narrow_to_none(asked: Asked, rows: Sequence[Row], now: Row) -> Any:
     rule_id = asked.path["rule_id"]
     body = {"share": NONE, "version": int(now["version"])}
     route = "/v1/rules/{rule_id}:set-share"
-    await called(asked, "POST", route, {"rule_id": rule_id}, body, match=tag_of(dict(now)))
-    said = f"Version {before_of(rows, now)} of {rule_id} is to decide about all keys again, from the next batch on."
+    done = await called(asked, "POST", route, {"rule_id": rule_id}, body, match=tag_of(dict(now)))
+    said = f"Version {before_of(rows, now)} of {rule_id} is to decide about all keys again, "
+    said += waits_said(done) or "from the next batch on."
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
+
+
+def waits_said(done: Mapping[str, Any]) -> str:
+    """How a sentence ends that tells of a change which waits; empty: it does not."""
+    return "once a second person approves of it, under Approvals: it waits until then." if done.get("waits") else ""
 
 
 async def standing(asked: Asked) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -30,7 +30,8 @@ from crossline.serve.console.pages.rules.trials import end, going_on, is_of, sam
 from crossline.serve.console.said import saying
 from crossline.serve.http.problems import ProblemError, invalid, not_found, problem_of
 from crossline.serve.http.reads.rules import current_of, versions_of
-from crossline.serve.http.writes.rules import RuleFile, checked
+from crossline.serve.http.writes.bodies import RuleFile
+from crossline.serve.http.writes.rules import checked
 
 KEYS = (Key(("Ctrl", "Enter"), "run the test"), Key(("Ctrl", "S"), "save the draft"))
 NEW = "new"

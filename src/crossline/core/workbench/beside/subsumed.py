@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import get_args
 
+from crossline.core.basics.share import SLOTS, keys_of
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import EVERYTHING
 from crossline.core.figures.program import Comparison, Figure, Formed
@@ -63,7 +64,7 @@ def _as_grave(rule: Meant, other: Meant) -> bool:
         and two.score >= one.score
         and two.sink_topic == one.sink_topic
         and two.status == one.status
-        and two.share in {None, one.share}
+        and keys_of(two.share) == SLOTS  # of the same share two rules have other keys: a slot is of the rule's id
         and (two.effective_from or 0) == (one.effective_from or 0)
         and (other.program.emission.delivered or not rule.program.emission.delivered)
     )
