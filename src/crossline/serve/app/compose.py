@@ -100,18 +100,11 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     left = None if api.replica_of is not None else asyncio.create_task(rest.state.finish())
 
     async def close() -> None:
-        if warming is not None:
-            warming.cancel()
-            await asyncio.gather(warming, return_exceptions=True)
-        if left is not None:
-            left.cancel()
-            await asyncio.wait({left})
-            if not left.cancelled() and (error := left.exception()) is not None:
-                log.error("what was approved before was not looked at to its end", error=str(error))
+        await _ended(warming, "what pages need was not read beforehand")
+        await _ended(left, "what was approved before was not looked at to its end")
         if console is not None:
             await console.close()
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        await _ended(watching, "predictions were not watched to the end")
         await rest.state.close()
         await desk.close()
         await close_own(ways, api.logs)
@@ -119,6 +112,16 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
 
     whole: Any = access if console is None else Split(access, console)
     return Counted(whole, api.figures), close, rest.state.health
+
+
+async def _ended(task: asyncio.Future[Any] | None, otherwise: str) -> None:
+    """End ``task``; the log has ``otherwise``, and why, where it had failed before."""
+    if task is None:
+        return
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error(otherwise, error=str(error))
 
 
 def replicas_of(replicas: Replicas) -> list[ReplicaLag]:

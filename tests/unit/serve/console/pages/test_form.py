@@ -13,7 +13,7 @@ import pytest
 
 from crossline.core.workbench.forms.reading import form_of
 from crossline.serve.approvals.values import Draft
-from crossline.serve.console.pages.rules.context import Fault
+from crossline.serve.console.pages.rules.editing import Fault
 from crossline.serve.console.pages.rules.sent import wrongs_of
 from crossline.serve.console.pages.rules.trials import is_of, told
 

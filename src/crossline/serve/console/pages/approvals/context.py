@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
-from crossline.serve.console.pages.rules.context import Figure
+from crossline.serve.console.pages.rules.editing import Figure
 
 
 @dataclass(frozen=True, slots=True)

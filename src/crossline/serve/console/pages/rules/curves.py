@@ -15,7 +15,7 @@ from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
 from crossline.serve.console.charts.curve import CurvePoint, curve, curve_x
 from crossline.serve.console.layout.numbers import number
-from crossline.serve.console.pages.rules.context import Curve, CurvePart, CurveRow
+from crossline.serve.console.pages.rules.editing import Curve, CurvePart, CurveRow
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import current_of, versions_of
 

@@ -10,8 +10,8 @@ from crossline.core.workbench.redraw import with_threshold
 from crossline.serve.approvals.texts import the_rule
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
-from crossline.serve.console.pages.rules.context import FilledPart
 from crossline.serve.console.pages.rules.curves import drawn_of, live_line
+from crossline.serve.console.pages.rules.editing import FilledPart
 from crossline.serve.console.pages.rules.sent import PREFIX, TYPE, form_shown, onward, text_in, text_of
 from crossline.serve.console.pages.rules.writing import checked_part, inputs_in, interval_in, keep, refused_page
 from crossline.serve.http.problems import ProblemError, invalid, problem_of

@@ -13,8 +13,8 @@ from crossline.core.texts.problems import shown
 from crossline.serve.approvals.texts import the_rule
 from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
-from crossline.serve.console.pages.rules.context import SamplePart
 from crossline.serve.console.pages.rules.curves import job_of
+from crossline.serve.console.pages.rules.editing import SamplePart
 from crossline.serve.console.pages.rules.sent import onward, text_of
 from crossline.serve.console.pages.rules.trials import sample_of
 from crossline.serve.console.pages.rules.writing import keep, refused_page

@@ -11,7 +11,7 @@ from crossline.core.workbench.forms.reading import form_of
 from crossline.core.workbench.forms.values import RuleForm, TypeChange
 from crossline.core.workbench.forms.writing import with_form
 from crossline.serve.console.asked import Asked, moved
-from crossline.serve.console.pages.rules.context import Fault
+from crossline.serve.console.pages.rules.editing import Fault
 
 PREFIX = "f."  # of the fields of the form, among those of the page
 TYPE = "rule_type"

@@ -13,7 +13,7 @@ from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.numbers import counted, number
 from crossline.serve.console.pages.entities.told import entity_address
-from crossline.serve.console.pages.rules.context import (
+from crossline.serve.console.pages.rules.editing import (
     Blasted,
     BlastRow,
     Change,

@@ -22,8 +22,9 @@ from crossline.serve.approvals.values import Draft
 from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.shell import Crumb, Key
-from crossline.serve.console.pages.rules.context import CheckPart, EditPage, Fault
+from crossline.serve.console.pages.rules.context import EditPage
 from crossline.serve.console.pages.rules.curves import curve_at, drawn_of, job_of, live_line
+from crossline.serve.console.pages.rules.editing import CheckPart, Fault
 from crossline.serve.console.pages.rules.sent import form_shown, onward, text_in
 from crossline.serve.console.pages.rules.sent import text_of as sent_text
 from crossline.serve.console.pages.rules.trials import end, going_on, is_of, sample_of, trial_of
