@@ -35,11 +35,11 @@ from crossline.core.settings.process.serve import LimitSettings, ServeSettings
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app.split import Split
-from crossline.serve.app.stored import StoredCases
+from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.console.app import Console
 from crossline.serve.console.parts import Parts, parts_of
 from crossline.serve.console.warming import warm
-from crossline.serve.dead.resent import ResentFile
+from crossline.serve.dead.resend_log import ResentFile
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.reads.dead import DeadLetters

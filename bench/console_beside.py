@@ -24,7 +24,7 @@ from crossline.serve.approvals.values import KeptProof, text_digest
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.cases.hiding.schema import TO_VERSION_4
 from crossline.serve.cases.hiding.suppressions import NewSuppression, make
-from crossline.serve.objectives.declared import objectives_of
+from crossline.serve.objectives.declaration import objectives_of
 from crossline.serve.objectives.file import KEPT, MINUTE_MS, Minute, MinuteFigure, MinuteFile
 
 LETTERS, ENTRIES, WRITES, SUPPRESSIONS, HIDDEN = 50_000, 50_000, 100_000, 60, 2_000

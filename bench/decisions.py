@@ -32,7 +32,7 @@ from bench.peers.naive import decisions as exact_decisions
 from bench.report import Report, median, percentile, say
 from bench.runs import ROOT, environment
 from crossline.engine.machine.temp import own_folder_for
-from crossline.engine.runtime.tied import end_with_parent
+from crossline.engine.runtime.child_processes import end_with_parent
 from crossline.generate.tx import TxWorkload
 
 CONNECTIONS = 128

@@ -20,8 +20,8 @@ from bench.runs import LOG_TAIL
 from bench.workload import R5, STREAM, write_pipeline
 from crossline.client import Client, ClientError
 from crossline.services.broker import LocalBroker
-from crossline.services.guarded import HOST, free_ports
 from crossline.services.redis import LocalRedis
+from crossline.services.supervision import HOST, free_ports
 
 PARTITIONS = 2
 START_S_MAX = 300.0

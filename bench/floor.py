@@ -1,6 +1,6 @@
 """The floor of a small batch: ``python -m bench.floor [--records-per-batch 500] [--batches 300]``.
 
-What a batch of so few records costs that only the way of a batch is measured: planning, starting tasks, the hops to
+What a batch of so few records costs that only the way of a batch is measured: planning, starting tasks, the stages to
 Python, the checkpoint, the sinks. Batches follow each other without a pause. Reported over the last half, when Java has
 compiled what it will compile.
 """

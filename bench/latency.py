@@ -31,7 +31,7 @@ from bench.runs import LOG_TAIL, ROOT, environment, medians
 from bench.sinks import Scraper, told, write
 from bench.workload import STREAM
 from crossline.engine.machine.temp import own_folder_for
-from crossline.engine.runtime.tied import end_with_parent
+from crossline.engine.runtime.child_processes import end_with_parent
 from crossline.generate.kafka import SENT_HEADER
 from crossline.services.broker import LocalBroker
 from crossline.services.registry import LocalRegistry

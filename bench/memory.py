@@ -28,8 +28,8 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
-from crossline.engine.book.book import Book
 from crossline.engine.machine.temp import own_folder_for
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.generate.tx import TxWorkload
 
 BATCH = 100_000
@@ -37,17 +37,17 @@ WARM = 3  # batches before the memory of the process is noted first
 WINDOW_S = 8  # of event time that all records lie in: inside the shortest window of R5
 
 
-def book_of(rules: Rules, *, shards: int = 1) -> Book:
+def snapshot_of(rules: Rules, *, shards: int = 1) -> PlanSnapshot:
     """The rules, as workers have them."""
     spec = StreamSpec.model_validate(stream_spec())
     items = load_rules_text(yaml.safe_dump([dict(rule) for rule in rules]), "bench", {STREAM: spec})
-    return Book(RuleSet.from_rules([item.rule for item in items]), {STREAM: spec}, Defaults(), shards, Bounds())
+    return PlanSnapshot(RuleSet.from_rules([item.rule for item in items]), {STREAM: spec}, Defaults(), shards, Bounds())
 
 
 def hold(name: str, records: int) -> dict[str, Any]:
     """Judge the records, keep them, and say what that takes."""
-    book = book_of(rule_set(name))
-    plan, layout, state = book.plan(STREAM), make_layout(STREAM, book.streams[STREAM]), book.new_state()
+    snapshot = snapshot_of(rule_set(name))
+    plan, layout, state = snapshot.plan(STREAM), make_layout(STREAM, snapshot.streams[STREAM]), snapshot.new_state()
     workload = TxWorkload(rate_per_s=records // WINDOW_S, disorder_ms=0)
     process, before, at = psutil.Process(), 0, 0
     for number, start in enumerate(range(0, records, BATCH)):
@@ -61,33 +61,33 @@ def hold(name: str, records: int) -> dict[str, Any]:
         del table, decoded, parts
         judge([plan], state, list(unpack(blob, "bench")), Bounds())
     grown = process.memory_info().rss - before
-    layers = {
-        layer: {
+    state_stores = {
+        state_store: {
             "records": store.records,
             "keys": store.keys,
             "bytes": store.bytes_in_memory(),
             "key_bytes": store.key_bytes(),
         }
-        for layer, store in state.stores.items()
+        for state_store, store in state.stores.items()
     }
-    return {"layers": layers, "rss_grown": grown, "records_meanwhile": records - at}
+    return {"state_stores": state_stores, "rss_grown": grown, "records_meanwhile": records - at}
 
 
 def add_rows(report: Report, name: str, held: dict[str, Any]) -> None:
     """A row for each key space, one for the process."""
     total = 0
-    for layer, size in held["layers"].items():
+    for state_store, size in held["state_stores"].items():
         total += size["records"]
         report.add(
             rules=name,
-            key_space=layer.split("|")[-1],
+            key_space=state_store.split("|")[-1],
             records=size["records"],
             keys=size["keys"],
             bytes_per_record=size["bytes"] / size["records"],
             of_it_keys=size["key_bytes"] / size["records"],
             without_keys=(size["bytes"] - size["key_bytes"]) / size["records"],
         )
-    grown = held["records_meanwhile"] * len(held["layers"])
+    grown = held["records_meanwhile"] * len(held["state_stores"])
     report.add(
         rules=name, key_space="process, all key spaces", records=total, bytes_per_record=held["rss_grown"] / grown
     )

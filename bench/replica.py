@@ -30,9 +30,9 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
-from crossline.engine.book.book import Book, BookFile
-from crossline.engine.hops.hops import parts_of
-from crossline.engine.hops.judging import Judging, sent_parts
+from crossline.engine.snapshot.snapshot import PlanSnapshot, SnapshotFile
+from crossline.engine.stages.judging import Judging, sent_parts
+from crossline.engine.stages.stages import parts_of
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.generate.tx import TxWorkload
@@ -56,8 +56,8 @@ class Played:
         streams = {STREAM: StreamSpec.model_validate(stream_spec())}
         deciding = Deciding(Policy.model_validate(POLICY))
         made = RuleSet.from_rules(rule for rule in rules if rule is not None)
-        self.folder, self.file = folder, BookFile(str(folder / "book.json"))
-        self.file.replace(Book(made, streams, Defaults(), SHARDS, Bounds(60_000), deciding=deciding))
+        self.folder, self.file = folder, SnapshotFile(str(folder / "snapshot.json"))
+        self.file.replace(PlanSnapshot(made, streams, Defaults(), SHARDS, Bounds(60_000), deciding=deciding))
         (folder / "owner.json").write_bytes(orjson.dumps({"sources": [{"stream": STREAM, "kind": "api"}]}))
         self.cache = ShardCache(str(folder / "state"), per_query=False, held_max=SHARDS)
         self.batches = self.chunks = self.at = 0
@@ -67,10 +67,12 @@ class Played:
 
     def batch(self, *pieces: bytes) -> None:
         """The first piece is what stands in the API's log; others are listed as if they stood there too."""
-        book, given = self.file.current(), dict[int, list[bytes]]()
+        snapshot, given = self.file.current(), dict[int, list[bytes]]()
         for number, data in enumerate(pieces):
-            decoded = decode_lines(book.decoder(STREAM), data, STREAM, self.chunks << 32)
-            for _, shard, _, body in sent_parts(parts_of(book, decoded.records, Chunk(STREAM, self.chunks, STREAM))):
+            decoded = decode_lines(snapshot.decoder(STREAM), data, STREAM, self.chunks << 32)
+            for _, shard, _, body in sent_parts(
+                parts_of(snapshot, decoded.records, Chunk(STREAM, self.chunks, STREAM))
+            ):
                 given.setdefault(shard, []).append(body)
             self.at += len(data) if not number else 0
             line = {"sequence": self.chunks, "file": 0, "start": 0, "end": self.at, "tail": "", "listed_ms": 0}

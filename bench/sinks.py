@@ -24,10 +24,10 @@ from bench.runs import Run, medians, run_child
 from bench.workload import STREAM, rule_set, write_pipeline
 from crossline.engine.machine.temp import own_folder_for
 from crossline.services.broker import LocalBroker
-from crossline.services.guarded import HOST, free_ports
 from crossline.services.postgres import LocalPostgres
 from crossline.services.redis import LocalRedis
 from crossline.services.registry import LocalRegistry
+from crossline.services.supervision import HOST, free_ports
 
 PARTITIONS = 2
 EVENTS_PER_S = 2_000

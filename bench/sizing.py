@@ -1,6 +1,6 @@
 """What a record, a shard and a batch cost: ``python -m bench.sizing [--sets R1,R5] [--records N]``.
 
-The hops of a batch in one process, without Spark, in processor time: taking in (decode, route, pack), judging, the
+The stages of a batch in one process, without Spark, in processor time: taking in (decode, route, pack), judging, the
 segment, and what the driver does with the outcome. For several numbers of shards and sizes of batches, so that what a
 record costs can be told from what a shard costs in each batch; and an empty batch, which is the latter alone. ``load``:
 reading a state again from its segments, which is what a machine does that gets a shard for the first time.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from bench.memory import book_of
+from bench.memory import snapshot_of
 from bench.report import Report, say
 from bench.workload import STREAM, rule_set
 from crossline.core.basics import wire
@@ -27,10 +27,10 @@ from crossline.core.judge.shard import ShardState, judge
 from crossline.core.plan.costs import UNMEASURED
 from crossline.core.route.pack import unpack
 from crossline.core.route.parts import Chunk
-from crossline.engine.book.book import Book
-from crossline.engine.hops.hops import parts_of
-from crossline.engine.hops.judging import sent, sent_parts
-from crossline.engine.hops.outcome import gathered
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.engine.stages.judging import sent, sent_parts
+from crossline.engine.stages.outcome import gathered
+from crossline.engine.stages.stages import parts_of
 from crossline.engine.work.stopwatch import measuring
 from crossline.generate.tx import TxWorkload
 
@@ -58,21 +58,21 @@ class Spent:
 
 
 class Shards:
-    """All shards of a book, judged one after the other; segments are kept to be read again."""
+    """All shards of a plan snapshot, judged one after the other; segments are kept to be read again."""
 
-    def __init__(self, book: Book) -> None:
-        self.book = book
-        self.states = [ShardState() for _ in range(book.shards)]
-        self.segments: list[list[bytes]] = [[] for _ in range(book.shards)]
+    def __init__(self, snapshot: PlanSnapshot) -> None:
+        self.snapshot = snapshot
+        self.states = [ShardState() for _ in range(snapshot.shards)]
+        self.segments: list[list[bytes]] = [[] for _ in range(snapshot.shards)]
         self.batch_id = 0
 
     def batch(self, lines: bytes, offset: int, spent: Spent) -> None:
         """One batch of one chunk."""
-        book = self.book
-        decoder = book.decoder(STREAM)
+        snapshot = self.snapshot
+        decoder = snapshot.decoder(STREAM)
         records = spent.timed("decode", lambda: decode_lines(decoder, lines, "bench", offset).records)
         chunk = Chunk(STREAM, self.batch_id, "bench")
-        rows = spent.timed("route", lambda: sent_parts(parts_of(book, records, chunk, UNMEASURED)))
+        rows = spent.timed("route", lambda: sent_parts(parts_of(snapshot, records, chunk, UNMEASURED)))
         given = {shard: body for _, shard, _, body in rows}
         spent.bytes["input"] += len(lines)
         spent.bytes["shuffle"] += sum(map(len, given.values()))
@@ -86,16 +86,16 @@ class Shards:
 
     def _judge(self, shard: int, state: ShardState, body: Any) -> list[tuple[str, bytes]]:
         parts = list(unpack(body, "bench")) if body else []
-        output = judge(self.book.plans(), state, parts, self.book.bounds, measuring())
-        rows = sent(self.book, 1, shard, output, state)
+        output = judge(self.snapshot.plans(), state, parts, self.snapshot.bounds, measuring())
+        rows = sent(self.snapshot, 1, shard, output, state)
         self.segments[shard].append(encode_delta(self.batch_id, state, output.deltas))
         return [(kind, each) for _, _, kind, each in rows]
 
     def load(self, shard: int) -> int:
         """Read a shard's state again from its segments; how many records that are."""
-        state = self.book.new_state()
+        state = self.snapshot.new_state()
         for blob in self.segments[shard]:
-            apply_delta(self.book.plans(), state, *wire.decode(blob, "bench"), self.book.bounds)
+            apply_delta(self.snapshot.plans(), state, *wire.decode(blob, "bench"), self.snapshot.bounds)
         return sum(store.records for store in state.stores.values())
 
     def cut(self, shards: int) -> None:
@@ -115,7 +115,7 @@ def batches(workload: TxWorkload, records: int, batch: int) -> Iterator[tuple[by
 def measure(report: Report, name: str, shards: int, batch: int, records: int) -> None:
     """One row: of a rule set, a number of shards and a size of batches."""
     workload = TxWorkload(rate_per_s=RATE_PER_S)
-    all_of = Shards(book_of(rule_set(name), shards=shards))
+    all_of = Shards(snapshot_of(rule_set(name), shards=shards))
     spent, warm = Spent(), Spent()
     count = 0
     for number, (lines, offset) in enumerate(batches(workload, records, batch)):

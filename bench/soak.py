@@ -33,7 +33,7 @@ from crossline.engine.runtime.gateway import end_session
 from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.work.totals import Totals
 
-KINDS = ("driver", "java", "keepers", "workers")
+KINDS = ("driver", "java", "state_servers", "workers")
 WARM_SHARE = 0.2  # of the samples: pools fill, code is compiled, windows fill
 MIB = 1 << 20
 MIXED = Path(__file__).parent / "mixed"
@@ -94,13 +94,13 @@ class Soak:
 
 
 def kind_of(process: psutil.Process, driver: int) -> str:
-    """Which kind of process it is; a keeper is known by the socket that it listens on."""
+    """Which kind of process it is; a state server is known by the socket that it listens on."""
     if process.pid == driver:
         return "driver"
     if process.name() == "java":
         return "java"
     listening = [str(each.laddr) for each in process.net_connections("unix")]
-    return "keepers" if any("/keeper-" in name for name in listening) else "workers"
+    return "state_servers" if any("/state-server-" in name for name in listening) else "workers"
 
 
 def pipeline_of(folder: Path, options: argparse.Namespace) -> Path:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # What is killed of the pipeline, by the names of its processes; then the services; then all that is no kill.
-KILLS = ("driver", "java", "worker", "keeper", "direct", "daemon", "prefork", "nursery", "executor")
+KILLS = ("driver", "java", "worker", "state-server", "in-process", "daemon", "zygote", "fork-server", "executor")
 SERVICES = ("broker", "redis", "postgres", "registry", "store")
 CUTS = tuple(f"cut-{name}" for name in SERVICES)
 STALLS = (*(f"stall-{name}" for name in SERVICES), "stall-webhook", "fail-webhook")
 FREEZES = (
-    *("freeze-driver", "freeze-java", "freeze-keeper", "freeze-direct"),
+    *("freeze-driver", "freeze-java", "freeze-state-server", "freeze-in-process"),
     *(f"freeze-{name}" for name in SERVICES),
 )
 DISKS = ("disk-full",)

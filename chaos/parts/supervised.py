@@ -21,7 +21,7 @@ import orjson
 import psutil
 
 from chaos.pipeline import TOPIC, WEBHOOK_KEY_ENV
-from crossline.engine.runtime.tied import end_with_parent
+from crossline.engine.runtime.child_processes import end_with_parent
 
 AGAIN_S = 0.5
 # Numbers of processes come again: what is struck and ended is known by this, too.
@@ -33,11 +33,11 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 # What the processes of a run are called; ``driver`` is the one that was started.
 NAMES = {
     "worker": "cl-worker",
-    "keeper": "cl-keeper",
-    "direct": "cl-direct",
+    "state-server": "cl-state-server",
+    "in-process": "cl-in-process",
     "daemon": "cl-daemon",
-    "prefork": "cl-prefork",
-    "nursery": "cl-nursery",
+    "zygote": "cl-zygote",
+    "fork-server": "cl-fork-server",
     "follower": "cl-replica",
     "fork": "cl-replica-fork",
 }
@@ -224,7 +224,7 @@ def family(session: int, token: str) -> list[psutil.Process]:
 
 
 def _newest_note(folder: Path) -> Path:
-    """Of a checkpoint on a store: see crossline.engine.book.mirror. It has all small files in it."""
+    """Of a checkpoint on a store: see crossline.engine.snapshot.mirror. It has all small files in it."""
     return max(path for path in (folder / "notes").iterdir() if path.suffix == ".json")
 
 

@@ -30,7 +30,7 @@ MAY_IMPORT = {
 ROOMS = {
     "core": (
         *("basics", "texts", "streams", "conditions", "formula", "models", "figures", "aggregates", "rules", "decide"),
-        *("settings", "plan", "decode", "avro", "windows", "panes", "patterns", "reevaluate", "route", "enrich"),
+        *("settings", "plan", "decode", "avro", "windows", "panes", "patterns", "retraction", "route", "enrich"),
         *("alerts", "judge", "entity", "workbench", "health"),
     ),
     "engine": (
@@ -38,10 +38,10 @@ ROOMS = {
             "machine",
             "runtime",
             "work",
-            "book",
+            "snapshot",
             "source",
             "state",
-            "hops",
+            "stages",
             "local",
             "spark",
             "workers",

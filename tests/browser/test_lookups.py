@@ -11,8 +11,8 @@ from crossline.connectors.base import Delivery
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.connectors.sqlite import SqliteSink
 from crossline.serve.dead.mending import JsonMending
+from crossline.serve.dead.resend_log import ResentFile
 from crossline.serve.dead.resending import Resending, Way
-from crossline.serve.dead.resent import ResentFile
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.http.reads.dead import DeadLetters
 from unit.serve.cases.casekit import SETTINGS

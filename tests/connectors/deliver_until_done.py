@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from crossline.connectors.base import Delivery, build_sink
-from crossline.connectors.behind.sink import Behind
+from crossline.connectors.outbox.sink import OutboxSink
 
 from .makers import alert
 
@@ -21,7 +21,7 @@ def main(settings: str, commits: Path, batches: int, size: int) -> None:
     described = json.loads(settings)
     sink = build_sink(described, "p")
     if described.get("behind"):
-        sink = Behind(sink, commits.with_name("behind"))
+        sink = OutboxSink(sink, commits.with_name("behind"))
     sink.open()
     done = int(commits.read_text()) if commits.exists() else -1
     for batch_id in range(done + 1, batches):
@@ -33,7 +33,7 @@ def main(settings: str, commits: Path, batches: int, size: int) -> None:
         draft = commits.with_suffix(".new")
         draft.write_text(str(batch_id))
         draft.replace(commits)
-    if isinstance(sink, Behind):
+    if isinstance(sink, OutboxSink):
         sink.catch_up(threading.Event())
     sink.close()
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import redis
 
 from crossline.connectors.base import Delivery, Sink, deliver_all
-from crossline.connectors.behind.parcels import packed
-from crossline.connectors.behind.sink import Behind
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.kafka.sink import KafkaSink
+from crossline.connectors.outbox.encoding import packed
+from crossline.connectors.outbox.sink import OutboxSink
 from crossline.connectors.postgres.client import place_of
 from crossline.connectors.postgres.rows import rows_of
 from crossline.connectors.postgres.sink import PostgresSink, _insert
@@ -155,8 +155,8 @@ class BehindPlace(SqlitePlace):
         self.file, self.folder = None, folder / "behind"
         self.last = self.sink()
 
-    def sink(self) -> Behind:
-        self.last = Behind(SqliteSink(self.path, "p"), self.folder)
+    def sink(self) -> OutboxSink:
+        self.last = OutboxSink(SqliteSink(self.path, "p"), self.folder)
         return self.last
 
     def ids(self) -> list[str]:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from crossline.connectors.base import Delivery, LateRecord, RetryPolicy
-from crossline.connectors.behind import sink as module
-from crossline.connectors.behind.parcels import packed, unpacked
-from crossline.connectors.behind.sink import Backlog, Behind, waiting_in
+from crossline.connectors.outbox import sink as module
+from crossline.connectors.outbox.encoding import packed, unpacked
+from crossline.connectors.outbox.sink import Backlog, OutboxSink, waiting_in
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import PermanentError, SinkError, StateError
 
@@ -62,14 +62,14 @@ def shaky() -> Shaky:
 
 
 @pytest.fixture
-def sink(shaky: Shaky, tmp_path: Path) -> Iterator[Behind]:
-    made = Behind(shaky, tmp_path / "behind", QUICK)
+def sink(shaky: Shaky, tmp_path: Path) -> Iterator[OutboxSink]:
+    made = OutboxSink(shaky, tmp_path / "behind", QUICK)
     made.open()
     yield made
     made.close()
 
 
-def caught_up(sink: Behind) -> None:
+def caught_up(sink: OutboxSink) -> None:
     ended = threading.Timer(WAIT_S, lambda: None)
     ended.start()
     sink.catch_up(ended.finished)
@@ -78,7 +78,7 @@ def caught_up(sink: Behind) -> None:
 
 
 def test_a_sink_that_never_ends_does_not_hold_the_end(
-    shaky: Shaky, sink: Behind, monkeypatch: pytest.MonkeyPatch
+    shaky: Shaky, sink: OutboxSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CLOSE_S_MAX", 0.05)
     hanging, ended = threading.Event(), threading.Event()
@@ -98,7 +98,7 @@ def test_a_sink_that_never_ends_does_not_hold_the_end(
     sink.close()
 
 
-def test_batches_do_not_wait_and_come_in_order(shaky: Shaky, sink: Behind) -> None:
+def test_batches_do_not_wait_and_come_in_order(shaky: Shaky, sink: OutboxSink) -> None:
     with capture_logs():
         for number in range(20):
             sink.deliver(delivery(number, str(number)))
@@ -111,7 +111,7 @@ def test_batches_do_not_wait_and_come_in_order(shaky: Shaky, sink: Behind) -> No
     assert waiting_in(sink.folder) == 0
 
 
-def test_what_a_run_leaves_the_next_one_gives(shaky: Shaky, sink: Behind) -> None:
+def test_what_a_run_leaves_the_next_one_gives(shaky: Shaky, sink: OutboxSink) -> None:
     with capture_logs():
         sink.deliver(delivery(8, "a"))
         sink.deliver(delivery(10, "b"))
@@ -121,7 +121,7 @@ def test_what_a_run_leaves_the_next_one_gives(shaky: Shaky, sink: Behind) -> Non
     (sink.folder / "000000000011.tmp").write_bytes(b"cut off")
     later = Shaky()
     later.up.set()
-    again = Behind(later, sink.folder, QUICK)
+    again = OutboxSink(later, sink.folder, QUICK)
     again.open()
     caught_up(again)
     again.close()
@@ -130,7 +130,7 @@ def test_what_a_run_leaves_the_next_one_gives(shaky: Shaky, sink: Behind) -> Non
 
 
 def test_one_that_fails_for_good_is_told_and_loses_nothing(
-    shaky: Shaky, sink: Behind, monkeypatch: pytest.MonkeyPatch
+    shaky: Shaky, sink: OutboxSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "END_MS", 1)
     shaky.error = PermanentError("the table is another's")
@@ -147,7 +147,7 @@ def test_one_that_fails_for_good_is_told_and_loses_nothing(
     assert {each["event"] for each in logs if each["log_level"] == "error"} == {"a sink fails; trying again in a while"}
 
 
-def test_a_bug_of_the_sink_stops_nobody(shaky: Shaky, sink: Behind) -> None:
+def test_a_bug_of_the_sink_stops_nobody(shaky: Shaky, sink: OutboxSink) -> None:
     shaky.error = KeyError("a bug")
     with capture_logs():
         sink.deliver(delivery(0, "a"))
@@ -158,7 +158,7 @@ def test_a_bug_of_the_sink_stops_nobody(shaky: Shaky, sink: Behind) -> None:
     assert shaky.closed == 1
 
 
-def test_a_disk_that_takes_nothing_holds_the_batch(sink: Behind) -> None:
+def test_a_disk_that_takes_nothing_holds_the_batch(sink: OutboxSink) -> None:
     for path in sink.folder.iterdir():
         path.unlink()
     sink.folder.rmdir()
@@ -170,7 +170,7 @@ def test_a_disk_that_takes_nothing_holds_the_batch(sink: Behind) -> None:
 class Frozen(Shaky):
     """Waits in ``open`` until it is to stop, as for a server that is frozen."""
 
-    def heed(self, stop: threading.Event) -> None:
+    def use_cancel_token(self, stop: threading.Event) -> None:
         self.stop = stop
 
     def open(self) -> None:
@@ -181,7 +181,7 @@ class Frozen(Shaky):
 
 def test_a_stop_is_heeded_while_it_is_opened(tmp_path: Path) -> None:
     frozen = Frozen()
-    sink = Behind(frozen, tmp_path / "behind", QUICK)
+    sink = OutboxSink(frozen, tmp_path / "behind", QUICK)
     sink.open()
     sink.deliver(delivery(0, "a"))
     with capture_logs() as logs:
@@ -191,7 +191,7 @@ def test_a_stop_is_heeded_while_it_is_opened(tmp_path: Path) -> None:
     assert logs == []
 
 
-def test_what_waits_is_synced_with_its_name(sink: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_is_synced_with_its_name(sink: OutboxSink, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     sync = os.fsync
 

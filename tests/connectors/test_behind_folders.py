@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.connectors.behind.folders import folder_names, place_of
-from crossline.connectors.behind.sink import Behind, place_in
+from crossline.connectors.outbox.folders import folder_names, place_of
+from crossline.connectors.outbox.sink import OutboxSink, place_in
 from crossline.core.settings.config import load_pipeline
 from crossline.core.settings.postgres import PostgresSettings
 from crossline.core.settings.webhook import WebhookSettings
-from crossline.engine.book.checkpoint import Checkpoint, claim
 from crossline.engine.pipeline.assemble import RunOptions, _sinks
+from crossline.engine.snapshot.checkpoint import Checkpoint, claim
 
 from .makers import delivery
 from .test_behind import QUICK, WAIT_S, Shaky
@@ -73,7 +73,7 @@ def test_a_folder_says_whom_it_is_for(tmp_path: Path) -> None:
     sink, later = Shaky(), Shaky()
     with capture_logs():
         for each in (sink, later):
-            behind = Behind(each, tmp_path / "webhook-1", QUICK, place="digest")
+            behind = OutboxSink(each, tmp_path / "webhook-1", QUICK, place="digest")
             behind.open()
             behind.deliver(delivery(0, "a"))
             assert each.asked.wait(WAIT_S)
@@ -96,17 +96,17 @@ sinks:
 """
 
 
-def sinks_of(held: Checkpoint, *names: str) -> list[Behind]:
+def sinks_of(held: Checkpoint, *names: str) -> list[OutboxSink]:
     each = "  - {kind: webhook, url: 'https://h/%s', parked: '%s.jsonl', password_env: K}\n"
     text = HOOKS + "".join(each % (name, name) for name in names)
     config = load_pipeline(text, "pipeline.yaml", lambda _: "")
     found = _sinks(config, RunOptions(), held)
-    assert all(isinstance(each, Behind) for each in found)
+    assert all(isinstance(each, OutboxSink) for each in found)
     return found  # type: ignore[return-value]
 
 
 def test_a_pipeline_with_its_sinks_in_another_order(tmp_path: Path) -> None:
-    def folders(sinks: list[Behind]) -> list[str]:
+    def folders(sinks: list[OutboxSink]) -> list[str]:
         return [Path(str(sink.folder)).name for sink in sinks]
 
     held = claim(str(tmp_path / "checkpoint"))

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import cimpl
 
 from crossline.connectors.kafka.control import ControlTopicReader
-from crossline.connectors.kafka.courier import Patience, names_at_end
+from crossline.connectors.kafka.idempotent_producer import Patience, names_at_end
 
 from .remaking import WAIT_S, producer_of
 

@@ -19,8 +19,8 @@ from structlog.testing import capture_logs
 from crossline.connectors.base import Delivery, LateRecord, deliver_all
 from crossline.connectors.kafka.messages import END_HEADER, Outgoing, dead_message, late_message
 from crossline.connectors.kafka.sink import KafkaSink
-from crossline.connectors.kafka.transactions import ended, once
-from crossline.connectors.kafka.transactions.once import OncePost
+from crossline.connectors.kafka.transactions import expiry, transactional_producer
+from crossline.connectors.kafka.transactions.transactional_producer import TransactionalProducer
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import SinkError, StateError
 from crossline.services.broker import LocalBroker
@@ -40,11 +40,11 @@ def outgoing(topic: str, name: str, size: int = 10) -> Outgoing:
     return Outgoing(topic, b"k", random.Random(name).randbytes(size), {"alert_id": name}, cut)  # nothing to compress
 
 
-def post(broker: LocalBroker, name: str) -> OncePost:
-    return OncePost({"bootstrap.servers": broker.brokers, "log_level": 0}, name, 30_000)
+def post(broker: LocalBroker, name: str) -> TransactionalProducer:
+    return TransactionalProducer({"bootstrap.servers": broker.brokers, "log_level": 0}, name, 30_000)
 
 
-def give(to: OncePost, batch_id: int, messages: Iterable[Outgoing]) -> None:
+def give(to: TransactionalProducer, batch_id: int, messages: Iterable[Outgoing]) -> None:
     given = list(messages)
     to.deliver((batch_id, 1_000 + batch_id), list(dict.fromkeys(each.topic for each in given)), lambda: given)
 
@@ -131,7 +131,7 @@ def test_a_message_that_no_cut_makes_small_enough_is_told(kafka_broker: LocalBro
     letter = dead_message(topic, DeadLetter("s", "malformed_json", "d", "f" * 460, 7, b"x" * 5_000))
     assert letter.cut(512).size > 750, "with 150 of them counted to be on the safe side"
     settings = {"bootstrap.servers": kafka_broker.brokers, "compression.type": "none"}
-    one = OncePost(settings, str(uuid.uuid4()), 30_000)
+    one = TransactionalProducer(settings, str(uuid.uuid4()), 30_000)
     with pytest.raises(SinkError, match=f"topic {topic} takes no message of"):
         give(one, 0, [letter])
     one.drop()
@@ -139,7 +139,7 @@ def test_a_message_that_no_cut_makes_small_enough_is_told(kafka_broker: LocalBro
 
 def test_what_is_too_large_is_cut_and_the_rest_is_whole(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
     topic, name = kafka_topic(1, config={"max.message.bytes": "20000"}), str(uuid.uuid4())
-    one = OncePost({"bootstrap.servers": kafka_broker.brokers, "compression.type": "none"}, name, 30_000)
+    one = TransactionalProducer({"bootstrap.servers": kafka_broker.brokers, "compression.type": "none"}, name, 30_000)
     batch = [outgoing(topic, f"{n}", 9_000) for n in range(5)] + [outgoing(topic, "large", 50_000)]
     batch.append(outgoing(topic, "larger than the client takes", 2_000_000))
     with capture_logs() as logs:
@@ -214,8 +214,8 @@ def test_a_client_that_does_not_come_back_is_given_up_for_another(
     topic = kafka_topic()
     to = post(kafka_broker, str(uuid.uuid4()))
     with monkeypatch.context() as patch:
-        patch.setattr(once, "Producer", Deaf)
-        patch.setattr(once, "_MARKED_S", 0.1)
+        patch.setattr(transactional_producer, "Producer", Deaf)
+        patch.setattr(transactional_producer, "_MARKED_S", 0.1)
         with pytest.raises(SinkError, match="another one takes its place"):
             give(to, 0, [outgoing(topic, "a")])
     give(to, 0, [outgoing(topic, "a")])
@@ -245,7 +245,7 @@ def test_a_client_that_was_without_brokers_is_not_asked_again(
 
     topic = kafka_topic()
     to = post(kafka_broker, str(uuid.uuid4()))
-    monkeypatch.setattr(once, "Producer", Heard)
+    monkeypatch.setattr(transactional_producer, "Producer", Heard)
     give(to, 0, [outgoing(topic, "a")])
     give(to, 1, [outgoing(topic, "b")])
     assert len(told) == 1
@@ -265,7 +265,9 @@ def test_what_a_lone_broker_was_killed_over_is_not_lost() -> None:
     names = [f"crossline-{number}" for number in range(4)]
     with LocalBroker(brief=True) as broker, capture_logs() as logs:
         broker.create_topic("alerts", 2)
-        posts = [OncePost({"bootstrap.servers": broker.brokers, "log_level": 0}, name, 10_000) for name in names]
+        posts = [
+            TransactionalProducer({"bootstrap.servers": broker.brokers, "log_level": 0}, name, 10_000) for name in names
+        ]
         for batch_id in range(12):
             for name, to in zip(names, posts, strict=True):
                 with suppress(SinkError):  # there was no broker for a moment
@@ -277,9 +279,9 @@ def test_what_a_lone_broker_was_killed_over_is_not_lost() -> None:
         for to in posts:
             to.drop()
         found = [dict(message.headers()) for message in read_topic(broker.brokers, "alerts")]
-    ended = [partition for each in logs if "held open" in each["event"] for partition in each["partitions"]]
-    assert ended, "no kill came between a commit and its end"
-    assert len([each for each in found if END_HEADER in each]) == len(ended)
+    expiry = [partition for each in logs if "held open" in each["event"] for partition in each["partitions"]]
+    assert expiry, "no kill came between a commit and its end"
+    assert len([each for each in found if END_HEADER in each]) == len(expiry)
     assert sorted(each["alert_id"].decode() for each in found if END_HEADER not in each) == sorted(
         f"{name}/{batch_id}" for name in names for batch_id in range(12)
     )
@@ -291,7 +293,7 @@ def test_what_a_lone_broker_was_killed_over_is_not_lost() -> None:
 )
 def test_the_place_of_a_group_is_that_of_javas_hash(group: str, java: int) -> None:
     """Brokers take the remainder of its absolute value, and 0 for the one that has none."""
-    assert [ended._place(group, count) for count in (1, 50, 7)] == [
+    assert [expiry._place(group, count) for count in (1, 50, 7)] == [
         0 if java == -(2**31) else abs(java) % count for count in (1, 50, 7)
     ]
 
@@ -302,7 +304,7 @@ def test_a_transaction_that_the_broker_holds_open_is_told_of(kafka_broker: Local
     other = pending(kafka_broker, f"{name}-other", [])
     group = Consumer({"bootstrap.servers": kafka_broker.brokers, "group.id": name, "log_level": 0})
     other.send_offsets_to_transaction([TopicPartition(place, 0, 7)], group.consumer_group_metadata(), WAIT_S)
-    one = OncePost({"bootstrap.servers": kafka_broker.brokers, "log_level": 0}, name, 1_000)
+    one = TransactionalProducer({"bootstrap.servers": kafka_broker.brokers, "log_level": 0}, name, 1_000)
     with pytest.raises(SinkError, match=r"holds a transaction open .* find-hanging"):
         give(one, 1, [outgoing(place, "a")])
     other.abort_transaction(WAIT_S)

@@ -15,7 +15,7 @@ from crossline.connectors.recordlog.tail import read_tail
 from crossline.connectors.recordlog.topic import KafkaRecordLog
 from crossline.core.basics.errors import PermanentError, RetryableError, SourceError, UsageError
 from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.streams.asked import Asked, Place
+from crossline.core.streams.submission import Asked, Place
 from crossline.services.broker import LocalBroker
 
 from .remaking import WAIT_S

@@ -331,7 +331,7 @@ def test_a_frozen_server_is_left_when_the_pipeline_stops(place: Place) -> None:
                 held.result(WAIT_S)
         finally:
             os.kill(pid, signal.SIGCONT)
-        sink.heed(threading.Event())
+        sink.use_cancel_token(threading.Event())
         sink.deliver(delivery(1, "b"))
         pid = sink._connection.info.backend_pid
         os.kill(pid, signal.SIGSTOP)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossline.connectors.base import Delivery
-from crossline.connectors.behind.sink import Behind, waiting_in
 from crossline.connectors.objects.place import under
+from crossline.connectors.outbox.sink import OutboxSink, waiting_in
 from crossline.core.basics.errors import StateError
-from crossline.engine.book.checkpoint import SourceMark
-from crossline.engine.book.stored import StoredCheckpoint, claimed, read_folder
+from crossline.engine.snapshot.checkpoint import SourceMark
+from crossline.engine.snapshot.checkpoint_store import StoredCheckpoint, claimed, read_folder
 from crossline.engine.state.statelog import StateLog, shards_in
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_the_next_run_goes_on_from_what_the_last_one_noted(uri: str) -> None:
 
 def test_a_store_that_is_down_is_waited_for(s3_server: LocalS3, uri: str) -> None:
     held = claimed(uri)
-    (held.folder / "book.json").write_text("{}")
+    (held.folder / "snapshot.json").write_text("{}")
     log = StateLog(held.state_root, 0)
     s3_server.kill()
     done: list[str] = []
@@ -111,7 +111,7 @@ class Taking:
 def test_what_waits_for_a_sink_is_there_for_another_machine(uri: str) -> None:
     held = claimed(uri)
     store = held.sink_store("webhook-1")
-    never = Behind(Taking(), store)  # type: ignore[arg-type]
+    never = OutboxSink(Taking(), store)  # type: ignore[arg-type]
     for batch in range(3):
         never.deliver(Delivery("shop", batch))  # not opened: nobody takes them
     assert waiting_in(store) == 3
@@ -120,7 +120,7 @@ def test_what_waits_for_a_sink_is_there_for_another_machine(uri: str) -> None:
 
     held = claimed(uri)
     sink = Taking()
-    behind = Behind(sink, held.sink_store("webhook-1"))  # type: ignore[arg-type]
+    behind = OutboxSink(sink, held.sink_store("webhook-1"))  # type: ignore[arg-type]
     behind.open()
     assert sink.all_here.wait(WAIT_S)
     behind.catch_up(threading.Event())

@@ -186,7 +186,7 @@ def test_a_stop_does_not_wait_for_an_answer_that_never_ends(
         return TRICKLE
 
     receiver.answer = trickle
-    sink.heed(stop)
+    sink.use_cancel_token(stop)
     raised: list[BaseException] = []
 
     def deliver() -> None:
@@ -249,7 +249,7 @@ def test_a_stop_is_not_waited_for(
     monkeypatch.setattr(module, "PAUSE_MS", 10_000_000)
     monkeypatch.setattr(module, "PAUSE_MS_MAX", 10_000_000)
     stop, sink = threading.Event(), make()
-    sink.heed(stop)
+    sink.use_cancel_token(stop)
 
     def refuse(_body: dict[str, Any], _times: int) -> int:
         stop.set()

@@ -21,7 +21,7 @@ import pytest
 
 from crossline.cli.main import app
 from crossline.engine.runtime import gateway
-from crossline.services.guarded import free_ports
+from crossline.services.supervision import free_ports
 
 from .pages import Block
 

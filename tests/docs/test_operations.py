@@ -13,7 +13,7 @@ from crossline.connectors.postgres.migrate import newest
 from crossline.core.alerts import alert
 from crossline.core.basics import wire
 from crossline.core.decode import REASONS
-from crossline.engine.book import book
+from crossline.engine.snapshot import snapshot
 from crossline.rulelog import events
 
 from .pages import ROOT
@@ -57,7 +57,7 @@ def test_every_reason_is_told() -> None:
 def test_the_versions_are_those_of_the_code() -> None:
     assert (alert.SCHEMA_VERSION, events.SCHEMA_VERSION) == (1, 1)
     assert f"| state segments and packed parts | {wire.FORMAT_VERSION} |" in PAGE
-    assert f"| the book of a checkpoint | {book.FORMAT} |" in PAGE
+    assert f"| the plan snapshot of a checkpoint | {snapshot.FORMAT} |" in PAGE
     assert f"| the store | {sqlite_schema.SCHEMA_VERSION} |" in PAGE
     assert f"| tables in PostgreSQL | {newest()} |" in PAGE
     assert "`schema_version: 1`" in PAGE

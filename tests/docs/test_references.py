@@ -15,7 +15,7 @@ CODE = ("src", "tests", "tools", "bench", "chaos", "examples")
 # A path, or a file's name alone; what ends a longer word (`x.pyc`, `a.md5`) is none, nor is a pattern.
 _NAMED = re.compile(r"(?<![\w/.*{}~-])(?:[\w.-]+/)*[\w-]+\.(?:py|md)(?![\w*])")
 _FENCED = re.compile(r"```.*?```", re.DOTALL)
-# Folders and modules of the package, as people shorten them: `core/windows/batch`, `engine/hops`.
+# Folders and modules of the package, as people shorten them: `core/windows/batch`, `engine/stages`.
 _PLACE = re.compile(
     r"(?<![\w/.-])(?:core|engine|connectors|rulelog|generate|replay|serve|services|cli)(?:/[a-z_]+)+(?![\w.*/-])"
 )

@@ -17,7 +17,7 @@ import psutil
 
 from crossline.core.judge.shard import Bounds
 from crossline.core.settings.config import rule_defaults
-from crossline.engine.runtime.tied import end_with_parent
+from crossline.engine.runtime.child_processes import end_with_parent
 from crossline.replay import in_process
 from crossline.replay.backtest import Judged, Recorded
 from crossline.rulelog.directory import log_path, ruleset_of_log

@@ -26,7 +26,7 @@ def text(value: str) -> bytes:
 
 
 def rpc(body: bytes) -> bytes:
-    """A request of Spark's network layer: length of the frame, kind, number, length of the body, body."""
+    """A request of Spark's network state store: length of the frame, kind, number, length of the body, body."""
     return struct.pack(">qbqi", 8 + 1 + 8 + 4 + len(body), 3, 77, len(body)) + body
 
 

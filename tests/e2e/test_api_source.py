@@ -19,7 +19,7 @@ from crossline.connectors.recordlog.topic import KafkaRecordLog
 from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import load_policy
 from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.streams.asked import Asked, Place
+from crossline.core.streams.submission import Asked, Place
 from crossline.engine.work.totals import IN_PROCESS, RAN
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.feed.reader import EventId, FeedReader

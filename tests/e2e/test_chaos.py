@@ -18,10 +18,10 @@ pytestmark = pytest.mark.kafka
 SEED = 20_261_123
 WITHOUT = {"with_postgres": False, "with_registry": False, "with_store": False, "with_api": True}
 TOLD = [
-    ("poison", "keeper"),
+    ("poison", "state-server"),
     ("storm", "cut-redis", "fail-webhook", "api"),
     ("disk-full", "clock-behind"),
-    ("freeze-keeper", "redis", "clock-far"),
+    ("freeze-state-server", "redis", "clock-far"),
     ("fork", "clock-caller"),
 ]
 

@@ -13,9 +13,9 @@ import yaml
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.hops.aside import clear
 from crossline.engine.pipeline import batches
 from crossline.engine.spark import flow
+from crossline.engine.stages.spill import clear
 from crossline.replay import in_process, in_spark
 from crossline.replay.backtest import Judged, Recorded
 from crossline.rulelog.directory import log_path, ruleset_of_log

@@ -12,7 +12,7 @@ import yaml
 
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.shared import telling
+from crossline.core.rules.shared import feature_query
 from crossline.replay import figures, figures_following, figures_in_spark
 from crossline.replay.backtest import Judged, Recorded
 from crossline.rulelog.reading import read_figures
@@ -41,7 +41,7 @@ def test_spark_writes_the_table_that_processes_write(spark: SparkSession, tmp_pa
     found = read_figures(tmp_path / "figures.yaml", streams, None)
     columns = figures.types_of(found, streams)
     history = Recorded(streams, {STREAM: [str(tmp_path / "in")]})
-    judged = Judged(telling(found), history, defaults=Defaults("event_time", 5_000, 20_000), telling=True)
+    judged = Judged(feature_query(found), history, defaults=Defaults("event_time", 5_000, 20_000), feature_query=True)
     here = figures.tell(judged, columns, tmp_path / "here.parquet", processes=1)
     there = figures_in_spark.tell(spark, judged, columns, tmp_path / "there.parquet", batch_bytes=16_384)
     assert pq.ParquetFile(tmp_path / "there.parquet").num_row_groups >= 3
@@ -62,7 +62,7 @@ def test_what_is_followed_is_what_a_table_of_it_all_says(spark: SparkSession, tm
     config = project.config()
     found = figures_of(FIGURES, project)
     columns, history = figures.types_of(found, config.streams), Recorded(config.streams, {STREAM: []})
-    judged = Judged(telling(found), history, defaults=Defaults("event_time", 5_000, 20_000), telling=True)
+    judged = Judged(feature_query(found), history, defaults=Defaults("event_time", 5_000, 20_000), feature_query=True)
     rows = 0
     for number, (first, end) in enumerate(((0, 120), (120, 125), (125, 300))):
         project.give(f"{number}.jsonl", b"".join(made[first:end]))
@@ -77,7 +77,7 @@ def test_what_is_followed_is_what_a_table_of_it_all_says(spark: SparkSession, tm
     others = figures_of({**FIGURES, "tries": {**FIGURES["tries"], "window": "40s"}}, project)
     with pytest.raises(UsageError, match="figures of other definitions"):
         figures_following.follow(
-            spark, config, replace(judged, rules=telling(others)), columns, tmp_path / "table", drain=True
+            spark, config, replace(judged, rules=feature_query(others)), columns, tmp_path / "table", drain=True
         )
 
 

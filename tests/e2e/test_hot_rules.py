@@ -12,8 +12,8 @@ import pytest
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.errors import RetryableError
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.book.book import BookFile
-from crossline.engine.book.sparklog import committed
+from crossline.engine.snapshot.snapshot import SnapshotFile
+from crossline.engine.snapshot.sparklog import committed
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.in_process import backtest
 from crossline.rulelog.directory import find_log, ruleset_of_log
@@ -180,21 +180,21 @@ def test_rules_are_put_in_force_when_the_batch_before_cannot_come_again(
     """A batch that is delivered but not committed is run again after a kill, and must meet the rules that it met."""
     project = Project(tmp_path, [PAIR])
     delivered: list[int] = []
-    deliver, replace = SqliteSink.deliver, BookFile.replace
+    deliver, replace = SqliteSink.deliver, SnapshotFile.replace
 
     def publishing(self: SqliteSink, delivery: Any) -> None:
         deliver(self, delivery)
         delivered.append(delivery.batch_id)
         project.publish("more.yaml", [velocity(f"more{n}", threshold=3) for n in delivered])
 
-    def checked(self: BookFile, book: Any) -> None:
+    def checked(self: SnapshotFile, snapshot: Any) -> None:
         if delivered:
             settled.append(committed(str(tmp_path / "out" / "checkpoint"), delivered[-1]))
-        replace(self, book)
+        replace(self, snapshot)
 
     settled: list[bool] = []
     monkeypatch.setattr(SqliteSink, "deliver", publishing)
-    monkeypatch.setattr(BookFile, "replace", checked)
+    monkeypatch.setattr(SnapshotFile, "replace", checked)
     with project.start(spark) as running:
         feeder = Feeder(project, running, records(40, seed=1))
         for _ in range(3):

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from connectors.kafka_mock import WAIT_S, read_topic
-from crossline.engine.pipeline import batches, direct
+from crossline.engine.pipeline import batches, in_process_runner
 from crossline.engine.runtime.launch import session_folder
-from crossline.engine.workers.direct import Setup
-from crossline.engine.workers.keeper import MET_AT
+from crossline.engine.workers.in_process import Setup
+from crossline.engine.workers.state_server import MET_AT
 
 from .feeding import Feed
 from .killing import RULES as KILL_RULES
 from .killing import kill_driver, running
 from .levels import BOTH, LEVELS
-from .levels import RULES as MEETING
+from .levels import RULES as STREAM_JOIN
 from .project import Alerts, Project, figures, from_twin
 from .test_hot_rules import as_published
 from .test_kafka_decisions import decides
@@ -279,8 +279,8 @@ def test_a_later_rule_gets_its_past_from_the_topic(
         running.until_logged("published", rule_id="sum")
         send(kafka_broker.brokers, sent[20:])
         running.until_read(39)
-    past = {each["id"] for each in log[:20]}
-    assert any(past & set(a["evidence"]["record_ids"]) for a in project.alerts().values() if a["rule_id"] == "sum")
+    backfill = {each["id"] for each in log[:20]}
+    assert any(backfill & set(a["evidence"]["record_ids"]) for a in project.alerts().values() if a["rule_id"] == "sum")
     check(project, kafka_broker, alerts, [topic])
 
 
@@ -291,12 +291,12 @@ def test_small_batches_run_without_a_job(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """But the first, whose beginning Spark alone knows, and those after a keeper is gone.
+    """But the first, whose beginning Spark alone knows, and those after a state server is gone.
 
     Batches that take long are Spark's too, lest they hold up a stream; here the machine may take its time.
     """
     monkeypatch.setattr(batches, "Setup", partial(Setup, patience_s=WAIT_S))
-    monkeypatch.setattr(direct, "ANSWER_S_MAX", WAIT_S)
+    monkeypatch.setattr(in_process_runner, "ANSWER_S_MAX", WAIT_S)
     topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2)
     sent = by_account(topics, 360, SEED)
     jobs: list[int] = []
@@ -325,12 +325,12 @@ def test_small_batches_run_without_a_job(
         running.until_read(300)
         assert without() > begun
         gone = Path(str(session_folder())) / MET_AT
-        keepers, before = gone.read_text(), len(jobs)
+        state_servers, before = gone.read_text(), len(jobs)
         gone.unlink()
         send(kafka_broker.brokers, sent[300:330])
         running.until_read(330)
         assert len(jobs) > before, "Spark takes over"
-        gone.write_text(keepers)
+        gone.write_text(state_servers)
         send(kafka_broker.brokers, sent[330:])
     project.drain(spark)
     check(project, kafka_broker, alerts, topics)
@@ -344,7 +344,7 @@ def test_topics_of_two_streams_meet_without_a_job(
     kafka = {"kind": "kafka", "brokers": kafka_broker.brokers}
     project = Project(
         tmp_path,
-        [rule for rule in MEETING if rule["rule_id"] in {"above", "level_then_cash", "device_of_account"}],
+        [rule for rule in STREAM_JOIN if rule["rule_id"] in {"above", "level_then_cash", "device_of_account"}],
         streams=BOTH,
         sources={STREAM: {**kafka, "topic": payments}, LEVELS: {**kafka, "topic": levels}},
         sinks=[{"kind": "sqlite", "path": "out/alerts.db"}, {**kafka, "topic": alerts}],

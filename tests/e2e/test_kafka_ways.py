@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connectors.kafka_mock import WAIT_S
-from crossline.engine.pipeline import batches, direct
-from crossline.engine.workers.direct import Setup
+from crossline.engine.pipeline import batches, in_process_runner
+from crossline.engine.workers.in_process import Setup
 
 from .test_kafka import BY_ACCOUNT, SEED, check
 from .topics import by_account, project_on, send
@@ -35,7 +35,7 @@ def test_batches_say_the_same_whichever_way_they_run(
 ) -> None:
     """Small batches beside Spark but for the first, or each as a job of Spark's; both are what the naive twin says."""
     monkeypatch.setattr(batches, "Setup", partial(Setup, patience_s=WAIT_S))
-    monkeypatch.setattr(direct, "ANSWER_S_MAX", WAIT_S)
+    monkeypatch.setattr(in_process_runner, "ANSWER_S_MAX", WAIT_S)
     topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2)
     sent = by_account(topics, 120, SEED)
     project = project_on(

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 DEEP = os.environ.get("CROSSLINE_DEEP") == "1"
 DRIVER_KILLS = 10 if DEEP else 3  # each is a start: some 12 seconds
 WORKER_KILLS = 5 if DEEP else 3
-OTHERS = ("cl-keeper", "cl-daemon", "cl-prefork")
+OTHERS = ("cl-state-server", "cl-daemon", "cl-zygote")
 
 
 @pytest.mark.timeout(900)

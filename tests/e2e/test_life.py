@@ -16,7 +16,7 @@ import pytest
 from crossline.connectors.jsonl import JsonlSink
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.errors import PermanentError, SinkError, StateError, StoppedError
-from crossline.engine.changes.past import PastReader
+from crossline.engine.changes.backfill import BackfillReader
 from crossline.engine.pipeline import pipeline as pipelines
 
 from .project import WAIT_S, Project, figures, from_twin
@@ -85,7 +85,7 @@ def test_a_stop_gives_up_the_past_of_a_new_rule_and_the_next_start_reads_it(
 ) -> None:
     at_work = threading.Event()
 
-    def endless(self: PastReader, *_: Any) -> None:
+    def endless(self: BackfillReader, *_: Any) -> None:
         at_work.set()
         with self.jobs():
             spark.sparkContext.parallelize([1], 1).map(lambda _: time.sleep(ENDLESS_S)).collect()
@@ -94,7 +94,7 @@ def test_a_stop_gives_up_the_past_of_a_new_rule_and_the_next_start_reads_it(
     with project.start(spark) as running:
         Feeder(project, running, log[:6], "0-").give(6)
         with monkeypatch.context() as patch:
-            patch.setattr(PastReader, "read", endless)
+            patch.setattr(BackfillReader, "read", endless)
             project.publish("sum.yaml", [velocity("sum", "sum", 4, aggregation_field="amount", emit="every")])
             assert at_work.wait(WAIT_S)
             running.pipeline.stop()
@@ -107,7 +107,7 @@ def test_a_stop_gives_up_the_past_of_a_new_rule_and_the_next_start_reads_it(
 def test_a_stop_gives_up_a_start(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_work = threading.Event()
 
-    def endless(self: PastReader, *_: Any) -> None:
+    def endless(self: BackfillReader, *_: Any) -> None:
         at_work.set()
         with self.jobs():
             spark.sparkContext.parallelize([1], 1).map(lambda _: time.sleep(ENDLESS_S)).collect()
@@ -124,7 +124,7 @@ def test_a_stop_gives_up_a_start(spark: SparkSession, tmp_path: Path, monkeypatc
         made.append(self)
 
     monkeypatch.setattr(pipelines.Pipeline, "__init__", kept)
-    monkeypatch.setattr(PastReader, "read", endless)
+    monkeypatch.setattr(BackfillReader, "read", endless)
     stopper = threading.Thread(target=lambda: (at_work.wait(WAIT_S), made[0].stop()))
     stopper.start()
     with pytest.raises(StoppedError, match="stopped while the past of new rules was read"):

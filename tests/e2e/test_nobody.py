@@ -31,7 +31,7 @@ OWN = 60  # threads that a process may come to have meanwhile, of its own accord
 
 
 def processes() -> list[psutil.Process]:
-    """This one, which is the driver, all that it started, and keepers, which may be nobody's children."""
+    """This one, which is the driver, all that it started, and state servers, which may be nobody's children."""
     own = psutil.Process()
     found = {each.pid: each for each in (own, *own.children(recursive=True))}
     for each in psutil.process_iter():

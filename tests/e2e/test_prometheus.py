@@ -23,7 +23,7 @@ import yaml
 
 from crossline.core.settings.process.slo import SloSettings
 from crossline.core.settings.watch import WatchSettings
-from crossline.serve.objectives.declared import objectives_of
+from crossline.serve.objectives.declaration import objectives_of
 from crossline.serve.objectives.prometheus import rules_of
 from crossline.serve.watch.watch import Watch
 from crossline.serve.watching import Watching

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from crossline.engine.book.lease import CLAIMS
+from crossline.engine.snapshot.lease import CLAIMS
 
 from .serving import serving, shop
 from .test_serve import payment

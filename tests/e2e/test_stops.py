@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from crossline.core.basics.errors import StateError
-from crossline.engine.book.checkpoint import claim
+from crossline.engine.snapshot.checkpoint import claim
 
 from .feeding import taken
 from .killing import SEED, WAIT_S, family, project_at, running, until, wait_for_nobody, working

@@ -17,8 +17,8 @@ import yaml
 from crossline.cli.main import run_command
 from crossline.connectors.objects.files import file_store
 from crossline.core.basics.errors import StateError
-from crossline.engine.book.lease import CLAIMS, MARK
 from crossline.engine.pipeline import assemble as assemble_module
+from crossline.engine.snapshot.lease import CLAIMS, MARK
 
 from .feeding import fed, needed
 from .killing import RULES, kill_driver, running, same_everywhere, tiered_at, wait_for_nobody
@@ -84,7 +84,7 @@ def test_what_the_store_has_at_a_moment_is_enough_to_go_on(
     # The batch that was cut off is run again in other shards.
     assert run_command(["reshard", str(first.pipeline), "--shards", "3"]) == 0
     assert "2 shards became 3" in capsys.readouterr().err
-    # Other machines see no file of this one: the book comes to them with the batch.
+    # Other machines see no file of this one: the plan snapshot comes to them with the batch.
     monkeypatch.setattr(assemble_module, "is_here", lambda _: False)
     first.drain(spark)
     assert first.alerts() == whole.alerts()

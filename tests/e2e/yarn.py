@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import psutil
 
 from crossline.engine.machine.jars import ensure_jars
-from crossline.services.guarded import free_ports
+from crossline.services.supervision import free_ports
 
 from .standalone import JARS, daemon, is_executor, kill_all
 

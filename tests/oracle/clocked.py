@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from .conditions import Lists
 from .naive import NaiveResult, naive_detect
-from .rulebook import read_book
+from .rulebook import read_snapshot
 from .strategies import Body, Record
 
 CLOCK = "booked"  # its name, and that of its field
@@ -26,9 +26,9 @@ def clocked_detect(
     others = [_else_paused(body, CLOCK) for body in rules]
     there = naive_detect(others, on_clock(records), defaults=defaults, lists=lists)
     late = {place for place in plain.late if place not in plain.duplicates}
-    book = [rule for rule in read_book(others, defaults or {}) if rule.event_time]
+    snapshot = [rule for rule in read_snapshot(others, defaults or {}) if rule.event_time]
     for place, record in enumerate(records):
-        bounds = [r.allowed_lateness_ms for r in book if r.from_ms <= record["_ingest_ms"] < r.until_ms]
+        bounds = [r.allowed_lateness_ms for r in snapshot if r.from_ms <= record["_ingest_ms"] < r.until_ms]
         lateness_ms = record["_ingest_ms"] - record[CLOCK]
         if lateness_ms > min(bounds, default=math.inf) and place not in plain.duplicates:
             late.add(place)

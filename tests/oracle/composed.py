@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from .conditions import Lists
 from .naive import Hit, NaiveResult, Standing, alert_id_of, naive_detect
-from .rulebook import read_book
+from .rulebook import read_snapshot
 from .strategies import STREAM, Body, Record
 
 _BETWEEN = "|"
@@ -123,7 +123,7 @@ def _as_record(hit: Hit, record: Record, rules: Sequence[Body]) -> Record:
 
 def _plainly(hit: Hit, seen: Sequence[Hit], made: Sequence[Record], readers: Sequence[Body]) -> Hit:
     """By the id of the record that was hit, at its place among all."""
-    (rule, *_) = (r for r in read_book(readers, {}) if (r.rule_id, r.version) == (hit.rule_id, hit.version))
+    (rule, *_) = (r for r in read_snapshot(readers, {}) if (r.rule_id, r.version) == (hit.rule_id, hit.version))
     record_id = hit.record_id.split(_BETWEEN)[1]
     return replace(
         hit,

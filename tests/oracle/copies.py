@@ -21,12 +21,12 @@ class Copies:
     no duplicate. Without rules the pipeline's bound is that of one.
     """
 
-    def __init__(self, book: Sequence[Rule], default_ms: int) -> None:
-        self._book, self._default_ms = book, default_ms
-        edges = {-math.inf, *(edge for rule in book for edge in (rule.from_ms, rule.until_ms))} - {math.inf}
+    def __init__(self, snapshot: Sequence[Rule], default_ms: int) -> None:
+        self._snapshot, self._default_ms = snapshot, default_ms
+        edges = {-math.inf, *(edge for rule in snapshot for edge in (rule.from_ms, rule.until_ms))} - {math.inf}
         bounds = [ms for edge in edges for ms in self._allowed(edge) if ms != math.inf]
         self._widest_ms = max(bounds, default=-1)
-        self._on_ingest_alone = bool(book) and not any(rule.event_time for rule in book)
+        self._on_ingest_alone = bool(snapshot) and not any(rule.event_time for rule in snapshot)
         self._known: set[str] = set()
         self._came: dict[str, int] = {}
 
@@ -46,11 +46,11 @@ class Copies:
 
     def _allowed(self, ingest_ms: float) -> list[float]:
         """What the rules allow that are in force then: on the ingest clock anything."""
-        found = [rule.allowed_lateness_ms for rule in self._book if rule.from_ms <= ingest_ms < rule.until_ms]
+        found = [rule.allowed_lateness_ms for rule in self._snapshot if rule.from_ms <= ingest_ms < rule.until_ms]
         return found or [self._default_ms]
 
 
-def allowed_on_event_time(book: Sequence[Rule], ingest_ms: float, default_ms: int) -> list[float]:
+def allowed_on_event_time(snapshot: Sequence[Rule], ingest_ms: float, default_ms: int) -> list[float]:
     """What the rules on event time allow that are in force then; the pipeline's bound where there are none."""
-    found = [r.allowed_lateness_ms for r in book if r.event_time and r.from_ms <= ingest_ms < r.until_ms]
+    found = [r.allowed_lateness_ms for r in snapshot if r.event_time and r.from_ms <= ingest_ms < r.until_ms]
     return found or [default_ms]

@@ -10,7 +10,7 @@ from typing import Any
 from .conditions import field_value
 from .copies import allowed_on_event_time
 from .naive import Hit, NaiveResult, Standing
-from .rulebook import DEFAULTS, duration_ms, read_book
+from .rulebook import DEFAULTS, duration_ms, read_snapshot
 
 # Written out, not imported: ids are a promise to other programs, so a change of the package's own must fail here.
 NAMESPACE = uuid.UUID("b0a3a2d4-6f0e-5c55-8f0a-3d6f5b1f7c21")
@@ -112,13 +112,13 @@ def naive_decisions(
     ``placed``: what people hold besides: a reason each, and the decision is no less grave than any of them asks.
     """
     standing = {**DEFAULTS, **defaults}
-    book = read_book(bodies, defaults)
+    snapshot = read_snapshot(bodies, defaults)
     body_of = {(body["rule_id"], body["version"]): body for body in bodies}
     found = []
     for position, record in enumerate(records):
         lateness_ms = record["_ingest_ms"] - record["_event_ms"]
         own_ms = duration_ms(standing["allowed_lateness"])
-        taken_ms = max(allowed_on_event_time(book, record["_ingest_ms"], own_ms))
+        taken_ms = max(allowed_on_event_time(snapshot, record["_ingest_ms"], own_ms))
         in_time = lateness_ms <= duration_ms(standing["watermark_delay"]) and lateness_ms <= taken_ms
         if position in result.duplicates or not in_time:
             continue

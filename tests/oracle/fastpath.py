@@ -21,11 +21,11 @@ from crossline.core.basics.wire import WirePart
 from crossline.core.conditions.lists import Lists, named_lists
 from crossline.core.decode import RecordLayout, decode_lines, make_layout
 from crossline.core.enrich.join import Join, joined
-from crossline.core.judge.onward import onward
+from crossline.core.judge.derived_streams import derived
+from crossline.core.judge.feature_rows import FeatureRows
 from crossline.core.judge.output import Position
 from crossline.core.judge.persist import apply_delta, encode_delta, expired
 from crossline.core.judge.shard import Bounds, ShardState, judge
-from crossline.core.judge.tellings import ToldRecords
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.plan.compose import compile_all
 from crossline.core.route.entering import entering
@@ -35,7 +35,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec, load_streams
-from crossline.engine.hops.told import told_rows
+from crossline.engine.stages.feature_table import told_rows
 
 from .naive import Hit, NaiveResult
 from .rulebook import DEFAULTS, duration_ms
@@ -105,7 +105,7 @@ class FastPath:
     alerts: list[dict[str, Any]] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
-    tellings: list[ToldRecords] = field(default_factory=list)
+    feature_queries: list[FeatureRows] = field(default_factory=list)
     told_rows: list[list[tuple[str, bytes]]] = field(default_factory=list)  # by batch, as they leave shards
     missed: dict[str, int] = field(default_factory=dict)
     lists: Lists = field(default_factory=lambda: named_lists(LISTS))
@@ -161,12 +161,12 @@ class FastPath:
         self.alerts += read_alerts(json_bytes(alerts_of(plans, output.hits, 0)))
         self.duplicates += output.duplicates
         self.late += output.late
-        self.tellings += output.tellings
+        self.feature_queries += output.feature_queries
         self.told_rows[-1] += told_rows(self.plans, output)
         for table, count in output.missed.items():
             self.missed[table] = self.missed.get(table, 0) + count
-        given = (shard.state.log_clock, len(self.shards), self.lists, output.tellings)
-        return onward(self.plans, level, output.read, *given, own=number)
+        given = (shard.state.log_clock, len(self.shards), self.lists, output.feature_queries)
+        return derived(self.plans, level, output.read, *given, own=number)
 
     def restore(self, number: int) -> None:
         """Lose a shard's state and make it again from its segments, without those that are past all use.

@@ -7,7 +7,7 @@ from typing import Any
 
 from .conditions import field_value
 from .naive import Hit, NaiveResult
-from .rulebook import DEFAULTS, Rule, duration_ms, read_book
+from .rulebook import DEFAULTS, Rule, duration_ms, read_snapshot
 
 Release = tuple[str, Mapping[str, Any], int]  # of which rule and key, and from which ingest time on
 
@@ -25,7 +25,7 @@ def naive_holds(
     """
     standing = {**DEFAULTS, **defaults}
     hold_of = {(b["rule_id"], b["version"]): b for b in bodies if "hold" in b and b.get("emit_to_sink", True)}
-    book = [rule for rule in read_book(bodies, defaults) if rule.status == "active"]
+    snapshot = [rule for rule in read_snapshot(bodies, defaults) if rule.status == "active"]
     found: list[list[Hit]] = []
     for position, record in enumerate(records):
         last: dict[str, tuple[Any, Hit]] = {}
@@ -35,7 +35,7 @@ def naive_holds(
                 continue
             if body is None or hit.kind != "alert" or _came(hit, records) >= (record["_ingest_ms"], position):
                 continue
-            mine = [rule for rule in book if (rule.rule_id, rule.version) == (hit.rule_id, hit.version)]
+            mine = [rule for rule in snapshot if (rule.rule_id, rule.version) == (hit.rule_id, hit.version)]
             at_ms, now_ms = (
                 _clock_ms(mine[0], hit, records),
                 record["_event_ms" if mine[0].event_time else "_ingest_ms"],
@@ -49,7 +49,7 @@ def naive_holds(
                 continue
             # It goes on where another version has replaced it, and not where none of the rule is in force.
             over_ms = max(rule.until_ms for rule in mine) + lasts_ms + duration_ms(standing["watermark_delay"])
-            if record["_ingest_ms"] >= over_ms or not _in_force(book, hit.rule_id, record["_ingest_ms"]):
+            if record["_ingest_ms"] >= over_ms or not _in_force(snapshot, hit.rule_id, record["_ingest_ms"]):
                 continue
             if _released(releases, hit, record["_ingest_ms"], _came(hit, records)[0]):
                 continue
@@ -73,8 +73,8 @@ def _clock_ms(rule: Rule, hit: Hit, records: Sequence[Mapping[str, Any]]) -> int
     return int(records[hit.position]["_event_ms" if rule.event_time else "_ingest_ms"])
 
 
-def _in_force(book: Sequence[Rule], rule_id: str, ingest_ms: int) -> bool:
-    return any(rule.rule_id == rule_id and rule.from_ms <= ingest_ms < rule.until_ms for rule in book)
+def _in_force(snapshot: Sequence[Rule], rule_id: str, ingest_ms: int) -> bool:
+    return any(rule.rule_id == rule_id and rule.from_ms <= ingest_ms < rule.until_ms for rule in snapshot)
 
 
 def _released(releases: Sequence[Release], hit: Hit, ingest_ms: int, came_ms: float) -> bool:

@@ -1,8 +1,8 @@
-"""A pipeline's life without Spark: batches, publications, pasts, restarts, each by the code that runs them.
+"""A pipeline's life without Spark: batches, publications, backfills, restarts, each by the code that runs them.
 
-Records become JSON lines in chunks of one log; routing, judging, the log of segments on disk, the book, the taking up
-of rules and the reading of pasts are the real ones. Spark's part, which is to hand chunks out and to write offsets and
-commits, is played here.
+Records become JSON lines in chunks of one log; routing, judging, the log of segments on disk, the plan snapshot, the
+taking up of rules and the reading of backfills are the real ones. Spark's part, which is to hand chunks out and to
+write offsets and commits, is played here.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
-from crossline.engine.book import book as books
-from crossline.engine.book.book import Book, BookFile, BookSource
-from crossline.engine.book.sparklog import offsets_of
+from crossline.engine.changes.backfill import BackfillReader
 from crossline.engine.changes.changes import RuleChanges
-from crossline.engine.changes.past import PastReader
 from crossline.engine.changes.rulefeed import LoggedTimes
-from crossline.engine.hops.hops import OUT, parts_of
-from crossline.engine.hops.judging import Judging
-from crossline.engine.hops.outcome import gathered
-from crossline.engine.hops.rows import DECIDED, DECISIONS
+from crossline.engine.snapshot import snapshot as snapshots
+from crossline.engine.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
+from crossline.engine.snapshot.sparklog import offsets_of
 from crossline.engine.source.plan_source import SourcePlan
+from crossline.engine.stages.judging import Judging
+from crossline.engine.stages.outcome import gathered
+from crossline.engine.stages.rows import DECIDED, DECISIONS
+from crossline.engine.stages.stages import OUT, parts_of
 from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
@@ -214,7 +214,7 @@ class Life:
     def start(self) -> None:
         """As a process starts on what is on disk."""
         caching._CACHE.clear()
-        books._READ.clear()
+        snapshots._READ.clear()
         self.spark = _Context()
         self.history = HistoryLog(str(self.folder))
         sources = [
@@ -222,19 +222,23 @@ class Life:
             for stream in self.streams
         ]
         root = str(self.folder / "state")
-        past = PastReader(self.spark, sources, self.history, root, 2 * self.shards, self._plan)  # type: ignore[arg-type]
-        book = Book(RuleSet(), self.streams, self.defaults, self.shards, Bounds(self.lag_ms), deciding=self.deciding)
-        known = BookFile(str(self.folder / "book.json"))
+        backfill = BackfillReader(self.spark, sources, self.history, root, 2 * self.shards, self._plan)  # type: ignore[arg-type]
+        snapshot = PlanSnapshot(
+            RuleSet(), self.streams, self.defaults, self.shards, Bounds(self.lag_ms), deciding=self.deciding
+        )
+        known = SnapshotFile(str(self.folder / "snapshot.json"))
         before = known.current() if Path(known.path).exists() else None
         self.cache = ShardCache(root, per_query=False, held_max=self.shards)
-        self.changes = RuleChanges(book, before, self.feed, self.history, str(self.folder), past, threading.Event())
+        self.changes = RuleChanges(
+            snapshot, before, self.feed, self.history, str(self.folder), backfill, threading.Event()
+        )
         self.changes.start()
 
     @staticmethod
     def _rows(stream: str, _: Any, start: dict[str, Any] | None, end: dict[str, Any]) -> list[Piece]:
         return [(stream, number) for number in range(start["chunk"] if start else 0, end["chunk"])]
 
-    def _plan(self, raw: Sequence[tuple[list[Piece], Any]], source: BookSource, cache: ShardCache) -> Any:
+    def _plan(self, raw: Sequence[tuple[list[Piece], Any]], source: SnapshotSource, cache: ShardCache) -> Any:
         life = self
 
         class Planned:
@@ -246,35 +250,35 @@ class Life:
         return Planned()
 
     def _judged(
-        self, chunks: Sequence[Piece], source: BookSource, cache: ShardCache, query: str, batch: int
+        self, chunks: Sequence[Piece], source: SnapshotSource, cache: ShardCache, query: str, batch: int
     ) -> Iterator[tuple[str, bytes]]:
-        book = source.current()
+        snapshot = source.current()
         given: dict[tuple[int, int], list[bytes]] = {}
         for stream, number in chunks:
             start, data = self.logs[stream][number]
             partition = "log" if stream == STREAM else stream
             decoded = decode_lines(make_layout(stream, self.streams[stream]), data, partition, start)
             assert not decoded.dead
-            for at, part in parts_of(book, decoded.records, Chunk(stream, number, partition)):
+            for at, part in parts_of(snapshot, decoded.records, Chunk(stream, number, partition)):
                 given.setdefault((at, part.shard), []).append(pack([part]))
-        for level in range(1, book.depth + 1):
+        for level in range(1, snapshot.depth + 1):
             work = Judging(source, cache, query, batch, level)
-            for shard in range(book.shards):
-                for hop, to, kind, body in work.shard(shard, given.get((level, shard), []), Stopwatch()):
-                    if hop == OUT:
+            for shard in range(snapshot.shards):
+                for stage, to, kind, body in work.shard(shard, given.get((level, shard), []), Stopwatch()):
+                    if stage == OUT:
                         yield kind, body
                     else:
-                        given.setdefault((hop, to), []).append(body)
-        if book.deciding is not None and cache is self.cache:
-            yield from self._decisions(book, Judging(source, cache, query, batch, 0), given)
+                        given.setdefault((stage, to), []).append(body)
+        if snapshot.deciding is not None and cache is self.cache:
+            yield from self._decisions(snapshot, Judging(source, cache, query, batch, 0), given)
 
     @staticmethod
     def _decisions(
-        book: Book, work: Judging, given: Mapping[tuple[int, int], list[bytes]]
+        snapshot: PlanSnapshot, work: Judging, given: Mapping[tuple[int, int], list[bytes]]
     ) -> Iterator[tuple[str, bytes]]:
-        work = work if book.revises_ms is not None else replace(work, cache=None)
-        for shard in range(book.shards):
-            for _, _, kind, body in work.shard(shard, given.get((book.depth + 1, shard), []), Stopwatch()):
+        work = work if snapshot.revises_ms is not None else replace(work, cache=None)
+        for shard in range(snapshot.shards):
+            for _, _, kind, body in work.shard(shard, given.get((snapshot.depth + 1, shard), []), Stopwatch()):
                 yield kind, body
 
     def take_in(self, records: Sequence[Record], pieces: int) -> None:
@@ -344,9 +348,9 @@ class Life:
     def read_ahead(self) -> None:
         """The past of what waits is read up to here; batches go on before it is logged."""
         if self.feed.waiting:
-            assert self.changes._past is not None
+            assert self.changes._backfill is not None
             rules, lists = self.feed.preview()
-            self.changes._past.read(self.changes._book, self.changes._next(rules, lists), lists)
+            self.changes._backfill.read(self.changes._snapshot, self.changes._next(rules, lists), lists)
 
     def lose(self, shard: int) -> None:
         """The process that held a shard is gone."""

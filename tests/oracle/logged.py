@@ -1,4 +1,4 @@
-"""Decisions of a run whose hops go through one process, with states in memory or on the log alone."""
+"""Decisions of a run whose stages go through one process, with states in memory or on the log alone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tempfile import mkdtemp
 from typing import Any
 from unittest import mock
 
-from crossline.engine.book.book import BookSource, StaticBook
-from crossline.engine.hops.deciding import Judge
-from crossline.engine.hops.hops import hops_of, in_one
-from crossline.engine.hops.judging import Judging
-from crossline.engine.hops.outcome import gathered
+from crossline.engine.snapshot.snapshot import SnapshotSource, StaticSnapshot
+from crossline.engine.stages.deciding import Judge
+from crossline.engine.stages.judging import Judging
+from crossline.engine.stages.outcome import gathered
+from crossline.engine.stages.stages import in_one, stages_of
 from crossline.engine.state import cache
 from crossline.engine.state.cache import Sent, ShardCache
 from crossline.engine.work.stopwatch import Stopwatch
@@ -24,7 +24,7 @@ from crossline.replay.backtest import Judged
 class LoggedJudge:
     """Judges on the log alone: no state outlives a batch."""
 
-    def __init__(self, source: BookSource, folder: Path) -> None:
+    def __init__(self, source: SnapshotSource, folder: Path) -> None:
         self._source, self._cache = source, ShardCache(str(folder), per_query=False, held_max=0)
 
     def __call__(
@@ -35,16 +35,18 @@ class LoggedJudge:
             yield Judging(self._source, self._cache, "q", task.batch_id, level).shard(shard, blobs, watch)
 
 
-def decided(judged: Judged, folder: Path, shards: int, batch_bytes: int, judge: Callable[[BookSource], Judge]) -> Any:
+def decided(
+    judged: Judged, folder: Path, shards: int, batch_bytes: int, judge: Callable[[SnapshotSource], Judge]
+) -> Any:
     """All decisions of a run, as they are told."""
-    source = StaticBook(judged.book(judged.rules, shards).to_json())
+    source = StaticSnapshot(judged.snapshot(judged.rules, shards).to_json())
     found: list[dict[str, Any]] = []
     with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):
         # What was cut once in a folder stays cut so.
         inputs = in_process.Inputs.of(judged.history.files(), Path(mkdtemp(dir=folder)), 1)
-        hops = hops_of(source, inputs.intake, judge(source))
+        stages = stages_of(source, inputs.intake, judge(source))
         for number, dealt in enumerate(inputs.batches(1)):
-            rows = in_one(hops, Task(batch_id=number), iter(dealt[0]))
+            rows = in_one(stages, Task(batch_id=number), iter(dealt[0]))
             pairs = [
                 each
                 for batch in rows

@@ -17,7 +17,7 @@ from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
 from .copies import Copies
 from .formulas import FIELDS, FIRST, FLOATS, VALUES, WHENS
 from .results import Hit, Memory, NaiveResult, Standing
-from .rulebook import DEFAULTS, Rule, decides, duration_ms, read_book
+from .rulebook import DEFAULTS, Rule, decides, duration_ms, read_snapshot
 from .sequences import by_step, completed
 from .spaces import Space, key_spaces
 
@@ -62,11 +62,11 @@ def naive_detect(
     Each key space remembers the ids of the records that entered one of its windows, and judges no record of the same
     key and id. Which records are reported as duplicates, and which as late, says ``Copies``.
     """
-    book = read_book(rules, defaults or {})
+    snapshot = read_snapshot(rules, defaults or {})
     default_ms = duration_ms({**DEFAULTS, **(defaults or {})}["allowed_lateness"])
-    spaces = key_spaces(book, default_ms)
-    copies = Copies(book, default_ms)
-    thresholds = [rule for rule in book if rule.rule_type == "threshold"]
+    spaces = key_spaces(snapshot, default_ms)
+    copies = Copies(snapshot, default_ms)
+    thresholds = [rule for rule in snapshot if rule.rule_type == "threshold"]
     result = NaiveResult()
     memories: dict[tuple[str, int, str], Memory] = {}
     taken: dict[Space, list[Record]] = {space: [] for space in spaces}

@@ -13,7 +13,7 @@ from typing import Any
 
 from .conditions import ORDERINGS
 from .naive import EVIDENCE_IDS_MAX, Hit, Key, alert_id_of, running_max_ingest
-from .rulebook import Rule, read_book
+from .rulebook import Rule, read_snapshot
 
 # Clock, place, aggregated value, id: sorted as records stand in a window.
 Entry = tuple[int, int, int, str]
@@ -21,7 +21,7 @@ Entry = tuple[int, int, int, str]
 
 def quick_detect(rules: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]) -> list[Hit]:
     """Hits on ``records``, in their order, rule by rule. A record has its fields, ``_id`` and ``_event_ms``."""
-    return [hit for rule in read_book(rules, {}) for hit in _hits(rule, records)]
+    return [hit for rule in read_snapshot(rules, {}) for hit in _hits(rule, records)]
 
 
 def _hits(rule: Rule, records: Sequence[Mapping[str, Any]]) -> list[Hit]:

@@ -1,4 +1,4 @@
-"""A pipeline on disk, batch by batch, without Spark: what replicas follow, and what its own hops decide."""
+"""A pipeline on disk, batch by batch, without Spark: what replicas follow, and what its own stages decide."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from crossline.core.basics.values import Records
 from crossline.core.decide.policy import Deciding, Policy
 from crossline.core.decode import decode_lines, decode_values
 from crossline.core.route.parts import Chunk
-from crossline.engine.book.book import Book, BookFile
-from crossline.engine.hops.hops import OUT, parts_of
-from crossline.engine.hops.judging import Judging, sent_parts
-from crossline.engine.hops.outcome import gathered
+from crossline.engine.snapshot.snapshot import PlanSnapshot, SnapshotFile
+from crossline.engine.stages.judging import Judging, sent_parts
+from crossline.engine.stages.outcome import gathered
+from crossline.engine.stages.stages import OUT, parts_of
 from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.work.stopwatch import Stopwatch
@@ -44,7 +44,7 @@ class Pipeline:
     """
 
     folder: Path
-    book: Book
+    snapshot: PlanSnapshot
     batches: int = 0
     chunks: int = 0
     at: dict[str, int] = field(default_factory=dict)
@@ -52,19 +52,19 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         self.cache = ShardCache(str(self.folder / "state"), per_query=False, held_max=64)
-        self.file = BookFile(str(self.folder / "book.json"))
-        owner = {"pipeline": "p", "sources": [{"stream": name, "kind": self.kind} for name in self.book.streams]}
+        self.file = SnapshotFile(str(self.folder / "snapshot.json"))
+        owner = {"pipeline": "p", "sources": [{"stream": name, "kind": self.kind} for name in self.snapshot.streams]}
         (self.folder / "owner.json").write_bytes(orjson.dumps(owner))
-        self.publish(self.book)
+        self.publish(self.snapshot)
 
-    def publish(self, book: Book) -> None:
-        """Judge by ``book`` from now on."""
-        self.file.replace(book)
-        self.book = self.file.current()
+    def publish(self, snapshot: PlanSnapshot) -> None:
+        """Judge by ``snapshot`` from now on."""
+        self.file.replace(snapshot)
+        self.snapshot = self.file.current()
 
     def rules(self, rules: Any) -> None:
-        """Other rules, whose layers go on from those of before."""
-        self.publish(self.book.with_rules(rules, self.book.lists))
+        """Other rules, whose state stores go on from those of before."""
+        self.publish(self.snapshot.with_rules(rules, self.snapshot.lists))
 
     def restart(self) -> None:
         """As a process starts on what is on disk."""
@@ -79,25 +79,25 @@ class Pipeline:
         for stream, lines in pieces:
             start, data = self.at.get(stream, 0), b"".join(line + b"\n" for line in lines)
             self.at[stream] = start + len(data)
-            decoded = decode_lines(self.book.decoder(stream), data, stream, start)
+            decoded = decode_lines(self.snapshot.decoder(stream), data, stream, start)
             self._take(given, decoded.records, Chunk(stream, self.chunks, stream))
         for piece in of_topics:
             start = self.at.get(piece.log, 0)
             self.at[piece.log] = start + len(piece.values)
             offsets = np.arange(start, self.at[piece.log], dtype=np.int64)
             values, came = pa.array(piece.values, pa.binary()), np.array(piece.ingest_ms, np.int64)
-            decoded = decode_values(self.book.decoder(piece.stream), values, piece.log, offsets, came)
+            decoded = decode_values(self.snapshot.decoder(piece.stream), values, piece.log, offsets, came)
             self._take(given, decoded.records, Chunk(piece.log, self.chunks, piece.log))
-        levels = [*range(1, self.book.depth + 1), self.book.depth + 1]
+        levels = [*range(1, self.snapshot.depth + 1), self.snapshot.depth + 1]
         for level in levels:
-            at = level if level <= self.book.depth else 0
-            if not at and self.book.revises_ms is None:
+            at = level if level <= self.snapshot.depth else 0
+            if not at and self.snapshot.revises_ms is None:
                 work = Judging(self.file, None, "q", self.batches, 0)
             else:
                 work = Judging(self.file, self.cache, "q", self.batches, at)
-            for shard in range(self.book.shards):
+            for shard in range(self.snapshot.shards):
                 sent = work.shard(shard, given.get((level, shard), []), Stopwatch())
-                rows += [(kind, body) for hop, _, kind, body in sent if hop == OUT]
+                rows += [(kind, body) for stage, _, kind, body in sent if stage == OUT]
                 self._give(given, [each for each in sent if each[0] != OUT])
         self._write("offsets", "\n".join(["v1", '{"batchTimestampMs": 0}', *(f'{{"chunk":{self.chunks}}}',)]))
         if commit:
@@ -105,13 +105,13 @@ class Pipeline:
         return [dict(each) for each in gathered(rows, None).decisions]
 
     def _take(self, given: dict[tuple[int, int], list[bytes]], records: Records, chunk: Chunk) -> None:
-        self._give(given, sent_parts(parts_of(self.book, records, chunk)))
+        self._give(given, sent_parts(parts_of(self.snapshot, records, chunk)))
         self.chunks += 1
 
     @staticmethod
     def _give(given: dict[tuple[int, int], list[bytes]], sent: Any) -> None:
-        for hop, shard, _, body in sent:
-            given.setdefault((hop, shard), []).append(body)
+        for stage, shard, _, body in sent:
+            given.setdefault((stage, shard), []).append(body)
 
     def commit(self) -> None:
         """Spark is done with the batch."""
@@ -126,10 +126,10 @@ class Pipeline:
         aside.rename(path)
 
 
-def with_policy(book: Book, policy: dict[str, Any] | None = None) -> Book:
-    """``book`` with a policy, and a decision on each record."""
+def with_policy(snapshot: PlanSnapshot, policy: dict[str, Any] | None = None) -> PlanSnapshot:
+    """``snapshot`` with a policy, and a decision on each record."""
     made = Policy.model_validate(policy or {"schema_version": 1, "version": 1})
-    return replace(book, deciding=Deciding(made, every=True))
+    return replace(snapshot, deciding=Deciding(made, every=True))
 
 
 def told(decision: Any) -> Any:

@@ -123,7 +123,7 @@ def instant_ms(value: float | str | dt.datetime) -> float:
     return value
 
 
-def read_book(bodies: Sequence[Mapping[str, Any]], defaults: Mapping[str, str]) -> list[Rule]:
+def read_snapshot(bodies: Sequence[Mapping[str, Any]], defaults: Mapping[str, str]) -> list[Rule]:
     """The rules that judge at some time; a body that is paused, retired or in force for no instant only ends others."""
     rules = [read_rule(entry, defaults) for entry in rule_log(bodies)]
     return [rule for rule in rules if rule.status in {"active", "shadow"} and rule.from_ms < rule.until_ms]

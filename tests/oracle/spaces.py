@@ -19,7 +19,7 @@ class Space:
     remembers_ms: float
 
 
-def key_spaces(book: Sequence[Rule], allowed_lateness_ms: int) -> list[Space]:
+def key_spaces(snapshot: Sequence[Rule], allowed_lateness_ms: int) -> list[Space]:
     """The key spaces of the rules that look back, in the order of their first rules.
 
     Those of sequences are by themselves, and so are those of absences.
@@ -30,7 +30,7 @@ def key_spaces(book: Sequence[Rule], allowed_lateness_ms: int) -> list[Space]:
     windows without them, if it has any.
     """
     members: dict[tuple[tuple[str, ...], float, int, str], list[Rule]] = {}
-    for rule in book:
+    for rule in snapshot:
         if rule.rule_type != "threshold":
             kind = rule.rule_type if rule.rule_type in {"sequence", "absence"} else "windows"
             key = (rule.group_by, _remembers_ms(rule, allowed_lateness_ms), rule.panes_ms, kind)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
-from crossline.core.reevaluate import kernel
+from crossline.core.retraction import kernel
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet

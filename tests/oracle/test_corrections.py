@@ -15,7 +15,7 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.reevaluate import kernel
+from crossline.core.retraction import kernel
 from crossline.core.rules.base import Defaults
 
 from .composed import _judged as judged_on

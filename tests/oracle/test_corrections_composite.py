@@ -48,8 +48,8 @@ def hits_of(rules: Sequence[Body], made: Sequence[Record]) -> list[tuple[Hit, Re
         own = [record for record in made if ("_stream" in record) == there]
         mine = [{name: value for name, value in record.items() if name != "_stream"} for record in own]
         ordered = in_event_order(mine) if body.get("late_policy") == "reevaluate" else mine
-        book = [{**body, "source_topic": STREAM, "late_policy": "evaluate"}]
-        found += [(hit, ordered[hit.position]) for hit in naive_detect(book, ordered, lists=LISTS).hits]
+        snapshot = [{**body, "source_topic": STREAM, "late_policy": "evaluate"}]
+        found += [(hit, ordered[hit.position]) for hit in naive_detect(snapshot, ordered, lists=LISTS).hits]
     return found
 
 

@@ -200,7 +200,7 @@ def logs_that_go_back(data: st.DataObject, made: Sequence[Record]) -> tuple[list
 @many
 @given(st.data(), rule_sets(), records())
 def test_ingest_times_of_several_logs_that_go_back(data: st.DataObject, rules: list[Body], made: list[Record]) -> None:
-    """A record stands among those of other logs where its log had got to, however many shards and layers there are."""
+    """A record stands among those of other logs where its log had got to, however many shards and stores there are."""
     made, logs, shape = logs_that_go_back(data, made)
     rules = patient(rules)
     path = FastPath.of(

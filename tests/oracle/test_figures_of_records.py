@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from crossline.core.plan.compose import compile_all
 from crossline.core.rules.base import Defaults
-from crossline.core.rules.shared import PlacedFigure, load_figures_document, telling
+from crossline.core.rules.shared import PlacedFigure, feature_query, load_figures_document
 from crossline.core.texts.yamltext import load_yaml
-from crossline.engine.hops.told import TOLD, ToldBatch
+from crossline.engine.stages.feature_table import TOLD, FeatureBatch
 from crossline.replay.figures import types_of
 
 from .fastpath import FastPath, plans_of, stream_spec
@@ -31,14 +31,14 @@ def figures_of(table: Body, *, ingest_column: bool) -> list[PlacedFigure]:
 def written(table: Body, made: list[Record], shape: Any, *, ingest_column: bool) -> list[Body]:
     """The rows of the table, in its order."""
     spec, figures = stream_spec(ingest_column=ingest_column), figures_of(table, ingest_column=ingest_column)
-    plans = compile_all(telling(figures), {STREAM: spec}, Defaults())
+    plans = compile_all(feature_query(figures), {STREAM: spec}, Defaults())
     path = FastPath.of(list(plans.values()), shape.shards)
     run(path, shape, made, ["log"] * len(made), 2)
     columns = types_of(figures, {STREAM: spec})
     tables = []
     for rows in path.told_rows:
         assert {kind for kind, _ in rows} <= {TOLD}
-        tables.append(ToldBatch.of(body for _, body in rows).table(columns))
+        tables.append(FeatureBatch.of(body for _, body in rows).table(columns))
     return pa.concat_tables([columns.schema.empty_table(), *tables]).to_pylist()
 
 

@@ -170,7 +170,7 @@ def test_backtests(
     batch_bytes: int,
     lists: dict[str, list[Content]],
 ) -> None:
-    """By processes and by one, whose book travels as JSON."""
+    """By processes and by one, whose plan snapshot travels as JSON."""
     if not ingest_column:
         made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
     spec = stream_spec(ingest_column=ingest_column)
@@ -336,27 +336,27 @@ def test_a_window_has_what_entered_by_the_content_of_then(tmp_path: Path) -> Non
     ]
 
 
-def test_versions_that_no_record_can_meet_leave_the_book(tmp_path: Path) -> None:
+def test_versions_that_no_record_can_meet_leave_the_snapshot(tmp_path: Path) -> None:
     made = [_record(number, 10 * number) for number in range(12)]
     life = _fed(tmp_path, made)
     for number in range(8):
         life.feed.waiting_lists = {"seen": [(f"a{number % 2}", None), ("a0", None), (f"b{number}", None)]}
         life.look()
         _batch(life, made[number : number + 1])
-    (seen,) = life.changes._book.lists.values()
+    (seen,) = life.changes._snapshot.lists.values()
     assert (seen.first, len(seen.changes)) == (8, 1)
     life.feed.waiting_lists = {"seen": []}
     life.look()
     life.between()
-    (seen,) = life.changes._book.lists.values()
+    (seen,) = life.changes._snapshot.lists.values()
     assert (seen.first, len(seen.changes)) == (8, 2), "a record of the instant reached would meet the one before"
     _batch(life, made[8:9])
-    (seen,) = life.changes._book.lists.values()
+    (seen,) = life.changes._snapshot.lists.values()
     assert (seen.first, len(seen.changes)) == (9, 1)
     assert len(life.feed.lists["seen"]) == 10, "the log has them all"
 
 
-def test_a_rule_that_comes_later_meets_the_contents_that_left_the_book(tmp_path: Path) -> None:
+def test_a_rule_that_comes_later_meets_the_contents_that_left_the_snapshot(tmp_path: Path) -> None:
     """Its past is read by the log: what entered by a content that no record to come meets is in its windows."""
     made = [_record(number, 10 * number) for number in range(8)]
     life = _fed(tmp_path, made)
@@ -368,7 +368,7 @@ def test_a_rule_that_comes_later_meets_the_contents_that_left_the_book(tmp_path:
     life.feed.waiting_lists = {"seen": [("a0", None), ("a1", None)]}
     life.look()
     life.between()
-    assert life.changes._book.lists["seen"].first == 1, "the first content is gone"
+    assert life.changes._snapshot.lists["seen"].first == 1, "the first content is gone"
     life.feed.waiting.append({**COUNT, "rule_id": "r1", "window": "2h", "conditions": SEEN})
     life.look()
     life.between()

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.judge.aligned import Waiting
+from crossline.core.judge.alignment import Waiting
 from crossline.core.route.parts import Part
 from crossline.core.streams.schema import StreamSpec, load_streams
 
@@ -36,7 +36,7 @@ def _there(group_by: Any) -> Any:
 
 
 @st.composite
-def meeting_sets(draw: st.DrawFn, *, several: bool = False) -> list[Body]:
+def join_sets(draw: st.DrawFn, *, several: bool = False) -> list[Body]:
     """Formulas of which some figures are of the other stream, beside rules of the one alone; ``several``: keys."""
     # The twin takes all records for one stream's clock, by which absences are known.
     bodies = [body for body in draw(rule_sets(2)) if body["rule_type"] != "absence"]
@@ -78,9 +78,7 @@ def met(draw: st.DrawFn, *, ingest_column: bool) -> tuple[list[Record], list[str
 
 
 @many
-@given(
-    st.data(), st.booleans().flatmap(lambda several: meeting_sets(several=several)), st.booleans(), st.integers(1, 2)
-)
+@given(st.data(), st.booleans().flatmap(lambda several: join_sets(several=several)), st.booleans(), st.integers(1, 2))
 def test_figures_of_another_stream(data: st.DataObject, rules: list[Body], ingest_column: bool, pieces: int) -> None:
     made, logs = data.draw(met(ingest_column=ingest_column))
     shape = at_instants(data.draw(shapes(len(made))), made)
@@ -94,9 +92,7 @@ def test_figures_of_another_stream(data: st.DataObject, rules: list[Body], inges
 
 
 @many
-@given(
-    st.data(), st.booleans().flatmap(lambda several: meeting_sets(several=several)), st.booleans(), st.integers(1, 3)
-)
+@given(st.data(), st.booleans().flatmap(lambda several: join_sets(several=several)), st.booleans(), st.integers(1, 3))
 def test_streams_that_are_read_unevenly(
     data: st.DataObject, rules: list[Body], ingest_column: bool, shards: int
 ) -> None:

@@ -26,7 +26,7 @@ from .strategies import FIELDS, LISTS, START_MS, STREAM, Body, Record, records, 
 from .test_decisions import POLICIES, WATERMARK, WEIGHTS, deciding, told, weighted
 from .test_detect_equals_naive import DEEP, with_ingest
 from .test_holds import BURST, PLAIN, at, decisions_of, judged_by
-from .test_replica import book_of, line, said_of
+from .test_replica import line, said_of, snapshot_of
 from .test_runners import judged_of, outcomes, split
 
 KEYS: list[str] = ["account", "device", "flag"]
@@ -113,9 +113,9 @@ def test_a_replica_knows_what_people_hold(
     rules: list[Body], policy: Body, made: list[Record], placed: list[Placed], ingest_column: bool, shards: int
 ) -> None:
     caching._CACHE.clear()
-    book = book_of(rules, policy, shards, ingest_column=ingest_column)
+    snapshot = snapshot_of(rules, policy, shards, ingest_column=ingest_column)
     with tempfile.TemporaryDirectory() as name:
-        pipeline = Pipeline(Path(name), replace(book, rules=with_placed(book.rules, placed)))
+        pipeline = Pipeline(Path(name), replace(snapshot, rules=with_placed(snapshot.rules, placed)))
         following = FollowedState(f"{name}/state")
         for batch in (made[: len(made) // 2], made[len(made) // 2 :]):
             said = said_of(pipeline.file.current(), following, pipeline.batches - 1, [batch])

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from crossline.core.judge.output import Position
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults, legal_moves
-from crossline.engine.book.book import BookFile
+from crossline.engine.snapshot.snapshot import SnapshotFile
 
 from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
 from .living import Feed, Life
@@ -211,7 +211,7 @@ def test_a_rule_that_waits_longer_comes_while_copies_do(tmp_path: Path) -> None:
 
 
 def test_versions_that_ended_leave_nothing_behind(tmp_path: Path) -> None:
-    """29 versions of a rule, the last retired, kept 29 lines and two layers."""
+    """29 versions of a rule, the last retired, kept 29 lines and two state stores."""
     made = [_record(number, 10 * number) for number in range(34)]
     ops: list[Op] = []
     for version in range(1, 30):
@@ -220,12 +220,12 @@ def test_versions_that_ended_leave_nothing_behind(tmp_path: Path) -> None:
     last = {**COUNT, "rule_id": "r0", "version": 29, "window": "30s"}
     ops += [("publish", {**last, "status": "retired"}), ("batch", (3, 1, None)), ("batch", (1, 1, None))]
     life = _lived(made, [*ops, ("restart", 0), ("batch", (1, 1, None))], tmp_path)
-    (plan,) = life.changes._book.plans()
-    assert [(lp.layer.home, len(lp.kernel.lines)) for lp in plan.layers] == [(True, 0)]
-    assert len(life.changes._book.rules) == 0
+    (plan,) = life.changes._snapshot.plans()
+    assert [(lp.state_store.home, len(lp.kernel.lines)) for lp in plan.state_stores] == [(True, 0)]
+    assert len(life.changes._snapshot.rules) == 0
     assert {a["rule_version"] for a in life.alerts} == set(range(1, 30)), "each judged while it was in force"
-    assert not life.changes._book.pasts
-    assert not list((tmp_path / "state" / "pasts").iterdir())
+    assert not life.changes._snapshot.backfills
+    assert not list((tmp_path / "state" / "backfills").iterdir())
 
 
 THREE: Body = {
@@ -239,7 +239,7 @@ THREE: Body = {
 
 
 def test_a_sequence_that_comes_finds_what_is_under_way(tmp_path: Path) -> None:
-    """In a layer of its own, which has its past, and in one that is there already, which is offered again."""
+    """In a state store of its own, which has its past, and in one that is there already, which is offered again."""
     made = [_record(number, number) for number in range(9)]
     pair = {**THREE, "rule_id": "pair", "steps": [{"name": "any", "times": 2}]}
     paused = [{**THREE, "status": status} for status in ("paused", "active")]
@@ -252,12 +252,12 @@ def test_a_sequence_that_comes_finds_what_is_under_way(tmp_path: Path) -> None:
         found[alert["rule_id"]].append(alert["evidence"]["record_ids"])
     assert found["three"] == [[f"t{n - 2}", f"t{n - 1}", f"t{n}"] for n in (2, 3, 6, 7, 8)]
     assert found["pair"] == [[f"t{n - 1}", f"t{n}"] for n in range(3, 9)]
-    (plan,) = life.changes._book.plans()
-    assert [len(each.kernel.judging) for each in plan.layers if each.layer.ordered] == [2]
+    (plan,) = life.changes._snapshot.plans()
+    assert [len(each.kernel.judging) for each in plan.state_stores if each.state_store.ordered] == [2]
 
 
 def test_a_sequence_of_two_names_of_its_key_comes_with_its_past(tmp_path: Path) -> None:
-    """A past is read with its first layer as the reporter, for which there are as many rows as keys of records."""
+    """A past is read with its first store for accounting, of which there are as many rows as keys of records."""
     made = [{**_record(number, number), "device": 1 + number % 2, "amount": 2 - number % 2} for number in range(6)]
     named = {**THREE, "group_by": "device", "steps": [{"name": "here"}, {"name": "there", "group_by": "amount"}]}
     ops: list[Op] = [("batch", (3, 1, None)), ("publish", named), ("batch", (2, 1, None)), ("restart", 0)]
@@ -266,8 +266,8 @@ def test_a_sequence_of_two_names_of_its_key_comes_with_its_past(tmp_path: Path) 
     assert [a["key"] for a in life.alerts] == [{"device": 1}, {"device": 2}, {"device": 1}]
 
 
-def test_a_name_of_a_layer_is_never_used_again(tmp_path: Path) -> None:
-    """What the segments say of a layer that is gone must not come back in one of another shape."""
+def test_a_name_of_a_state_store_is_never_used_again(tmp_path: Path) -> None:
+    """What the segments say of a state store that is gone must not come back in one of another shape."""
     summed = {**COUNT, "rule_id": "sums", "aggregation_type": "sum", "aggregation_field": "amount"}
     made = [{**_record(number, number), "amount": 1, "price": 0.5} for number in range(12)]
     ops: list[Op] = [("publish", {**COUNT, "rule_id": "r0"}), ("batch", (3, 1, None)), ("publish", summed)]
@@ -275,7 +275,7 @@ def test_a_name_of_a_layer_is_never_used_again(tmp_path: Path) -> None:
     real = {**summed, "rule_id": "real", "aggregation_field": "price"}
     ops += [("publish", real), ("batch", (2, 1, None)), ("restart", 0), ("batch", (3, 1, None))]
     life = _lived(made, ops, tmp_path)
-    assert [lp.layer.columns for plan in life.changes._book.plans() for lp in plan.layers] == [
+    assert [lp.state_store.columns for plan in life.changes._snapshot.plans() for lp in plan.state_stores] == [
         (),  # that of ids, of the time before any rule
         (),
         (("price", "float"),),
@@ -283,8 +283,8 @@ def test_a_name_of_a_layer_is_never_used_again(tmp_path: Path) -> None:
     assert [a["value"] for a in life.alerts if a["rule_id"] == "real"][-1] == pytest.approx(1.5)
 
 
-def test_layers_looked_at_ahead_do_not_share_a_past_for_being_called_alike(tmp_path: Path) -> None:
-    """A past was kept under the names of its layers: what was read for one was given to another of another shape."""
+def test_state_stores_looked_at_ahead_do_not_share_a_past_for_being_called_alike(tmp_path: Path) -> None:
+    """A past was kept under the names of its stores: what was read for one was given to another of another shape."""
     made = [{**_record(number, number), "amount": 1} for number in range(4)]
     first = {**COUNT, "rule_id": "first"}
     summed = {**COUNT, "rule_id": "sums", "aggregation_type": "sum", "aggregation_field": "amount"}
@@ -297,21 +297,21 @@ def test_layers_looked_at_ahead_do_not_share_a_past_for_being_called_alike(tmp_p
     assert [a["value"] for a in life.alerts] == [3], "its window of three seconds has the two before"
 
 
-def test_a_publication_is_not_lost_when_the_book_cannot_be_written(
+def test_a_publication_is_not_lost_when_the_snapshot_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = [_record(number, number) for number in range(4)]
     life = Life(tmp_path, stream_spec(ingest_column=True), Defaults(), 1, 0, Feed())
     live(life, [("batch", (2, 1, None))], made)
     failures = [OSError(28, "No space left on device")] * 2
-    replace = BookFile.replace
+    replace = SnapshotFile.replace
 
-    def failing(self: BookFile, book: Any) -> None:
+    def failing(self: SnapshotFile, snapshot: Any) -> None:
         if failures:
             raise failures.pop()
-        replace(self, book)
+        replace(self, snapshot)
 
-    monkeypatch.setattr(BookFile, "replace", failing)
+    monkeypatch.setattr(SnapshotFile, "replace", failing)
     life.feed.waiting.append({**COUNT, "rule_id": "r0"})
     life.look()
     with pytest.raises(OSError, match="No space left"):
@@ -335,7 +335,7 @@ def test_a_held_batch_holds_no_rule_back(tmp_path: Path) -> None:
 
 
 def test_other_defaults_of_lateness_leave_windows_as_they_are(tmp_path: Path) -> None:
-    """The layers of the run before were compiled anew by the new defaults, and so no new ones were seen."""
+    """The state stores of the run before were compiled anew by the new defaults, and so no new ones were seen."""
     plain = {name: value for name, value in COUNT.items() if name not in {"watermark_delay", "allowed_lateness"}}
     made = [_record(number, number) for number in range(8)]
     for starts in (0, 1):
@@ -353,7 +353,7 @@ FRESH = [{"field": "account", "operator": "in", "value": {"list": "fresh"}}]
 
 
 def test_a_rule_and_its_list_that_come_while_a_batch_is_held(tmp_path: Path) -> None:
-    """Killed before the book has them, the batch is run again: it meets the lists it met, and the new one besides."""
+    """Killed before the snapshot has them, the batch is run again: it meets the same lists, and the new one."""
     made = [_record(number, number) for number in range(6)]
     for number, kind in enumerate(("batch", "killed", "uncommitted")):
         life = Life(tmp_path / str(number), stream_spec(ingest_column=True), Defaults(), 1, 0, Feed())

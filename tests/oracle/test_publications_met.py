@@ -19,7 +19,7 @@ from .living import Feed, Life
 from .naive import naive_detect
 from .strategies import LISTS, START_MS, STREAM, Body, Record
 from .test_detect_equals_naive import DEEP, many
-from .test_meeting import OTHER, meeting_sets, met, other_spec
+from .test_meeting import OTHER, join_sets, met, other_spec
 from .test_publications import SPREAD, Op, live
 
 TIMES = Defaults(watermark_delay_ms=1000, allowed_lateness_ms=2000)
@@ -41,9 +41,7 @@ def met_lives(draw: st.DrawFn, rules: list[Body], made: list[Record]) -> list[Op
 
 
 @settings(parent=many, max_examples=400 if DEEP else 12)
-@given(
-    st.data(), st.booleans().flatmap(lambda several: meeting_sets(several=several)), st.booleans(), st.integers(1, 2)
-)
+@given(st.data(), st.booleans().flatmap(lambda several: join_sets(several=several)), st.booleans(), st.integers(1, 2))
 def test_they_begin_with_their_past(data: st.DataObject, rules: list[Body], ingest_column: bool, shards: int) -> None:
     made, _ = data.draw(met(ingest_column=ingest_column))
     if not made:

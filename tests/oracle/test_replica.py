@@ -21,11 +21,11 @@ from crossline.core.decide.policy import Deciding, Policy
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state import cache as caching
 from crossline.engine.state import statelog
 from crossline.engine.state.follow import FollowedState
-from crossline.serve.replica.overlay import Laid, Overlay, overlay_book
+from crossline.serve.replica.overlay import Laid, Overlay, overlay_snapshot
 
 from .fastpath import stream_spec
 from .living import Feed, Life
@@ -52,9 +52,9 @@ def rule_set(bodies: list[Body]) -> RuleSet:
     return RuleSet.from_rules(rule for rule, _ in made if rule is not None)
 
 
-def book_of(bodies: list[Body], policy: Body, shards: int, *, ingest_column: bool) -> Book:
+def snapshot_of(bodies: list[Body], policy: Body, shards: int, *, ingest_column: bool) -> PlanSnapshot:
     streams = {STREAM: stream_spec(ingest_column=ingest_column)}
-    return with_policy(Book(rule_set(bodies), streams, DEFAULTS, shards, Bounds(0), named_lists(LISTS)), policy)
+    return with_policy(PlanSnapshot(rule_set(bodies), streams, DEFAULTS, shards, Bounds(0), named_lists(LISTS)), policy)
 
 
 def line(record: Record) -> bytes:
@@ -81,12 +81,12 @@ def in_fork(work: Callable[[], Any]) -> Any:
     return pickle.loads(raw)  # noqa: S301 - our own
 
 
-def said_of(book: Book, followed: FollowedState, batch: int, cuts: list[list[Record]]) -> list[Any]:
+def said_of(snapshot: PlanSnapshot, followed: FollowedState, batch: int, cuts: list[list[Record]]) -> list[Any]:
     """What a replica says of the records of ``cuts``, each judged at once, after those before."""
-    followed.advance(book, batch)
+    followed.advance(snapshot, batch)
 
     def work() -> list[Any]:
-        overlay = Overlay(overlay_book(book), followed.states)
+        overlay = Overlay(overlay_snapshot(snapshot), followed.states)
         found = [
             each
             for cut in cuts
@@ -162,15 +162,15 @@ def test_what_a_replica_says_is_what_the_pipeline_decides_next(
     named = [{"rule_id": f"s{number}", "version": 1, **body} for number, body in enumerate(rules)]
     bodies = with_more(weighted(named, weights, 3), more)
     with tempfile.TemporaryDirectory() as name, merging():
-        pipeline = Pipeline(Path(name), book_of(bodies, policy, shards, ingest_column=ingest_column))
+        pipeline = Pipeline(Path(name), snapshot_of(bodies, policy, shards, ingest_column=ingest_column))
         following = FollowedState(f"{name}/state")
         for batch in data.draw(cut(made)):
-            book, last = pipeline.file.current(), pipeline.batches - 1
+            snapshot, last = pipeline.file.current(), pipeline.batches - 1
             cuts = data.draw(cut(batch))
             if data.draw(st.booleans()):
                 pipeline.restart()
-            by_follower = said_of(book, following, last, cuts) if data.draw(st.integers(0, 2)) else None
-            anew = said_of(book, FollowedState(f"{name}/state"), last, cuts)
+            by_follower = said_of(snapshot, following, last, cuts) if data.draw(st.integers(0, 2)) else None
+            anew = said_of(snapshot, FollowedState(f"{name}/state"), last, cuts)
             decided = pipeline.batch([(STREAM, [line(record) for record in batch])])
             assert anew == [told(each) for each in decided if each["kind"] == "decision"]
             assert by_follower in (None, anew)

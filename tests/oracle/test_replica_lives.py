@@ -25,7 +25,7 @@ from .test_decisions import POLICIES, WEIGHTS, weighted
 from .test_detect_equals_naive import with_ingest
 from .test_lists_in_time import changing_lives as lives_with_lists
 from .test_lists_in_time import histories
-from .test_replica_more import book_of, in_order, line, pieces_of, said_of, some
+from .test_replica_more import in_order, line, pieces_of, said_of, snapshot_of, some
 from .test_tables_in_time import changing_lives as lives_with_tables
 from .test_tables_in_time import enriched_spec, logged, store_in, tables
 
@@ -50,18 +50,18 @@ def test_partitions_of_a_topic(
     shards: int,
 ) -> None:
     """Ingest times are the broker's, the same or later in whichever partition; tombstones stand between records."""
-    book = book_of({STREAM: stream_spec(ingest_column=False)}, weighted(rules, weights, 3), policy, shards)
+    snapshot = snapshot_of({STREAM: stream_spec(ingest_column=False)}, weighted(rules, weights, 3), policy, shards)
     of = data.draw(st.lists(st.integers(0, partitions - 1), min_size=len(made), max_size=len(made)))
     # Within an instant a batch has what partition 0 has before what partition 1 has.
     order = sorted(range(len(made)), key=lambda n: (made[n]["_ingest_ms"], of[n], n))
     made = [{**made[n], "_partition": of[n]} for n in order]
     caching._CACHE.clear()
     with tempfile.TemporaryDirectory() as name:
-        pipeline = Pipeline(Path(name), book, kind="kafka")
+        pipeline = Pipeline(Path(name), snapshot, kind="kafka")
         for batch in pieces_of(data, made, at_instants=True):
             cuts = pieces_of(data, batch, at_instants=True)
             following = FollowedState(f"{name}/state")
-            said = said_of(book, following, pipeline.batches - 1, cuts, by_broker=[STREAM])
+            said = said_of(snapshot, following, pipeline.batches - 1, cuts, by_broker=[STREAM])
             pieces = []
             for number in range(partitions):
                 mine = [each for each in batch if each["_partition"] == number]
@@ -75,7 +75,7 @@ def test_partitions_of_a_topic(
 
 
 def live(life: Life, ops: Sequence[tuple[str, Any]], made: Sequence[Record], data: st.DataObject) -> None:
-    """Lead ``life`` through ``ops``: what replicas say before each batch is what it decides, by the book of then."""
+    """Lead ``life`` through ``ops``: what replicas say before a batch is what it decides, by the snapshot of then."""
     life.start()
     root, at = f"{life.folder}/state", 0
     following = FollowedState(root)

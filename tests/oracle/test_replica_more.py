@@ -18,10 +18,10 @@ from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.holds.release import Release, release_key
 from crossline.core.streams.schema import StreamSpec
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state import cache as caching
 from crossline.engine.state.follow import FollowedState
-from crossline.serve.replica.overlay import Laid, Overlay, overlay_book
+from crossline.serve.replica.overlay import Laid, Overlay, overlay_snapshot
 
 from .fastpath import stream_spec
 from .replicated import Pipeline, told, with_policy
@@ -31,7 +31,7 @@ from .test_corrections_keys import BUSY as OF_KEYS
 from .test_corrections_types import CASES
 from .test_decisions import DEEP, DEFAULTS, POLICIES, WEIGHTS, weighted
 from .test_holds import HOLDS, with_holds
-from .test_meeting import OTHER, awaited, meeting_sets, met, other_spec, reader_times
+from .test_meeting import OTHER, awaited, join_sets, met, other_spec, reader_times
 from .test_replica import in_fork, merging, rule_set
 from .test_risk import RISKY, scored
 
@@ -43,9 +43,9 @@ some = settings(
 )
 
 
-def book_of(streams: dict[str, StreamSpec], bodies: Sequence[Body], policy: Body, shards: int) -> Book:
+def snapshot_of(streams: dict[str, StreamSpec], bodies: Sequence[Body], policy: Body, shards: int) -> PlanSnapshot:
     rules = rule_set(list(bodies))
-    return with_policy(Book(rules, streams, DEFAULTS, shards, Bounds(0), named_lists(LISTS)), policy)
+    return with_policy(PlanSnapshot(rules, streams, DEFAULTS, shards, Bounds(0), named_lists(LISTS)), policy)
 
 
 def in_order(decisions: Sequence[Any]) -> list[Any]:
@@ -62,13 +62,17 @@ def stream_of(record: Record) -> str:
 
 
 def said_of(
-    book: Book, followed: FollowedState, batch: int, cuts: Sequence[Sequence[Record]], by_broker: Sequence[str] = ()
+    snapshot: PlanSnapshot,
+    followed: FollowedState,
+    batch: int,
+    cuts: Sequence[Sequence[Record]],
+    by_broker: Sequence[str] = (),
 ) -> list[Any]:
     """What a replica says of the records of ``cuts``, each judged at once, after those before."""
-    followed.advance(book, batch)
+    followed.advance(snapshot, batch)
 
     def work() -> list[Any]:
-        overlay = Overlay(overlay_book(book), followed.states, by_broker)
+        overlay = Overlay(overlay_snapshot(snapshot), followed.states, by_broker)
         laid = [[Laid(stream_of(r), r["_id"], line(r), r["_ingest_ms"]) for r in cut] for cut in cuts]
         return in_order([each.decision for cut in laid for each in overlay.judge(cut) if each.decision])
 
@@ -84,7 +88,7 @@ def pieces_of(data: st.DataObject, made: Sequence[Record], *, at_instants: bool 
 
 def check(
     data: st.DataObject,
-    book: Book,
+    snapshot: PlanSnapshot,
     made: Sequence[Record],
     *,
     at_instants: bool = False,
@@ -96,16 +100,16 @@ def check(
     """
     caching._CACHE.clear()
     with tempfile.TemporaryDirectory() as name, merging():
-        pipeline = Pipeline(Path(name), book)
+        pipeline = Pipeline(Path(name), snapshot)
         following, known = FollowedState(f"{name}/state"), 0
         for batch in pieces_of(data, made, at_instants=at_instants):
             if known < len(releases):
                 known = data.draw(st.integers(known, len(releases)))
-                pipeline.rules(replace(pipeline.book.rules, releases=tuple(releases[:known])))
+                pipeline.rules(replace(pipeline.snapshot.rules, releases=tuple(releases[:known])))
             current, last = pipeline.file.current(), pipeline.batches - 1
             cuts = pieces_of(data, batch, at_instants=at_instants)
             said = [said_of(current, each, last, cuts) for each in (FollowedState(f"{name}/state"), following)]
-            lines = [(stream, [line(r) for r in batch if stream_of(r) == stream]) for stream in book.streams]
+            lines = [(stream, [line(r) for r in batch if stream_of(r) == stream]) for stream in snapshot.streams]
             decided = pipeline.batch([(stream, mine) for stream, mine in lines if mine])
             wanted = in_order([each for each in decided if each["kind"] == "decision"])
             assert said == [wanted, wanted]
@@ -116,7 +120,7 @@ def check(
 @some
 @given(
     st.data(),
-    st.booleans().flatmap(lambda several: meeting_sets(several=several)),
+    st.booleans().flatmap(lambda several: join_sets(several=several)),
     awaited(),
     st.lists(WEIGHTS, min_size=1, max_size=4),
     POLICIES,
@@ -138,7 +142,7 @@ def test_streams_that_meet(
     reader |= {"window": "5s", "aggregation_type": "count", "aggregation_threshold": 1, "emit": "every"}
     bodies = weighted([*rules, waits, {**reader, **{n: waits[n] for n in reader_times(waits)}}], weights, 3)
     streams = {STREAM: stream_spec(ingest_column=ingest_column), OTHER: other_spec(ingest_column=ingest_column)}
-    check(data, book_of(streams, bodies, policy, shards), made, at_instants=True)
+    check(data, snapshot_of(streams, bodies, policy, shards), made, at_instants=True)
 
 
 @some
@@ -148,7 +152,7 @@ def test_scores_of_entities(
 ) -> None:
     """A rule reads the risk that the hits of all others add up to."""
     bodies = [*scored(rules), {**RISKY, "when": "risk >= 40", "action": "block"}]
-    check(data, book_of({STREAM: stream_spec(ingest_column=ingest_column)}, bodies, policy, shards), made)
+    check(data, snapshot_of({STREAM: stream_spec(ingest_column=ingest_column)}, bodies, policy, shards), made)
 
 
 @some
@@ -173,7 +177,7 @@ def test_rules_that_judge_again_and_hold(
     """Late records correct what was said; the first decision on each record is the one that is asked for."""
     made.sort(key=lambda record: record["_ingest_ms"])
     rules = with_holds(weighted([reevaluated(each, n) for n, each in enumerate(bodies)], weights, 0), holds)
-    check(data, book_of({STREAM: stream_spec(ingest_column=True)}, rules, policy, shards), made)
+    check(data, snapshot_of({STREAM: stream_spec(ingest_column=True)}, rules, policy, shards), made)
 
 
 RELEASES = st.lists(
@@ -204,7 +208,7 @@ def test_holds_that_are_released_meanwhile(
 ) -> None:
     bodies = with_holds(weighted(rules, weights, 3), holds)
     releases = [Release(name, release_key({"account": key}), START_MS + 500 * step) for name, key, step in released]
-    check(data, book_of({STREAM: stream_spec(ingest_column=True)}, bodies, policy, shards), made, releases=releases)
+    check(data, snapshot_of({STREAM: stream_spec(ingest_column=True)}, bodies, policy, shards), made, releases=releases)
 
 
 PANES: list[Body] = [
@@ -246,7 +250,9 @@ def test_panes_and_models(
     ingest_column: bool,
     shards: int,
 ) -> None:
-    check(data, book_of({STREAM: stream_spec(ingest_column=ingest_column)}, [*bodies, *rules], policy, shards), made)
+    check(
+        data, snapshot_of({STREAM: stream_spec(ingest_column=ingest_column)}, [*bodies, *rules], policy, shards), made
+    )
 
 
 TX = StreamSpec.model_validate(
@@ -290,4 +296,4 @@ def test_five_velocity_rules_over_three_key_spaces(
     ]
     bodies = weighted([*low], [{"action": "review", "score": 30}, {"action": "block"}, {"score": 20}], 0)
     plain = [{"_id": each["transaction_id"], "_ingest_ms": each["event_time"], "_wire": each} for each in made]
-    check(data, book_of({STREAM: TX}, bodies, PLAIN, shards), plain)
+    check(data, snapshot_of({STREAM: TX}, bodies, PLAIN, shards), plain)

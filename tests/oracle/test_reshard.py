@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from crossline.core.basics.errors import StateError
 from crossline.core.rules.base import Defaults
-from crossline.engine.book.book import StaticBook
-from crossline.engine.hops.hops import hops_of, in_one
-from crossline.engine.hops.outcome import gathered
 from crossline.engine.local.memory import MemoryJudge
+from crossline.engine.snapshot.snapshot import StaticSnapshot
+from crossline.engine.stages.outcome import gathered
+from crossline.engine.stages.stages import in_one, stages_of
 from crossline.engine.state import reshard as resharding
 from crossline.engine.state.reshard import BEGUN, WHOLE, reshard, settle
 from crossline.engine.work.task import Task
@@ -39,7 +39,7 @@ from .test_corrections import BUSY, IN_PANES, disordered, reevaluated
 from .test_corrections_keys import BUSY as OF_KEYS
 from .test_decisions import POLICIES, WEIGHTS, deciding, weighted
 from .test_detect_equals_naive import DEEP, many
-from .test_meeting import OTHER, meeting_sets, met, other_spec
+from .test_meeting import OTHER, join_sets, met, other_spec
 from .test_publications import COUNT, _publication, _record
 from .test_revisions import LARGE
 from .test_risk import RISKY, scored
@@ -66,7 +66,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Body], list[Record]]:
     """Rules whose states are of all kinds, and records for them."""
     kind = draw(st.sampled_from(["any", "hits", "again", "panes", "met", "waiting", "risk"]))
     if kind == "met":
-        return draw(meeting_sets(several=draw(st.booleans()))), draw(met(ingest_column=True))[0]
+        return draw(join_sets(several=draw(st.booleans()))), draw(met(ingest_column=True))[0]
     if kind == "waiting":
         return [WAITING], draw(met(ingest_column=True))[0]
     if kind == "again":
@@ -237,14 +237,14 @@ def test_decisions_are_revised_as_without(
 def resharded_between(judged: Judged, folder: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """All decisions, each batch judged in another number of shards than the one before."""
     (folder / "spark" / "commits").mkdir(parents=True)
-    (folder / "book.json").write_bytes(judged.book(judged.rules, 2).to_json())
+    (folder / "snapshot.json").write_bytes(judged.snapshot(judged.rules, 2).to_json())
     found: list[dict[str, Any]] = []
     with mock.patch.object(in_process, "BATCH_BYTES", 300):
         inputs = in_process.Inputs.of(judged.history.files(), folder, 1)
         for number, dealt in enumerate(inputs.batches(1)):
-            source = StaticBook((folder / "book.json").read_bytes())
-            hops = hops_of(source, inputs.intake, LoggedJudge(source, folder / "state"))
-            rows = in_one(hops, Task(batch_id=number), iter(dealt[0]))
+            source = StaticSnapshot((folder / "snapshot.json").read_bytes())
+            stages = stages_of(source, inputs.intake, LoggedJudge(source, folder / "state"))
+            rows = in_one(stages, Task(batch_id=number), iter(dealt[0]))
             pairs = (zip(b.column("kind").to_pylist(), b.column("body").to_pylist(), strict=True) for b in rows)
             found += gathered([each for pair in pairs for each in pair], None).decisions
             (folder / "spark" / "commits" / str(number)).touch()

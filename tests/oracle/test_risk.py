@@ -15,7 +15,7 @@ from .conditions import holds, lists_at
 from .corrected import standing_in_order
 from .fastpath import FastPath, plans_of, stream_spec
 from .naive import naive_detect, running_max_ingest
-from .rulebook import read_book
+from .rulebook import read_snapshot
 from .strategies import LISTS, START_MS, STREAM, Body, Record, records, rule_sets
 from .test_corrections import BUSY, WITHIN
 from .test_detect_equals_naive import DEEP, at_instants, many, run, shapes, with_ingest
@@ -48,7 +48,7 @@ def scored(bodies: Sequence[Body]) -> list[Body]:
 def very_late(bodies: Sequence[Body], made: Sequence[Record]) -> list[Added]:
     """What the rules that keep nothing say of records that are too late for them."""
     found = []
-    for rule in read_book([body for body in bodies if body["rule_type"] in {"threshold", "list"}], {}):
+    for rule in read_snapshot([body for body in bodies if body["rule_type"] in {"threshold", "list"}], {}):
         for record in made:
             late = rule.event_time and record["_ingest_ms"] - record["_event_ms"] > rule.allowed_lateness_ms
             live = rule.status == "active" and rule.from_ms <= record["_ingest_ms"] < rule.until_ms

@@ -1,4 +1,4 @@
-"""The same hops by several runners: in one process, and in a pool of them; both say what the naive twin says.
+"""The same stages by several runners: in one process, and in a pool of them; both say what the naive twin says.
 
 Spark's two are compared with these over whole projects, in tests/e2e/test_equality.py.
 """
@@ -22,10 +22,10 @@ from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.book.book import StaticBook
-from crossline.engine.hops.hops import hops_of, in_one
-from crossline.engine.hops.outcome import Outcome, gathered
 from crossline.engine.local.memory import MemoryJudge
+from crossline.engine.snapshot.snapshot import StaticSnapshot
+from crossline.engine.stages.outcome import Outcome, gathered
+from crossline.engine.stages.stages import in_one, stages_of
 from crossline.engine.work.task import Task
 from crossline.replay import in_process
 from crossline.replay.backtest import Judged, Recorded
@@ -57,21 +57,21 @@ def in_pool(judged: Judged, folder: Path, processes: int, batch_bytes: int) -> l
 
 
 def in_this_one(judged: Judged, folder: Path, shards: int, batch_bytes: int) -> list[dict[str, Any]]:
-    """All hops one within the other, as Spark's one task has them, and no other process."""
+    """All stages one within the other, as Spark's one task has them, and no other process."""
     return [alert for outcome in outcomes(judged, folder, shards, batch_bytes) for alert in outcome.alerts]
 
 
 def outcomes(judged: Judged, folder: Path, shards: int, batch_bytes: int) -> list[Outcome]:
     """What comes of each batch there."""
-    source = StaticBook(judged.book(judged.rules, shards).to_json())
+    source = StaticSnapshot(judged.snapshot(judged.rules, shards).to_json())
     with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):
         # Cut as the pool cuts: what is known later than its record comes with the batch in which it is known.
         # What was cut once in a folder stays cut so, hence a new one.
         inputs = in_process.Inputs.of(judged.history.files(), Path(tempfile.mkdtemp(dir=folder)), shards)
-        hops = hops_of(source, inputs.intake, MemoryJudge(source))
+        stages = stages_of(source, inputs.intake, MemoryJudge(source))
         found = []
         for number, dealt in enumerate(inputs.batches(1)):
-            rows = in_one(hops, Task(batch_id=number), iter(dealt[0]))
+            rows = in_one(stages, Task(batch_id=number), iter(dealt[0]))
             pairs = [
                 each
                 for batch in rows

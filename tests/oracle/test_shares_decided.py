@@ -36,7 +36,7 @@ from .strategies import LISTS, START_MS, STREAM, Body, Record, records, rule_set
 from .test_decisions import DEEP, DEFAULTS, POLICIES, WATERMARK, WEIGHTS, deciding, told, weighted
 from .test_detect_equals_naive import with_ingest
 from .test_holds import HOLDS, RELEASES, decisions_of, with_holds
-from .test_replica import book_of, cut, line, said_of
+from .test_replica import cut, line, said_of, snapshot_of
 from .test_runners import judged_of, outcomes, split
 from .test_shares import SHARES, lives
 
@@ -237,12 +237,12 @@ def run(bodies: list[Body], policy: Body, shards: int, cuts: list[list[Record]],
     caching._CACHE.clear()
     found: list[Told] = []
     with tempfile.TemporaryDirectory() as name:
-        pipeline = Pipeline(Path(name), book_of(bodies, policy, shards, ingest_column=True))
+        pipeline = Pipeline(Path(name), snapshot_of(bodies, policy, shards, ingest_column=True))
         for batch in cuts:
-            book, last = pipeline.file.current(), pipeline.batches - 1
+            snapshot, last = pipeline.file.current(), pipeline.batches - 1
             if data.draw(st.booleans()):
                 pipeline.restart()
-            said = said_of(book, FollowedState(f"{name}/state"), last, [batch])
+            said = said_of(snapshot, FollowedState(f"{name}/state"), last, [batch])
             decided = pipeline.batch([(STREAM, [line(record) for record in batch])])
             mine = [told(each) for each in decided if each["kind"] == "decision"]
             assert [told(each) for each in said] == mine

@@ -190,7 +190,7 @@ def test_backtests(
     batch_bytes: int,
     mine: list[NaiveTable],
 ) -> None:
-    """By processes and by one, whose book travels as JSON, and whose tables lie in files."""
+    """By processes and by one, whose plan snapshot travels as JSON, and whose tables lie in files."""
     if not ingest_column:
         made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
     spec = enriched_spec(ingest_column=ingest_column)
@@ -321,7 +321,7 @@ def test_a_window_has_what_records_were_when_they_came(tmp_path: Path) -> None:
     assert told_values == [("t0", x, 1), ("t1", x, 2), ("t2", x, 12), ("t3", x, 22), ("t4", y, 100), ("t5", y, 200)]
 
 
-def test_contents_that_no_record_can_meet_leave_the_book_and_the_folder(tmp_path: Path) -> None:
+def test_contents_that_no_record_can_meet_leave_the_snapshot_and_the_folder(tmp_path: Path) -> None:
     made = [_paid(number, 10 * number) for number in range(8)]
     life, feed = _gold_life(tmp_path)
     for number in range(4):

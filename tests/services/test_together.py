@@ -19,8 +19,8 @@ import redis
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.engine.machine.temp import own_folder_for
 from crossline.services import together
-from crossline.services.guarded import HOST, Home, end, free_ports, is_free, running
 from crossline.services.members import MEMBERS, Member
+from crossline.services.supervision import HOST, Home, end, free_ports, is_free, running
 from crossline.services.together import Group, services_folder
 
 pytestmark = pytest.mark.xdist_group("services")

@@ -1,4 +1,4 @@
-"""Nobody but this user's processes on this machine gets to what listens: Java, its Python workers, keepers."""
+"""Nobody but this user's processes on this machine gets to what listens: Java, its Python workers, state servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from crossline.engine.workers import keeper
+from crossline.engine.workers import state_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,20 +24,20 @@ pytestmark = pytest.mark.spark
 
 
 def test_all_that_listens_is_on_loopback_or_closed_to_others(spark: SparkSession) -> None:
-    def ask_a_keeper(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Has a keeper forked, and gives back what comes."""
-        place = keeper.place()
+    def ask_a_state_server(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Has a state server forked, and gives back what comes."""
+        place = state_server.place()
         assert place is not None
         place.connect(0).close()
         yield from batches
 
-    assert spark.range(4).repartition(2).mapInArrow(ask_a_keeper, "id long").count() == 4
+    assert spark.range(4).repartition(2).mapInArrow(ask_a_state_server, "id long").count() == 4
     listening, unix = set(), set()
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # one that has ended since listens no more
             listening |= {c.laddr.ip for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN}
             unix |= {c.laddr for c in process.net_connections("unix") if c.laddr}
-    # A keeper outlives the worker that forked it, and is then nobody's child.
+    # A state server outlives the worker that forked it, and is then nobody's child.
     unix |= {c.laddr for c in psutil.net_connections("unix") if "keeper-" in str(c.laddr)}
     assert listening
     assert all(ipaddress.ip_address(ip.removeprefix("::ffff:")).is_loopback for ip in listening), listening

@@ -19,9 +19,9 @@ from crossline.core.conditions.lists import named_lists
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.book.book import Book
-from crossline.engine.hops.told import ToldBatch
 from crossline.engine.local.single import SingleRun
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.engine.stages.feature_table import FeatureBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,13 +104,13 @@ def detect(
     rules = rules_of(rules, stream)
     check_alone(rules, stream)
     spec = {stream.name: stream.spec}
-    book = Book(rules, spec, defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
+    snapshot = PlanSnapshot(rules, spec, defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
     if _is_spark(data):
         from crossline.api.spark import detect_in_spark  # noqa: PLC0415 - Spark is loaded where it is used
 
-        return detect_in_spark(data, book, stream, shards, _state(state))
+        return detect_in_spark(data, snapshot, stream, shards, _state(state))
     _check_in_process(shards, state)
-    run = SingleRun(book, stream.name)
+    run = SingleRun(snapshot, stream.name)
     return alerts_of([run.judge(rows) for rows in run.batches(data)])
 
 
@@ -183,15 +183,15 @@ def figures(
     hitting = None if rules is None else rules_of(rules, stream)
     plan: FigurePlan = figure_plan(Path(figures), stream, hitting)
     given = (defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
-    book = Book(plan.rules, {stream.name: stream.spec}, *given, telling=True)
+    snapshot = PlanSnapshot(plan.rules, {stream.name: stream.spec}, *given, feature_query=True)
     if _is_spark(data):
         from crossline.api.spark import figures_in_spark  # noqa: PLC0415 - as above
 
-        return figures_in_spark(data, book, plan, stream, shards, _state(state))
+        return figures_in_spark(data, snapshot, plan, stream, shards, _state(state))
     _check_in_process(shards, state)
-    run = SingleRun(book, stream.name)
+    run = SingleRun(snapshot, stream.name)
     outcomes = [run.judge(rows) for rows in run.batches(data)]
-    tables = [ToldBatch.of(each.told).table(plan.columns) for each in outcomes]
+    tables = [FeatureBatch.of(each.told).table(plan.columns) for each in outcomes]
     table = pa.concat_tables(tables) if tables else plan.columns.schema.empty_table()
     dead = [letter for each in outcomes for letter in each.dead]
     return Figures(table, records=sum(each.figures["records"] for each in outcomes), dead_letters=dead)

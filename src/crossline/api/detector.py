@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from crossline.api.declared import FilePath, Stream, check_alone, policy_of, rules_of, stream_of
 from crossline.api.results import Alerts, Decisions
 from crossline.api.version import version
-from crossline.connectors.files.noted import put
+from crossline.connectors.files.state_files import put
 from crossline.core.basics.errors import StateError, UsageError
 from crossline.core.basics.times import PARTITION_LAG_MS
 from crossline.core.conditions.lists import named_lists
@@ -17,10 +17,10 @@ from crossline.core.decide.policy import Deciding, Policy
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.book.book import Book
-from crossline.engine.hops.outcome import Outcome
 from crossline.engine.local.saved import Saved, Segments, check_plan, read_saved
 from crossline.engine.local.single import SingleRun, wall_clock_ms
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.engine.stages.outcome import Outcome
 
 
 class Processed(NamedTuple):
@@ -74,8 +74,8 @@ class Detector:
         by_policy = policy_of(policy)
         deciding = None if by_policy is None else Deciding(by_policy, every=True)
         given = (defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
-        book = Book(self.rules, {self.stream.name: self.stream.spec}, *given, deciding=deciding)
-        self._run = SingleRun(book, self.stream.name, clock_ms, Segments())
+        snapshot = PlanSnapshot(self.rules, {self.stream.name: self.stream.spec}, *given, deciding=deciding)
+        self._run = SingleRun(snapshot, self.stream.name, clock_ms, Segments())
         self._failed: str | None = None
 
     @property

@@ -12,44 +12,46 @@ from crossline.api.declared import Stream
 from crossline.api.telling import FigurePlan
 from crossline.core.alerts.alert import ALERT_SCHEMA, alert_table
 from crossline.core.alerts.alertjson import read_alerts
-from crossline.engine.book.book import Book, StaticBook
-from crossline.engine.hops.hops import hops_of
-from crossline.engine.hops.told import TOLD, FigureTypes, ToldBatch
+from crossline.engine.snapshot.snapshot import PlanSnapshot, StaticSnapshot
 from crossline.engine.source.frames import check_frame
 from crossline.engine.source.intake import TableIntake
 from crossline.engine.spark.flow import wide
+from crossline.engine.stages.feature_table import TOLD, FeatureBatch, FigureTypes
+from crossline.engine.stages.stages import stages_of
 from crossline.engine.state.cache import ShardCache
-from crossline.engine.workers.keepers import KeptJudge
+from crossline.engine.workers.state_servers import KeptJudge
 
 _NAMES = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.float64(): "double"}
 
 
-def detect_in_spark(frame: DataFrame, book: Book, stream: Stream, shards: int | None, state: str) -> DataFrame:
-    """The alerts of ``book`` over ``frame``; see ``crossline.detect``."""
+def detect_in_spark(
+    frame: DataFrame, snapshot: PlanSnapshot, stream: Stream, shards: int | None, state: str
+) -> DataFrame:
+    """The alerts of ``snapshot`` over ``frame``; see ``crossline.detect``."""
     schema = _for_spark(ALERT_SCHEMA)
-    return _outcome(frame, book, stream, shards, state).mapInArrow(_alerts, schema_text(schema))
+    return _outcome(frame, snapshot, stream, shards, state).mapInArrow(_alerts, schema_text(schema))
 
 
 def figures_in_spark(
-    frame: DataFrame, book: Book, plan: FigurePlan, stream: Stream, shards: int | None, state: str
+    frame: DataFrame, snapshot: PlanSnapshot, plan: FigurePlan, stream: Stream, shards: int | None, state: str
 ) -> DataFrame:
     """The figures of every record of ``frame``; see ``crossline.figures``.
 
     What shards of several keys tell of a record is brought together in one task.
     """
-    rows = _outcome(frame, book, stream, shards, state).filter(f"kind = '{TOLD}'").repartition(1)
+    rows = _outcome(frame, snapshot, stream, shards, state).filter(f"kind = '{TOLD}'").repartition(1)
     return rows.mapInArrow(_table_of(plan.columns), schema_text(_for_spark(plan.columns.schema)))
 
 
-def _outcome(frame: DataFrame, book: Book, stream: Stream, shards: int | None, state: str) -> DataFrame:
-    """The rows that shards give, as (hop, shard, kind, body)."""
+def _outcome(frame: DataFrame, snapshot: PlanSnapshot, stream: Stream, shards: int | None, state: str) -> DataFrame:
+    """The rows that shards give, as (stage, shard, kind, body)."""
     check_frame(frame, stream.name, stream.spec)
     count = shards or max(1, frame.sparkSession.sparkContext.defaultParallelism)
-    book = replace(book, shards=count)
-    book.plans()  # what does not compile is told here, not by a task
+    snapshot = replace(snapshot, shards=count)
+    snapshot.plans()  # what does not compile is told here, not by a task
     cache = ShardCache(state, per_query=True, held_max=2 * count) if frame.isStreaming else None
-    source = StaticBook(book.to_json())
-    return wide(frame, hops_of(source, TableIntake(stream.name), KeptJudge(source, cache, count)), count)
+    source = StaticSnapshot(snapshot.to_json())
+    return wide(frame, stages_of(source, TableIntake(stream.name), KeptJudge(source, cache, count)), count)
 
 
 def _alerts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,7 +65,7 @@ def _alerts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _table_of(columns: FigureTypes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def table(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bodies = [body for batch in batches for body in batch.column("body").to_pylist()]
-        yield from ToldBatch.of(bodies).table(columns).cast(_for_spark(columns.schema)).to_batches()
+        yield from FeatureBatch.of(bodies).table(columns).cast(_for_spark(columns.schema)).to_batches()
 
     return table
 

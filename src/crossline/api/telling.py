@@ -9,9 +9,9 @@ from crossline.api.declared import Stream, check_alone
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.composition import Sources
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.rules.shared import PlacedFigure, telling
+from crossline.core.rules.shared import PlacedFigure, feature_query
 from crossline.core.texts.problems import RefusedError
-from crossline.engine.hops.told import FigureTypes
+from crossline.engine.stages.feature_table import FigureTypes
 from crossline.replay.figures import types_of
 from crossline.rulelog.reading import read_figures, told_of
 
@@ -39,7 +39,7 @@ def figure_plan(path: Path, stream: Stream, hitting: RuleSet | None) -> FigurePl
     if elsewhere is not None:
         raise UsageError(f"{elsewhere.where}: found a figure of {elsewhere.stream}; expected those of {stream.name}")
     rules = _hitting(told, hitting, stream)
-    both = RuleSet((*telling(told, rules.heads).versions, *rules.versions))
+    both = RuleSet((*feature_query(told, rules.heads).versions, *rules.versions))
     check_alone(both, stream)
     return FigurePlan(both, types_of(told, specs))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from crossline.cli.alone import do_without_pandas
+from crossline.cli.process import do_without_pandas
 from crossline.cli.startup import tell_compiling
 from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
 from crossline.cli.summary import Progress, as_text, check_some_judged, differences, recorded_only, without_row
@@ -363,7 +363,7 @@ def with_tables(
 
     They stand in ``folder``, which has to be there for as long as is judged by them.
     """
-    wanted = {table for each in judged for plan in each.book(each.rules, 1).plans() for table in plan.tables}
+    wanted = {table for each in judged for plan in each.snapshot(each.rules, 1).plans() for table in plan.tables}
     if config is None or not wanted:
         return list(judged)
     from crossline.engine.changes.control import row_reader

@@ -14,8 +14,8 @@ import orjson
 import typer
 from rich.text import Text
 
-from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import Setting, files_of, inputs_by_stream, lists_for, setting_of, with_tables
+from crossline.cli.process import do_without_pandas
 from crossline.cli.screen import Listing, screen
 from crossline.cli.startup import tell_compiling
 from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
@@ -150,14 +150,14 @@ def _judged(
     """What tells the figures ``told`` of records of ``stream``; ``hitting``: the rules that risk scores are of."""
     from crossline.core.judge.shard import Bounds
     from crossline.core.rules.ruleset import RuleSet
-    from crossline.core.rules.shared import telling
+    from crossline.core.rules.shared import feature_query
     from crossline.replay.backtest import Judged, Recorded
 
-    both = RuleSet((*telling(told, hitting.heads).versions, *hitting.versions))
+    both = RuleSet((*feature_query(told, hitting.heads).versions, *hitting.versions))
     sources = dict.fromkeys(setting.config.sources, ()) if inputs is None and setting.config is not None else None
     wanted = _inputs_of(both, stream, sources or inputs_by_stream(inputs or [], setting.streams))
     history, named = Recorded(setting.streams, wanted), lists_for([both], setting.lists, None)
-    return Judged(both, history, named, setting.defaults, Bounds(setting.partition_lag_ms), telling=True)
+    return Judged(both, history, named, setting.defaults, Bounds(setting.partition_lag_ms), feature_query=True)
 
 
 def _inputs_of(rules: RuleSet, stream: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:

@@ -165,7 +165,7 @@ def _api(pipeline: Path) -> ApiBeside:
 
 def _watching(config: PipelineConfig) -> Watching | None:
     """Who watches it, from before Java is up: whether the place is free shows at once."""
-    from crossline.serve.wanted import spans_wanted
+    from crossline.serve.tracing import spans_wanted
 
     if config.watch is None and config.slo is None and not spans_wanted(None, os.environ):
         return None

@@ -113,7 +113,7 @@ class Sink(Protocol):
 class Heedful(Protocol):
     """A sink that waits for others, in ``open`` or ``deliver``: it gives up, with a SinkError, once ``stop`` is set."""
 
-    def heed(self, stop: threading.Event) -> None:
+    def use_cancel_token(self, stop: threading.Event) -> None:
         """Called before ``open``, and before ``deliver``."""
         ...
 
@@ -121,15 +121,15 @@ class Heedful(Protocol):
 class SinkWatch(Protocol):
     """Who is told how sinks do; called from the threads that serve them, so quickly.
 
-    Of a sink that no batch waits for, two are told of: the ``Behind`` that has the batch on the disk, and, later, the
-    sink in it.
+    Of a sink that no batch waits for, two are told of: the ``OutboxSink`` that has the batch on the disk, and, later,
+    the sink in it.
     """
 
     def failed(self, sink: Sink, error: BaseException | None) -> None:
         """``sink`` did not take the batch, and is tried again."""
         ...
 
-    def took(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:
+    def on_delivered(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:
         """``sink`` has the batch, ``spent_s`` after it was first asked."""
         ...
 
@@ -279,7 +279,7 @@ def _until_taken(
 ) -> None:
     begun_s = time.monotonic()
     if isinstance(sink, Heedful):
-        sink.heed(stop)
+        sink.use_cancel_token(stop)
     bound: stop_base = stop_never if policy.attempts_max is None else stop_after_attempt(policy.attempts_max)
     Retrying(
         retry=retry_if_exception_type(RetryableError),
@@ -290,7 +290,7 @@ def _until_taken(
         reraise=True,
     )(sink.deliver, delivery)
     if watch is not None:
-        watch.took(sink, delivery, time.monotonic() - begun_s)
+        watch.on_delivered(sink, delivery, time.monotonic() - begun_s)
 
 
 class _Pause:

@@ -63,7 +63,7 @@ class ConsoleSink:
         # It only says what a line looks like: rich would write without end to a pipe that nobody reads.
         self._console = Console(file=io.StringIO(), color_system=colours, soft_wrap=True, highlight=False, emoji=False)
 
-    def heed(self, stop: threading.Event) -> None:
+    def use_cancel_token(self, stop: threading.Event) -> None:
         """Wait for a reader no longer once ``stop`` is set."""
         self._stop = stop
 

@@ -1,4 +1,4 @@
-"""Backtest: the pipeline's own hops over files of the past, with a state that is thrown away.
+"""Backtest: the pipeline's own stages over files of the past, with a state that is thrown away.
 
 Two runners give the same alerts in the same order: processes of this machine, which begin at once, and Spark.
 """
@@ -20,7 +20,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.composition import bases_of
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.source.files import FileInput
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Recorded:
 class Judged:
     """By what ``history`` is judged; ``defaults`` and ``bounds``: those of a pipeline that says nothing about them.
 
-    ``deciding``: by what is decided about records; None: nothing is. ``probing``, ``telling``: see ``Book``.
-    ``tables``: their contents stand sorted where they say, for as long as it is judged.
+    ``deciding``: by what is decided about records; None: nothing is. ``probing``, ``feature_query``: see
+    ``PlanSnapshot``. ``tables``: their contents stand sorted where they say, for as long as it is judged.
     """
 
     rules: RuleSet
@@ -62,15 +62,15 @@ class Judged:
     deciding: Deciding | None = None
     probing: int = 0
     tables: Tables = field(default_factory=dict)
-    telling: bool = False
+    feature_query: bool = False
 
     def batch_bytes(self, most: int) -> int:
         """How many bytes of the input are judged at once, ``most`` at the most."""
         again = any(version.rule.judges_again for version in self.rules.versions)
         return min(most, AGAIN_BATCH_BYTES) if again else most
 
-    def book(self, rules: RuleSet, shards: int) -> Book:
-        """The book of the streams that have files, and of those that rules over these look at, with ``rules``."""
+    def snapshot(self, rules: RuleSet, shards: int) -> PlanSnapshot:
+        """The snapshot of the streams that have files, and of those that rules over these look at, with ``rules``."""
         looked_at = {
             base
             for version in rules.versions
@@ -82,7 +82,9 @@ class Judged:
         names = dict.fromkeys((*self.history.inputs, *sorted(looked_at)))
         streams = {name: self.history.streams[name] for name in names}
         given = (self.defaults, shards, self.bounds, self.lists, self.tables)
-        return Book(rules, streams, *given, deciding=self.deciding, probing=self.probing, telling=self.telling)
+        return PlanSnapshot(
+            rules, streams, *given, deciding=self.deciding, probing=self.probing, feature_query=self.feature_query
+        )
 
 
 @dataclass(slots=True)

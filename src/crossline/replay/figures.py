@@ -1,4 +1,4 @@
-"""Figures of every record of files of the past, as a table: the pipeline's own hops, in processes of this machine.
+"""Figures of every record of files of the past, as a table: the pipeline's own stages, in processes of this machine.
 
 ``figures_in_spark`` has them in Spark. Both give the same rows in the same order.
 """
@@ -21,15 +21,15 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.basics.fields import FieldKind
 from crossline.core.rules.shared import PlacedFigure, spec_read
 from crossline.core.streams.schema import StreamSpec
-from crossline.engine.book.book import Book, HeldBook
-from crossline.engine.hops.hops import hops_of
-from crossline.engine.hops.outcome import gathered
-from crossline.engine.hops.told import FigureTypes, ToldBatch
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Pool
 from crossline.engine.machine.temp import own_folder_for, sweep
+from crossline.engine.snapshot.snapshot import HeldSnapshot, PlanSnapshot
+from crossline.engine.stages.feature_table import FeatureBatch, FigureTypes
+from crossline.engine.stages.outcome import gathered
+from crossline.engine.stages.stages import stages_of
 from crossline.engine.work.totals import Totals
-from crossline.engine.workers.keepers import processors
+from crossline.engine.workers.state_servers import processors
 from crossline.engine.workers.warm import warm_for
 from crossline.replay.backtest import Judged, OnBatch
 from crossline.replay.in_process import Inputs, LocalRun
@@ -63,7 +63,7 @@ class Told:
         """Records that are too late for every figure."""
         return self.records - self.copies - self.rows
 
-    def add(self, batch: ToldBatch, table: pa.Table, columns: FigureTypes) -> None:
+    def add(self, batch: FeatureBatch, table: pa.Table, columns: FigureTypes) -> None:
         """``batch`` was written, as ``table``."""
         records, copies = batch.counted(columns.stream)
         self.records, self.copies, self.rows = self.records + records, self.copies + copies, self.rows + len(table)
@@ -102,7 +102,7 @@ class TableWriter:
 
     def deliver(self, delivery: Delivery) -> None:
         """Append the rows of a batch."""
-        batch = ToldBatch.of(delivery.told)
+        batch = FeatureBatch.of(delivery.told)
         table = batch.table(self._columns)
         self._file.write_table(table, row_group_size=max(1, len(table)))
         self.told.add(batch, table, self._columns)
@@ -143,7 +143,7 @@ class PartWriter:
 
     def deliver(self, delivery: Delivery) -> None:
         """Write the file of a batch that has records."""
-        batch = ToldBatch.of(delivery.told)
+        batch = FeatureBatch.of(delivery.told)
         table = batch.table(self._columns)
         if len(table):
             with drafted(self._folder / f"part-{delivery.batch_id:09d}.parquet") as draft:
@@ -166,9 +166,9 @@ def tell(
 ) -> Told:
     """Write ``columns`` of every record to ``output``, in Parquet: a group of rows for each batch of the input.
 
-    ``judged``: by rules that tell them (``telling``). ``on_start`` is given the run before it starts, to stop it from
-    another thread. ``processes``: as many as this process has processors, unless said otherwise; ``batch_bytes``: of
-    the input at a time.
+    ``judged``: by rules that tell them (``feature_query``). ``on_start`` is given the run before it starts, to stop it
+    from another thread. ``processes``: as many as this process has processors, unless said otherwise; ``batch_bytes``:
+    of the input at a time.
 
     Raises:
         StoppedError: it was stopped.
@@ -181,13 +181,13 @@ def tell(
     with ExitStack() as made:
         folder = made.enter_context(own_folder_for("figures"))
         inputs = Inputs.of(judged.history.files(), folder, count, batch_bytes)
-        book = judged.book(judged.rules, count)
-        warm_for(book.plans())
+        snapshot = judged.snapshot(judged.rules, count)
+        warm_for(snapshot.plans())
         if on_start is not None:
             on_start(run)
         writer.open()
         made.callback(writer.close)
-        pool = made.enter_context(_pool(book, inputs, count, folder, run))
+        pool = made.enter_context(_pool(snapshot, inputs, count, folder, run))
         run.running, totals.first_s = True, time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
             outcome = gathered(rows, None)
@@ -201,6 +201,6 @@ def tell(
     return writer.told
 
 
-def _pool(book: Book, inputs: Inputs, count: int, folder: Path, run: LocalRun) -> Pool:
-    source = HeldBook(book)  # processes are forked from this one, which has compiled it
-    return Pool(hops_of(source, inputs.intake, MemoryJudge(source)), count, folder, run.stopping)
+def _pool(snapshot: PlanSnapshot, inputs: Inputs, count: int, folder: Path, run: LocalRun) -> Pool:
+    source = HeldSnapshot(snapshot)  # processes are forked from this one, which has compiled it
+    return Pool(stages_of(source, inputs.intake, MemoryJudge(source)), count, folder, run.stopping)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from crossline.core.settings.config import PipelineConfig
 from crossline.engine.changes.rulefeed import FixedFeed
-from crossline.engine.hops.told import FigureTypes
-from crossline.engine.pipeline.assemble import RunOptions, Telling, assemble
+from crossline.engine.pipeline.assemble import FeaturePipeline, RunOptions, assemble
 from crossline.engine.pipeline.pipeline import Pipeline
+from crossline.engine.stages.feature_table import FigureTypes
 from crossline.replay.backtest import Judged, OnBatch
 from crossline.replay.figures import CHECKPOINT, PartWriter, Told, check_folder
 
@@ -45,8 +45,8 @@ def follow(
     sources = {stream: source for stream, source in config.sources.items() if stream in judged.history.inputs}
     mine = replace(config, name=f"{config.name}-figures", engine=engine, sources=sources)
     writer = PartWriter(folder, columns)
-    telling = Telling(FixedFeed(judged.rules, judged.lists, judged.tables), writer)
-    pipeline = assemble(spark, mine, RunOptions(complete=drain, on_batch=on_batch), telling)
+    features = FeaturePipeline(FixedFeed(judged.rules, judged.lists, judged.tables), writer)
+    pipeline = assemble(spark, mine, RunOptions(complete=drain, on_batch=on_batch), features)
     if on_start is not None:
         on_start(pipeline)
     pipeline.start()

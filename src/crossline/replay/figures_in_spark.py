@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from crossline.core.rules.ruleset import RuleSet
 from crossline.engine.changes.rulefeed import FixedFeed
-from crossline.engine.hops.told import FigureTypes
 from crossline.engine.machine.temp import own_folder_for
 from crossline.engine.pipeline.batches import PipelineSettings
 from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.source.inputs import file_source
+from crossline.engine.stages.feature_table import FigureTypes
 from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch
 from crossline.replay.figures import TableWriter, Told
 
@@ -41,7 +41,7 @@ def tell(
         settings = PipelineSettings("figures", folder, cores, 0, 2 * cores, backfill=False)
         feed = FixedFeed(judged.rules, judged.lists, judged.tables)
         writer = TableWriter(output, columns)
-        pipeline = Pipeline(spark, settings, judged.book(RuleSet(), cores), sources, feed, [writer], on_batch)
+        pipeline = Pipeline(spark, settings, judged.snapshot(RuleSet(), cores), sources, feed, [writer], on_batch)
         if on_start is not None:
             on_start(pipeline)
         writer.told.totals = pipeline.start().drain()

@@ -1,4 +1,4 @@
-"""A backtest without Spark: the hops in processes of this machine."""
+"""A backtest without Spark: the stages in processes of this machine."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from crossline.connectors.chunks import Most
 from crossline.connectors.files.log import FileChunks
 from crossline.connectors.outfile import drafted, make_folder
 from crossline.core.basics.values import Records
-from crossline.engine.book.book import Book, HeldBook, StaticBook
-from crossline.engine.book.costs import Costs
-from crossline.engine.hops.hops import hops_of, in_one
-from crossline.engine.hops.outcome import Outcome, gathered
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.machine.temp import own_folder_for, sweep
+from crossline.engine.snapshot.costs import Costs
+from crossline.engine.snapshot.snapshot import HeldSnapshot, PlanSnapshot, StaticSnapshot
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.engine.source.intake import ChunkIntake, ShownIntake, StreamIntake
 from crossline.engine.source.references import CHUNKS_MAX, chunk_rows, dealt
+from crossline.engine.stages.outcome import Outcome, gathered
+from crossline.engine.stages.stages import in_one, stages_of
 from crossline.engine.work.task import Task
 from crossline.engine.work.totals import Totals
-from crossline.engine.workers.keepers import processors
+from crossline.engine.workers.state_servers import processors
 from crossline.engine.workers.warm import warm_for
 from crossline.logs import get_logger
 from crossline.replay.backtest import BATCH_BYTES, Judged, OnBatch, Replay
@@ -76,21 +76,21 @@ def backtest(
     run = LocalRun()
     with ExitStack() as made, drafted(output) as draft, own_folder_for("backtest") as folder:
         inputs = Inputs.of(judged.history.files(), folder, count, judged.batch_bytes(BATCH_BYTES))
-        book = inputs.aligned(judged.book(judged.rules, count))
-        warm_for(book.plans())  # what does not compile is told here
+        snapshot = inputs.aligned(judged.snapshot(judged.rules, count))
+        warm_for(snapshot.plans())  # what does not compile is told here
         if on_start is not None:
             on_start(run)
         writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)
         writer.open()
         try:
-            totals = _run(book, inputs, folder, count, writer, run, on_batch)
+            totals = _run(snapshot, inputs, folder, count, writer, run, on_batch)
         finally:
             writer.close()
     return Replay(output, totals)
 
 
 def _run(
-    book: Book,
+    snapshot: PlanSnapshot,
     inputs: Inputs,
     folder: Path,
     count: int,
@@ -98,10 +98,10 @@ def _run(
     run: LocalRun,
     on_batch: OnBatch | None,
 ) -> Totals:
-    source = StaticBook(book.to_json())
-    hops = hops_of(source, inputs.intake, MemoryJudge(source))
+    source = StaticSnapshot(snapshot.to_json())
+    stages = stages_of(source, inputs.intake, MemoryJudge(source))
     totals, costs = Totals(), Costs()
-    with Pool(hops, count, folder, run.stopping) as pool:
+    with Pool(stages, count, folder, run.stopping) as pool:
         run.running = True
         totals.first_s = time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
@@ -110,7 +110,7 @@ def _run(
             delivery = Delivery("backtest", number, *found, decisions=outcome.decisions)
             writer.deliver(delivery)
             totals.add(delivery)
-            totals.cost(costs.of(book, outcome.costs))
+            totals.cost(costs.of(snapshot, outcome.costs))
             totals.share = inputs.share(number)
             if on_batch is not None:
                 on_batch(delivery, totals)
@@ -123,11 +123,11 @@ def outcomes(judged: Judged, folder: Path, seen: Callable[[Records], None] | Non
     ``seen`` is given the records as they are taken in. Raises as ``backtest``.
     """
     inputs = Inputs.of(judged.history.files(), folder, 1, SAMPLE_BATCH_BYTES)
-    source = HeldBook(inputs.aligned(judged.book(judged.rules, 1)))
+    source = HeldSnapshot(inputs.aligned(judged.snapshot(judged.rules, 1)))
     intake = inputs.intake if seen is None else ShownIntake(inputs.intake, seen)
-    hops = hops_of(source, intake, MemoryJudge(source))
+    stages = stages_of(source, intake, MemoryJudge(source))
     for number, (mine,) in enumerate(inputs.batches(1)):
-        rows = in_one(hops, Task(batch_id=number), iter(mine))
+        rows = in_one(stages, Task(batch_id=number), iter(mine))
         pairs = [each for batch in rows for each in zip(*(batch.column(n).to_pylist() for n in (2, 3)), strict=True)]
         yield gathered(pairs, None)
 
@@ -165,17 +165,17 @@ class Inputs:
         found.size = sum(found.sizes.values())
         return found
 
-    def aligned(self, book: Book) -> Book:
-        """``book``, which judges what meets up to the same instants; streams that meet are then read side by side."""
-        meeting = book.meeting()
-        for stream in sorted(meeting - set(self.logs)):
+    def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
+        """``snapshot``, which judges joined streams up to the same instants; they are then read side by side."""
+        stream_join = snapshot.stream_join()
+        for stream in sorted(stream_join - set(self.logs)):
             log.warning("rules look at a stream that has no input: what they ask of it is missing", stream=stream)
-        streams = tuple(stream for stream in self.logs if stream in meeting and self.sizes[stream])
+        streams = tuple(stream for stream in self.logs if stream in stream_join and self.sizes[stream])
         if len(streams) < 2:
-            return book
+            return snapshot
         self.side_by_side = True
         every = tuple(stream for stream in self.logs if self.sizes[stream])
-        return replace(book, bounds=replace(book.bounds, aligned=every))
+        return replace(snapshot, bounds=replace(snapshot.bounds, aligned=every))
 
     def _most(self, stream: str) -> Most:
         share = self.sizes[stream] / max(self.size, 1) if self.side_by_side else 1

@@ -46,9 +46,9 @@ def backtest(
         sources = [file_source(files, folder, cores, most, complete=True) for files in judged.history.files()]
         settings = PipelineSettings("backtest", folder, cores, 0, 2 * cores, backfill=False)
         feed = FixedFeed(judged.rules, judged.lists, judged.tables)
-        book = judged.book(RuleSet(), cores)
+        snapshot = judged.snapshot(RuleSet(), cores)
         writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)
-        pipeline = Pipeline(spark, settings, book, sources, feed, [writer], on_batch)
+        pipeline = Pipeline(spark, settings, snapshot, sources, feed, [writer], on_batch)
         if on_start is not None:
             on_start(pipeline)
         totals = pipeline.start().drain()

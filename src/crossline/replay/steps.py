@@ -7,17 +7,17 @@ from typing import Any
 
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.holds import lookup
-from crossline.core.figures.program import Absent, Ordered
+from crossline.core.figures.program import AbsencePredicate, SequencePredicate
 
 Alert = Mapping[str, Any]
 
 
-def steps_of(verdict: Ordered) -> str:
+def steps_of(verdict: SequencePredicate) -> str:
     """``declined (3 times), approved``."""
     return ", ".join(step.name + (f" ({step.times} times)" if step.times > 1 else "") for step in verdict.steps)
 
 
-def standing(verdict: Ordered, probe: Alert) -> str:
+def standing(verdict: SequencePredicate, probe: Alert) -> str:
     """How far the match came that the record of ``probe`` carried on: ``2 of 4 records: declined n0, n1``."""
     count, names = probe["evidence"]["count"], verdict.names
     taken = "; ".join(f"{each['name']} {', '.join(each['record_ids'])}" for each in probe["evidence"]["steps"])
@@ -26,7 +26,7 @@ def standing(verdict: Ordered, probe: Alert) -> str:
 
 
 def unmet(
-    verdict: Ordered, fields: Mapping[str, Any], lists: Mapping[str, Sequence[Any]], earlier: Sequence[Alert]
+    verdict: SequencePredicate, fields: Mapping[str, Any], lists: Mapping[str, Sequence[Any]], earlier: Sequence[Alert]
 ) -> Iterator[str]:
     """Why a record that the rule looks at takes no step. ``earlier``: the probes of its key before it."""
     met = [step.name for step in verdict.steps if step.feed.condition.holds(fields, lists)]
@@ -41,7 +41,7 @@ def unmet(
     yield f"{said}; before it there were {standing(verdict, earlier[-1])}" if earlier else said
 
 
-def lists_named(verdict: Ordered | Absent) -> tuple[str, ...]:
+def lists_named(verdict: SequencePredicate | AbsencePredicate) -> tuple[str, ...]:
     """The lists that its conditions name."""
     conditions: tuple[Condition, ...] = tuple(feed.condition for feed in verdict.feeds)
     return tuple(dict.fromkeys(name for each in conditions for name in each.lists()))

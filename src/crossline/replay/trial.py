@@ -24,19 +24,26 @@ from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.holds import lookup
 from crossline.core.conditions.tree import AllOf
 from crossline.core.enrich.join import taken
-from crossline.core.figures.program import SCORE, Absent, Formed, Ordered, Program, Telling
+from crossline.core.figures.program import (
+    AbsencePredicate,
+    FeatureQuery,
+    FormulaPredicate,
+    Program,
+    SequencePredicate,
+)
 from crossline.core.figures.program import Verdict as Wanted
 from crossline.core.formula.naive import evaluate
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
 from crossline.core.rules.composition import Sources
-from crossline.core.rules.formed import FormedRule
+from crossline.core.rules.predicate_rule import PredicateRule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.reading import HIT, rule_of
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.replay.alert_figures import number_of, read_figures
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
-from crossline.replay.shown import Clocks, figures_said, rule_words, shown_value, with_fields
+from crossline.replay.sample_view import Clocks, figures_said, rule_words, shown_value, with_fields
 from crossline.replay.steps import lists_named, standing, steps_of, unmet
 from crossline.replay.waits import lateness_of, too_late, wait_of, waited, waits
 
@@ -103,7 +110,7 @@ def tried(
     Raises UsageError where an input matches no file.
     """
     trial = Trial()
-    search = _Search(record_id, trial.found, judged.book(judged.rules, 1)) if record_id is not None else None
+    search = _Search(record_id, trial.found, judged.snapshot(judged.rules, 1)) if record_id is not None else None
     for outcome in outcomes(judged, folder, search):
         trial.records += outcome.figures["records"]
         trial.alerts += outcome.alerts if keep is None else filter(keep, outcome.alerts)
@@ -121,7 +128,7 @@ class _Search:
 
     record_id: str
     found: dict[str, Found]
-    book: Book
+    snapshot: PlanSnapshot
     clocks: Clocks = field(default_factory=Clocks)
 
     def __call__(self, records: Records) -> None:
@@ -132,7 +139,7 @@ class _Search:
         place = records.ids.index(self.record_id).as_py()
         if place >= 0:
             at_ms = int(ingest_ms[place])
-            one = with_fields(self.book, taken(records, np.array([place])), np.array([at_ms]))
+            one = with_fields(self.snapshot, taken(records, np.array([place])), np.array([at_ms]))
             fields = {name: column[0].as_py() for name, column in one.fields.items()}
             self.found[stream] = Found(fields, at_ms, at_ms - int(records.event_ms[place]))
 
@@ -169,7 +176,7 @@ def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, tuple[str, ...]
         alert, record = _at(trial.of(str(rule_of(topic))), record_id), _found(trial.found, topics[str(rule_of(topic))])
         if alert is not None and record is not None:
             said = {
-                "value": _number(alert["value"]),
+                "value": number_of(alert["value"]),
                 "severity": alert["severity"],
                 "score": alert["score"],
                 "version": alert["rule_version"],
@@ -217,10 +224,10 @@ class _Case:
         record = found.fields
         for name in _missing(_namings(program), record):
             yield f"it has no {name}, by which the rule groups"
-        if isinstance(program.verdict, Ordered):
+        if isinstance(program.verdict, SequencePredicate):
             lists = self._lists(lists_named(program.verdict), found)
             yield from unmet(program.verdict, record, lists, self._before(found, program))
-        if isinstance(program.verdict, Absent):
+        if isinstance(program.verdict, AbsencePredicate):
             yield from waits(program.verdict, record, self._lists(lists_named(program.verdict), found))
         if figure is not None and figure.column is not None and lookup(record, figure.column) is None:
             yield f"it has no {figure.column}, of which the rule takes the {figure.aggregate}"
@@ -290,7 +297,7 @@ def _program(judged: Judged, sources: Sources, rule: Rule) -> Program:
 
 def _namings(program: Program) -> list[tuple[str, ...]]:
     """The fields of each key that a rule has for records."""
-    others = program.verdict.feeds if isinstance(program.verdict, Ordered | Absent) else ()
+    others = program.verdict.feeds if isinstance(program.verdict, SequencePredicate | AbsencePredicate) else ()
     return list(dict.fromkeys(feed.key_fields for feed in (program.feed, *others)))
 
 
@@ -324,29 +331,29 @@ class _Said:
     """A verdict, as it is at the alerts of probes; ``words``: of a rule whose formula nobody wrote."""
 
     rule: Rule
-    words: FormedRule | None
+    words: PredicateRule | None
     verdict: Wanted
 
     def holds(self, alert: Alert) -> bool:
         """Whether it holds there."""
-        if isinstance(self.verdict, Ordered):
+        if isinstance(self.verdict, SequencePredicate):
             return bool(alert["evidence"]["count"] == len(self.verdict.names))
-        if isinstance(self.verdict, Absent):
+        if isinstance(self.verdict, AbsencePredicate):
             return alert["value"] is None
-        if isinstance(self.verdict, Formed):
+        if isinstance(self.verdict, FormulaPredicate):
             return evaluate(self.verdict.when.root, read_figures(self.verdict, alert)) is True
-        if isinstance(self.verdict, Telling):
+        if isinstance(self.verdict, FeatureQuery):
             return False
-        return self.verdict.met(_number(alert["value"]))
+        return self.verdict.met(number_of(alert["value"]))
 
     def of(self, alert: Alert) -> str:
         """Its figures there, and that it holds or not."""
-        if isinstance(self.verdict, Ordered):
+        if isinstance(self.verdict, SequencePredicate):
             return standing(self.verdict, alert)
-        if isinstance(self.verdict, Absent):
+        if isinstance(self.verdict, AbsencePredicate):
             return waited(self.verdict, alert["value"])
         held = "" if self.holds(alert) else "not "
-        if isinstance(self.verdict, Formed):
+        if isinstance(self.verdict, FormulaPredicate):
             if self.words is not None:
                 found = self._found(self.verdict, alert)
                 return (
@@ -359,37 +366,26 @@ class _Said:
 
     def before(self, alert: Alert) -> str:
         """That it held there."""
-        figures = self._found(self.verdict, alert) if isinstance(self.verdict, Formed) else shown_value(alert["value"])
+        verdict = self.verdict
+        figures = self._found(verdict, alert) if isinstance(verdict, FormulaPredicate) else shown_value(alert["value"])
         return f"{figures} was at record {alert['record_id']}"
 
-    def _found(self, verdict: Formed, alert: Alert) -> str:
+    def _found(self, verdict: FormulaPredicate, alert: Alert) -> str:
         read = read_figures(verdict, alert)
         if self.words is not None:
-            return self.words.in_words(_number(alert["value"]), read)
+            return self.words.in_words(number_of(alert["value"]), read)
         return figures_said(self.rule, read)
 
 
-def _line(words: FormedRule | None, verdict: Wanted) -> str:
+def _line(words: PredicateRule | None, verdict: Wanted) -> str:
     if words is not None:
         return str(words.fires_where())
-    if isinstance(verdict, Ordered):
+    if isinstance(verdict, SequencePredicate):
         return steps_of(verdict)
-    if isinstance(verdict, Absent):
+    if isinstance(verdict, AbsencePredicate):
         return f"no {wait_of(verdict)}"
-    if isinstance(verdict, Formed):
+    if isinstance(verdict, FormulaPredicate):
         return verdict.when.text
-    if isinstance(verdict, Telling):
+    if isinstance(verdict, FeatureQuery):
         return "no line"
     return f"{verdict.operator} {shown_value(verdict.threshold)}"
-
-
-def read_figures(verdict: Formed, alert: Alert) -> dict[str, Any]:
-    """What a formula read, from an alert's evidence; the score of a model is the alert's value."""
-    figures = {name: each["value"] for name, each in alert["evidence"]["figures"].items()}
-    score = {SCORE: alert["value"]} if verdict.scored is not None else {}
-    return {**{name: _number(value) for name, value in (figures | score).items()}, **alert["evidence"]["fields"]}
-
-
-def _number(value: Any) -> Any:
-    """A number that JSON has no word for is a text in an alert."""
-    return float(value) if isinstance(value, str) else value

@@ -10,7 +10,7 @@ import pyarrow as pa
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.holds import lookup
 from crossline.core.decode.layout import ARROW_TYPES
-from crossline.core.figures.program import Absent
+from crossline.core.figures.program import AbsencePredicate
 from crossline.core.route.clocks import TIMELESS_MS, column_times
 from crossline.core.rules.base import Lateness, Rule
 from crossline.core.rules.sentence import noun
@@ -18,7 +18,7 @@ from crossline.core.streams.clocks import clock_of
 from crossline.core.streams.schema import StreamSpec
 
 
-def wait_of(verdict: Absent) -> str:
+def wait_of(verdict: AbsencePredicate) -> str:
     """``status == paid within 10 min``."""
     of = verdict.expect.stream.partition("(")[0]
     other = "" if verdict.expect.stream == verdict.after.stream else noun(of, one=True)
@@ -26,7 +26,7 @@ def wait_of(verdict: Absent) -> str:
     return f"{said or 'any record'} within {format_duration(verdict.within_ms)}"
 
 
-def waited(verdict: Absent, answered_ms: int | None) -> str:
+def waited(verdict: AbsencePredicate, answered_ms: int | None) -> str:
     """Of a record that waited: what came of it."""
     if answered_ms is None:
         return f"it waited for {wait_of(verdict)}, and nothing came"
@@ -34,7 +34,7 @@ def waited(verdict: Absent, answered_ms: int | None) -> str:
     return f"it waited for {wait_of(verdict)}, which came after {format_duration(answered_ms)}, {left} before the end"
 
 
-def waits(verdict: Absent, fields: Mapping[str, Any], lists: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+def waits(verdict: AbsencePredicate, fields: Mapping[str, Any], lists: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     """Why nothing is known of a record that the rule looks at: it does not wait, or waits still."""
     condition = verdict.after.condition
     if not condition.holds(fields, lists):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from crossline.core.alerts.breaker import Trip
+from crossline.core.alerts.breaker import BreakerTrip
 from crossline.core.basics.errors import PermanentError, RetryableError, UsageError
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.rules.base import Rule
@@ -33,7 +33,7 @@ from crossline.rulelog.reading import Known, Read, folder_of_rules, read_files
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.holds import hold_events, with_wishes
 from crossline.rulelog.sources.keys import key_of
-from crossline.rulelog.sources.owned import OwnedFolder, me, owner_of
+from crossline.rulelog.sources.ownership import OwnedFolder, me, owner_of
 from crossline.rulelog.sources.publications import Publications, WithFigures
 from crossline.rulelog.sources.releases import release_events
 from crossline.rulelog.sources.review import Reviewed, misplaced, reviewed, split
@@ -242,7 +242,7 @@ class DirectoryRuleLog:
         return event
 
     def trip(
-        self, trips: Iterable[Trip], highest_ingest_ms: Mapping[str, int], now_ms: int
+        self, trips: Iterable[BreakerTrip], highest_ingest_ms: Mapping[str, int], now_ms: int
     ) -> tuple[RuleSet, list[RuleEvent]]:
         """Log that rules flood, and give the rules from now on. Raises RetryableError as ``take_up``."""
         events = list(trip_events(self._history, trips, highest_ingest_ms, now_ms))

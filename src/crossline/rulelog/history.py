@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from crossline.core.alerts.breaker import Trip
+from crossline.core.alerts.breaker import BreakerTrip
 from crossline.core.basics.errors import StateError
 from crossline.core.basics.times import BEGINNING_MS, format_duration, format_instant
 from crossline.core.rules.base import Rule, Status, legal_move, legal_moves
@@ -361,7 +361,7 @@ def _named(reading: Reading) -> set[str | None]:
 
 
 def trip_events(
-    history: History, trips: Iterable[Trip], highest_ingest_ms: Mapping[str, int], now_ms: int
+    history: History, trips: Iterable[BreakerTrip], highest_ingest_ms: Mapping[str, int], now_ms: int
 ) -> Iterator[RuleEvent]:
     """An event for each of ``trips`` that changes anything: of a version that is in force, and active.
 
@@ -388,7 +388,7 @@ def trip_events(
         )
 
 
-def _said(trip: Trip, from_ms: int) -> str:
+def _said(trip: BreakerTrip, from_ms: int) -> str:
     per, since, until = format_duration(trip.bound.per_ms), format_instant(trip.begins_ms), format_instant(from_ms)
     return (
         f"the breaker: {trip.rule_id} had {trip.count:,} alerts at records ingested in the {per} from {since} on, "

@@ -20,7 +20,7 @@ from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge, judge_files
 from crossline.rulelog.reading import CASES, NOTHING_KNOWN, SUFFIXES, FileRule, Known, folder_of_rules, read_files
 from crossline.rulelog.sources.folder import Files
-from crossline.rulelog.sources.owned import Statement, origins_in, state
+from crossline.rulelog.sources.ownership import Statement, origins_in, state
 from crossline.rulelog.sources.review import review_digest
 from crossline.rulelog.writing import held, replace_file
 

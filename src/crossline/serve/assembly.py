@@ -18,9 +18,10 @@ from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.settings.sources import ApiSettings
-from crossline.engine.book.book import BookFile
 from crossline.engine.pipeline.feed import FEED
+from crossline.engine.snapshot.snapshot import SnapshotFile
 from crossline.logs import get_logger
+from crossline.serve.backlog import placed_later
 from crossline.serve.decisions.adapters import FeedStream, LedgerAnswers, LedgerDecisions, PolicyFallback
 from crossline.serve.decisions.outbox import SqliteOutbox, send_on
 from crossline.serve.decisions.parts import Parts
@@ -35,17 +36,16 @@ from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.opening import ledger_of
 from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
-from crossline.serve.objectives.declared import OF_RUN, objectives_of
+from crossline.serve.objectives.declaration import OF_RUN, objectives_of
 from crossline.serve.objectives.requests import RequestCounts, counting
-from crossline.serve.owned import held as folder_held
-from crossline.serve.owned import note_owner
+from crossline.serve.ownership import held as folder_held
+from crossline.serve.ownership import note_owner
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.replica.setup import pipeline_of
 from crossline.serve.revising import Revising
-from crossline.serve.revisions.told import RevisedLog
+from crossline.serve.revisions.revision_log import RevisedLog
 from crossline.serve.steady import SteadyClock
-from crossline.serve.unread import placed_later
 
 OUTBOX = "outbox.db"
 FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
@@ -287,11 +287,11 @@ async def _forgetting(group: LedgerGroup, keep_ms: int, clock_ms: Callable[[], i
 
 def lists_of(checkpoint: str) -> Callable[[], Lists]:
     """The named lists in force, as the pipeline has them now; none before it has begun."""
-    book = BookFile(f"{checkpoint}/book.json")
+    snapshot = SnapshotFile(f"{checkpoint}/snapshot.json")
 
     def current() -> Lists:
         with suppress(FileNotFoundError, StateError):
-            return book.current().lists
+            return snapshot.current().lists
         return {}
 
     return current

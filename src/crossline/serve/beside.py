@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from crossline.engine.runtime.tied import end_with_parent
+from crossline.engine.runtime.child_processes import end_with_parent
 from crossline.logs import get_logger
 
 END_S = 10.0

@@ -20,12 +20,12 @@ from crossline.core.basics.errors import SourceError, StateError
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.settings.sources import Source
 from crossline.logs import get_logger
+from crossline.serve.backlog import OutboxSink, lay_unread, of_files, of_topic, tell_places
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.settling import Settling
 from crossline.serve.decisions.values import Place, RecordLog
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.replica.replicas import Replicas
-from crossline.serve.unread import Behind, lay_unread, of_files, of_topic, tell_places
 
 if TYPE_CHECKING:
     from crossline.connectors.recordlog.topic import KafkaRecordLog
@@ -169,7 +169,7 @@ def _since_ms(feed: Path, begin: FeedBatch | None) -> int:
     return min(planned) - BEFORE_MS
 
 
-def _behind_of(source: Source, each: RecordLog) -> Behind | None:
+def _behind_of(source: Source, each: RecordLog) -> OutboxSink | None:
     if isinstance(each, FileRecordLog):
         return of_files(each.folder)
     if isinstance(source, KafkaSourceSettings):

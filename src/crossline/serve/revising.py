@@ -25,8 +25,8 @@ from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.base import Answer, DecisionLedger
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.revisions.pusher import RevisionPusher
-from crossline.serve.revisions.told import FILE as TOLD
-from crossline.serve.revisions.told import RevisedLog
+from crossline.serve.revisions.revision_log import FILE as TOLD
+from crossline.serve.revisions.revision_log import RevisedLog
 from crossline.serve.revisions.values import Revision
 from crossline.serve.revisions.values import revision_of as made_of
 

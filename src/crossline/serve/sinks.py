@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from crossline.connectors.base import Delivery, Sink, SinkWatch
-from crossline.connectors.behind.sink import Behind
+from crossline.connectors.outbox.sink import OutboxSink
 
 
 def named(sinks: Iterable[Sink]) -> Iterator[tuple[str, Sink]]:
     """Each with its name: its kind, a later one of a kind with its number."""
     kinds: Counter[str] = Counter()
     for sink in sinks:
-        kind = (sink.name if isinstance(sink, Behind) else type(sink).__name__).removesuffix("Sink").lower()
+        kind = (sink.name if isinstance(sink, OutboxSink) else type(sink).__name__).removesuffix("Sink").lower()
         kinds[kind] += 1
         yield (kind if kinds[kind] == 1 else f"{kind}-{kinds[kind]}"), sink
 
@@ -29,7 +29,7 @@ class SinkWatches:
         for each in self._watches:
             each.failed(sink, error)
 
-    def took(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:
+    def on_delivered(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:
         """A sink has a batch."""
         for each in self._watches:
-            each.took(sink, delivery, spent_s)
+            each.on_delivered(sink, delivery, spent_s)

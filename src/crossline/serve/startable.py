@@ -13,7 +13,7 @@ from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.process.serve import ServeSettings, TlsSettings
 from crossline.serve.assembly import check_sources, checked
 from crossline.serve.ledger.signing import Signer
-from crossline.serve.owned import check_owner
+from crossline.serve.ownership import check_owner
 
 NEEDED = ("argon2", "fastapi", "httptools", "jinja2", "python_multipart", "starlette", "uvicorn", "uvloop")
 

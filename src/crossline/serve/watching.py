@@ -15,7 +15,7 @@ from crossline.logs import get_logger
 from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.objectives.run import RunObjectives
 from crossline.serve.sinks import SinkWatches
-from crossline.serve.wanted import spans_wanted
+from crossline.serve.tracing import spans_wanted
 from crossline.serve.watch.watch import Followed, Watch
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
 from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
-from crossline.services.guarded import Home, free_ports
 from crossline.services.server import Server
+from crossline.services.supervision import Home, free_ports
 
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base64
 # On a machine that does much else, 6 s of a core are a minute; a broker that fails ends, and that is told at once.

@@ -16,8 +16,8 @@ import orjson
 from crossline.core.basics.errors import PermanentError, SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
-from crossline.services.guarded import HOST, Home
 from crossline.services.server import Server
+from crossline.services.supervision import HOST, Home
 
 _START_S_MAX = 300.0
 _PAUSE_S = 0.1

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from crossline.core.basics.errors import SourceError, UsageError
-from crossline.services.guarded import HOST
+from crossline.services.supervision import HOST
 
 # What examples/payments-kafka reads and writes: the partitions of each topic.
 TOPICS = {"payments": 2, "payments-alerts": 2, "payments-decisions": 2, "payments-dead": 1}

@@ -15,7 +15,6 @@ from typing import Self
 import psycopg
 
 from crossline.core.basics.errors import PermanentError, SinkError
-from crossline.services.guarded import HOST, Home, end_in_order, free_ports
 from crossline.services.postgres_binaries import (
     Binaries,
     Identity,
@@ -26,6 +25,7 @@ from crossline.services.postgres_binaries import (
     run_as,
 )
 from crossline.services.server import Server
+from crossline.services.supervision import HOST, Home, end_in_order, free_ports
 
 USER = DATABASE = "crossline"
 _START_S_MAX = 60.0

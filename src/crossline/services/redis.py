@@ -12,8 +12,8 @@ from typing import Self
 import redis
 
 from crossline.core.basics.errors import PermanentError, SinkError
-from crossline.services.guarded import HOST, Home, free_ports
 from crossline.services.server import Server
+from crossline.services.supervision import HOST, Home, free_ports
 
 _START_S_MAX = 30.0
 _LOG_TAIL = 10

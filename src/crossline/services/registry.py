@@ -15,8 +15,8 @@ from typing import Self
 from crossline.core.basics.errors import SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
-from crossline.services.guarded import HOST, Home, end_at_once, free_ports
 from crossline.services.server import Server
+from crossline.services.supervision import HOST, Home, end_at_once, free_ports
 
 JAVA = (21, 25)
 PATH = "/apis/ccompat/v7"

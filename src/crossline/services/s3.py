@@ -19,8 +19,8 @@ from typing import Self
 from crossline.core.basics.errors import SourceError
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java
-from crossline.services.guarded import HOST, Home, free_ports
 from crossline.services.server import Server
+from crossline.services.supervision import HOST, Home, free_ports
 
 REGION = "us-east-1"
 # On a machine that does much else, 3 s of a core are half a minute; a server that fails ends, and that is told at once.

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import ClassVar
 
 from crossline.core.basics.errors import CrosslineError, PermanentError
-from crossline.services.guarded import Home, end_at_once, end_in_order
+from crossline.services.supervision import Home, end_at_once, end_in_order
 
 _STOP_S_MAX = 30.0
 _TRIES = 3

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from crossline.core.basics.errors import PermanentError, UsageError
 from crossline.engine.machine.places import cache_dir, checkout
-from crossline.services.guarded import HOST, end, is_free, running
 from crossline.services.members import MEMBERS, Member
 from crossline.services.postgres_binaries import can_enter, identity
+from crossline.services.supervision import HOST, end, is_free, running
 
 FOLDER_VARIABLE = "CROSSLINE_SERVICES"
 MARKER = ".crossline-services"

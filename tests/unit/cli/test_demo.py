@@ -9,7 +9,7 @@ import pytest
 
 from crossline.cli.demo import command as demo
 from crossline.cli.main import run_command
-from crossline.engine.book.checkpoint import claim
+from crossline.engine.snapshot.checkpoint import claim
 
 
 @pytest.fixture

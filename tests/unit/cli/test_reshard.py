@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from crossline.cli.main import app, run_command
 from crossline.core.decide.policy import Deciding, Policy
-from crossline.engine.book.book import BookFile
-from crossline.engine.book.checkpoint import claim
+from crossline.engine.snapshot.checkpoint import claim
+from crossline.engine.snapshot.snapshot import SnapshotFile
 from oracle.test_reshard import go_on, lived
 
 PIPELINE = """schema_version: 1
@@ -67,7 +67,7 @@ def test_a_checkpoint_gets_other_shards(pipeline: Path, checkpoint: Path) -> Non
     }
     assert len(list(checkpoint.glob("state/shard-*"))) == 5
     changed = {path.name for path, before in others.items() if path.read_bytes() != before}
-    assert changed <= {"book.json", "held"}
+    assert changed <= {"snapshot.json", "held"}
     life.shards = 5
     assert go_on(life) == [("t11", {"account": "a1"}, 3)]
 
@@ -95,7 +95,7 @@ def test_what_is_no_checkpoint_is_refused_and_not_made(
     assert "there is no checkpoint; engine.shards says" in refused(pipeline, 2, capsys)
     assert not checkpoint.exists()
     checkpoint.mkdir(parents=True)
-    assert "has no book.json" in refused(pipeline, 2, capsys)
+    assert "has no snapshot.json" in refused(pipeline, 2, capsys)
     lived(checkpoint)
     (checkpoint / "owner.json").write_text('{"schema_version": 1, "pipeline": "other", "sources": []}')
     assert "is the checkpoint of pipeline other, found payments" in refused(pipeline, 2, capsys)
@@ -106,9 +106,9 @@ def test_decisions_that_may_stand_in_files_of_shards_are_finished_first(
 ) -> None:
     checkpoint.mkdir(parents=True)
     lived(checkpoint)
-    book = BookFile(str(checkpoint / "book.json"))
+    snapshot = SnapshotFile(str(checkpoint / "snapshot.json"))
     policy = Policy.model_validate({"schema_version": 1, "version": 1, "decide": [], "bands": []})
-    book.replace(replace(book.current(), deciding=Deciding(policy, every=True, folder="out/decisions")))
+    snapshot.replace(replace(snapshot.current(), deciding=Deciding(policy, every=True, folder="out/decisions")))
     assert "have it finished first (crossline run PIPELINE --drain)" in refused(pipeline, 1, capsys)
     (checkpoint / "spark" / "commits" / "11").touch()
     assert run_command(["reshard", str(pipeline), "--shards", "5"]) == 0

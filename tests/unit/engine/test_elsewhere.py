@@ -1,4 +1,4 @@
-"""What tasks on other machines need of a book: it travels with the batch, and its tables are on the store by then."""
+"""What tasks on other machines need of a snapshot: it travels with the batch, its tables are on the store."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from crossline.core.enrich.versions import TableVersion
 from crossline.core.judge.shard import Bounds
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.book.book import Book
-from crossline.engine.book.tables import open_table
-from crossline.engine.book.travel import Travels
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.engine.snapshot.tables import open_table
+from crossline.engine.snapshot.travel import Travels
 
 
 def content(folder: Path, number: int) -> TableVersion:
@@ -30,16 +30,16 @@ def content(folder: Path, number: int) -> TableVersion:
     return TableVersion({"payments": number}, str(path))
 
 
-def test_tables_go_to_the_store_before_the_book_that_names_them(tmp_path: Path) -> None:
+def test_tables_go_to_the_store_before_the_snapshot_that_names_them(tmp_path: Path) -> None:
     root = (tmp_path / "store").as_uri()
     store, travels = file_store(root), Travels(root, threading.Event())
-    bare = Book(RuleSet(), {}, Defaults(), 2, Bounds(0))
+    bare = PlanSnapshot(RuleSet(), {}, Defaults(), 2, Bounds(0))
     versions = [content(tmp_path, number) for number in range(4)]
 
-    def book(*numbers: int) -> Book:
+    def snapshot(*numbers: int) -> PlanSnapshot:
         return replace(bare, tables={"tiers": tuple(versions[number] for number in numbers)})
 
-    first = book(0)
+    first = snapshot(0)
     sent = travels.in_force(first)
     assert travels.in_force(first) is sent
     for each in versions[:1]:
@@ -49,16 +49,16 @@ def test_tables_go_to_the_store_before_the_book_that_names_them(tmp_path: Path) 
     assert open_table(there.path).fields["tier"].to_pylist() == ["t0"]
     assert first.tables["tiers"][0].path == versions[0].path
 
-    travels.of_past(book(3))
-    travels.in_force(book(0, 1))  # its first content is there already
+    travels.of_backfill(snapshot(3))
+    travels.in_force(snapshot(0, 1))  # its first content is there already
     assert store.names() == ["tiers-0.arrow", "tiers-1.arrow", "tiers-3.arrow"]
-    travels.in_force(book(1, 2))
+    travels.in_force(snapshot(1, 2))
     assert store.names() == ["tiers-0.arrow", "tiers-1.arrow", "tiers-2.arrow"], "the one before may be run again"
-    travels.in_force(book(2))
+    travels.in_force(snapshot(2))
     assert store.names() == ["tiers-1.arrow", "tiers-2.arrow"]
 
     again = Travels(root, threading.Event())  # as the next driver
-    again.in_force(book(2))
+    again.in_force(snapshot(2))
     assert store.names() == ["tiers-2.arrow"]
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from crossline.core.judge.shard import Bounds
-from crossline.core.rules.shared import telling
+from crossline.core.rules.shared import feature_query
 from crossline.engine.machine.temp import own_folder_for
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.figures import Told, tell, types_of
@@ -47,7 +47,7 @@ def table(tmp_path: Path, output: str, figures: dict[str, Any] = FIGURES, **opti
     (tmp_path / "figures.yaml").write_text(yaml.safe_dump({"source_topic": "payments", "figures": figures}))
     found = read_figures(tmp_path / "figures.yaml", STREAMS, None)
     history = Recorded(STREAMS, {"payments": [str(tmp_path / "in.jsonl")]})
-    told = Judged(telling(found), history, bounds=Bounds(60_000), telling=True)
+    told = Judged(feature_query(found), history, bounds=Bounds(60_000), feature_query=True)
     return tmp_path / output, tell(told, types_of(found, STREAMS), tmp_path / output, **options)
 
 

@@ -48,7 +48,7 @@ def told(event: RuleEvent) -> tuple[Any, ...]:
 
 
 def test_a_hold_begins_just_after_what_was_judged_and_ends_when_it_is_released(desk: Desk) -> None:
-    """A restart, a replay of the log and a book that travels know of it; nothing is taken up twice."""
+    """A restart, a replay of the log and a plan snapshot that travels know of it; nothing is taken up twice."""
     desk.write("r.yaml", BURST)
     desk.start()
     ask(desk, wish())

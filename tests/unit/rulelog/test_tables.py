@@ -10,7 +10,7 @@ import pytest
 
 from crossline.core.basics.errors import StateError, UsageError
 from crossline.core.settings.config import PipelineConfig, in_folder, load_pipeline
-from crossline.engine.book.tables import join_of, open_table
+from crossline.engine.snapshot.tables import join_of, open_table
 from crossline.rulelog.events import RuleEvent, event_from_line
 from crossline.rulelog.tablelog import TableLog, TableStore
 from crossline.rulelog.tables import TablesDirectory, forms_of, streams_of, tables_in

@@ -19,7 +19,7 @@ from crossline.core.enrich.join import joined
 from crossline.core.enrich.messages import last_of_each, messages_of, whole_table
 from crossline.core.enrich.rows import TableFile, read_table, rows_as_written
 from crossline.core.settings.config import PipelineConfig, load_pipeline
-from crossline.engine.book.tables import join_of, open_table
+from crossline.engine.snapshot.tables import join_of, open_table
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.rows import topictable
 from crossline.rulelog.rows.reader import RowReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crossline.core.alerts.breaker import Trip
+from crossline.core.alerts.breaker import BreakerTrip
 from crossline.core.basics.errors import PermanentError
 from crossline.core.rules.breaker import Bound
 from crossline.core.rules.ruleset import RuleSet
@@ -15,7 +15,7 @@ from crossline.rulelog.publish import RuleFolder
 
 from .desk import Desk, rule
 
-TRIP = Trip("large", 1, 1_001, 60_000, Bound(1_000, 60_000))
+TRIP = BreakerTrip("large", 1, 1_001, 60_000, Bound(1_000, 60_000))
 HIGHEST = {"payments": 75_000}
 
 
@@ -82,7 +82,7 @@ def test_another_version_is_active(desk: Desk) -> None:
 def test_what_is_not_active_does_not_trip(desk: Desk) -> None:
     desk.write("r.yaml", rule(status="shadow"), rule("gone"))
     desk.start()
-    unknown = Trip("nobody", 1, 5, 0, Bound(1, 60_000))
+    unknown = BreakerTrip("nobody", 1, 5, 0, Bound(1, 60_000))
     assert desk.log.trip([TRIP, unknown], HIGHEST, 80_000)[1] == []
     assert desk.log.trip([], {}, 80_000)[1] == []
 

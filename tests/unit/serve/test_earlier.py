@@ -15,7 +15,7 @@ from crossline.connectors.recordlog.topic import KafkaRecordLog
 from crossline.core.basics.errors import SourceError
 from crossline.core.settings.kafka import KafkaSourceSettings
 from crossline.core.settings.sources import ApiSettings
-from crossline.serve import unread
+from crossline.serve import backlog
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.settling import Settling
 from crossline.serve.decisions.values import Asked, Place
@@ -86,7 +86,7 @@ def begun(folder: Path, source: Any, log_of: Any, answers: Ledger) -> tuple[int,
         try:
             given = (reader, Mark(folder), answers, settling, replicas)
             taken = await take_up({"payments": source}, {"payments": log_of}, records, *given)  # type: ignore[arg-type]
-            await unread.placed_later(taken.left, again_s=0.0)
+            await backlog.placed_later(taken.left, again_s=0.0)
         finally:
             await reader.close()
         return taken.after, settling, replicas

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from crossline.connectors.feed.files import write_batch
-from crossline.serve.console.people.kept import kept_in
 from crossline.serve.console.people.sessions import Sessions
+from crossline.serve.console.people.store import kept_in
 from crossline.serve.console.people.tries import Tries
 from crossline.serve.console.people.users import UserFile
 from crossline.serve.earlier import _since_ms
@@ -23,7 +23,7 @@ from crossline.serve.http.idempotency import Answers
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.ledger.sqlite import SqliteLedger
 from crossline.serve.replica.answers import Bounds
-from crossline.serve.replica.forks import Behind, Fork
+from crossline.serve.replica.forks import Fork, OutboxSink
 from crossline.serve.replica.messages import FORK, Hello
 from crossline.serve.steady import SteadyClock
 
@@ -217,7 +217,7 @@ def test_how_old_the_state_is_and_how_far_behind_do_not_leap(tmp_path: Path, mon
     def fork() -> Fork:
         return Fork(Hello(FORK, 0, 1, 7), None, None, str(tmp_path))  # type: ignore[arg-type]
 
-    behind = Behind(str(tmp_path), Bounds(behind_max_ms=1_000_000))
+    behind = OutboxSink(str(tmp_path), Bounds(behind_max_ms=1_000_000))
     first = fork()
     assert 20_000 <= behind.lag(first).ms < 900_000
     for by_s in (LEAP_MS / 1000, -LEAP_MS / 1000):

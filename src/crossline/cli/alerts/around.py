@@ -14,7 +14,7 @@ from crossline.connectors.stores import StoredAlert
 from crossline.core.basics.errors import CrosslineError, UsageError
 from crossline.core.basics.times import format_duration, parse_instant_ms
 from crossline.core.conditions.holds import lookup
-from crossline.core.figures.program import Absent, Ordered, Program
+from crossline.core.figures.program import AbsencePredicate, Program, SequencePredicate
 from crossline.core.streams.schema import StreamSpec
 from crossline.replay.analysis.evidence import BEFORE
 from crossline.replay.analysis.rows import KeyRecord
@@ -99,9 +99,9 @@ def around(
 def reach_of(alert: Mapping[str, Any], program: Program) -> Reach:
     """Back to the far edge of the longest window, and a fifth of it before."""
     verdict = program.verdict
-    figures = [*program.figures, *(each for brought in program.brings for each in brought.figures.values())]
+    figures = [*program.figures, *(each for brought in program.cross_key for each in brought.figures.values())]
     lengths = [each.window.reach_ms for each in figures]
-    if isinstance(verdict, Ordered | Absent):
+    if isinstance(verdict, SequencePredicate | AbsencePredicate):
         lengths.append(verdict.within_ms)
     longest = max(lengths, default=0)
     slack_ms = program.feed.allowed_lateness_ms
@@ -113,7 +113,7 @@ def keys_of(alert: Mapping[str, Any], program: Program) -> Keys:
     """The keys whose records count: the alert's, and those of figures of other keys that its evidence has."""
     record = {**(alert.get("record") or {}), **alert["evidence"].get("fields", {}), **alert["key"]}
     keys = [dict(alert["key"])]
-    for brought in program.brings:
+    for brought in program.cross_key:
         names = brought.program.feed.key_fields
         if all(name in record for name in names):
             keys.append({name: record[name] for name in names})

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import track
 
 from crossline.cli import screen
-from crossline.cli.alerts.explained import evidence, what_if
-from crossline.cli.alerts.stored import Db, Pipeline, Since, Until, opened_store, since_until
+from crossline.cli.alerts.evidence import evidence, what_if
+from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.alerts.text import candidates, csv_lines, dead_table, list_table, story
 from crossline.cli.screen import note, write_lines
 from crossline.connectors.jsonl import dead_line

@@ -240,7 +240,7 @@ def back_of(
     source = origin.config.sources.get(stream) if origin.config is not None else None
     if origin.config is None or source is None:
         raise UsageError(f"no files are named for stream {stream}: add --input {stream}=GLOB")
-    from crossline.engine.book.stored import read_folder, schemas_at
+    from crossline.engine.snapshot.checkpoint_store import read_folder, schemas_at
 
     place = origin.config.engine.checkpoint
     folder = f"{stack.enter_context(read_folder(place))}/sources/{stream}"

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from crossline.cli import screen
-from crossline.cli.alerts.stored import Db, Pipeline, Since, Until, opened_store, since_until
+from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.screen import Listing, Pairs, note, write_lines
 from crossline.connectors.stores import DecisionFilter, Store
 from crossline.core.alerts.alertjson import json_bytes

@@ -122,8 +122,8 @@ def _lay_out(folder: Path, records: int, pace: int) -> None:
 
 def _clear(folder: Path) -> None:
     """Make ``folder``, or take away the earlier demo in it; raises UsageError where anything else is there."""
-    from crossline.engine.book.checkpoint import HELD
     from crossline.engine.machine.temp import is_held
+    from crossline.engine.snapshot.checkpoint import HELD
 
     target = Path(os.path.realpath(folder))
     if folder.is_symlink():

@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from crossline.cli.doctor.control import control_topic, table_topic
 from crossline.cli.doctor.machine import Checked
+from crossline.connectors.kafka.bootstrap import ADVICE, Heard, client_of
 from crossline.connectors.kafka.client import librdkafka_settings
-from crossline.connectors.kafka.started import ADVICE, Heard, client_of
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.kafka import KafkaSecurity, KafkaSinkSettings, KafkaSourceSettings
 from crossline.core.settings.sources import ControlTopic, RulesTopic

@@ -22,7 +22,7 @@ from crossline.rulelog.directory import logs_in
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.outcomes.holding import held_by_hand
 from crossline.rulelog.sources.holds import EndWish, HoldWish, new_hold_id
-from crossline.rulelog.sources.owned import user_name
+from crossline.rulelog.sources.ownership import user_name
 from crossline.rulelog.sources.placing import ask_in_folder
 from crossline.rulelog.sources.releases import key_said
 

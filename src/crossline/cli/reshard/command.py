@@ -46,7 +46,7 @@ def reshard(
 
 
 def _of_folder(folder: Path, name: str, shards: int) -> Resharded:
-    from crossline.engine.book.checkpoint import claim
+    from crossline.engine.snapshot.checkpoint import claim
     from crossline.engine.state import reshard as resharding
 
     if not folder.is_dir():
@@ -59,7 +59,7 @@ def _of_folder(folder: Path, name: str, shards: int) -> Resharded:
 
 
 def _of_store(uri: str, name: str, shards: int) -> Resharded:
-    from crossline.engine.book.stored import StoredCheckpoint, is_there
+    from crossline.engine.snapshot.checkpoint_store import StoredCheckpoint, is_there
     from crossline.engine.state import reshard as resharding
 
     if not is_there(uri):

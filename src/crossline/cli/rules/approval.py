@@ -17,8 +17,8 @@ from crossline.core.settings.sources import ReviewNeed, RulesTopic
 from crossline.rulelog.content import read_pipeline_in_place
 from crossline.rulelog.outcomes.overview import written_row
 from crossline.rulelog.reading import Known
-from crossline.rulelog.sources.desks import approve_in_folder, folder_with_logs, known_of
-from crossline.rulelog.sources.owned import user_name
+from crossline.rulelog.sources.folders import approve_in_folder, folder_with_logs, known_of
+from crossline.rulelog.sources.ownership import user_name
 
 
 def approve(

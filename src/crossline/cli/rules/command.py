@@ -45,7 +45,7 @@ from crossline.rulelog.outcomes.overview import about, event_row, pending, rule_
 from crossline.rulelog.outcomes.warnings import warnings_of
 from crossline.rulelog.publish import RuleFolder, no_rule
 from crossline.rulelog.reading import Known, figures_beside, files_at
-from crossline.rulelog.sources.desks import folder_with_log, folder_with_logs, known_of
+from crossline.rulelog.sources.folders import folder_with_log, folder_with_logs, known_of
 
 app = typer.Typer(help="Check, explain, try, compare, publish and look up rules.", no_args_is_help=True)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from crossline.cli.rules.given import (
+from crossline.cli.rules.sample_options import (
     Amount,
     AsJson,
     FiguresPath,

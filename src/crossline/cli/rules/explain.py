@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from crossline.cli.rules.given import (
+from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
     Given,
@@ -26,7 +26,7 @@ from crossline.core.basics.times import format_duration
 from crossline.core.rules.base import Rule
 
 if TYPE_CHECKING:
-    from crossline.core.workbench.kept import Kept
+    from crossline.core.workbench.retention import Kept
     from crossline.replay.backtest import Judged
     from crossline.replay.workbench.measure import Cost, Store
     from crossline.replay.workbench.sample import Batch
@@ -48,8 +48,8 @@ def explain(
 ) -> None:
     """Say what each rule means, what it keeps of the past and shares with others; on a sample also what it takes."""
     from crossline.core.plan.compose import sources_of
-    from crossline.core.workbench.kept import kept_among
-    from crossline.core.workbench.said import said
+    from crossline.core.workbench.english import said
+    from crossline.core.workbench.retention import kept_among
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.workbench.measure import stores
     from crossline.replay.workbench.sample import batches
@@ -105,7 +105,7 @@ def _head(rule: Rule) -> dict[str, Any]:
 
 
 def _store_of(stores: Sequence[Store], kept: Kept) -> Store | None:
-    return next((each for each in stores if each.kept.layer == kept.layer), None)
+    return next((each for each in stores if each.kept.state_store == kept.state_store), None)
 
 
 def _keeps(kept: Kept, store: Store | None) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _keeps(kept: Kept, store: Store | None) -> dict[str, Any]:
         "shared_with": kept.shared_with,
         "columns": kept.columns,
         "entries": len(kept.entries),
-        "entries_of_all": kept.entries_of_layer,
+        "entries_of_all": kept.entries_of_state_store,
         "retention_ms": kept.retention_ms,
         "lateness_ms": kept.lateness_ms,
     }

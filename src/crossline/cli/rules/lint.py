@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from crossline.cli.rules.given import (
+from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
     Given,
@@ -22,7 +22,7 @@ from crossline.cli.rules.given import (
     SomeInput,
     StreamFile,
 )
-from crossline.cli.rules.given import chosen as chosen_rules
+from crossline.cli.rules.sample_options import chosen as chosen_rules
 from crossline.cli.screen import note, write_lines
 from crossline.core.texts.plaintext import printable_lines
 from crossline.core.texts.problems import Finding, path_text

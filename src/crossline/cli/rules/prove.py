@@ -12,7 +12,7 @@ import typer
 
 from crossline.cli.backtest import inputs_by_stream
 from crossline.cli.rules.compare import marks_of
-from crossline.cli.rules.given import Amount, AsJson, Given, Labels, OneRule, chosen, read_by
+from crossline.cli.rules.sample_options import Amount, AsJson, Given, Labels, OneRule, chosen, read_by
 from crossline.cli.screen import Pairs, note, show, write_lines
 from crossline.cli.summary import Progress
 from crossline.core.basics.errors import UsageError

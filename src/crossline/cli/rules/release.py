@@ -16,8 +16,8 @@ from crossline.cli.screen import write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.holds.release import release_key
 from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.sources.desks import release_in_folder
-from crossline.rulelog.sources.owned import user_name
+from crossline.rulelog.sources.folders import release_in_folder
+from crossline.rulelog.sources.ownership import user_name
 from crossline.rulelog.sources.releases import key_said, release_text
 
 

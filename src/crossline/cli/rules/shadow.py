@@ -12,7 +12,7 @@ import orjson
 import typer
 
 from crossline.cli.rules.compare import marks_of, weighed_table
-from crossline.cli.rules.given import (
+from crossline.cli.rules.sample_options import (
     Amount,
     AsJson,
     FiguresPath,

@@ -10,7 +10,8 @@ import orjson
 import typer
 
 from crossline.cli.rules.compare import marks_of, weighed_cells
-from crossline.cli.rules.given import (
+from crossline.cli.rules.prove import instant_of, past_of
+from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
     Given,
@@ -23,7 +24,6 @@ from crossline.cli.rules.given import (
     chosen,
     read_by,
 )
-from crossline.cli.rules.prove import instant_of, past_of
 from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import path_text

@@ -29,13 +29,13 @@ from crossline.rulelog.history import History
 from crossline.rulelog.listfile import LIST_BYTES_MAX, SUFFIXES, read_list
 from crossline.rulelog.logfile import read_log
 from crossline.rulelog.reading import Known
-from crossline.rulelog.sources.desk import Message, TopicDesk, as_if_published
 from crossline.rulelog.sources.folder import Files
 from crossline.rulelog.sources.holds import EndWish, HoldWish, hold_name
 from crossline.rulelog.sources.keys import AUTHOR, HOST, WHO, ListKey, key_of
 from crossline.rulelog.sources.placing import check_asked, check_id, stands_already
 from crossline.rulelog.sources.principals import ALPHABET, name_problem, principal_of
 from crossline.rulelog.sources.releases import key_said
+from crossline.rulelog.sources.rule_publisher import Message, TopicPublisher, as_if_published
 from crossline.rulelog.sources.topic import TopicPublications, rule_name
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ class Place:
         publications.begin([], first=True)
         return publications.changed() or {}
 
-    def desk(self, files: Files) -> TopicDesk:
+    def publisher(self, files: Files) -> TopicPublisher:
         """What may follow ``files``, and the logs that are here."""
         path = Path(self.config.rules.path)
         logs = [History(events) for each in logs_in(path).values() if (events := read_log(each))]
         figures = Path(self.config.figures) if self.config.figures else None
         known = Known(self.config.streams, self._lists(), rule_topics(self.config.sinks), path, figures)
-        return TopicDesk(files, logs, known)
+        return TopicPublisher(files, logs, known)
 
     def _lists(self) -> list[str] | None:
         """The names of lists, of those that are in a folder: what a topic has is not looked for."""
@@ -105,9 +105,9 @@ def publish_rules(file: Path, pipeline: Path, as_: str | None, *, as_json: bool)
     """Send the rules of a file, where they are right and may follow what stands there."""
     with _at(pipeline, as_) as place:
         files = place.files()
-        desk = place.desk(files)
-        messages = desk.publish(file)
-        offsets = [_sent(place, desk, each) for each in messages]
+        publisher = place.publisher(files)
+        messages = publisher.publish(file)
+        offsets = [_sent(place, publisher, each) for each in messages]
         _check_first(place, files, file, messages, offsets)
         _tell(place, messages, offsets, as_json=as_json)
 
@@ -117,9 +117,9 @@ def set_status_there(
 ) -> None:
     """Send a version again, under another status."""
     with _at(pipeline, as_) as place:
-        desk = place.desk(place.files())
-        message = desk.set_status(rule_id, status, version)
-        _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
+        publisher = place.publisher(place.files())
+        message = publisher.set_status(rule_id, status, version)
+        _tell(place, [message], [_sent(place, publisher, message)], as_json=as_json)
 
 
 def set_share_there(
@@ -127,9 +127,9 @@ def set_share_there(
 ) -> None:
     """Send a version again, for another share of keys."""
     with _at(pipeline, as_) as place:
-        desk = place.desk(place.files())
-        message = desk.set_share(rule_id, share, version)
-        _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
+        publisher = place.publisher(place.files())
+        message = publisher.set_share(rule_id, share, version)
+        _tell(place, [message], [_sent(place, publisher, message)], as_json=as_json)
 
 
 def approve_there(
@@ -137,9 +137,9 @@ def approve_there(
 ) -> None:
     """Send that somebody approves of a version, by its ``proof`` where there is one."""
     with _at(pipeline, as_) as place:
-        desk = place.desk(place.files())
-        message = desk.approve(rule_id, place.who, version, proof)
-        _tell(place, [message], [_sent(place, desk, message)], as_json=as_json)
+        publisher = place.publisher(place.files())
+        message = publisher.approve(rule_id, place.who, version, proof)
+        _tell(place, [message], [_sent(place, publisher, message)], as_json=as_json)
 
 
 def release_there(
@@ -147,9 +147,9 @@ def release_there(
 ) -> None:
     """Send that a key is held no more."""
     with _at(pipeline, as_) as place:
-        desk = place.desk(place.files())
-        message = desk.release(rule_id, key, reason, now_ms)
-        offset = _sent(place, desk, message)
+        publisher = place.publisher(place.files())
+        message = publisher.release(rule_id, key, reason, now_ms)
+        offset = _sent(place, publisher, message)
         said = {"rule_id": rule_id, "released": dict(key), "reason": reason}
         if as_json:
             sent = {"topic": place.settings.topic, "key": message.key, "offset": offset, "who": place.who}
@@ -167,8 +167,8 @@ def ask_there(wish: HoldWish | EndWish, pipeline: Path, as_: str | None, now_ms:
         sent: dict[str, Any] = {"topic": place.settings.topic, "key": key, "who": place.who}
         if stands_already(files.get(key), wish):
             return {**sent, "change": "unchanged"}
-        desk = place.desk(files)
-        check_asked(place.config, desk.histories or [as_if_published(desk.rules)], wish, now_ms)
+        publisher = place.publisher(files)
+        check_asked(place.config, publisher.histories or [as_if_published(publisher.rules)], wish, now_ms)
         return {**sent, "offset": place.send(key, wish.to_bytes())}
 
 
@@ -239,8 +239,8 @@ def _user() -> str:
         raise UsageError("this user has no name; expected who publishes: --as NAME") from None
 
 
-def _sent(place: Place, desk: TopicDesk, message: Message) -> int | None:
-    return None if message.value is None else place.send(message.key, message.value, desk.author(message))
+def _sent(place: Place, publisher: TopicPublisher, message: Message) -> int | None:
+    return None if message.value is None else place.send(message.key, message.value, publisher.author(message))
 
 
 def _check_first(
@@ -273,7 +273,7 @@ def _check_first(
 
     now = {**files, **{name: FileContent(each.value) for name, each in met.items() if each.value is not None}}
     try:
-        place.desk(now).publish(file)
+        place.publisher(now).publish(file)
     except RefusedError as error:
         for name, each in met.items():
             headers = {key: value.decode(errors="replace") for key, value in each.headers if value is not None}

@@ -12,9 +12,9 @@ import orjson
 import typer
 from rich.text import Text
 
-from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import inputs_by_stream, setting_of, with_tables
-from crossline.cli.rules.given import FiguresPath
+from crossline.cli.process import do_without_pandas
+from crossline.cli.rules.sample_options import FiguresPath
 from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import check_some_judged
@@ -149,7 +149,7 @@ def _miss_row(miss: NearMiss) -> dict[str, Any]:
 
 
 def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
-    from crossline.replay.shown import shown_value
+    from crossline.replay.sample_view import shown_value
 
     if as_json:
         write_lines([json_bytes(asdict(each)) for each in made])

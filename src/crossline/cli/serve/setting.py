@@ -13,7 +13,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.sources.owned import user_name
+from crossline.rulelog.sources.ownership import user_name
 from crossline.serve.access.roles import Principal
 
 AUDIT_FOLDER = "audit"

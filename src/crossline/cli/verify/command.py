@@ -13,8 +13,8 @@ from rich.console import Group
 from rich.text import Text
 
 from crossline.cli import screen
-from crossline.cli.alone import do_without_pandas
 from crossline.cli.backtest import inputs_by_stream
+from crossline.cli.process import do_without_pandas
 from crossline.cli.screen import Pairs
 from crossline.cli.startup import tell_compiling
 from crossline.cli.verify.proving import is_proof, proven_again

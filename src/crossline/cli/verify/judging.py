@@ -20,7 +20,7 @@ from crossline.core.judge.shard import Bounds
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.sources import RulesTopic
-from crossline.engine.hops.outcome import Outcome
+from crossline.engine.stages.outcome import Outcome
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.in_process import outcomes
 from crossline.rulelog.content import read_text

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from crossline.core.basics.errors import StateError
-from crossline.core.streams.asked import Place
+from crossline.core.streams.submission import Place
 
 SCHEMA_VERSION = 1
 SUFFIX = ".jsonl"

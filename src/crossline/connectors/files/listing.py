@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crossline.connectors.chunks import ChunkRef
-from crossline.connectors.files import noted
+from crossline.connectors.files import state_files
 from crossline.connectors.once_file import sync_path
 
 # How a file is known again: up to which byte, and the digests of its first bytes and of those before that one.
@@ -83,7 +83,7 @@ class ChunkList:
             raw = file.read()
         size = raw.rfind(b"\n") + 1
         for number, line in enumerate(raw[:size].splitlines(), 1):
-            noted.read(self._path, line, self._apply_line, f"that is line {number}{self._since()}; {TO_DO}")
+            state_files.read(self._path, line, self._apply_line, f"that is line {number}{self._since()}; {TO_DO}")
         self._read += size
 
     def _since(self) -> str:

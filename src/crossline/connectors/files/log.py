@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from crossline.connectors.chunks import ChunkRef, Most
+from crossline.connectors.files.compression import PackedError, PackedText, packed_cuts, packing_of
 from crossline.connectors.files.identity import has, head_at, tail_at
 from crossline.connectors.files.lines import Unended, cuts, is_whole
 from crossline.connectors.files.listing import ChunkList, ListedFile, Mark
-from crossline.connectors.files.lost import LostFiles, copies, moved
-from crossline.connectors.files.packed import PackedError, PackedText, packed_cuts, packing_of
+from crossline.connectors.files.relocation import LostFiles, copies, moved
 from crossline.connectors.files.tables import table_size
 from crossline.connectors.files.watch import Look, Watch
 from crossline.core.basics.errors import SourceError

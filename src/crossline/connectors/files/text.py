@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from crossline.connectors.chunks import ChunkRef
+from crossline.connectors.files.compression import PackedError, PackedText, packing_of, read_packed
 from crossline.connectors.files.identity import open_chunk, read_chunk
-from crossline.connectors.files.packed import PackedError, PackedText, packing_of, read_packed
 from crossline.core.basics.errors import SourceError
 
 

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaException
 
 from crossline.connectors.base import Delivery, for_delivery, wall_clock_ms
 from crossline.connectors.kafka.client import librdkafka_settings
-from crossline.connectors.kafka.courier import Courier, Patience, Refused, names_at_end, tell_cut
 from crossline.connectors.kafka.errors import TOO_LARGE, of_one_topic, raise_any, told
+from crossline.connectors.kafka.idempotent_producer import IdempotentProducer, Patience, Refused, names_at_end, tell_cut
 from crossline.connectors.kafka.messages import (
     LIMIT_MIN,
     SPARE,
@@ -24,7 +24,7 @@ from crossline.connectors.kafka.messages import (
     decision_message,
     late_message,
 )
-from crossline.connectors.kafka.transactions.once import OncePost
+from crossline.connectors.kafka.transactions.transactional_producer import TransactionalProducer
 from crossline.core.basics.errors import CrosslineError, SinkError
 from crossline.core.basics.times import format_instant
 from crossline.core.settings import kafka as config_kafka
@@ -43,9 +43,10 @@ class KafkaSink:
     the record's bytes; headers say why and from where, ``dead_letter_id`` names it.
 
     Guarantee: exactly once, to those who read committed records. A batch goes to a topic in one transaction, which has
-    the number of the batch, so one that comes again adds nothing, whoever brings it (see ``OncePost``). With a new
-    checkpoint, whose numbers begin anew, the last ``dedupe_tail`` records of each partition are read back first (0:
-    none), and what stands there is not sent again; nor are the last ``dedupe_tail`` messages that this process sent.
+    the number of the batch, so one that comes again adds nothing, whoever brings it (see ``TransactionalProducer``).
+    With a new checkpoint, whose numbers begin anew, the last ``dedupe_tail`` records of each partition are read back
+    first (0: none), and what stands there is not sent again; nor are the last ``dedupe_tail`` messages that this
+    process sent.
 
     Without ``transactions``, or for deliveries of no checkpoint, this reading back is all there is, after a start and
     after a failure: at least once, the same id each time, and exactly once as long as the interrupted batch and what
@@ -83,12 +84,12 @@ class KafkaSink:
         self._corrections_topic = corrections_topic
         self._transactions = transactions
         self._pipeline = pipeline
-        self._post: OncePost | None = None
+        self._post: TransactionalProducer | None = None
         self._checkpoint = ""  # whose batches ``_post`` counts
         self._dedupe_tail = dedupe_tail
         self._timeout_ms = timeout_ms
         self._clock_ms = clock_ms
-        self._courier = Courier(self._client, timeout_ms, self._taken)
+        self._idempotent_producer = IdempotentProducer(self._client, timeout_ms, self._taken)
         self._tails: dict[str, set[str]] = {}  # names in a topic when it was read back
         self._sent: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)  # since then, oldest first
         self._batch_id: int | None = None
@@ -115,11 +116,11 @@ class KafkaSink:
 
         A broker that is away shows at the first delivery.
         """
-        self._courier.open()
+        self._idempotent_producer.open()
 
-    def heed(self, stop: threading.Event) -> None:
+    def use_cancel_token(self, stop: threading.Event) -> None:
         """Wait for brokers no longer than a second once ``stop`` is set."""
-        self._courier.stop = stop
+        self._idempotent_producer.stop = stop
         if self._post is not None:
             self._post.stop = stop
 
@@ -146,7 +147,7 @@ class KafkaSink:
         self._forget()
 
     def _forget(self) -> None:
-        self._courier.drop()
+        self._idempotent_producer.drop()
         if self._post is not None:
             self._post.drop()
         self._tails.clear()
@@ -171,21 +172,21 @@ class KafkaSink:
                 self._taken(message)
         raise_any(failures)
 
-    def _post_of(self, checkpoint: str) -> OncePost:
+    def _post_of(self, checkpoint: str) -> TransactionalProducer:
         """What counts the batches of ``checkpoint``: nobody else has its name."""
         if self._post is None or self._checkpoint != checkpoint:
             if self._post is not None:
                 self._post.drop()
             name = f"crossline-{self._pipeline}-{checkpoint}-{self._topic}"
-            self._post, self._checkpoint = OncePost(self._client, name, self._timeout_ms), checkpoint
-            self._post.stop = self._courier.stop
+            self._post, self._checkpoint = TransactionalProducer(self._client, name, self._timeout_ms), checkpoint
+            self._post.stop = self._idempotent_producer.stop
         return self._post
 
     def _send(self, delivery: Delivery) -> None:
         failures: dict[str, CrosslineError] = {}
         fresh = list(self._fresh(self._messages(delivery), failures))
-        refused = self._courier.send(m for m in fresh if m.topic not in self._narrow)
-        refused += self._courier.send((m for m in fresh if m.topic in self._narrow), alone=True)
+        refused = self._idempotent_producer.send(m for m in fresh if m.topic not in self._narrow)
+        refused += self._idempotent_producer.send((m for m in fresh if m.topic in self._narrow), alone=True)
         large = _too_large(refused, failures)
         if large:
             self._send_large(large, failures)
@@ -213,21 +214,21 @@ class KafkaSink:
         if self._dedupe_tail == 0:
             return set()
         return names_at_end(
-            self._client, topic, self._dedupe_tail, Patience(self._timeout_ms / 1000, self._courier.stop)
+            self._client, topic, self._dedupe_tail, Patience(self._timeout_ms / 1000, self._idempotent_producer.stop)
         )
 
     def _send_large(self, messages: list[Outgoing], failures: dict[str, CrosslineError]) -> None:
         """Each alone, since a batch is refused as a whole; what is refused alone is cut, to half its size each time."""
-        client_max = self._courier.bytes_max - SPARE
+        client_max = self._idempotent_producer.bytes_max - SPARE
         alone = [m for m in messages if m.size <= client_max and m.topic not in self._narrow]
-        refused = {m.place for m in _too_large(self._courier.send(alone, alone=True), failures)}
+        refused = {m.place for m in _too_large(self._idempotent_producer.send(alone, alone=True), failures)}
         done = {m.place for m in alone} - refused
         self._narrow.update(topic for topic, _ in done)
         wholes = {m.place: m for m in messages if m.place not in done}
         limits = {place: client_max if m.size > client_max else m.size // 2 for place, m in wholes.items()}
         while limits:
             cut = {place: wholes[place].cut(limit) for place, limit in limits.items()}
-            refused = {m.place for m in _too_large(self._courier.send(cut.values(), alone=True), failures)}
+            refused = {m.place for m in _too_large(self._idempotent_producer.send(cut.values(), alone=True), failures)}
             for place, message in cut.items():
                 if place in refused and limits[place] > LIMIT_MIN:
                     limits[place] = max(LIMIT_MIN, limits[place] // 2)

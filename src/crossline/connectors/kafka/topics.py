@@ -12,9 +12,9 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
+from crossline.connectors.kafka.bootstrap import ADVICE, Heard, client_of
+from crossline.connectors.kafka.data_loss import absent, deleted_before_read, ends_before, remade
 from crossline.connectors.kafka.errors import passes
-from crossline.connectors.kafka.gone import absent, deleted_before_read, ends_before, remade
-from crossline.connectors.kafka.started import ADVICE, Heard, client_of
 from crossline.core.basics.errors import PermanentError, SourceError, StateError
 from crossline.logs import get_logger
 

@@ -72,7 +72,7 @@ class PostgresSink:
         except SinkError as error:
             log.warning("the store does not answer yet; batches are held until it does", error=str(error))
 
-    def heed(self, stop: threading.Event) -> None:
+    def use_cancel_token(self, stop: threading.Event) -> None:
         """Wait for the server no longer than a second once ``stop`` is set."""
         self._stop = stop
 

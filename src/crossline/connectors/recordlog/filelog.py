@@ -16,7 +16,7 @@ import orjson
 from crossline.connectors.recordlog.segments import Segments, segment_name
 from crossline.core.basics.errors import UsageError
 from crossline.core.conditions.holds import lookup
-from crossline.core.streams.asked import Asked, Place
+from crossline.core.streams.submission import Asked, Place
 
 SEGMENT_BYTES = 64 << 20
 GROUP_BYTES_MAX = 4 << 20  # that are synced at once

@@ -18,7 +18,7 @@ import orjson
 
 from crossline.connectors.once_file import sync_path
 from crossline.connectors.recordlog.ids import RecordIds, Spot, id_digest
-from crossline.connectors.recordlog.synced import SUFFIX, SyncedEnd
+from crossline.connectors.recordlog.sync import SUFFIX, SyncedEnd
 from crossline.core.basics.errors import SourceError, StateError
 from crossline.logs import get_logger
 

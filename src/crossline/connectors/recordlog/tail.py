@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from crossline.connectors.kafka.client import SILENT, librdkafka_settings
 from crossline.core.basics.errors import SourceError
 from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.streams.asked import Place
+from crossline.core.streams.submission import Place
 
 WITHIN_S, LOOK_S = 10.0, 60.0
 NOWHERE: Mapping[str, int] = MappingProxyType({})

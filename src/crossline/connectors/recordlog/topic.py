@@ -14,13 +14,13 @@ from typing import Any
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from crossline.connectors.kafka.bootstrap import client_of
 from crossline.connectors.kafka.client import librdkafka_settings
 from crossline.connectors.kafka.errors import told
-from crossline.connectors.kafka.started import client_of
 from crossline.connectors.recordlog.keys import message_key
 from crossline.core.basics.errors import SourceError, UsageError
 from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.streams.asked import Asked, Keyed, Place
+from crossline.core.streams.submission import Asked, Keyed, Place
 from crossline.logs import get_logger
 
 log = get_logger(__name__)

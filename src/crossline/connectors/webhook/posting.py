@@ -53,7 +53,7 @@ class Poster:
         self._key = key.encode()
         self._address = HttpAddress(settings.url, settings.ca_file, settings.parallel)
 
-    def heed(self, stop: threading.Event) -> None:
+    def use_cancel_token(self, stop: threading.Event) -> None:
         """Give up soon after ``stop`` is set."""
         self._stop = stop
 

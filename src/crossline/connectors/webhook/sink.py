@@ -69,10 +69,10 @@ class WebhookSink:
         self._poster.open()
         self._parked.open()
 
-    def heed(self, stop: threading.Event) -> None:
+    def use_cancel_token(self, stop: threading.Event) -> None:
         """Give up soon after ``stop`` is set."""
         self._stop = stop
-        self._poster.heed(stop)
+        self._poster.use_cancel_token(stop)
 
     def deliver(self, delivery: Delivery) -> None:
         """Post what was not taken yet. Raises SinkError where the address is away or busy."""

@@ -16,7 +16,15 @@ from crossline.core.alerts.record import record_json
 from crossline.core.basics.fields import canonical_key
 from crossline.core.basics.times import format_duration, format_instant, instant_text
 from crossline.core.basics.uuids import seeded, uuid5_text
-from crossline.core.figures.program import Absent, Comparison, Evidence, Figure, Formed, Ordered, Program
+from crossline.core.figures.program import (
+    AbsencePredicate,
+    Comparison,
+    Evidence,
+    Figure,
+    FormulaPredicate,
+    Program,
+    SequencePredicate,
+)
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import FigureRead
@@ -51,16 +59,16 @@ class AlertMaker:
     def __init__(self, version: RuleVersion, program: Program) -> None:
         rule = version.rule
         verdict = program.verdict
-        self._line = verdict.fixed_line if isinstance(verdict, Formed) else None
+        self._line = verdict.fixed_line if isinstance(verdict, FormulaPredicate) else None
         self._line = verdict if isinstance(verdict, Comparison) else self._line
-        self._formed = verdict if isinstance(verdict, Formed) and self._line is None else None
-        self._steps = verdict.names if isinstance(verdict, Ordered) else ()
-        self._waits = isinstance(verdict, Absent)
+        self._formed = verdict if isinstance(verdict, FormulaPredicate) and self._line is None else None
+        self._steps = verdict.names if isinstance(verdict, SequencePredicate) else ()
+        self._waits = isinstance(verdict, AbsencePredicate)
         self._sentence = rule.sentence
         self._window_ms = program.window_ms
-        names = program.verdict.names if isinstance(program.verdict, Formed) else [""] * len(program.figures)
+        names = program.verdict.names if isinstance(program.verdict, FormulaPredicate) else [""] * len(program.figures)
         self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
-        self._kept |= {name: _kept(figure) for each in program.brings for name, figure in each.figures.items()}
+        self._kept |= {name: _kept(figure) for each in program.cross_key for name, figure in each.figures.items()}
         self._kind = "shadow" if version.kind == "shadow" else "alert"
         self._share = None if version.slots is None else version.slots.said
         self._rule = {

@@ -31,7 +31,7 @@ class Guarded:
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
+class BreakerTrip:
     """Version ``version`` of a rule had ``count`` alerts in the interval that begins at ``begins_ms``."""
 
     rule_id: str
@@ -57,7 +57,7 @@ def guarded(rules: RuleSet, default: Bound | None) -> dict[Name, Guarded]:
 
 def counted(
     counts: Counts, alerts: Iterable[Mapping[str, Any]], watched: Mapping[Name, Guarded]
-) -> tuple[Counts, list[Trip]]:
+) -> tuple[Counts, list[BreakerTrip]]:
     """``counts`` with the ``alerts`` of a batch, and what floods; that is counted no longer.
 
     Alerts count: no corrections, no shadow alerts, and none of rules that only feed others.
@@ -70,7 +70,7 @@ def counted(
     if not told and counts.keys() <= watched.keys():
         return counts, []
     after = {name: each for name, each in counts.items() if name in watched}
-    trips: list[Trip] = []
+    trips: list[BreakerTrip] = []
     for name in sorted(told):
         mine = watched[name]
         ingest_ms = instants_ms(told[name])
@@ -80,7 +80,7 @@ def counted(
             known[number] = known.get(number, 0) + count
         over = [number for number in sorted(known) if known[number] > mine.bound.alerts_max]
         if over:
-            trips.append(Trip(*name, known[over[0]], over[0] * mine.bound.per_ms, mine.bound))
+            trips.append(BreakerTrip(*name, known[over[0]], over[0] * mine.bound.per_ms, mine.bound))
             after.pop(name, None)
         elif known:
             after[name] = {number: known[number] for number in sorted(known)[-INTERVALS_MAX:]}

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from crossline.core.alerts.hits import Brought, Correction, Hit, JudgedRows, told_at
-from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.compile import StorePlan, StreamPlan
 from crossline.core.route.entering import CAUSE
 from crossline.core.windows.batch import Again, Cause, Hits
 
 _Name = tuple[int, str, int]  # line, id of the record that is hit, clock of the row
 
 
-def told_again(plan: StreamPlan, layer_plan: LayerPlan, again: Sequence[Again], logs: int) -> list[Hit]:
+def told_again(plan: StreamPlan, store_plan: StorePlan, again: Sequence[Again], logs: int) -> list[Hit]:
     """The hits and corrections of ``again``, in the order of the records that brought them about.
 
     ``logs``: how many logs the records that are judged have.
@@ -25,7 +25,7 @@ def told_again(plan: StreamPlan, layer_plan: LayerPlan, again: Sequence[Again], 
     told: list[Hit] = []
     for piece in again:
         if len(piece.hits) or piece.met or not piece.begins.all():
-            told += _Telling(plan, layer_plan, piece, logs).told()
+            told += _FeatureQuery(plan, store_plan, piece, logs).told()
     return sorted(told, key=told_at)
 
 
@@ -47,12 +47,12 @@ class _Known:
     told: set[_Name] = field(default_factory=set)
 
 
-class _Telling:
+class _FeatureQuery:
     """What is told of one piece."""
 
-    def __init__(self, plan: StreamPlan, layer_plan: LayerPlan, again: Again, logs: int) -> None:
+    def __init__(self, plan: StreamPlan, store_plan: StorePlan, again: Again, logs: int) -> None:
         self._again, self._plan, self._logs = again, plan, logs
-        self._judged = rows_again(plan, layer_plan, again, logs)
+        self._judged = rows_again(plan, store_plan, again, logs)
         self._known = _Known()
 
     def told(self) -> list[Hit]:
@@ -60,11 +60,11 @@ class _Telling:
         again, found = self._again, list[Hit]()
         rows = again.hits.row.tolist() + [each.row for each in again.met]
         lines = again.hits.line.tolist() + [each.line for each in again.met]
-        variants = again.variant[np.array(rows, np.int64)].tolist()
+        replays = again.replay[np.array(rows, np.int64)].tolist()
         made = [*self._judged.window_hits(again.hits), *(self._judged.met_later(each) for each in again.met)]
         by_variant: defaultdict[int, list[int]] = defaultdict(list)
-        for i, variant in enumerate(variants):
-            by_variant[variant].append(i)
+        for i, replay in enumerate(replays):
+            by_variant[replay].append(i)
         for number, begins in enumerate(again.begins.tolist()):
             # Of several rows that are hits on one record the last has seen most.
             here = [_Made(rows[i], lines[i], i, made[i]) for i in by_variant[number]]
@@ -134,7 +134,7 @@ def brought_by(plan: StreamPlan, cause: Cause, logs: int) -> Brought:
     return Brought(place, cause, (cause.reached_ms + 0.5, came, log, sequence, cause.offset, partition))
 
 
-def rows_again(plan: StreamPlan, layer_plan: LayerPlan, again: Again, logs: int) -> JudgedRows:
+def rows_again(plan: StreamPlan, store_plan: StorePlan, again: Again, logs: int) -> JudgedRows:
     """The rows as what hits are read from."""
     places, batch = again.rows.places, again.rows
     if places is None:
@@ -145,7 +145,7 @@ def rows_again(plan: StreamPlan, layer_plan: LayerPlan, again: Again, logs: int)
         "reached": places.reached_ms,
         "place_ms": batch.ingest_ms if logs > 1 else np.zeros_like(batch.ingest_ms),
     }
-    return JudgedRows(plan, layer_plan, batch, rows, places.chunks)
+    return JudgedRows(plan, store_plan, batch, rows, places.chunks)
 
 
 def said(hit: Hit) -> tuple[Any, ...]:

@@ -15,15 +15,15 @@ from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.values import I64
 from crossline.core.basics.wire import Arrays
 from crossline.core.figures.kinds import ColumnKind
-from crossline.core.plan.compile import LayerPlan, Stateless, StreamPlan
-from crossline.core.plan.meeting import read_log
+from crossline.core.plan.compile import Stateless, StorePlan, StreamPlan
 from crossline.core.plan.spaces import Absence, FormulaLine, KeySpacePlan, Line, Pattern
+from crossline.core.plan.stream_join import read_log
 from crossline.core.route.keys import key_values
 from crossline.core.rules.entity import entity_of
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.streams.clocks import EVENT
 from crossline.core.windows.batch import Cause, FigureRead, Hits, KeyedBatch, Met
-from crossline.core.windows.verdicts.alone import waited_by
+from crossline.core.windows.verdicts.single_record import waited_by
 
 # Of the record that was hit (ingest time, stream, log, sequence, offset, partition): what hits of several shards are
 # put in order by, and where it stands. Where a stream is one log the time is 0, for then the log has the order.
@@ -159,10 +159,10 @@ def known_by(plan: StreamPlan, row_id: str) -> tuple[str, str | None]:
 
 @dataclass(slots=True)
 class JudgedRows:
-    """A layer's part of a batch, judged: its rows in ingest order; ``chunks``: log, sequence, partition of each."""
+    """A store's part of a batch, judged: its rows in ingest order; ``chunks``: log, sequence, partition of each."""
 
     plan: StreamPlan
-    layer_plan: LayerPlan
+    store_plan: StorePlan
     batch: KeyedBatch
     rows: Arrays
     chunks: Sequence[tuple[str, int, str]]
@@ -170,7 +170,7 @@ class JudgedRows:
 
     def window_hits(self, hits: Hits) -> Iterator[Hit]:
         """What the kernel found, in its order."""
-        lines = [_LineOf(self, number, line) for number, line in enumerate(self.layer_plan.kernel.judging)]
+        lines = [_LineOf(self, number, line) for number, line in enumerate(self.store_plan.kernel.judging)]
         integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
         ids = _texts(hits.evidence_id_bytes, hits.evidence_id_offsets)
         rows = hits.row.tolist()
@@ -205,7 +205,7 @@ class JudgedRows:
     def met_later(self, met: Met) -> Hit:
         """The hit at a record by what came behind it."""
         number, row, read = met.line, met.row, met.read
-        line, kernel = self.layer_plan.kernel.judging[number], self.layer_plan.kernel
+        line, kernel = self.store_plan.kernel.judging[number], self.store_plan.kernel
         assert isinstance(line, FormulaLine)  # noqa: S101 - others wait for nothing
         assert isinstance(kernel, KeySpacePlan)  # noqa: S101 - as above
         of, ingest_ms = _LineOf(self, number, line), int(self.batch.ingest_ms[row])
@@ -329,7 +329,7 @@ class JudgedRows:
         if known is None:
             start, end = self.batch.key_offsets[number], self.batch.key_offsets[number + 1]
             raw = self.batch.key_bytes[start:end].tobytes()
-            known = self._keys[number] = key_values(self.plan.spec, self.layer_plan.layer.group_fields, raw)
+            known = self._keys[number] = key_values(self.plan.spec, self.store_plan.state_store.group_fields, raw)
         return known
 
 
@@ -337,8 +337,8 @@ class _LineOf:
     """What is asked of a line again and again."""
 
     def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine | Pattern | Absence) -> None:
-        kernel = judged.layer_plan.kernel
-        self._versions = judged.layer_plan.versions[number]
+        kernel = judged.store_plan.kernel
+        self._versions = judged.store_plan.versions[number]
         self._kind: ColumnKind | None = None
         if isinstance(kernel, KeySpacePlan) and isinstance(line, Line) and kernel.groups[line.group].column >= 0:
             self._kind = kernel.columns[kernel.groups[line.group].column][1]

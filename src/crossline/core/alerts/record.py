@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from crossline.core.basics.times import instant_text
-from crossline.core.figures.carried import CarriedRecord
+from crossline.core.figures.alert_fields import CarriedRecord
 from crossline.core.streams.schema import FieldSpec
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from crossline.core.avro.binary import Found
 from crossline.core.avro.schema import STAMPS
-from crossline.core.decode.careful import INT64_MAX, INT64_MIN, shown, text_ms
 from crossline.core.decode.clock import NANOS, NOT_A_TIME, UNIT_CODES, real_to_ms, whole_to_ms
 from crossline.core.decode.layout import Column, RecordLayout
 from crossline.core.decode.reasons import RefusedRecordError
 from crossline.core.decode.record import TIME_NUMBER, TIME_TEXT
+from crossline.core.decode.slow_path import INT64_MAX, INT64_MIN, shown, text_ms
 
 DAY_S = 86_400
 # 2^512 and more: no 64-bit float is near, and its digits would take a while to write down.

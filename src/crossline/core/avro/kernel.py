@@ -1,4 +1,4 @@
-"""The kernel that takes the steps of a program for records of Avro; whatever it doubts goes the careful way."""
+"""The kernel that takes the steps of a program for records of Avro; whatever it doubts goes the slow path."""
 
 # ruff: noqa: PLR0911 - kernels are flat: many plain arguments, and a way out at each doubt
 

@@ -1,7 +1,7 @@
 """A schema and what a stream declares, as one list of steps that the kernel takes for each record.
 
 Records within records and branches of unions are laid out one behind the other; steps only go forwards. What has no
-step here (lists, types that do not fit, what contains itself) is a doubt: such a record goes the careful way, which
+step here (lists, types that do not fit, what contains itself) is a doubt: such a record goes the slow path, which
 says what everything means.
 """
 
@@ -117,7 +117,7 @@ class _Writer:
             self.add({"boolean": BOOL, "int": INT, "long": LONG}[kind])
 
     def _column(self, node: Node, number: int) -> None:
-        """The step that fills a column; where the type does not fit, the careful way says so."""
+        """The step that fills a column; where the type does not fit, the slow path says so."""
         if node.kind == "null":
             return
         kind = self.columns[number].kind

@@ -21,11 +21,11 @@ from crossline.core.avro.schema import Node
 from crossline.core.avro.wire import HEADER_BYTES, MAGIC, schema_id
 from crossline.core.basics.values import I64
 from crossline.core.decode.arrival import Arrival
-from crossline.core.decode.careful import Taken, with_roles
 from crossline.core.decode.cells import Cells, new_cells, settle
 from crossline.core.decode.layout import RecordLayout
 from crossline.core.decode.reasons import RefusedRecordError
 from crossline.core.decode.record import SLOW
+from crossline.core.decode.slow_path import Taken, with_roles
 from crossline.core.decode.spans import LINE_BYTES_MAX, Decoded, Span, as_bytes, finish
 
 # By number: a schema, or why there is none to be had.

@@ -127,7 +127,7 @@ Lists = Mapping[str, NamedList]
 
 
 def list_from_json(data: Any) -> NamedList:
-    """Inverse of ``NamedList.to_json``; reads plain values too, which are what older books have."""
+    """Inverse of ``NamedList.to_json``; reads plain values too, which are what older plan snapshots have."""
     if isinstance(data, list):
         return named_list(data)
     changes = [

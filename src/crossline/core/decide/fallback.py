@@ -24,9 +24,9 @@ from crossline.core.conditions.tree import AllOf, AnyOf, Leaf, ListRef, Node, No
 from crossline.core.decide.membership import Membership
 from crossline.core.decide.words import NAMES, RULES, TAGS
 from crossline.core.formula.check import check, check_form
+from crossline.core.formula.diagnostics import A_NAME
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.naive import evaluate
-from crossline.core.formula.told import A_NAME
 from crossline.core.rules.base import Action, check_raw_conditions
 from crossline.core.streams.schema import FieldSpec, StreamSpec
 from crossline.core.texts.problems import Finding, Problem, path_text

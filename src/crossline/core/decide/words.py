@@ -8,8 +8,8 @@ from typing import get_args
 from crossline.core.basics.fields import FieldKind
 from crossline.core.decide.hits import DecidingHit, gravest
 from crossline.core.formula.check import check
+from crossline.core.formula.diagnostics import Report
 from crossline.core.formula.formula import Formula
-from crossline.core.formula.told import Report
 from crossline.core.formula.tree import Compare, Constant, Membership, Name, Node, walk
 from crossline.core.rules.base import Action, Severity
 from crossline.core.texts.problems import Finding, Path, nearest, one_of

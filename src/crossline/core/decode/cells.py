@@ -46,7 +46,7 @@ SIZE_MASK = (1 << 32) - 1
 class Cells:
     """n rows. ``values`` int64[columns, n], ``flags`` uint8[columns, n], ``status`` uint8[n]: see ``record``.
 
-    ``extra``: texts that the careful way read. ``lists``: (column, row) -> list. Times are epoch ms, of good rows only.
+    ``extra``: texts that the slow path read. ``lists``: (column, row) -> list. Times are epoch ms, of good rows only.
     """
 
     layout: RecordLayout
@@ -60,7 +60,7 @@ class Cells:
     lists: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
 
     def put(self, row: int, cells: list[Any], event_ms: int, ingest_ms: int | None) -> None:
-        """Fill a row with what the careful way read; the row is good from here on."""
+        """Fill a row with what the slow path read; the row is good from here on."""
         for number, (column, value) in enumerate(zip(self.layout.columns, cells, strict=True)):
             self.flags[number, row] = NULL if value is None else VALUE
             if value is None:

@@ -16,7 +16,6 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.basics.values import F64, I64, Records
 from crossline.core.decode.arrays import Mask, decimal_doubles, decimal_integers, one_array, plain, shown_values
 from crossline.core.decode.arrival import Arrival, latest_text
-from crossline.core.decode.careful import shown
 from crossline.core.decode.clock import (
     NOT_A_TIME,
     TIME_MS_END,
@@ -29,6 +28,7 @@ from crossline.core.decode.clock import (
 from crossline.core.decode.layout import Column, RecordLayout, Role
 from crossline.core.decode.reasons import Reason
 from crossline.core.decode.record import TIME_ANY, TIME_NUMBER, TIME_TEXT
+from crossline.core.decode.slow_path import shown
 from crossline.core.decode.spans import Decoded, as_bytes, no_ids
 
 DAY_S = 86_400

@@ -1,4 +1,4 @@
-"""JSON records, as lines of a file or values of a topic: a fast scan of all, the careful way for what it doubts."""
+"""JSON records, as lines of a file or values of a topic: a fast scan of all, the slow path for what it doubts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from crossline.core.basics.values import I64
 from crossline.core.decode.arrival import Arrival
-from crossline.core.decode.careful import INT64_MAX, INT64_MIN, take_json
 from crossline.core.decode.cells import SIZE_MASK, Cells, new_cells, settle
 from crossline.core.decode.layout import RecordLayout
 from crossline.core.decode.record import BLANK, GOOD, LIST, SLOW, VALUE, scan_records
 from crossline.core.decode.scan import NOTES_SIZE
+from crossline.core.decode.slow_path import INT64_MAX, INT64_MIN, take_json
 from crossline.core.decode.spans import LINE_BYTES_MAX, Decoded, Span, as_bytes, find_lines, finish
 
-# What orjson makes of the items of a list; a kind that is not here takes the careful way.
+# What orjson makes of the items of a list; a kind that is not here takes the slow path.
 PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),

@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from crossline.core.decode.careful import INT64_MAX, INT64_MIN
 from crossline.core.decode.clock import NANOS, TIME_MS_END, TIME_MS_MIN
 from crossline.core.decode.layout import RecordLayout, Role
 from crossline.core.decode.record import BOOLEAN, INTEGER, NUMBER, STRING
+from crossline.core.decode.slow_path import INT64_MAX, INT64_MIN
 
 BYTES_MAX = 16_384
 _MS_NANOS = 1_000_000

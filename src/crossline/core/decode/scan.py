@@ -1,8 +1,8 @@
 """Kernels that read JSON's parts out of bytes: white space, strings, numbers, and values nobody asked for.
 
 They know one subset of JSON, chosen so that it can be read without a doubt. Everything outside it, broken or merely
-rare, is answered with ``DOUBT``; the line then goes to ``careful``, which alone decides what is refused and why. So a
-kernel may doubt what is good, but must never take what ``careful`` refuses, nor read another value from it.
+rare, is answered with ``DOUBT``; the line then goes to ``slow_path``, which alone decides what is refused and why. So a
+kernel may doubt what is good, but must never take what ``slow_path`` refuses, nor read another value from it.
 """
 
 # ruff: noqa: PLR0911 - kernels are flat: many plain arguments, and a way out at each doubt
@@ -268,7 +268,7 @@ def unknown_key(buf: U8, p: int, end: int, owner: int, notes: I64) -> int:
     """Past the key whose text starts at ``p`` and its colon, noting it; DOUBT where its object may have it twice.
 
     ``owner`` numbers the object within its record. Two keys whose hashes agree need not be the same, but only
-    ``careful`` can tell. A key with escapes may equal one without: doubted too.
+    ``slow_path`` can tell. A key with escapes may equal one without: doubted too.
     """
     stop, escaped = skip_string(buf, p, end)
     if stop < 0 or escaped:

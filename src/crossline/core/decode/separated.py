@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from crossline.core.basics.values import I32, I64, U8
 from crossline.core.decode.arrival import Arrival
-from crossline.core.decode.careful import NumberText, Taken, as_text, cell, id_text, parse_text, shown, with_roles
 from crossline.core.decode.cells import new_cells, settle
 from crossline.core.decode.clock import NOT_A_TIME, rfc3339_ms
 from crossline.core.decode.jit import kernel
@@ -50,6 +49,7 @@ from crossline.core.decode.scan import (
     skip_space,
     utf8_step,
 )
+from crossline.core.decode.slow_path import NumberText, Taken, as_text, cell, id_text, parse_text, shown, with_roles
 from crossline.core.decode.spans import LINE_BYTES_MAX, Decoded, find_lines, finish
 
 TRUE_TEXTS, FALSE_TEXTS = ("true", "True", "TRUE"), ("false", "False", "FALSE")
@@ -113,7 +113,7 @@ def decode_csv(
 
 
 def take_csv(layout: RecordLayout, header: Header, raw: bytes) -> Taken:
-    """Decode one record the careful way. Raises RefusedRecordError."""
+    """Decode one record the slow path. Raises RefusedRecordError."""
     if header.twice is not None:
         raise RefusedRecordError("malformed_csv", f"the header names {shown(header.twice)} twice")
     texts = split(as_text(raw).removesuffix("\r"))

@@ -13,13 +13,13 @@ from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.values import I64, U8, Columns, Records
 from crossline.core.decode.arrival import Arrival
-from crossline.core.decode.careful import Taken
 from crossline.core.decode.cells import Cells, column_array
 from crossline.core.decode.jit import WORD_BYTES, eight_bytes, kernel, lowest_bit
 from crossline.core.decode.layout import RecordLayout, Role
 from crossline.core.decode.reasons import RefusedRecordError
 from crossline.core.decode.record import DEAD, GOOD, SLOW
 from crossline.core.decode.scan import HIGHS, ONES
+from crossline.core.decode.slow_path import Taken
 
 LINE_BYTES_MAX = 1 << 20
 RAW_KEPT = 4 << 10
@@ -108,7 +108,7 @@ Take = Callable[[RecordLayout, bytes], Taken]
 
 
 def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, arrival: Arrival) -> Decoded:
-    """Send the careful way what a scan doubted, and make records and dead letters of it all."""
+    """Send the slow path what a scan doubted, and make records and dead letters of it all."""
     dead = []
     ahead = arrival.ahead(cells.event_ms, cells.ingest_ms)
     if ahead is not None:

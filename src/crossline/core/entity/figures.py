@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.core.entity.asked import AskedFigure, asked_of, is_asked
+from crossline.core.entity.lookup import AskedFigure, asked_of, is_asked
 from crossline.core.judge.kernels import new_kernel
 from crossline.core.judge.shard import ShardState
-from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.compile import StorePlan, StreamPlan
 from crossline.core.plan.spaces import FormulaLine, KeySpacePlan, PaneSpacePlan
 from crossline.core.route.keys import key_from_text
-from crossline.core.windows.asked import asking, telling_plan, told_now
+from crossline.core.windows.lookup import asking, feature_query_plan, told_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +49,23 @@ def figures_of_key(
     A stream's now is the highest ingest time that was read of it. Of a value that never came the windows are empty.
 
     Args:
-        plans: those that ``state`` is judged by; of each its layers.
+        plans: those that ``state`` is judged by; of each its state stores.
         state: it holds all keys; it is of no use any more afterwards.
         field: a field of keys.
         text: its value, as in a URL.
     """
     for plan in plans:
         now_ms = _now_ms(plan, state)
-        for layer_plan in plan.layers:
-            if layer_plan.layer.group_fields != (field,):
+        for store_plan in plan.state_stores:
+            if store_plan.state_store.group_fields != (field,):
                 continue
             if now_ms is None:
-                yield from _unread(plan, layer_plan)
+                yield from _unread(plan, store_plan)
                 continue
-            asked = list(asked_of(plan, layer_plan, now_ms))
+            asked = list(asked_of(plan, store_plan, now_ms))
             if asked:
-                yield from _told(layer_plan, state, asked, key_from_text(plan.spec, field, text), now_ms)
-            yield from _elsewhere(plan, layer_plan, now_ms)
+                yield from _told(store_plan, state, asked, key_from_text(plan.spec, field, text), now_ms)
+            yield from _elsewhere(plan, store_plan, now_ms)
 
 
 def _now_ms(plan: StreamPlan, state: ShardState) -> int | None:
@@ -75,32 +75,32 @@ def _now_ms(plan: StreamPlan, state: ShardState) -> int | None:
 
 
 def _told(
-    layer_plan: LayerPlan,
+    store_plan: StorePlan,
     state: ShardState,
     asked: Sequence[AskedFigure],
     key: bytes | None,
     now_ms: int,
 ) -> Iterator[FigureNow]:
-    kernel = layer_plan.kernel
+    kernel = store_plan.kernel
     assert isinstance(kernel, KeySpacePlan | PaneSpacePlan)  # noqa: S101 - others have no figures
-    telling = telling_plan(kernel, [(each.group, each.count) for each in asked])
-    store: Any = state.stores.get(layer_plan.layer.name)
-    alone = new_kernel(telling) if key is None or store is None else store.alone(telling, key)
-    told = told_now(alone.judge(asking(telling, key or b"", now_ms)))
+    feature_query = feature_query_plan(kernel, [(each.group, each.count) for each in asked])
+    store: Any = state.stores.get(store_plan.state_store.name)
+    alone = new_kernel(feature_query) if key is None or store is None else store.alone(feature_query, key)
+    told = told_now(alone.judge(asking(feature_query, key or b"", now_ms)))
     for each, (value, count) in zip(asked, told, strict=True):
         window = kernel.cursors[kernel.groups[each.group].cursor]
         yield FigureNow(each, value, count, *window.span_ms(now_ms), now_ms)
 
 
-def _unread(plan: StreamPlan, layer_plan: LayerPlan) -> Iterator[Unanswered]:
+def _unread(plan: StreamPlan, store_plan: StorePlan) -> Iterator[Unanswered]:
     """Why nothing is told where nothing came."""
-    rules = dict.fromkeys(each.rule_id for each in asked_of(plan, layer_plan, None))
+    rules = dict.fromkeys(each.rule_id for each in asked_of(plan, store_plan, None))
     return (Unanswered(rule_id, f"no record of {plan.base} came yet") for rule_id in rules)
 
 
-def _elsewhere(plan: StreamPlan, layer_plan: LayerPlan, now_ms: int) -> Iterator[Unanswered]:
+def _elsewhere(plan: StreamPlan, store_plan: StorePlan, now_ms: int) -> Iterator[Unanswered]:
     """Figures that formulas are brought: of another key, which this one alone does not say."""
-    for line, versions in zip(layer_plan.kernel.judging, layer_plan.versions, strict=True):
+    for line, versions in zip(store_plan.kernel.judging, store_plan.versions, strict=True):
         if isinstance(line, FormulaLine) and line.brought and is_asked(plan, line, versions[0].rule, now_ms):
             names = ", ".join(dict.fromkeys(each.name for each in line.brought))
             yield Unanswered(line.rule_id, f"{names}: of another key, which a record would say")

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.carried import CarriedRecord
+from crossline.core.figures.alert_fields import CarriedRecord
 from crossline.core.figures.kinds import ColumnKind, Operator, TimeMode
 from crossline.core.figures.registry import declared
 from crossline.core.formula.formula import Formula
@@ -106,7 +106,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Formed:
+class FormulaPredicate:
     """The verdict of a formula: that ``when`` holds of the program's figures, by their ``names``, and of fields.
 
     ``value``: what an alert shows as its value; None: nothing. ``lines``: what that is held against, where the formula
@@ -182,7 +182,7 @@ class NamedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class SequencePredicate:
     """The verdict of a sequence: records of a key took all ``steps`` in order, the last ``within_ms`` of the first.
 
     ``until``: records that end what is under way. ``strict``: no other record of the program's feed comes in between.
@@ -200,7 +200,7 @@ class Ordered:
         """The step of each record of a hit, in order."""
         return tuple(step.name for step in self.steps for _ in range(step.times))
 
-    def over(self, change: Callable[[Feed], Feed]) -> Ordered:
+    def over(self, change: Callable[[Feed], Feed]) -> SequencePredicate:
         """The same over other records: each feed as ``change`` makes it."""
         steps = tuple(replace(step, feed=change(step.feed)) for step in self.steps)
         return replace(self, steps=steps, until=None if self.until is None else change(self.until))
@@ -212,7 +212,7 @@ class Ordered:
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class AbsencePredicate:
     """The verdict of an absence: a record of ``after``, and none of ``expect`` of its key up to ``within_ms`` later.
 
     It is reached by the stream's clock, not at a record. ``probes``: a record that was answered is a hit too, then.
@@ -223,7 +223,7 @@ class Absent:
     within_ms: int
     probes: bool = False
 
-    def over(self, change: Callable[[Feed], Feed]) -> Absent:
+    def over(self, change: Callable[[Feed], Feed]) -> AbsencePredicate:
         """The same over other records: each feed as ``change`` makes it."""
         return replace(self, after=change(self.after), expect=change(self.expect))
 
@@ -234,7 +234,7 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class FeatureQuery:
     """No verdict: the figures, by their ``names``, are told of each record that the program judges, and no hit is made.
 
     ``facts``: fields of the record that are told along.
@@ -244,7 +244,8 @@ class Telling:
     facts: tuple[str, ...] = ()
 
 
-Verdict = Comparison | Formed | Ordered | Absent | Telling
+_NAMED, _STEPPED = FormulaPredicate | FeatureQuery, SequencePredicate | AbsencePredicate
+Verdict = Comparison | FormulaPredicate | SequencePredicate | AbsencePredicate | FeatureQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Brings:
+class CrossKeyFigure:
     """Figures of another key: what they are of, the ``program`` that tells them, and the kinds of their values."""
 
     reading: Reading
@@ -300,9 +301,9 @@ class Program:
     ``feed``: the records that are judged; those later than ``judge_lateness_ms`` are not (None: no such bound).
     ``figures`` are none, and ``verdict`` is None, where the record alone decides: each that enters is a hit. There are
     none either where the verdict is of the order of records. ``entity``: of such a program the fields of the key of its
-    alerts, where the record has them all. ``record``: what alerts carry of it. ``brings``: figures of other keys, which
-    a formula names as it does fields. ``reevaluate``: records are judged again where one comes late that may change the
-    answer.
+    alerts, where the record has them all. ``record``: what alerts carry of it. ``cross_key``: figures of other keys,
+    which a formula names as it does fields. ``reevaluate``: records are judged again where one comes late that may
+    change the answer.
     """
 
     feed: Feed
@@ -311,16 +312,16 @@ class Program:
     emission: Emission = field(default_factory=Emission)
     evidence: Evidence = field(default_factory=Evidence)
     judge_lateness_ms: int | None = None
-    brings: tuple[Brings, ...] = ()
+    cross_key: tuple[CrossKeyFigure, ...] = ()
     reevaluate: bool = False
     entity: tuple[str, ...] = ()
     record: CarriedRecord | None = None
 
     def __post_init__(self) -> None:
         verdict = self.verdict
-        if bool(self.figures) != isinstance(verdict, Comparison | Formed | Telling):
+        if bool(self.figures) != isinstance(verdict, Comparison | FormulaPredicate | FeatureQuery):
             raise ValueError("a verdict needs a figure, and a figure a verdict; one of order has none")
-        named = len(verdict.names) if isinstance(verdict, Formed | Telling) else int(isinstance(verdict, Comparison))
+        named = len(verdict.names) if isinstance(verdict, _NAMED) else int(isinstance(verdict, Comparison))
         if named != len(self.figures):
             raise ValueError(f"a verdict of {named} figures, and {len(self.figures)} figures")
 
@@ -332,18 +333,18 @@ class Program:
     @property
     def named(self) -> Mapping[str, Figure]:
         """The figures of a formula by name, its own and then those brought to it; of any other verdict none."""
-        if not isinstance(self.verdict, Formed | Telling):
+        if not isinstance(self.verdict, _NAMED):
             return {}
         own = zip(self.verdict.names, self.figures, strict=True)
-        return dict([*own, *(each for brings in self.brings for each in brings.figures.items())])
+        return dict([*own, *(each for cross_key in self.cross_key for each in cross_key.figures.items())])
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """All that decides of a record alone what it enters."""
-        if isinstance(self.verdict, Ordered):
+        if isinstance(self.verdict, SequencePredicate):
             own = (self.feed,) if self.verdict.strict else ()
             return tuple(feed.condition for feed in (*own, *self.verdict.feeds))
-        if isinstance(self.verdict, Absent):
+        if isinstance(self.verdict, AbsencePredicate):
             return tuple(feed.condition for feed in self.verdict.feeds)
         streaks = (each.streak_of for each in self.figures if each.streak_of is not None)
         return (self.feed.condition, *(each.feed.condition for each in self.figures), *streaks)
@@ -354,9 +355,9 @@ class Program:
 
         Of an absence: how far back a record lies that a hit of now is at, or that held such a one back.
         """
-        if isinstance(self.verdict, Absent):
+        if isinstance(self.verdict, AbsencePredicate):
             return self.verdict.within_ms + self.emission.cooldown_ms
-        within_ms = self.verdict.within_ms if isinstance(self.verdict, Ordered) else 0
+        within_ms = self.verdict.within_ms if isinstance(self.verdict, SequencePredicate) else 0
         return max([self.emission.cooldown_ms, within_ms, *(each.window.reach_ms for each in self.figures)])
 
     @property
@@ -367,31 +368,31 @@ class Program:
     @property
     def in_panes(self) -> bool:
         """Whether any of its figures, those that are brought to it among them, is kept in panes."""
-        return bool(self.resolution_ms or any(each.program.resolution_ms for each in self.brings))
+        return bool(self.resolution_ms or any(each.program.resolution_ms for each in self.cross_key))
 
     @property
     def window_ms(self) -> int | None:
         """The length of the window that an alert speaks of; None where there is none."""
-        if isinstance(self.verdict, Ordered | Absent):
+        if isinstance(self.verdict, SequencePredicate | AbsencePredicate):
             return self.verdict.within_ms
         return self.figure.window.length_ms if self.figure else None
 
     def over(self, change: Callable[[Feed], Feed]) -> Program:
         """The same over other records: each of its feeds as ``change`` makes it."""
-        verdict = self.verdict.over(change) if isinstance(self.verdict, Ordered | Absent) else self.verdict
+        verdict = self.verdict.over(change) if isinstance(self.verdict, _STEPPED) else self.verdict
         figures = tuple(replace(each, feed=change(each.feed)) for each in self.figures)
         return replace(self, feed=change(self.feed), figures=figures, verdict=verdict)
 
     def probing(self) -> Program:
         """The same with a verdict that always holds, and an alert at every record that has a figure or takes a step."""
         match self.verdict:
-            case None | Telling():
+            case None | FeatureQuery():
                 return self
-            case Formed(when=asked):
+            case FormulaPredicate(when=asked):
                 # Beside what always holds stands what is asked for: its figures and fields are in the evidence.
                 when = Formula(asked.text, Join("or", (asked.root, ALWAYS.root)))
                 probe: Verdict = replace(self.verdict, when=when)
-            case Ordered() | Absent():
+            case SequencePredicate() | AbsencePredicate():
                 probe = replace(self.verdict, probes=True)
             case _:
                 probe = Comparison(">=", -sys.float_info.max)

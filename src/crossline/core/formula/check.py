@@ -8,11 +8,11 @@ from typing import Literal
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.basics.times import parse_instant_ms
+from crossline.core.formula.diagnostics import Report
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.functions import DIGITS_MAX, SIGNATURES, Signature, kind_of_arithmetic, kind_of_call
 from crossline.core.formula.parse import DEPTH_MAX, Skeleton, parse
 from crossline.core.formula.tokens import LENGTH_MAX
-from crossline.core.formula.told import Report
 from crossline.core.formula.tree import (
     FAMILIES,
     Arithmetic,

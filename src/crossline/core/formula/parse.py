@@ -11,9 +11,9 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from crossline.core.basics.times import UNIT_MS_BY_NAME
+from crossline.core.formula.diagnostics import Report
 from crossline.core.formula.functions import SIGNATURES
 from crossline.core.formula.tokens import Token, lex
-from crossline.core.formula.told import Report
 from crossline.core.formula.tree import Span
 
 DEPTH_MAX = 64

@@ -14,7 +14,7 @@ from typing import Literal
 
 from crossline.core.basics.fields import FieldKind
 from crossline.core.basics.times import UNIT_MS_BY_NAME, parse_duration_ms
-from crossline.core.formula.told import Report
+from crossline.core.formula.diagnostics import Report
 from crossline.core.formula.tree import Span
 from crossline.core.texts.problems import nearest
 

@@ -12,8 +12,8 @@ from crossline.core.alerts.hits import Hit, known_by
 from crossline.core.basics.values import I64
 from crossline.core.basics.wire import Arrays, WirePart
 from crossline.core.judge.order import taken
-from crossline.core.plan.compile import LayerPlan, StreamPlan
-from crossline.core.plan.meeting import came_log
+from crossline.core.plan.compile import StorePlan, StreamPlan
+from crossline.core.plan.stream_join import came_log
 from crossline.core.route.entering import CAUSE, GONE
 from crossline.core.streams.reading import rule_of
 from crossline.core.windows.batch import Cause, Places
@@ -57,17 +57,17 @@ def cause_of(hit: Hit, order: Sequence[str]) -> Cause:
 
 
 def by_cause(
-    plan: StreamPlan, layer_plan: LayerPlan, rows: Arrays, parts: Sequence[WirePart]
+    plan: StreamPlan, store_plan: StorePlan, rows: Arrays, parts: Sequence[WirePart]
 ) -> tuple[Arrays, list[Cause]]:
     """``rows`` of ``parts`` in the order in which their causes came; of one cause first what goes.
 
     The cause of each row is then its number among those returned, -1 where it is the record itself. Rows of one source
-    whose records are never taken back stay as they are. A layer that judges nothing again is given what comes alone, in
-    that order too: a hit that is told late was not there before, wherever batches are cut.
+    whose records are never taken back stay as they are. A state store that judges nothing again is given what comes
+    alone, in that order too: a hit that is told late was not there before, wherever batches are cut.
     """
-    if not plan.corrected and (plan.met is None or not layer_plan.layer.reevaluate):
+    if not plan.corrected and (plan.met is None or not store_plan.state_store.reevaluate):
         return rows, []
-    if layer_plan.layer.reevaluate:
+    if store_plan.state_store.reevaluate:
         return _sorted(plan, rows, parts)
     rows, causes = _sorted(plan, rows, parts, by_part=True)
     return taken(rows, np.flatnonzero(rows[GONE] == 0)), causes

@@ -15,10 +15,10 @@ import numpy as np
 
 from crossline.core.alerts.hits import Hit, JudgedRows, Place, rests_on
 from crossline.core.basics.values import I64
-from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.compile import StorePlan, StreamPlan
 from crossline.core.plan.spaces import FormulaLine, KeySpacePlan
 from crossline.core.route.keys import key_values
-from crossline.core.windows.verdicts.alone import read_alone, waited_by
+from crossline.core.windows.verdicts.single_record import read_alone, waited_by
 
 _Rule = tuple[str, int]
 
@@ -51,7 +51,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Contexts:
-    """The records of a layer that wait, by rule version and key; ``came``, ``went``: in the batch that was last."""
+    """The records of a store that wait, by rule version and key; ``came``, ``went``: in the batch that was last."""
 
     waiting: dict[_Rule, dict[str, list[Waiting]]] = field(default_factory=dict)
     came: list[Waiting] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Contexts:
 
     def judge(self, judged: JudgedRows, without: Mapping[int, I64], copies: Any) -> Iterator[Hit]:
         """The hits of a batch at records that waited; ``without``: by line the rows that have no context yet."""
-        plan = judged.layer_plan.kernel
+        plan = judged.store_plan.kernel
         for number, line in waiting_lines(plan):
             rows = without.get(number, np.empty(0, np.int64))
             yield from self._judge(judged, number, line, [row for row in rows.tolist() if not copies[row]], copies)
@@ -71,7 +71,7 @@ class Contexts:
         mine = self.waiting.setdefault(rule, {})
         if not mine and not rows:
             return
-        batch, plan = judged.batch, judged.layer_plan.kernel
+        batch, plan = judged.batch, judged.store_plan.kernel
         assert isinstance(plan, KeySpacePlan)  # noqa: S101 - panes keep no last value
         keys = [_key_text(judged, key) for key in range(len(batch.key_hash))]
         cursor = waited_by(plan, line)
@@ -100,10 +100,10 @@ class Contexts:
             del self.waiting[waiting.rule][waiting.key]
         self.went.append(waiting.name)
 
-    def give_up(self, layer_plan: LayerPlan, horizon_ms: int) -> dict[str, int]:
+    def give_up(self, store_plan: StorePlan, horizon_ms: int) -> dict[str, int]:
         """Records that no context can come in time for any more, or whose rule is gone; how many, by rule version."""
-        lines = {(line.rule_id, line.version) for _, line in waiting_lines(layer_plan.kernel)}
-        late_ms = layer_plan.layer.lateness_ms
+        lines = {(line.rule_id, line.version) for _, line in waiting_lines(store_plan.kernel)}
+        late_ms = store_plan.state_store.lateness_ms
         given_up: dict[str, int] = {}
         for each in [w for keys in self.waiting.values() for mine in keys.values() for w in mine]:
             if each.clock_ms + late_ms < horizon_ms or each.rule not in lines:
@@ -139,9 +139,9 @@ def waiting_lines(plan: Any) -> Iterator[tuple[int, FormulaLine]]:
             yield number, line
 
 
-def waits(layer_plan: LayerPlan) -> bool:
-    """Whether records of a layer may wait."""
-    return any(True for _ in waiting_lines(layer_plan.kernel))
+def waits(store_plan: StorePlan) -> bool:
+    """Whether records of a state store may wait."""
+    return any(True for _ in waiting_lines(store_plan.kernel))
 
 
 def _key_text(judged: JudgedRows, number: int) -> str:
@@ -168,19 +168,19 @@ def _waiting(judged: JudgedRows, line: FormulaLine, key: str, row: int) -> Waiti
 
 def _hit(judged: JudgedRows, number: int, line: FormulaLine, waiting: Waiting, row: int) -> Hit | None:
     """What the rule makes of a record with the context of ``row``; None where it does not hold."""
-    plan, layer_plan = judged.plan, judged.layer_plan
-    assert isinstance(layer_plan.kernel, KeySpacePlan)  # noqa: S101 - as above
-    read = read_alone(layer_plan.kernel, line, waiting.clock_ms, waiting.fields, judged.batch, row)
+    plan, store_plan = judged.plan, judged.store_plan
+    assert isinstance(store_plan.kernel, KeySpacePlan)  # noqa: S101 - as above
+    read = read_alone(store_plan.kernel, line, waiting.clock_ms, waiting.fields, judged.batch, row)
     if read is None:
         return None
-    start_ms, end_ms = waited_by(layer_plan.kernel, line).span_ms(waiting.clock_ms)
+    start_ms, end_ms = waited_by(store_plan.kernel, line).span_ms(waiting.clock_ms)
     record_ids, alerts = rests_on(plan, [judged.ids(np.array([row]))[0].as_py()])
     own, _ = rests_on(plan, [waiting.known])
     came_ms = int(judged.rows["reached"][row])
     return Hit(
-        version=next(v for v in layer_plan.versions[number] if waiting.ingest_ms < v.effective_until_ms),
+        version=next(v for v in store_plan.versions[number] if waiting.ingest_ms < v.effective_until_ms),
         place=waiting.place,
-        key=key_values(plan.spec, layer_plan.layer.group_fields, waiting.key.encode("latin-1")),
+        key=key_values(plan.spec, store_plan.state_store.group_fields, waiting.key.encode("latin-1")),
         record_id=own[0],
         event_ms=waiting.ingest_ms - waiting.lateness_ms,
         ingest_ms=waiting.ingest_ms,
@@ -201,8 +201,8 @@ def _hit(judged: JudgedRows, number: int, line: FormulaLine, waiting: Waiting, r
 
 
 def applied(state: dict[str, Contexts], plans: Iterable[StreamPlan], changes: Mapping[str, Any]) -> None:
-    """Put what batches changed of waiting records back into ``state``; layers that are gone are passed over."""
-    known = {each.layer.name for plan in plans for each in plan.layers}
-    for layer, mine in changes.items():
-        if layer in known:
-            state.setdefault(layer, Contexts()).apply(mine)
+    """Put what batches changed of waiting records back into ``state``; state stores that are gone are passed over."""
+    known = {each.state_store.name for plan in plans for each in plan.state_stores}
+    for state_store, mine in changes.items():
+        if state_store in known:
+            state.setdefault(state_store, Contexts()).apply(mine)

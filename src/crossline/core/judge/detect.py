@@ -14,7 +14,7 @@ from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.hits import Hit
 from crossline.core.basics.values import Records
 from crossline.core.conditions.lists import Lists
-from crossline.core.judge.onward import onward
+from crossline.core.judge.derived_streams import derived
 from crossline.core.judge.output import Position
 from crossline.core.judge.shard import Bounds, ShardState, judge
 from crossline.core.plan.compile import StreamPlan
@@ -78,6 +78,6 @@ def detect(
             detection.alerts += alerts_of(here, output.hits, detected_ms)
             detection.duplicates += output.duplicates
             detection.late += output.late
-            given = (shard.log_clock, state.count, lists or {}, output.tellings)
-            parts += onward(plans, level, output.read, *given, own=number)
+            given = (shard.log_clock, state.count, lists or {}, output.feature_queries)
+            parts += derived(plans, level, output.read, *given, own=number)
     return detection, state

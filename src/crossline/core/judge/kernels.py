@@ -1,9 +1,9 @@
-"""What judges the records of a layer, as the shard sees it: the same few calls, whatever way of looking at the past.
+"""What judges the records of a store, as the shard sees it: the same few calls, whatever way of looking at the past.
 
 Windows of records (``core/windows``) are one way, windows of panes (``core/panes``) and patterns (``core/patterns``)
-others. One more is another class beside them and another line in ``KERNELS``; the kind of the layer's plan says which
-of them a layer needs. Around windows and patterns another may stand that judges again what a late record changes
-(``core/reevaluate``).
+others. One more is another class beside them and another line in ``KERNELS``; the kind of the state store's plan says
+which of them a state store needs. Around windows and patterns another may stand that judges again what a late record
+changes (``core/retraction``).
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from crossline.core.judge.decided import DecidedPlan, DecidedStore
+from crossline.core.judge.decision_memory import DecidedPlan, DecidedStore
 from crossline.core.panes.store import PaneState
 from crossline.core.patterns.absence_store import AbsenceSpaceState
 from crossline.core.patterns.store import PatternSpaceState
 from crossline.core.plan.spaces import AbsenceSpacePlan, KeySpacePlan, PaneSpacePlan, PatternSpacePlan
-from crossline.core.reevaluate.kernel import Reevaluation
+from crossline.core.retraction.kernel import Reevaluation
 from crossline.core.windows.batch import Delta, Due, Hits, KeyedBatch
 from crossline.core.windows.records.record_store import Sizes
 from crossline.core.windows.store import KeySpaceState
 
 
 class Kernel(Protocol):
-    """The records that one layer of one shard keeps, and what its rules see in them.
+    """The records that one state store of one shard keeps, and what its rules see in them.
 
     ``duplicate_ms``: how far behind its own ingest time a record's first copy may be and still be known.
     """

@@ -6,7 +6,7 @@ own running maximum and the shard adds what came before it.
 
 Ingest times that senders give may go back within a log. Then a record's place among those of other logs is that of the
 highest its log had reached. It is taken over all records of the log (``reached_ms``), not over those that one shard or
-layer sees: where a record stands must not depend on how many shards there are.
+state store sees: where a record stands must not depend on how many shards there are.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import pyarrow as pa
 
 from crossline.core.basics.values import I64, U8
 from crossline.core.basics.wire import Arrays, WirePart
-from crossline.core.plan.compile import LayerPlan, StreamPlan
-from crossline.core.plan.meeting import merged_log
+from crossline.core.plan.compile import StorePlan, StreamPlan
+from crossline.core.plan.stream_join import merged_log
 from crossline.core.route.keys import bytes_of
 
 
 def chunk_floors(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[tuple[str, int], int]:
     """The clock of its log before each chunk, by (log, sequence); ``log_clock`` is moved on past these chunks.
 
-    ``parts`` are the reporter's, of which every shard sees one per chunk.
+    ``parts`` are the accounting store's, of which every shard sees one per chunk.
     """
     floors: dict[tuple[str, int], int] = {}
     for meta, _ in sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"])):
@@ -84,7 +84,7 @@ def in_ingest_order(
     reached: bool = False,
     of_hits: bool = False,
 ) -> Arrays:
-    """The rows of one layer, from all its chunks, in ingest order.
+    """The rows of one state store, from all its chunks, in ingest order.
 
     ``ingest_ms`` and ``chunk`` (number among the parts by log and sequence) are added, and where it is asked for
     ``reached``, the highest ingest time that the row's log had reached. A chunk of hits comes in several parts, and
@@ -173,10 +173,10 @@ def take_bytes(data: U8, offsets: I64, rows: I64) -> tuple[U8, I64]:
     return bytes_of(array.take(pa.array(rows)).cast(pa.binary()))
 
 
-def entries_in_time(layer_plan: LayerPlan, bits: U8, lateness_ms: I64) -> U8:
+def entries_in_time(store_plan: StorePlan, bits: U8, lateness_ms: I64) -> U8:
     """``bits`` without the entries that each record is too late for."""
     allowed: dict[int, list[int]] = {}
-    for number, entry in enumerate(layer_plan.layer.entries):
+    for number, entry in enumerate(store_plan.state_store.entries):
         if entry.allowed_lateness_ms is not None:
             allowed.setdefault(entry.allowed_lateness_ms, []).append(number)
     timely = bits

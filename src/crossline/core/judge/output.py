@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from crossline.core.alerts.hits import Hit, JudgedRows
 from crossline.core.basics.values import I64
+from crossline.core.judge.failures import Unjudged, unjudged
+from crossline.core.judge.feature_rows import FeatureRows
 from crossline.core.judge.standing.again import StandingChange
 from crossline.core.judge.standing.crossings import Crossed
 from crossline.core.judge.standing.rows import StandingRows
-from crossline.core.judge.tellings import ToldRecords
-from crossline.core.judge.unjudged import Unjudged, unjudged
 from crossline.core.plan.costs import Meter
 from crossline.core.windows.batch import Delta, Failure, Hits
 
@@ -34,13 +34,13 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerDelta:
-    """What a batch added to one layer's store; ``lines``: the rule versions that bits of ``delta.sat`` stand for.
+class StoreDelta:
+    """What a batch added to one state store's store; ``lines``: the rule versions that bits of ``delta.sat`` stand for.
 
     ``crossed``: what became of the last alerts of its rules and keys, where decisions go by them.
     """
 
-    layer: str
+    state_store: str
     delta: Delta
     lines: tuple[tuple[str, int], ...]
     crossed: Crossed | None = None
@@ -83,17 +83,17 @@ class ShardOutput:
     """What one batch gave: hits, duplicates, late records, and the deltas to be persisted.
 
     ``by_stream``: the ``records`` of each stream. ``failed``: how many records a model could not judge, by rule version
-    and why; ``unjudged``: which these are. ``missed``: by table, how many records it had no row for. ``tellings``: of
-    each program that tells figures (``Telling``), what it tells of the records; of one that saw none, nothing.
-    ``standing``: where rules hold and raise no alert, where decisions are made, and ``standing_changes`` what of it a
-    record brought about that is another. ``meter``: what measures it.
+    and why; ``unjudged``: which these are. ``missed``: by table, how many records it had no row for.
+    ``feature_queries``: of each program that tells figures (``FeatureQuery``), what it tells of the records; of one
+    that saw none, nothing. ``standing``: where rules hold and raise no alert, where decisions are made, and
+    ``standing_changes`` what of it a record brought about that is another. ``meter``: what measures it.
     """
 
     hits: list[Hit] = field(default_factory=list)
     reported: list[Reported] = field(default_factory=list)
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
-    deltas: list[LayerDelta] = field(default_factory=list)
+    deltas: list[StoreDelta] = field(default_factory=list)
     records: int = 0
     by_stream: dict[str, int] = field(default_factory=dict)
     retained: int = 0
@@ -102,21 +102,21 @@ class ShardOutput:
     without_context: dict[str, int] = field(default_factory=dict)
     failed: dict[Failure, int] = field(default_factory=dict)
     unjudged: list[Unjudged] = field(default_factory=list)
-    tellings: list[ToldRecords] = field(default_factory=list)
+    feature_queries: list[FeatureRows] = field(default_factory=list)
     standing: list[StandingRows] = field(default_factory=list)
     standing_changes: list[StandingChange] = field(default_factory=list)
     very_late: list[Hit] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
 
     def fail(self, judged: JudgedRows, hits: Hits, missed: Sequence[BoolMask]) -> None:
-        """Note which rows of the layer that was judged last models could not judge; ``missed``: see ``unjudged``."""
+        """Note which rows of the store that was judged last models could not judge; ``missed``: see ``unjudged``."""
         for failure, count in hits.failed.items():
             self.failed[failure] = self.failed.get(failure, 0) + count
         if hits.failed:
             self.unjudged += unjudged(judged, hits, missed)
 
     def stand(self, standing: StandingRows | None, changes: Iterable[StandingChange], crossed: Crossed | None) -> None:
-        """Note where the rules of the layer that was judged last hold and raise no alert."""
+        """Note where the rules of the state store that was judged last hold and raise no alert."""
         if standing is not None:
             self.standing.append(standing)
         self.standing_changes += changes

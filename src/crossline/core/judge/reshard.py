@@ -18,7 +18,7 @@ import xxhash
 from crossline.core.basics import wire
 from crossline.core.basics.values import I64
 from crossline.core.judge.persist import CROSSED, crossed_of
-from crossline.core.reevaluate.parted import parted
+from crossline.core.retraction.partition import parted
 from crossline.core.windows.batch import Delta, take
 from crossline.core.windows.memory.hashing import xxh64_many
 
@@ -30,15 +30,15 @@ def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]
 
     ``kept_from``: the first batch that the new log has.
     """
-    layers: list[list[dict[str, Any]]] = [[] for _ in range(shards)]
+    state_stores: list[list[dict[str, Any]]] = [[] for _ in range(shards)]
     arrays: list[wire.Arrays] = [{} for _ in range(shards)]
     for meta, given in blobs:
-        for number, item in enumerate(meta["layers"]):
+        for number, item in enumerate(meta["state_stores"]):
             prefix = f"{number}."
             mine = {name.removeprefix(prefix): a for name, a in given.items() if name.startswith(prefix)}
             crossed = crossed_of(mine)
             for shard, delta in _cut(Delta.of(mine), shards):
-                into = f"{len(layers[shard])}."
+                into = f"{len(state_stores[shard])}."
                 arrays[shard] |= {f"{into}{name}": array for name, array in delta.arrays().items()}
                 if crossed is not None:  # a key at which a rule holds has records in the batch
                     of_keys = _shards_of(xxh64_many(crossed.key_bytes, crossed.key_offsets), shards)
@@ -46,7 +46,9 @@ def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]
                     arrays[shard] |= {f"{into}{CROSSED}{name}": array for name, array in part.items()}
                 clock_ms = delta.batch.clock_ms
                 newest_ms = int(clock_ms.max()) if len(clock_ms) else None
-                layers[shard].append({"layer": item["layer"], "lines": item["lines"], "clock_ms": newest_ms})
+                state_stores[shard].append(
+                    {"state_store": item["state_store"], "lines": item["lines"], "clock_ms": newest_ms}
+                )
     contexts = _contexts([meta.get("contexts", {}) for meta, _ in blobs], shards)
     metas = [meta for meta, _ in blobs]
     common = {
@@ -57,7 +59,7 @@ def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]
         "told_ms": _least([meta.get("told_ms", {}) for meta in metas]),
     }
     return [
-        wire.encode({**common, "contexts": contexts[shard], "layers": layers[shard]}, arrays[shard])
+        wire.encode({**common, "contexts": contexts[shard], "state_stores": state_stores[shard]}, arrays[shard])
         for shard in range(shards)
     ]
 
@@ -65,19 +67,19 @@ def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]
 def whole(blobs: Sequence[Blob]) -> tuple[dict[str, Any], wire.Arrays]:
     """What one batch added to all shards, as what it adds to a state that has the keys of all of them.
 
-    A layer stands in it once for each shard that had records of it: it has to be loaded whole before time passes in it,
-    which ``apply_delta`` does. For who only reads: nothing is cut, and nothing is copied.
+    A state store stands in it once for each shard that had records of it: it has to be loaded whole before time passes
+    in it, which ``apply_delta`` does. For who only reads: nothing is cut, and nothing is copied.
     """
-    layers: list[Mapping[str, Any]] = []
+    state_stores: list[Mapping[str, Any]] = []
     arrays: wire.Arrays = {}
     contexts: dict[str, dict[str, list[Any]]] = {}
     for meta, given in blobs:
         for name, array in given.items():
             number, _, rest = name.partition(".")
-            arrays[f"{int(number) + len(layers)}.{rest}"] = array
-        layers += meta["layers"]
-        for layer, changes in meta.get("contexts", {}).items():
-            known = contexts.setdefault(layer, {"came": [], "went": []})
+            arrays[f"{int(number) + len(state_stores)}.{rest}"] = array
+        state_stores += meta["state_stores"]
+        for state_store, changes in meta.get("contexts", {}).items():
+            known = contexts.setdefault(state_store, {"came": [], "went": []})
             for what in known:
                 known[what] += changes[what]
     metas = [meta for meta, _ in blobs]
@@ -87,7 +89,7 @@ def whole(blobs: Sequence[Blob]) -> tuple[dict[str, Any], wire.Arrays]:
         "log_clock": _merged([meta["log_clock"] for meta in metas]),
         "told_ms": _least([meta.get("told_ms", {}) for meta in metas]),
     }
-    return {**common, "contexts": contexts, "layers": layers}, arrays
+    return {**common, "contexts": contexts, "state_stores": state_stores}, arrays
 
 
 def _cut(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
@@ -144,12 +146,12 @@ def _contexts(given: Sequence[Mapping[str, Any]], shards: int) -> list[dict[str,
         defaultdict(lambda: {"came": [], "went": []}) for _ in range(shards)
     ]
     keys: Mapping[str, Callable[[Any], str]] = {"came": lambda each: each["key"], "went": lambda each: each[2]}
-    for layers in given:
-        for layer, changes in layers.items():
+    for state_stores in given:
+        for state_store, changes in state_stores.items():
             for name, key_of in keys.items():
                 for each in changes[name]:
                     shard = xxhash.xxh64_intdigest(key_of(each).encode("latin-1")) % shards
-                    found[shard][layer][name].append(each)
+                    found[shard][state_store][name].append(each)
     return [dict(each) for each in found]
 
 

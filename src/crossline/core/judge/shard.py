@@ -9,23 +9,23 @@ import numpy as np
 
 from crossline.core.alerts.corrections import caused, told_again
 from crossline.core.alerts.hits import Hit, JudgedRows, once
-from crossline.core.alerts.waited import due_hits, origins_of
+from crossline.core.alerts.pending import due_hits, origins_of
 from crossline.core.basics.values import I64
 from crossline.core.basics.wire import Arrays, WirePart
-from crossline.core.judge.brought import TOLD, brought_to
 from crossline.core.judge.changes import by_cause, places_of
 from crossline.core.judge.contexts import Contexts, waits
+from crossline.core.judge.cross_key import TOLD, brought_to
+from crossline.core.judge.feature_rows import feature_queries_again, feature_queries_of
 from crossline.core.judge.kernels import Kernel, new_kernel
 from crossline.core.judge.order import NO_FLOOR, chunk_floors, entries_in_time, follow, in_ingest_order, settled
-from crossline.core.judge.output import BoolMask, LayerDelta, Position, Reported, ShardOutput, StreamClocks
+from crossline.core.judge.output import BoolMask, Position, Reported, ShardOutput, StoreDelta, StreamClocks
 from crossline.core.judge.standing.again import stand, standing_again
 from crossline.core.judge.standing.crossings import Crossings
-from crossline.core.judge.tellings import tellings_again, tellings_of
 from crossline.core.models.model import missed_scores
-from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.compile import StorePlan, StreamPlan
 from crossline.core.plan.costs import UNMEASURED, Meter
-from crossline.core.plan.layers import Layer
-from crossline.core.reevaluate.kernel import Reevaluation
+from crossline.core.plan.state_stores import StateStore
+from crossline.core.retraction.kernel import Reevaluation
 from crossline.core.route.facts import facts_from
 from crossline.core.route.parts import on_array
 from crossline.core.windows.batch import Cause, Hits, KeyedBatch, Places, texts_of
@@ -35,11 +35,11 @@ MANY = 200_000  # records of a store; moving as many together takes some 20 ms
 
 @dataclass(slots=True)
 class ShardState:
-    """All that one shard keeps: a store per layer, and the clock of each log of each stream.
+    """All that one shard keeps: its stores, and the clock of each log of each stream.
 
-    ``kept_from``: the oldest batch whose segment the state still needs. ``waiting``: layers whose store could not be
-    seen to after the last batch (see ``evict``). ``told_ms``: by stream, the clock up to which what was due was told.
-    ``contexts``: by layer, records that wait for context. ``crossings``: by layer, the last alerts of rules and keys.
+    ``kept_from``: the oldest batch whose segment the state still needs. ``waiting``: stores that could not be seen to
+    after the last batch (see ``evict``). ``told_ms``: by stream, the clock up to which what was due was told.
+    ``contexts``: by store, records that wait for context. ``crossings``: by store, the last alerts of rules and keys.
     """
 
     stores: dict[str, Kernel] = field(default_factory=dict)
@@ -94,8 +94,8 @@ def judge(
         contexts.begin()
     follow(plans, state.log_clock)
     for plan in plans:
-        mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["layer"] != TOLD]
-        told = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["layer"] == TOLD]
+        mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] != TOLD]
+        told = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] == TOLD]
         if mine or told:
             _judge_stream(plan, state, mine, bounds, output, told)
     forget_unplanned(plans, state)
@@ -104,8 +104,8 @@ def judge(
 
 
 def forget_unplanned(plans: Iterable[StreamPlan], state: ShardState) -> None:
-    """Let go of the stores of layers that none of ``plans`` has any more."""
-    planned = {layer.layer.name for plan in plans for layer in plan.layers}
+    """Let go of the stores that none of ``plans`` has any more."""
+    planned = {state_store.state_store.name for plan in plans for state_store in plan.state_stores}
     for name in [name for name in state.stores if name not in planned]:
         del state.stores[name]
         state.contexts.pop(name, None)
@@ -120,44 +120,46 @@ def _judge_stream(
     output: ShardOutput,
     told: Sequence[WirePart] = (),
 ) -> None:
-    reporter = plan.layers[plan.reporter].layer.name
+    accounting = plan.state_stores[plan.accounting_store].state_store.name
     newest_ms = None
     before_ms = state.horizon_ms(plan.stream, bounds)
     log_clock = state.log_clock.setdefault(plan.stream, {})
     floors = _clocks_of_hits([p for p in parts if "clocks" in p[0]], log_clock)
-    floors |= chunk_floors([p for p in parts if "clocks" not in p[0] and p[0]["layer"] == reporter], log_clock)
+    floors |= chunk_floors([p for p in parts if "clocks" not in p[0] and p[0]["state_store"] == accounting], log_clock)
     logs = log_clock if plan.met is None else plan.met.judged_logs(log_clock)
     horizon_ms = state.horizon_ms(plan.stream, bounds)
     meter = output.meter
     meter.start()
     copies = None
-    for number in sorted(range(len(plan.layers)), key=lambda number: number != plan.copies):
-        layer_plan = plan.layers[number]
-        store = store_of(state, layer_plan)
-        mine = [settled(p, floors) for p in parts if p[0]["layer"] == layer_plan.layer.name]
+    for number in sorted(range(len(plan.state_stores)), key=lambda number: number != plan.copies):
+        store_plan = plan.state_stores[number]
+        store = store_of(state, store_plan)
+        mine = [settled(p, floors) for p in parts if p[0]["state_store"] == store_plan.state_store.name]
         if mine:
-            layer = layer_plan.layer
-            reached = bool(plan.carried) or plan.corrected or layer.waits or layer.reevaluate or waits(layer_plan)
+            state_store = store_plan.state_store
+            reached = (
+                bool(plan.carried) or plan.corrected or state_store.waits or state_store.reevaluate or waits(store_plan)
+            )
             rows = in_ingest_order(mine, floors, reached=reached, of_hits=plan.of_hits)
-            rows, causes = by_cause(plan, layer_plan, rows, mine)
+            rows, causes = by_cause(plan, store_plan, rows, mine)
             rows["place_ms"] = rows["ingest_ms"] if len(logs) > 1 else np.zeros_like(rows["ingest_ms"])
-            if number == plan.reporter and len(rows["event_ms"]):
+            if number == plan.accounting_store and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
             given = _Given(rows, mine, causes, len(logs), told, bounds.decides)
-            known = _judge_layer(plan, layer_plan, state, given, output)
+            known = _judge_store(plan, store_plan, state, given, output)
             copies = known[1] if number == plan.copies else copies
-            if number == plan.reporter:
+            if number == plan.accounting_store:
                 _report(*known, copies, mine, output)
-        elif told and layer_plan.brought and isinstance(store, Reevaluation) and store.records:
-            _judge_brought(plan, layer_plan, store, told, output, len(logs), decides=bounds.decides)
-        meter.layer(layer_plan.layer.name)
+        elif told and store_plan.brought and isinstance(store, Reevaluation) and store.records:
+            _judge_brought(plan, store_plan, store, told, output, len(logs), decides=bounds.decides)
+        meter.state_store(store_plan.state_store.name)
     passed_ms = state.passed_ms(plan.stream, bounds)
     if passed_ms is not None:
         output.hits += tell_due(plan, state, passed_ms)
         meter.told()
     if horizon_ms is not None:
         output.without_context |= _given_up(plan, state, before_ms, horizon_ms)
-        evict([each.layer for each in plan.layers], state, horizon_ms, meter)
+        evict([each.state_store for each in plan.state_stores], state, horizon_ms, meter)
     if log_clock and plan.reports and plan.clock is None:
         output.clocks[plan.stream] = StreamClocks(max(log_clock.values()), min(log_clock.values()), newest_ms)
 
@@ -168,22 +170,22 @@ def _given_up(plan: StreamPlan, state: ShardState, before_ms: int | None, horizo
     ``before_ms``: the horizon before this batch.
     """
     found: dict[str, int] = {}
-    for layer_plan in plan.layers:
-        name, store = layer_plan.layer.name, state.stores[layer_plan.layer.name]
+    for store_plan in plan.state_stores:
+        name, store = store_plan.state_store.name, state.stores[store_plan.state_store.name]
         if isinstance(store, Reevaluation):
-            found |= store.lacking(before_ms, horizon_ms, layer_plan.layer.lateness_ms)
+            found |= store.lacking(before_ms, horizon_ms, store_plan.state_store.lateness_ms)
         elif name in state.contexts:
-            found |= state.contexts[name].give_up(layer_plan, horizon_ms)
+            found |= state.contexts[name].give_up(store_plan, horizon_ms)
     return found
 
 
 def tell_due(plan: StreamPlan, state: ShardState, passed_ms: int) -> Iterator[Hit]:
     """The hits that come of it that the stream's clock stands at ``passed_ms``."""
     state.told_ms[plan.stream] = passed_ms
-    for layer_plan in plan.layers:
-        due = state.stores[layer_plan.layer.name].due(passed_ms)
+    for store_plan in plan.state_stores:
+        due = state.stores[store_plan.state_store.name].due(passed_ms)
         if due is not None:
-            yield from due_hits(plan, layer_plan, due)
+            yield from due_hits(plan, store_plan, due)
 
 
 def _clocks_of_hits(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[tuple[str, int], int]:
@@ -194,13 +196,13 @@ def _clocks_of_hits(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dic
     return {(meta["log"], meta["sequence"]): NO_FLOOR for meta, _ in parts}
 
 
-def evict(layers: Sequence[Layer], state: ShardState, horizon_ms: int, meter: Meter = UNMEASURED) -> None:
+def evict(state_stores: Sequence[StateStore], state: ShardState, horizon_ms: int, meter: Meter = UNMEASURED) -> None:
     """Drop what is in no window of a record ingested at ``horizon_ms`` or later.
 
     Stores of one stream fill alike, and moving the records of a large one together takes long. So where that was done,
     the others wait for the next batch, and then come first.
     """
-    by_name = {layer.name: layer for layer in layers}
+    by_name = {state_store.name: state_store for state_store in state_stores}
     names = sorted(by_name, key=lambda name: name not in state.waiting)
     for number, name in enumerate(names):
         store = state.stores[name]
@@ -209,37 +211,37 @@ def evict(layers: Sequence[Layer], state: ShardState, horizon_ms: int, meter: Me
         store.evict(cutoff_ms)
         if name in state.crossings:
             state.crossings[name].evict(cutoff_ms)
-        meter.layer(name)
+        meter.state_store(name)
         if store.records < before >= MANY:
             state.waiting.update(names[number + 1 :])
             return
 
 
-def lines_of(layer_plan: LayerPlan) -> tuple[tuple[str, int], ...]:
-    """The rule versions of a layer's lines, in order."""
-    return tuple((line.rule_id, line.version) for line in layer_plan.kernel.judging)
+def lines_of(store_plan: StorePlan) -> tuple[tuple[str, int], ...]:
+    """The rule versions of a state store's lines, in order."""
+    return tuple((line.rule_id, line.version) for line in store_plan.kernel.judging)
 
 
-def store_of(state: ShardState, layer_plan: LayerPlan) -> Kernel:
-    """The layer's store, made when first met, and brought to the layer's present lines."""
-    name = layer_plan.layer.name
+def store_of(state: ShardState, store_plan: StorePlan) -> Kernel:
+    """The state store's store, made when first met, and brought to the state store's present lines."""
+    name = store_plan.state_store.name
     store = state.stores.get(name)
     if store is None:
-        store = state.stores[name] = new_kernel(layer_plan.kernel, again=layer_plan.layer.reevaluate)
-    elif store.plan is not layer_plan.kernel and store.plan != layer_plan.kernel:
-        store.replan(layer_plan.kernel)
-    store.duplicate_ms = layer_plan.layer.known_ms
+        store = state.stores[name] = new_kernel(store_plan.kernel, again=store_plan.state_store.reevaluate)
+    elif store.plan is not store_plan.kernel and store.plan != store_plan.kernel:
+        store.replan(store_plan.kernel)
+    store.duplicate_ms = store_plan.state_store.known_ms
     return store
 
 
-def evict_before(layer: Layer, horizon_ms: int) -> int:
+def evict_before(state_store: StateStore, horizon_ms: int) -> int:
     """Records with a clock at or before this are in no window of a record ingested at ``horizon_ms`` or later."""
-    return horizon_ms - layer.remembers_ms - 1
+    return horizon_ms - state_store.remembers_ms - 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The rows of a layer and their parts; ``causes``: of hits that may be taken back. ``logs``: of the stream.
+    """The rows of a state store and their parts; ``causes``: of hits that may be taken back. ``logs``: of the stream.
 
     ``told``: the figures that are brought to them. ``decides``: as of ``Bounds``.
     """
@@ -252,16 +254,16 @@ class _Given:
     decides: bool
 
 
-def _judge_layer(
-    plan: StreamPlan, layer_plan: LayerPlan, state: ShardState, given: _Given, output: ShardOutput
+def _judge_store(
+    plan: StreamPlan, store_plan: StorePlan, state: ShardState, given: _Given, output: ShardOutput
 ) -> tuple[JudgedRows, BoolMask]:
-    """Judge the rows of a layer; with them, which of them it knows again."""
+    """Judge the rows of a state store; with them, which of them it knows again."""
     rows, parts, meter = given.rows, given.parts, output.meter
-    lateness, store = rows["ingest_ms"] - rows["event_ms"], state.stores[layer_plan.layer.name]
+    lateness, store = rows["ingest_ms"] - rows["event_ms"], state.stores[store_plan.state_store.name]
     chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)
-    again = layer_plan.layer.reevaluate
+    again = store_plan.state_store.reevaluate
     batch = KeyedBatch(
-        clock_ms=rows["event_ms"] if layer_plan.layer.time_mode == "event_time" else rows["ingest_ms"],
+        clock_ms=rows["event_ms"] if store_plan.state_store.time_mode == "event_time" else rows["ingest_ms"],
         ingest_ms=rows["ingest_ms"],
         lateness_ms=lateness,
         key_index=rows["key_index"],
@@ -270,36 +272,36 @@ def _judge_layer(
         key_hash=rows["key_hash"],
         id_bytes=rows["id_bytes"],
         id_offsets=rows["id_offsets"],
-        values=tuple(rows[f"value{i}"] for i in range(len(layer_plan.layer.columns))),
-        entries=entries_in_time(layer_plan, rows["bits"], lateness),
-        texts=texts_of(rows, len(layer_plan.layer.columns)),
-        facts=facts_from(plan.spec, layer_plan.facts, rows, len(layer_plan.layer.columns)),
+        values=tuple(rows[f"value{i}"] for i in range(len(store_plan.state_store.columns))),
+        entries=entries_in_time(store_plan, rows["bits"], lateness),
+        texts=texts_of(rows, len(store_plan.state_store.columns)),
+        facts=facts_from(plan.spec, store_plan.facts, rows, len(store_plan.state_store.columns)),
         places=places_of(plan, rows, chunks, given.causes) if again else None,
     )
-    batch = _with_brought(JudgedRows(plan, layer_plan, batch, rows, chunks), given.told, given.causes)
-    if layer_plan.layer.waits:
+    batch = _with_brought(JudgedRows(plan, store_plan, batch, rows, chunks), given.told, given.causes)
+    if store_plan.state_store.waits:
         batch = replace(batch, reached_ms=rows["reached"], origins=origins_of(rows, chunks, batch.facts))
-    judged = JudgedRows(plan, layer_plan, batch, rows, chunks)
+    judged = JudgedRows(plan, store_plan, batch, rows, chunks)
     hits = _judge_rows(judged, store, given.logs, output, decides=given.decides)
-    meter.rows(layer_plan, batch.entries)
+    meter.rows(store_plan, batch.entries)
     found = list(judged.window_hits(hits))
     if given.decides and not again:
-        crossings = state.crossings.setdefault(layer_plan.layer.name, Crossings())
+        crossings = state.crossings.setdefault(store_plan.state_store.name, Crossings())
         output.stand(*stand(judged, hits, found, crossings, given.causes, given.logs))
     if given.causes and not again:
         found = list(caused(judged, hits, found, given.causes, given.logs))
     output.hits += found if plan.level == 1 else once(found)
-    if waits(layer_plan) and not again:
-        contexts = state.contexts.setdefault(layer_plan.layer.name, Contexts())
+    if waits(store_plan) and not again:
+        contexts = state.contexts.setdefault(store_plan.state_store.name, Contexts())
         output.hits += contexts.judge(judged, hits.without, hits.duplicates)
     meter.told()
-    output.tellings += tellings_of(judged, hits.told)
+    output.feature_queries += feature_queries_of(judged, hits.told)
     return judged, hits.duplicates
 
 
 def _judge_brought(
     plan: StreamPlan,
-    layer_plan: LayerPlan,
+    store_plan: StorePlan,
     store: Reevaluation,
     told: Sequence[WirePart],
     output: ShardOutput,
@@ -311,9 +313,9 @@ def _judge_brought(
     nothing = store.nothing()
     none: I64 = np.zeros(0, np.int64)
     batch = replace(nothing, places=Places(none, none, none.astype(np.int32), ()))
-    judged = JudgedRows(plan, layer_plan, batch, {"offsets": none, "chunk": none}, ())
+    judged = JudgedRows(plan, store_plan, batch, {"offsets": none, "chunk": none}, ())
     batch = _with_brought(judged, told, ())
-    if batch.places is not None and batch.places.amends:
+    if batch.places is not None and batch.places.record_update:
         _judge_rows(replace(judged, batch=batch), store, logs, output, decides=decides)
         output.meter.told()
 
@@ -321,34 +323,34 @@ def _judge_brought(
 def _with_brought(judged: JudgedRows, told: Sequence[WirePart], causes: Sequence[Cause]) -> KeyedBatch:
     """The rows with the figures of other keys that they are judged by, and with what others changed of these."""
     batch = judged.batch
-    if not judged.layer_plan.brought:
+    if not judged.store_plan.brought:
         return batch
-    facts, amends = brought_to(judged, told, causes)
-    places = None if batch.places is None else replace(batch.places, amends=amends)
+    facts, record_update = brought_to(judged, told, causes)
+    places = None if batch.places is None else replace(batch.places, record_update=record_update)
     return replace(batch, facts={**batch.facts, **facts}, places=places)
 
 
 def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutput, *, decides: bool) -> Hits:
     """What the kernel says of the rows; what comes of rows that are judged again is told."""
-    plan, layer_plan, meter = judged.plan, judged.layer_plan, output.meter
+    plan, store_plan, meter = judged.plan, judged.store_plan, output.meter
     with missed_scores() as missed:
         hits = store.judge(judged.batch)
-    meter.layer(layer_plan.layer.name)
+    meter.state_store(store_plan.state_store.name)
     output.fail(judged, hits, missed)
     if hits.again:
-        output.hits += told_again(plan, layer_plan, hits.again, logs)
+        output.hits += told_again(plan, store_plan, hits.again, logs)
         if decides:
-            output.standing_changes += standing_again(plan, layer_plan, hits.again, logs)
-        output.tellings += tellings_again(plan, layer_plan, hits.again, logs)
+            output.standing_changes += standing_again(plan, store_plan, hits.again, logs)
+        output.feature_queries += feature_queries_again(plan, store_plan, hits.again, logs)
     delta = store.delta(judged.batch, hits)
-    output.deltas.append(LayerDelta(layer_plan.layer.name, delta, lines_of(layer_plan)))
+    output.deltas.append(StoreDelta(store_plan.state_store.name, delta, lines_of(store_plan)))
     return hits
 
 
 def _report(
     judged: JudgedRows, known: BoolMask, copies: BoolMask | None, parts: list[WirePart], output: ShardOutput
 ) -> None:
-    """What only the reporter says: duplicates, late records, and hits of rules that look at the record alone.
+    """What only the accounting store says: duplicates, late records, and hits of rules that look at the record alone.
 
     ``copies``: which rows what looks at the ingest clock knows again.
     """
@@ -380,7 +382,7 @@ def _report(
         for row in np.flatnonzero(marked).tolist():
             target.append(_position(judged, partitions, row))
     if plan.stateless and "stateless" in judged.rows:
-        output.meter.layer(judged.layer_plan.layer.name)
+        output.meter.state_store(judged.store_plan.state_store.name)
         output.hits += judged.stateless_hits(duplicates)
         output.very_late += judged.very_late_hits()
         output.meter.told()

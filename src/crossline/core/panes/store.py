@@ -11,17 +11,17 @@ from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, U8
 from crossline.core.panes import layout as at
 from crossline.core.panes.entry import EMIT, JUDGE, LOAD, SWEEP, compiled
-from crossline.core.panes.found import Found
+from crossline.core.panes.hit_buffers import Found
 from crossline.core.panes.memory import Memory
 from crossline.core.panes.program import compile_plan, cooling, shown_groups
 from crossline.core.plan.spaces import PaneSpacePlan
-from crossline.core.windows.asked import no_rows
 from crossline.core.windows.batch import Delta, Due, FormulaRead, Hits, KeyedBatch, take
+from crossline.core.windows.lookup import no_rows
 from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
 from crossline.core.windows.program import INT_KINDS, all_told, classes, judge_class
 from crossline.core.windows.store import Sizes
+from crossline.core.windows.verdicts.feature_queries import FeatureQueries
 from crossline.core.windows.verdicts.formulas import Formulas, Judged, Told
-from crossline.core.windows.verdicts.tellings import Tellings
 
 PIECE = 16_384  # rows whose figures are told at a time
 SWEEP_PART = 4  # a slot is swept for as many records
@@ -51,7 +51,7 @@ class PaneState:
         self._program = compile_plan(plan)
         self._memory = Memory(self._program)
         self._formulas = Formulas(plan, self._program)
-        self._tellings = Tellings(plan, self._program)
+        self._feature_queries = FeatureQueries(plan, self._program)
         self._classes = classes(plan)
         program = zip(self._program.group_told.tolist(), self._program.group_kind.tolist(), strict=True)
         whole = {number for number, kind in program if kind in INT_KINDS}
@@ -67,7 +67,7 @@ class PaneState:
         duplicate, retained = self._enter(batch, sat)
         found = Found()
         found.listen(self._memory)
-        words[at.AT_ONCE] = not self.plan.formulas and not self.plan.tellings
+        words[at.AT_ONCE] = not self.plan.formulas and not self.plan.feature_queries
         if words[at.AT_ONCE]:
             self._judge_at_once(n, found)
         else:
@@ -77,7 +77,7 @@ class PaneState:
         self._retained += kept
         self._memory.let_go()
         hits = self._hits(batch, found, duplicate, retained[:kept], sat[:kept])
-        return replace(hits, failed=self._formulas.failed(), told=self._tellings.told())
+        return replace(hits, failed=self._formulas.failed(), told=self._feature_queries.told())
 
     def _judge_at_once(self, rows: int, found: Found) -> None:
         """Judge the batch by lines alone, each row as it is taken in: of no row the figures are read later."""
@@ -90,7 +90,7 @@ class PaneState:
         memory.run_through(JUDGE, start, end)
         facts = {name: column.slice(start, rows) for name, column in batch.facts.items()}
         judged = Judged(batch, slice(start, end), copies)
-        self._tellings.take(told, judged)
+        self._feature_queries.take(told, judged)
         verdicts = np.zeros((rows, len(self.plan.formulas)), np.uint8)
         if self.plan.formulas:
             verdicts[:] = self._formulas.holds(told, facts, judged)

@@ -60,7 +60,7 @@ def judge_rows(h: int, start: int) -> Any:
         bits = word(h, at.ENTRIES) + width * row
         for p in range(patterns):
             if _concerned(h, p, bits, width):
-                _offer(h, slot, i, row if word(h, at.TELLING) != 0 else -1, p, bits)
+                _offer(h, slot, i, row if word(h, at.NOTES_HITS) != 0 else -1, p, bits)
     return rows
 
 

@@ -49,7 +49,7 @@ class PatternSpaceState(RecordStore):
         """
         sat = np.zeros((len(batch), int(self._memory.words[at.LINE_BYTES])), np.uint8)
         found = self._enter(batch, without_values(batch)[0], sat, stepwise=True)
-        self._memory.words[at.TELLING] = 1
+        self._memory.words[at.NOTES_HITS] = 1
         self._go_through(JUDGE, len(batch))
         hits = hits_of(self._memory, self._buffers, (), np.full(len(self.plan.lines) + 1, -1, np.int64), found)
         self._leave()
@@ -66,7 +66,7 @@ class PatternSpaceState(RecordStore):
         batch, first = delta.batch, self.records
         self._enter(batch, *without_values(batch), stepwise=False)
         words = self._memory.words
-        words[at.TELLING], words[at.DUPLICATE_MS] = 0, -ANY_AGE  # what was kept was no duplicate
+        words[at.NOTES_HITS], words[at.DUPLICATE_MS] = 0, -ANY_AGE  # what was kept was no duplicate
         self._go_through(JUDGE, len(batch))
         self._leave()
         columns, slots = cooldown_columns(self.plan), self._memory.field(at.RECORDS, at.SLOT)

@@ -8,43 +8,43 @@ from functools import partial
 from typing import Any, TypeVar
 
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.carried import carried_record
+from crossline.core.figures.alert_fields import carried_record
 from crossline.core.figures.program import (
-    Absent,
-    Formed,
-    Ordered,
+    AbsencePredicate,
+    FeatureQuery,
+    FormulaPredicate,
     Program,
-    Telling,
+    SequencePredicate,
 )
 from crossline.core.plan.lateness import LatenessInForce, lateness_of
-from crossline.core.plan.layers import (
-    Draft,
-    Layer,
-    Layout,
-    assign,
-    copies_known_ms,
-    copies_layer,
-    home_layer,
-    kept_for,
-    remembering,
-    without_idle,
-)
-from crossline.core.plan.meeting import Meeting, came_log, read_came, read_log, wide_spec
 from crossline.core.plan.orders import absence_of, pattern_of
 from crossline.core.plan.spaces import (
     Absence,
     AbsenceSpacePlan,
     Brought,
+    FeatureQueryLine,
     FormulaLine,
     KeySpacePlan,
     Line,
     PaneSpacePlan,
     Pattern,
     PatternSpacePlan,
-    TellingLine,
     WindowPlan,
 )
-from crossline.core.plan.windowed import entry_of_step, formula_of, line_of, telling_of
+from crossline.core.plan.state_stores import (
+    Draft,
+    Layout,
+    StateStore,
+    assign,
+    copies_known_ms,
+    copies_state_store,
+    dedup_store,
+    kept_for,
+    remembering,
+    without_idle,
+)
+from crossline.core.plan.stream_join import StreamJoin, came_log, read_came, read_log, wide_spec
+from crossline.core.plan.windowed import entry_of_step, feature_query_of, formula_of, line_of
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.holds.hold import is_hold
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
@@ -53,14 +53,14 @@ from crossline.core.streams.schema import StreamSpec
 
 
 @dataclass(frozen=True, slots=True)
-class LayerPlan:
-    """A layer with the lines judged on it.
+class StorePlan:
+    """A state store with the lines judged on it.
 
     ``versions[i]`` is the rule version of line i of ``kernel.judging``, once for each span of time in which it is in
     force. ``facts``: the fields that formulas read, those told with figures, and those that hits carry for other rules.
     """
 
-    layer: Layer
+    state_store: StateStore
     kernel: WindowPlan | PatternSpacePlan | AbsenceSpacePlan
     versions: tuple[tuple[RuleVersion, ...], ...]
     facts: tuple[str, ...] = ()
@@ -92,10 +92,10 @@ class Stateless:
 class StreamPlan:
     """Everything that routing and the shards need for one stream.
 
-    ``conditions``: canonical JSON -> compiled condition. ``reporter``: number of the layer that reports duplicates
-    and late records and judges the stateless rules. ``copies``: of the one that knows records again on the ingest
-    clock, which is that one or has its key; None where no rule is on that clock. ``programs``: by rule id and version.
-    ``tables``: those whose fields some rule reads.
+    ``conditions``: canonical JSON -> compiled condition. ``accounting_store``: number of the state store that reports
+    duplicates and late records and judges the stateless rules. ``copies``: of the one that knows records again on the
+    ingest clock, which is that one or has its key; None where no rule is on that clock. ``programs``: by rule id and
+    version. ``tables``: those whose fields some rule reads.
 
     Of the hits of a rule, ``base`` is the stream whose records were hit, and ``level`` one more than that of what the
     rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
@@ -108,10 +108,10 @@ class StreamPlan:
 
     stream: str
     spec: StreamSpec
-    layers: tuple[LayerPlan, ...]
+    state_stores: tuple[StorePlan, ...]
     stateless: tuple[Stateless, ...]
     conditions: dict[str, Condition]
-    reporter: int
+    accounting_store: int
     lateness: LatenessInForce
     programs: dict[tuple[str, int], Program]
     base: str
@@ -119,7 +119,7 @@ class StreamPlan:
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     corrected: bool = False
     tables: tuple[str, ...] = ()
-    met: Meeting | None = None
+    met: StreamJoin | None = None
     order: tuple[str, ...] = ()
     mixed: bool = False
     clock: str | None = None
@@ -155,18 +155,18 @@ class Origin:
 
     ``corrected_ms``: how late a record may be that takes hits back; None: none does.
     ``beside``: rule versions that judge its records where those of other streams meet them.
-    ``tellings``: what is told of its records for rules that judge them by another key. ``scored``: the rules whose hits
-    are part of risk scores. ``tables``: what is told of its records as tables of figures. ``order``, ``mixed``: see
-    ``StreamPlan``.
+    ``feature_queries``: what is told of its records for rules that judge them by another key. ``scored``: the rules
+    whose hits are part of risk scores. ``tables``: what is told of its records as tables of figures. ``order``,
+    ``mixed``: see ``StreamPlan``.
     """
 
     base: str
     level: int = 1
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     corrected_ms: int | None = None
-    met: Meeting | None = None
+    met: StreamJoin | None = None
     beside: Sequence[RuleVersion] = ()
-    tellings: Sequence[tuple[RuleVersion, Program]] = ()
+    feature_queries: Sequence[tuple[RuleVersion, Program]] = ()
     scored: Collection[str] = ()
     order: tuple[str, ...] = ()
     mixed: bool = False
@@ -189,7 +189,7 @@ def compile_stream(
     change: Callable[[RuleVersion, Program], Program] | None = None,
     of: Origin | None = None,
 ) -> StreamPlan:
-    """The plan of stream ``name`` under ``rules``; layers of ``layout`` are kept where rules still need them.
+    """The plan of stream ``name`` under ``rules``; state stores of ``layout`` are kept where rules still need them.
 
     ``change``: what becomes of each rule's program before it is compiled.
     """
@@ -202,8 +202,7 @@ def compile_stream(
         spec = wide_spec(spec, of.met.reading)
     if of.clock is not None:
         spec = clock_spec(spec)
-    told = [(v, program if change is None else change(v, program)) for v, program in of.tellings]
-    corrected = of.corrected_ms is not None
+    told, corrected = [(v, change(v, p) if change else p) for v, p in of.feature_queries], of.corrected_ms is not None
     judged = [(v, remembering(program, spec)) for v, program in programs] if corrected else programs
     windowed = [(version, program) for version, program in judged if program.verdict is not None] + told
     stateless = tuple(_stateless(*each, of) for each in judged if each[1].verdict is None)
@@ -218,21 +217,22 @@ def compile_stream(
             shown = (*program.evidence.fields, *program.entity) if corrected else ()
             draft.facts |= dict.fromkeys((*carried.get(version.rule.rule_id, ()), *shown))
         if members:
-            draft.layer = without_idle(draft.layer, draft.used, draft.programs, defaults)
-            draft.layer = kept_for(draft.layer, of.corrected_ms or 0)
-        if members or draft.layer.home:
+            draft.state_store = without_idle(draft.state_store, draft.used, draft.programs, defaults)
+            draft.state_store = kept_for(draft.state_store, of.corrected_ms or 0)
+        if members or draft.state_store.home:
             drafts.append(draft)
     if of.met is None:
-        reporter, copies = _reporters(drafts, name, spec, lateness, layout, copies_known_ms(of.tables, defaults))
+        known_ms = copies_known_ms(of.tables, defaults)
+        accounting_store, copies = _accounting_stores(drafts, name, spec, lateness, layout, known_ms)
     else:
-        reporter, copies, drafts = 0, None, [draft for draft in drafts if not draft.idle]
+        accounting_store, copies, drafts = 0, None, [draft for draft in drafts if not draft.idle]
     return StreamPlan(
         stream=name,
         spec=spec,
-        layers=tuple(_finish(d, () if of.clock is None else (EVENT,)) for d in drafts),
+        state_stores=tuple(_finish(d, () if of.clock is None else (EVENT,)) for d in drafts),
         stateless=stateless,
         conditions=conditions,
-        reporter=reporter,
+        accounting_store=accounting_store,
         lateness=lateness,
         programs={(v.rule.rule_id, v.rule.version): program for v, program in programs},
         corrected=corrected,
@@ -271,7 +271,7 @@ def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:
 
 
 def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec) -> None:
-    """A rule version to the layer that serves it."""
+    """A rule version to the state store that serves it."""
     if any(each.feed.key_fields != program.feed.key_fields for each in program.figures):
         raise ValueError(f"{version.rule.rule_id}: its figures have other keys than the records that are judged")
     name = (version.rule.rule_id, version.rule.version)
@@ -285,93 +285,98 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
         draft.formulas = [_prolonged(each, name, span) for each in draft.formulas]
         draft.patterns = [_prolonged(each, name, span) for each in draft.patterns]
         draft.absences = [_prolonged(each, name, span) for each in draft.absences]
-        draft.tellings = [_prolonged(each, name, span) for each in draft.tellings]
-    elif isinstance(program.verdict, Formed):
+        draft.feature_queries = [_prolonged(each, name, span) for each in draft.feature_queries]
+    elif isinstance(program.verdict, FormulaPredicate):
         draft.formulas.append(formula_of(draft, version, program, program.verdict, spec))
-    elif isinstance(program.verdict, Ordered):
+    elif isinstance(program.verdict, SequencePredicate):
         draft.patterns.append(pattern_of(version, program, program.verdict, entry))
-    elif isinstance(program.verdict, Absent):
+    elif isinstance(program.verdict, AbsencePredicate):
         draft.absences.append(absence_of(version, program, program.verdict, entry))
-    elif isinstance(program.verdict, Telling):
-        draft.tellings.append(telling_of(draft, version, program, program.verdict, spec))
+    elif isinstance(program.verdict, FeatureQuery):
+        draft.feature_queries.append(feature_query_of(draft, version, program, program.verdict, spec))
     elif program.verdict is not None:
         draft.lines.append(line_of(draft, version, program, program.verdict, spec))
 
 
-_Judging = TypeVar("_Judging", Line, FormulaLine, Pattern, Absence, TellingLine)
+_Judging = TypeVar("_Judging", Line, FormulaLine, Pattern, Absence, FeatureQueryLine)
 
 
 def _prolonged(line: _Judging, name: tuple[str, int], span: tuple[int, int]) -> _Judging:
     return replace(line, spans=(*line.spans, span)) if (line.rule_id, line.version) == name else line
 
 
-def _reporters(
+def _accounting_stores(
     drafts: list[Draft], stream: str, spec: StreamSpec, lateness: LatenessInForce, layout: Layout, copies_ms: int
 ) -> tuple[int, int | None]:
-    """The numbers of the layers that every record passes through: the reporter, and what knows copies on that clock.
+    """The numbers of the stores that every record passes through: for accounting, and for copies on that clock.
 
-    The first that can, so that old layers, which know the past, come before new ones; they are added to ``drafts``
-    where there are none. Both are one where no rule is on event time. Homes that are neither go.
+    The first that can, so that old state stores, which know the past, come before new ones; they are added to
+    ``drafts`` where there are none. Both are one where no rule is on event time. Homes that are neither go.
     """
 
-    def found(fits: Callable[[Layer], bool], make: Callable[[int], Layer]) -> Draft:
-        chosen = next((draft for draft in drafts if fits(draft.layer)), None)
+    def found(fits: Callable[[StateStore], bool], make: Callable[[int], StateStore]) -> Draft:
+        chosen = next((draft for draft in drafts if fits(draft.state_store)), None)
         if chosen is None:
             chosen = Draft(make(layout.made + len(drafts)))
             drafts.append(chosen)
         return chosen
 
-    reporter = copies = None
+    accounting_store = copies = None
     widest_ms = lateness.widest_ms
     if widest_ms is not None:
-        reporter = found(
-            lambda layer: layer.takes_all(spec, widest_ms), lambda number: home_layer(stream, spec, number, widest_ms)
+        accounting_store = found(
+            lambda state_store: state_store.takes_all(spec, widest_ms),
+            lambda number: dedup_store(stream, spec, number, widest_ms),
         )
     if any(lateness.on_ingest):
-        fields = reporter.layer.group_fields if reporter is not None else None
+        fields = accounting_store.state_store.group_fields if accounting_store is not None else None
         copies = found(
-            lambda layer: fields in {None, layer.group_fields} and layer.knows_copies(spec, copies_ms),
-            lambda number: copies_layer(stream, (spec.id,) if fields is None else fields, number, copies_ms),
+            lambda state_store: (
+                fields in {None, state_store.group_fields} and state_store.knows_copies(spec, copies_ms)
+            ),
+            lambda number: copies_state_store(stream, (spec.id,) if fields is None else fields, number, copies_ms),
         )
-    told = reporter or copies
+    told = accounting_store or copies
     assert told is not None  # noqa: S101 - of all rules some are on one of the clocks, or there are none
-    drafts[:] = [each for each in drafts if each is reporter or each is copies or not each.idle]
+    drafts[:] = [each for each in drafts if each is accounting_store or each is copies or not each.idle]
     numbers = {id(draft): number for number, draft in enumerate(drafts)}
     return numbers[id(told)], None if copies is None else numbers[id(copies)]
 
 
 def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:
-    """What the layer's kernel is to judge; which kernel that is follows from its kind."""
-    layer = draft.layer
-    if layer.ordered:
-        return PatternSpacePlan(len(layer.entries), tuple(draft.patterns), layer.retention_ms)
-    if layer.waits:
-        return AbsenceSpacePlan(len(layer.entries), tuple(draft.absences), layer.retention_ms)
+    """What the state store's kernel is to judge; which kernel that is follows from its kind."""
+    state_store = draft.state_store
+    if state_store.ordered:
+        return PatternSpacePlan(len(state_store.entries), tuple(draft.patterns), state_store.retention_ms)
+    if state_store.waits:
+        return AbsenceSpacePlan(len(state_store.entries), tuple(draft.absences), state_store.retention_ms)
     common: dict[str, Any] = {
-        "columns": layer.columns,
-        "entries": len(layer.entries),
+        "columns": state_store.columns,
+        "entries": len(state_store.entries),
         "cursors": tuple(draft.cursors),
         "groups": tuple(draft.groups),
         "lines": tuple(draft.lines),
-        "retention_ms": layer.retention_ms,
+        "retention_ms": state_store.retention_ms,
         "formulas": tuple(draft.formulas),
-        "tellings": tuple(draft.tellings),
+        "feature_queries": tuple(draft.feature_queries),
     }
-    if not layer.resolution_ms:
+    if not state_store.resolution_ms:
         return KeySpacePlan(**common)
-    settled_ms = layer.remembers_ms - layer.known_ms
-    return PaneSpacePlan(**common, resolution_ms=layer.resolution_ms, settled_ms=settled_ms, parts=layer.parts)
+    settled_ms = state_store.remembers_ms - state_store.known_ms
+    return PaneSpacePlan(
+        **common, resolution_ms=state_store.resolution_ms, settled_ms=settled_ms, parts=state_store.parts
+    )
 
 
-def _finish(draft: Draft, facts: tuple[str, ...]) -> LayerPlan:
+def _finish(draft: Draft, facts: tuple[str, ...]) -> StorePlan:
     """``facts``: what goes along with every record of the plan."""
     kernel = _kernel(draft)
     versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
-    return LayerPlan(draft.layer, kernel, versions, tuple(dict.fromkeys((*draft.facts, *facts))))
+    return StorePlan(draft.state_store, kernel, versions, tuple(dict.fromkeys((*draft.facts, *facts))))
 
 
 def layout_of(plans: Iterable[StreamPlan], before: Layout | None = None) -> Layout:
-    """The layers in use, to hand to the next compilation; ``before``: what was handed to this one."""
-    layers = tuple(lp.layer for plan in plans for lp in plan.layers)
-    numbers = [int(layer.name.rpartition("#")[2]) for layer in layers]
-    return Layout(layers, max([before.made if before else 0, *(n + 1 for n in numbers)]))
+    """The state stores in use, to hand to the next compilation; ``before``: what was handed to this one."""
+    state_stores = tuple(lp.state_store for plan in plans for lp in plan.state_stores)
+    numbers = [int(state_store.name.rpartition("#")[2]) for state_store in state_stores]
+    return Layout(state_stores, max([before.made if before else 0, *(n + 1 for n in numbers)]))

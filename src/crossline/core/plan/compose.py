@@ -1,6 +1,6 @@
 """All plans of a rule set: those of its streams, and those of hits that other rules read.
 
-A plan of hits is one level above that of what its rule reads, and is judged a hop later. The deepest are compiled
+A plan of hits is one level above that of what its rule reads, and is judged a stage later. The deepest are compiled
 first, for what they read of a hit is what the rule's own plan has to carry.
 """
 
@@ -13,11 +13,11 @@ from itertools import chain
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, Leaf
-from crossline.core.figures.program import Absent, Feed, Formed, Program, Telling
+from crossline.core.figures.program import AbsencePredicate, FeatureQuery, Feed, FormulaPredicate, Program
 from crossline.core.plan.compile import Origin, StreamPlan, compile_stream
 from crossline.core.plan.lateness import LatenessInForce, lateness_of
-from crossline.core.plan.layers import Layout
-from crossline.core.plan.meeting import Meeting, read_of, wide_program
+from crossline.core.plan.state_stores import Layout
+from crossline.core.plan.stream_join import StreamJoin, read_of, wide_program
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Sources, bases_of
 from crossline.core.rules.holds.hold import holds_of, is_hold
@@ -56,7 +56,7 @@ def compile_all(
     carried: dict[str, dict[str, None]] = {}
     scored: set[str] = set()
     corrected = _corrected(rules, sources, defaults)
-    tellings = _tellings(rules, sources, defaults, corrected)
+    feature_queries = _feature_queries(rules, sources, defaults, corrected)
     order = _order(read.values(), sources)
     plans: dict[str, StreamPlan] = {}
     bases: dict[str, set[str]] = {}
@@ -72,10 +72,10 @@ def compile_all(
         corrected_ms = _corrected_by(reading, corrected)
         again = corrected_ms is not None and not reading.told_once
         change = _change(rules, reading, probing=level == probing, again=again)
-        met = None if reading.single else _meeting(reading, sources)
+        met = None if reading.single else _stream_join(reading, sources)
         beside = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
         beside = [v for v in beside if not is_hold(v.rule)]  # what is late is as without them
-        told = tellings.get(name, ())
+        told = feature_queries.get(name, ())
         if met is not None:
             scored |= {each.removeprefix(RULE) for each in chain(*met.members.values())}
         mixed = len(_bases(reading, sources, bases)) > 1
@@ -200,7 +200,7 @@ def _with_tables(plan: StreamPlan, plans: Iterable[StreamPlan]) -> StreamPlan:
     return replace(plan, tables=tuple(t for t in plan.spec.enrich if any(name.startswith(f"{t}.") for name in read)))
 
 
-def _tellings(
+def _feature_queries(
     rules: RuleSet, sources: Sources, defaults: Defaults, corrected: Mapping[str, int]
 ) -> dict[str, list[tuple[RuleVersion, Program]]]:
     """By plan what is told there of records that are judged by another key; told again where these are judged again."""
@@ -211,7 +211,7 @@ def _tellings(
             program = rule.program(sources.of_reading(rule.reading), defaults)
             below = not rule.reading.told_once and _corrected_by(rule.reading, corrected) is not None
             again = rule.judges_again or (below and not program.in_panes)
-            for each in program.brings:
+            for each in program.cross_key:
                 told = replace(each.program, reevaluate=True) if again else each.program
                 found.setdefault(each.reading.name, []).append((version, told))
     return found
@@ -229,11 +229,11 @@ def _is_stream(reading: Reading) -> bool:
     return reading.single and rule_of(reading.judged[0]) is None
 
 
-def _meeting(reading: Reading, sources: Sources) -> Meeting:
+def _stream_join(reading: Reading, sources: Sources) -> StreamJoin:
     scores = [source for source in reading.sources if several_of(source) is not None]
     members = {source: tuple(f"{RULE}{rule_id}" for rule_id in sources.members(source)) for source in scores}
     of = [*(source for source in reading.sources if source not in members), *chain(*members.values())]
-    return Meeting(
+    return StreamJoin(
         reading,
         {source: sources[source] for source in of},
         {source: sources.level(source) for source in of},
@@ -262,7 +262,9 @@ def columns_from(plan: StreamPlan, source: str) -> dict[str, dict[str, str]]:
     names = reads(plan)
     if plan.met is None:
         return {source: {name: name for name in names}}
-    keys = tuple(dict.fromkeys(key for each in plan.layers for fields in each.layer.namings for key in fields))
+    keys = tuple(
+        dict.fromkeys(key for each in plan.state_stores for fields in each.state_store.namings for key in fields)
+    )
     spec = plan.met.specs[source]
     found = {name: read_of(names, keys, look, spec) for name, look in plan.met.of(source)}
     # Of the hits of several rules some may have another field of that name.
@@ -288,13 +290,13 @@ def sources_of(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> Sources:
 def reads(plan: StreamPlan) -> tuple[str, ...]:
     """The fields of its records that are read by what is judged on it, and by those that read its hits."""
     found = [plan.spec.id] if plan.met is None else []
-    for each in plan.layers:
+    for each in plan.state_stores:
         found += [
-            *(name for fields in each.layer.namings for name in fields),
+            *(name for fields in each.state_store.namings for name in fields),
             *each.facts,
-            *(name for name, _ in each.layer.columns),
+            *(name for name, _ in each.state_store.columns),
         ]
-        found += [entry.column for entry in each.layer.entries if entry.column is not None]
+        found += [entry.column for entry in each.state_store.entries if entry.column is not None]
     for condition in plan.conditions.values():
         found += condition.fields()
     for rule in plan.stateless:
@@ -316,12 +318,14 @@ def known_later(plans: Iterable[StreamPlan]) -> set[str]:
         for (name, _), program in plan.programs.items():
             if rests:
                 found.add(name)
-            elif isinstance(program.verdict, Absent) or (isinstance(program.verdict, Formed) and program.verdict.waits):
+            elif isinstance(program.verdict, AbsencePredicate) or (
+                isinstance(program.verdict, FormulaPredicate) and program.verdict.waits
+            ):
                 begins.add(name)
     return found
 
 
-def _brought(met: Meeting) -> list[str]:
+def _brought(met: StreamJoin) -> list[str]:
     """The sources of figures of other keys, but for risk scores."""
     looks = (look.source for each in met.reading.brought for look in each.looks)
     return [source for source in looks if several_of(source) is None]
@@ -347,7 +351,7 @@ def _change(
             program = wide_program(program, reading, strict=active)
         elif active and not _is_stream(reading):
             program = _of_active(program)
-        if again and not program.in_panes and not isinstance(program.verdict, Absent | Telling):
+        if again and not program.in_panes and not isinstance(program.verdict, AbsencePredicate | FeatureQuery):
             program = replace(program, reevaluate=True)
         return program.probing() if probing else program
 

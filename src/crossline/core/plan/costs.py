@@ -1,7 +1,7 @@
 """What rules cost: processor time by what it went to, and which rule of those that share something how much of it.
 
-Rules share what is judged: conditions, layers, figures. So what can be measured without a clock reading for each
-record is the time of a layer, of a stream's conditions, and of all hits. ``Sharing`` divides it by a rule that is
+Rules share what is judged: conditions, state stores, figures. So what can be measured without a clock reading for each
+record is the time of a state store, of a stream's conditions, and of all hits. ``Sharing`` divides it by a rule that is
 stated: see ``docs/operations.md``.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from crossline.core.basics.values import F64, I64, U8
-from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.compile import StorePlan, StreamPlan
 from crossline.core.plan.spaces import Absence, FormulaLine, Line, Pattern
 
-LOOKED_AT = 256  # rows of a batch of a layer, by which it is told how many enter each window
+LOOKED_AT = 256  # rows of a batch of a state store, by which it is told how many enter each window
 NO_RULE = ""  # what serves all rules alike: every record is known again
 
 Clock = Callable[[], int]
@@ -28,12 +28,13 @@ Clock = Callable[[], int]
 class Meter:
     """Processor time in ns, by what it went to. ``clock_ns`` None: nothing is measured.
 
-    ``layers``: by layer. ``conditions``: by stream, of all its conditions. ``hits_ns``: of making alerts of ``hits``,
-    which are counted by rule version. ``entered``: by layer, about how many rows entered each of its entries.
+    ``state_stores``: by state store. ``conditions``: by stream, of all its conditions. ``hits_ns``: of making alerts of
+    ``hits``, which are counted by rule version. ``entered``: by state store, about how many rows entered each of its
+    entries.
     """
 
     clock_ns: Clock | None = None
-    layers: Counter[str] = field(default_factory=Counter)
+    state_stores: Counter[str] = field(default_factory=Counter)
     conditions: Counter[str] = field(default_factory=Counter)
     hits: Counter[str] = field(default_factory=Counter)
     hits_ns: int = 0
@@ -45,10 +46,10 @@ class Meter:
         if self.clock_ns is not None:
             self._lap_ns = self.clock_ns()
 
-    def layer(self, name: str) -> None:
-        """What passed since the last reading was for a layer."""
+    def state_store(self, name: str) -> None:
+        """What passed since the last reading was for a state store."""
         if self.clock_ns is not None:
-            self.layers[name] += self._lap(self.clock_ns())
+            self.state_stores[name] += self._lap(self.clock_ns())
 
     def condition(self, stream: str) -> None:
         """It was for the conditions of a stream's rules."""
@@ -65,32 +66,34 @@ class Meter:
         before_ns, self._lap_ns = self._lap_ns, now_ns
         return now_ns - before_ns
 
-    def rows(self, plan: LayerPlan, entries: U8) -> None:
+    def rows(self, plan: StorePlan, entries: U8) -> None:
         """Rows with these ``entries`` are judged; some are looked at, where it matters which windows they are in."""
-        count = len(plan.layer.entries)
+        count = len(plan.state_store.entries)
         if self.clock_ns is None or count < 2 or len(plan.kernel.judging) < 2:
             return
         step = -(-len(entries) // LOOKED_AT) or 1
         bits = np.unpackbits(entries[::step], axis=1, count=count, bitorder="little")
-        self._enter(plan.layer.name, (bits.sum(axis=0, dtype=np.int64) * step).tolist())
+        self._enter(plan.state_store.name, (bits.sum(axis=0, dtype=np.int64) * step).tolist())
 
-    def _enter(self, layer: str, counts: Sequence[int]) -> None:
-        known = self.entered.get(layer)
-        self.entered[layer] = list(counts) if known is None else [a + b for a, b in zip(known, counts, strict=True)]
+    def _enter(self, state_store: str, counts: Sequence[int]) -> None:
+        known = self.entered.get(state_store)
+        self.entered[state_store] = (
+            list(counts) if known is None else [a + b for a, b in zip(known, counts, strict=True)]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """For ``add``."""
-        found = {name: getattr(self, name) for name in ("layers", "conditions", "hits", "hits_ns", "entered")}
+        found = {name: getattr(self, name) for name in ("state_stores", "conditions", "hits", "hits_ns", "entered")}
         return {name: each for name, each in found.items() if each}
 
     def add(self, said: dict[str, Any]) -> None:
         """Take in what another one measured."""
-        self.layers.update(said.get("layers", {}))
+        self.state_stores.update(said.get("state_stores", {}))
         self.conditions.update(said.get("conditions", {}))
         self.hits.update(said.get("hits", {}))
         self.hits_ns += said.get("hits_ns", 0)
-        for layer, counts in said.get("entered", {}).items():
-            self._enter(layer, counts)
+        for state_store, counts in said.get("entered", {}).items():
+            self._enter(state_store, counts)
 
 
 UNMEASURED = Meter()
@@ -98,7 +101,7 @@ UNMEASURED = Meter()
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """What a layer's time goes to: unit u to the rows of entry ``entries[u]``, and of it ``parts[i]`` to a rule.
+    """What a state store's time goes to: unit u to the rows of entry ``entries[u]``, and of it ``parts[i]`` to a rule.
 
     That is rule ``rules[i]`` of unit ``units[i]``.
     """
@@ -122,7 +125,9 @@ class Sharing:
 
     def __init__(self, plans: Sequence[StreamPlan]) -> None:
         self._names: dict[str, int] = {NO_RULE: 0}
-        self._layers = {lp.layer.name: self._units(_read_of(lp)) for plan in plans for lp in plan.layers}
+        self._state_stores = {
+            lp.state_store.name: self._units(_read_of(lp)) for plan in plans for lp in plan.state_stores
+        }
         self._conditions = {plan.stream: self._units(_conditions_of(plan)) for plan in plans}
 
     def _units(self, readers: dict[Any, list[str]]) -> _Units:
@@ -139,11 +144,11 @@ class Sharing:
     def ms(self, meter: Meter) -> dict[str, float]:
         """Milliseconds by rule version, those of no rule under ``NO_RULE``; rules that cost nothing are left out."""
         found = np.zeros(len(self._names))
-        for measured, known in ((meter.layers, self._layers), (meter.conditions, self._conditions)):
+        for measured, known in ((meter.state_stores, self._state_stores), (meter.conditions, self._conditions)):
             for name, ns in measured.items():
                 units = known.get(name)
                 if units is None:
-                    found[0] += ns  # a layer that another book has
+                    found[0] += ns  # a state store that another plan snapshot has
                     continue
                 parts = units.weights(meter.entered.get(name))
                 found += ns * np.bincount(units.rules, parts, len(found))
@@ -161,14 +166,14 @@ def version_name(rule_id: str, version: int) -> str:
     return f"{rule_id}@{version}"
 
 
-def _read_of(plan: LayerPlan) -> dict[Any, list[str]]:
-    """By what a layer's kernel works out, after the entry that it does it for: the rule versions that read it.
+def _read_of(plan: StorePlan) -> dict[Any, list[str]]:
+    """By what a state store's kernel works out, after the entry that it does it for: the rule versions that read it.
 
     A figure is worked out once, however many read it; a formula, and a step of a pattern, is the rule's own.
     """
     found: dict[Any, list[str]] = {}
     kernel: Any = plan.kernel
-    for line in (*kernel.judging, *getattr(kernel, "tellings", ())):
+    for line in (*kernel.judging, *getattr(kernel, "feature_queries", ())):
         name = version_name(line.rule_id, line.version)
         for unit in _units_of(kernel, line, name):
             readers = found.setdefault(unit, [])

@@ -43,8 +43,8 @@ class LatenessInForce:
     def duplicates(self, ingest_ms: I64, lateness_ms: I64, known: Marks, copies: Marks | None) -> Marks:
         """Which records are reported as duplicates, of those whose ids came before.
 
-        ``known``: by the reporter, which has forgotten the first one or not where one comes past what every rule on
-        event time takes. ``copies``: by what knows records on the ingest clock, None where no rule is on it.
+        ``known``: by the accounting store, which has forgotten the first one or not where one comes past what every
+        rule on event time takes. ``copies``: by what knows records on the ingest clock, None where no rule is on it.
         """
         place = self._place(ingest_ms)
         on_event = np.array(self.late_after_ms)[place] != FOREVER_MS

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crossline.core.figures.program import Absent, Feed, Ordered, Program
+from crossline.core.figures.program import AbsencePredicate, Feed, Program, SequencePredicate
 from crossline.core.plan.spaces import Absence, Pattern, Step
 from crossline.core.rules.ruleset import RuleVersion
 
 
-def pattern_of(version: RuleVersion, program: Program, verdict: Ordered, entry: Callable[[Feed], int]) -> Pattern:
+def pattern_of(
+    version: RuleVersion, program: Program, verdict: SequencePredicate, entry: Callable[[Feed], int]
+) -> Pattern:
     """The pattern of a sequence; ``entry``: the number of the entry of a feed."""
     return Pattern(
         rule_id=version.rule.rule_id,
@@ -25,7 +27,9 @@ def pattern_of(version: RuleVersion, program: Program, verdict: Ordered, entry: 
     )
 
 
-def absence_of(version: RuleVersion, program: Program, verdict: Absent, entry: Callable[[Feed], int]) -> Absence:
+def absence_of(
+    version: RuleVersion, program: Program, verdict: AbsencePredicate, entry: Callable[[Feed], int]
+) -> Absence:
     """The absence of a rule; ``entry``: as in ``pattern_of``."""
     return Absence(
         rule_id=version.rule.rule_id,

@@ -18,7 +18,7 @@ from typing import Any
 from crossline.core.basics.fields import FieldKind
 from crossline.core.basics.values import I64
 from crossline.core.figures.kinds import ColumnKind, Operator
-from crossline.core.figures.program import Formed
+from crossline.core.figures.program import FormulaPredicate
 from crossline.core.figures.registry import declared
 
 
@@ -128,7 +128,7 @@ class FormulaLine:
     version: int
     entry: int
     figures: tuple[tuple[str, int, int], ...]
-    verdict: Formed
+    verdict: FormulaPredicate
     rearm_ms: int
     emit_every: bool
     cooldown_ms: int
@@ -138,7 +138,7 @@ class FormulaLine:
 
 
 @dataclass(frozen=True, slots=True)
-class TellingLine:
+class FeatureQueryLine:
     """Figures that are told of the records of entry number ``entry``, by one version of what asks for them.
 
     ``figures``: as in ``FormulaLine``. ``facts``: fields of the record that are told along. It makes no hit and
@@ -159,7 +159,7 @@ class KeySpacePlan:
     """Everything the window kernel needs to judge one key space.
 
     ``columns``: (field name, kind) of the values kept per record. Lines, and after them formulas, are numbered through;
-    ``tellings``, which judge nothing, are not.
+    ``feature_queries``, which judge nothing, are not.
 
     ``entries`` is the number of entries (bits per record). A record whose clock is at or before (cutoff clock -
     ``retention_ms``) is in no future window.
@@ -172,7 +172,7 @@ class KeySpacePlan:
     lines: tuple[Line, ...]
     retention_ms: int
     formulas: tuple[FormulaLine, ...] = ()
-    tellings: tuple[TellingLine, ...] = ()
+    feature_queries: tuple[FeatureQueryLine, ...] = ()
 
     @property
     def judging(self) -> tuple[Line | FormulaLine, ...]:
@@ -211,7 +211,7 @@ class PaneSpacePlan:
     settled_ms: int
     parts: tuple[PanePart, ...]
     formulas: tuple[FormulaLine, ...] = ()
-    tellings: tuple[TellingLine, ...] = ()
+    feature_queries: tuple[FeatureQueryLine, ...] = ()
 
     @property
     def judging(self) -> tuple[Line | FormulaLine, ...]:

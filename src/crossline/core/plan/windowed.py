@@ -1,19 +1,28 @@
-"""Verdicts over windows, as a kernel has them: what a program asks of the layer that it is given."""
+"""Verdicts over windows, as a kernel has them: what a program asks of the state store that it is given."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
 
-from crossline.core.figures.program import Brings, Comparison, Feed, Figure, Formed, Program, Telling, Window
-from crossline.core.plan.layers import Draft, EntrySpec, entry_of, step_entry, streak_entry
-from crossline.core.plan.spaces import Brought, Cursor, FormulaLine, Group, Line, TellingLine
+from crossline.core.figures.program import (
+    Comparison,
+    CrossKeyFigure,
+    FeatureQuery,
+    Feed,
+    Figure,
+    FormulaPredicate,
+    Program,
+    Window,
+)
+from crossline.core.plan.spaces import Brought, Cursor, FeatureQueryLine, FormulaLine, Group, Line
+from crossline.core.plan.state_stores import Draft, EntrySpec, entry_of, step_entry, streak_entry
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.streams.schema import StreamSpec
 
 
 def _entry(draft: Draft, entry: EntrySpec) -> int:
-    number = draft.layer.entries.index(entry)
+    number = draft.state_store.entries.index(entry)
     draft.used.add(number)
     return number
 
@@ -26,7 +35,7 @@ def _group(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = Fa
     if figure.streak_of is not None and not counted:
         column = _entry(draft, streak_entry(figure))
     elif figure.column is not None and figure.column_kind is not None and not counted:
-        column = draft.layer.columns.index((figure.column, figure.column_kind))
+        column = draft.state_store.columns.index((figure.column, figure.column_kind))
     group = Group(number, column, figure.aggregate, figure.rank, figure.half_life_ms)
     if counted:
         group = Group(number, column, "count")
@@ -34,7 +43,7 @@ def _group(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = Fa
 
 
 def line_of(draft: Draft, version: RuleVersion, program: Program, verdict: Comparison, spec: StreamSpec) -> Line:
-    """The line of a figure, for the layer of ``draft``."""
+    """The line of a figure, for the state store of ``draft``."""
     if program.figures[0].feed != program.feed:
         raise ValueError(f"{version.rule.rule_id}: a line is a figure of the feed that is judged")
     return Line(
@@ -50,9 +59,11 @@ def line_of(draft: Draft, version: RuleVersion, program: Program, verdict: Compa
     )
 
 
-def formula_of(draft: Draft, version: RuleVersion, program: Program, verdict: Formed, spec: StreamSpec) -> FormulaLine:
+def formula_of(
+    draft: Draft, version: RuleVersion, program: Program, verdict: FormulaPredicate, spec: StreamSpec
+) -> FormulaLine:
     """The formula of a rule, and the fields that it reads."""
-    brought = tuple(_brought(version, of) for of in program.brings)
+    brought = tuple(_brought(version, of) for of in program.cross_key)
     told = {each.name for each in chain(*brought)}
     draft.facts |= dict.fromkeys(name for name in verdict.fields if name not in told)
     rearm_ms = program.emission.rearm_ms
@@ -73,7 +84,7 @@ def formula_of(draft: Draft, version: RuleVersion, program: Program, verdict: Fo
     )
 
 
-def _brought(version: RuleVersion, of: Brings) -> list[Brought]:
+def _brought(version: RuleVersion, of: CrossKeyFigure) -> list[Brought]:
     windows = ((name, figure.window) for name, figure in of.figures.items())
     return [
         Brought(version.rule.rule_id, version.rule.version, name, kind, _cursor(-1, window))
@@ -99,10 +110,12 @@ def _named(draft: Draft, program: Program, names: Sequence[str], spec: StreamSpe
     return tuple((name, *each) for name, each in zip(names, groups, strict=True))
 
 
-def telling_of(draft: Draft, version: RuleVersion, program: Program, verdict: Telling, spec: StreamSpec) -> TellingLine:
+def feature_query_of(
+    draft: Draft, version: RuleVersion, program: Program, verdict: FeatureQuery, spec: StreamSpec
+) -> FeatureQueryLine:
     """What is told of figures, and the fields told along."""
     draft.facts |= dict.fromkeys(verdict.facts)
-    return TellingLine(
+    return FeatureQueryLine(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
         entry=_entry(draft, entry_of(program.feed, spec)),

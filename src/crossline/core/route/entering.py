@@ -12,7 +12,7 @@ from crossline.core.conditions.lists import Lists
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.plan.compose import columns_from, reads
 from crossline.core.plan.costs import UNMEASURED, Meter
-from crossline.core.plan.meeting import Meeting, wide_records
+from crossline.core.plan.stream_join import StreamJoin, wide_records
 from crossline.core.route.clocks import on_clock
 from crossline.core.route.parts import Chunk, Part, route
 
@@ -41,13 +41,13 @@ def entering(
             yield from ((plan.level, part) for part in route(plan, own, chunk, shards, lists, meter=meter))
         elif plan.met is not None and records.stream in plan.met.specs:
             yield from (
-                (plan.level, part) for part in meeting(plan, plan.met, records, chunk, shards, lists, meter=meter)
+                (plan.level, part) for part in stream_join(plan, plan.met, records, chunk, shards, lists, meter=meter)
             )
 
 
-def meeting(
+def stream_join(
     plan: StreamPlan,
-    met: Meeting,
+    met: StreamJoin,
     records: Records,
     chunk: Chunk,
     shards: int,

@@ -1,4 +1,4 @@
-"""Records that enter a layer under several keys, by other fields for other entries: a row for each key of a record."""
+"""Records that enter a store under several keys, by other fields for other entries: a row for each key of a record."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crossline.core.basics.values import I64, U8, Records
-from crossline.core.plan.layers import Layer
+from crossline.core.plan.state_stores import StateStore
 from crossline.core.route.keys import KeyColumn, key_column
 from crossline.core.streams.schema import StreamSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What may enter a layer: the ``keys`` of rows and the ``bits`` of their entries.
+    """What may enter a state store: the ``keys`` of rows and the ``bits`` of their entries.
 
     ``records``: the number of each row's record, ascending; None: rows are records. ``places``: of each record (first
     axis) and entry the row that has its bit; None: the record's own.
@@ -37,14 +37,14 @@ class Rows:
         return records if self.places is None else self.places[records, entries]
 
 
-def rows_of(spec: StreamSpec, layer: Layer, records: Records, bits: U8) -> Rows:
-    """A row for each record, or where the layer's entries are of several keys, for each that a record has.
+def rows_of(spec: StreamSpec, state_store: StateStore, records: Records, bits: U8) -> Rows:
+    """A row for each record, or where the state store's entries are of several keys, for each that a record has.
 
     Where two of its keys are the same, the record has one row with the bits of both.
     """
-    namings = layer.namings
+    namings = state_store.namings
     if len(namings) == 1:
-        return Rows(key_column(spec, layer.group_fields, records), bits)
+        return Rows(key_column(spec, state_store.group_fields, records), bits)
     found = [key_column(spec, fields, records) for fields in namings]
     whole: Any = pa.concat_arrays([keys.values for keys in found]).dictionary_encode()
     codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.int32)
@@ -57,7 +57,7 @@ def rows_of(spec: StreamSpec, layer: Layer, records: Records, bits: U8) -> Rows:
     hashes = np.empty(len(whole.dictionary), np.uint64)
     hashes[codes] = np.concatenate([keys.hashes for keys in found])
     first = _first_alike(numbers)
-    naming_of = np.array([namings.index(entry.key_fields or layer.group_fields) for entry in layer.entries])
+    naming_of = np.array([namings.index(entry.key_fields or state_store.group_fields) for entry in state_store.entries])
     mine = np.zeros((len(records), len(found), bits.shape[1]), np.uint8)
     for naming in range(len(found)):
         own = np.zeros(bits.shape[1] * 8, np.bool_)

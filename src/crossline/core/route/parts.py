@@ -1,4 +1,4 @@
-"""Routing: the records of one chunk as columns, cut into one part per shard and layer.
+"""Routing: the records of one chunk as columns, cut into one part per shard and state store.
 
 Runs where records are decoded. What leaves here is only what shards need: distinct keys, row numbers into them,
 times, ids, the values rules aggregate, and one bit per entry. Conditions are evaluated here, as column masks.
@@ -21,9 +21,9 @@ from crossline.core.basics.wire import Arrays
 from crossline.core.conditions.lists import Lists
 from crossline.core.conditions.mask import Turns
 from crossline.core.figures.kinds import ColumnKind
-from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.compile import StorePlan, StreamPlan
 from crossline.core.plan.costs import UNMEASURED, Meter
-from crossline.core.plan.layers import RETIRED, EntrySpec, Layer
+from crossline.core.plan.state_stores import RETIRED, EntrySpec, StateStore
 from crossline.core.route.clocks import clock_times
 from crossline.core.route.facts import facts_of, valid_name
 from crossline.core.route.keys import KeyColumn, bytes_of
@@ -50,7 +50,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One layer's share of a chunk for one shard: meta and arrays, as ``wire`` carries them."""
+    """One state store's share of a chunk for one shard: meta and arrays, as ``wire`` carries them."""
 
     shard: int
     meta: dict[str, Any]
@@ -67,11 +67,10 @@ def route(
     base: str | None = None,
     meter: Meter = UNMEASURED,
 ) -> list[Part]:
-    """Parts for all shards and layers.
+    """Parts for all shards and state stores.
 
-    Every shard gets the reporter's part, be it empty, since it carries the chunk's clock. ``base``: the stream that
-    the records are of in the end; None: the plan's.
-    ``meter`` is moved on by what it takes.
+    Every shard gets the accounting store's part, be it empty, since it carries the chunk's clock. ``base``: the stream
+    that the records are of in the end; None: the plan's. ``meter`` is moved on by what it takes.
     """
     meter.start()
     running = records.ingest_ms is None
@@ -98,16 +97,18 @@ def route(
     }
     parts: list[Part] = []
     clocks = {on_array(n): clock_times(records, plan.spec, name) for n, name in enumerate(plan.clocks)}
-    for number, layer_plan in enumerate(plan.layers):
-        reporter = number == plan.reporter
-        given = {**times, **clocks} if reporter else times
-        parts.extend(_layer_parts(plan, layer_plan, records, given, holds, meta, shards, reporter=reporter))
-        meter.layer(layer_plan.layer.name)
+    for number, store_plan in enumerate(plan.state_stores):
+        accounting_store = number == plan.accounting_store
+        given = {**times, **clocks} if accounting_store else times
+        parts.extend(
+            _store_parts(plan, store_plan, records, given, holds, meta, shards, accounting_store=accounting_store)
+        )
+        meter.state_store(store_plan.state_store.name)
     return parts
 
 
 def on_array(number: int) -> str:
-    """The array of the reporter's part that has the times of clock ``number`` of the plan."""
+    """The array of the accounting store's part that has the times of clock ``number`` of the plan."""
     return f"on{number}_ms"
 
 
@@ -131,31 +132,34 @@ def _holds(plan: StreamPlan, records: Records, clock: I64, lists: Lists, base: s
     return _Holds(masks, {name: each for name, each in turns.items() if len(each.rows)})
 
 
-def _layer_parts(
+def _store_parts(
     plan: StreamPlan,
-    layer_plan: LayerPlan,
+    store_plan: StorePlan,
     records: Records,
     times: Mapping[str, I64],
     holds: _Holds,
     meta: dict[str, Any],
     shards: int,
     *,
-    reporter: bool,
+    accounting_store: bool,
 ) -> list[Part]:
-    layer = layer_plan.layer
-    bits = _entry_bits(layer, records, holds.masks)
-    entering = rows_of(plan.spec, layer, records, bits)
+    state_store = store_plan.state_store
+    bits = _entry_bits(state_store, records, holds.masks)
+    entering = rows_of(plan.spec, state_store, records, bits)
     keys = entering.keys
-    turns = _entry_turns(layer, records, holds.turns, entering)
+    turns = _entry_turns(state_store, records, holds.turns, entering)
     wanted = keys.rows >= 0
-    if not reporter or plan.met is not None:
+    if not accounting_store or plan.met is not None:
         enters: BoolMask = np.asarray(entering.bits.any(axis=1))
         enters[turns.rows] = True
         wanted &= enters
-    facts = facts_of(layer_plan.facts, records)
-    columns = [*(_column(records.fields[name], kind) for name, kind in layer.columns), *(each for each, _ in facts)]
-    given = {valid_name(number): valid for number, (_, valid) in enumerate(facts, len(layer.columns))}
-    stateless = _stateless_bits(plan, holds.masks, len(records)) if reporter else None
+    facts = facts_of(store_plan.facts, records)
+    columns = [
+        *(_column(records.fields[name], kind) for name, kind in state_store.columns),
+        *(each for each, _ in facts),
+    ]
+    given = {valid_name(number): valid for number, (_, valid) in enumerate(facts, len(state_store.columns))}
+    stateless = _stateless_bits(plan, holds.masks, len(records)) if accounting_store else None
     later = _bit_turns((rule.condition for rule in plan.stateless), holds.turns)
     shard_of_key = (keys.hashes % np.uint64(shards)).astype(np.int32)
     rows = np.flatnonzero(wanted)
@@ -166,13 +170,13 @@ def _layer_parts(
     parts = []
     for shard in range(shards):
         mine = rows[(ends[shard - 1] if shard else 0) : ends[shard]]
-        if not len(mine) and not reporter:
+        if not len(mine) and not accounting_store:
             continue
         of = entering.of(mine)
         arrays = _slice(keys, shard_of_key == shard, mine, of, records, times, entering.bits, columns)
         arrays |= {name: valid[of] for name, valid in given.items()}
         arrays |= turns.within("bits", mine)
-        if reporter and plan.tables and records.missed is not None:
+        if accounting_store and plan.tables and records.missed is not None:
             arrays["missed"] = records.missed[of]
         if stateless is not None:
             arrays["stateless"] = stateless[of]
@@ -180,7 +184,7 @@ def _layer_parts(
             if plan.stateless:
                 shown = stateless[of].any(axis=1) | np.isin(of, later.rows)
                 arrays["figure_bytes"], arrays["figure_offsets"] = _figures(plan, records, shown, of)
-        parts.append(Part(shard, {**meta, "layer": layer.name}, arrays))
+        parts.append(Part(shard, {**meta, "state_store": state_store.name}, arrays))
     return parts
 
 
@@ -229,11 +233,11 @@ def _texts(number: int, column: pa.DictionaryArray, mine: I64) -> Arrays:
     return {f"value{number}": local[codes], f"text{number}_bytes": text_bytes, f"text{number}_offsets": text_offsets}
 
 
-def _entry_bits(layer: Layer, records: Records, masks: dict[str, BoolMask]) -> U8:
+def _entry_bits(state_store: StateStore, records: Records, masks: dict[str, BoolMask]) -> U8:
     """One bit per entry, lateness left open: uint8[n, bytes], bit e of a row at byte e // 8."""
     count = len(records)
-    flags = np.empty((count, len(layer.entries)), dtype=np.bool_)
-    for number, entry in enumerate(layer.entries):
+    flags = np.empty((count, len(state_store.entries)), dtype=np.bool_)
+    for number, entry in enumerate(state_store.entries):
         flags[:, number] = entry_mask(entry, masks)
         if entry.column is not None:
             flags[:, number] &= records.fields[entry.column].is_valid().to_numpy(zero_copy_only=False)
@@ -260,10 +264,10 @@ class _BitTurns:
         return {f"{name}_turn_{what}": array for what, array in found.items()}
 
 
-def _entry_turns(layer: Layer, records: Records, turns: Mapping[str, Turns], entering: Rows) -> _BitTurns:
+def _entry_turns(state_store: StateStore, records: Records, turns: Mapping[str, Turns], entering: Rows) -> _BitTurns:
     """As ``_entry_bits``, of the rows ``entering``: of a record without the column, no bit turns."""
-    found = _bit_turns((entry.condition for entry in layer.entries), turns)
-    needs = {n: entry.column for n, entry in enumerate(layer.entries) if entry.column is not None}
+    found = _bit_turns((entry.condition for entry in state_store.entries), turns)
+    needs = {n: entry.column for n, entry in enumerate(state_store.entries) if entry.column is not None}
     for number, column in needs.items() if len(found.rows) else ():
         missing = ~records.fields[column].is_valid().to_numpy(zero_copy_only=False)
         kept = ~((found.bits == number) & missing[found.rows])

@@ -14,10 +14,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import check_conditions, parse_conditions
-from crossline.core.figures.carried import record_findings
-from crossline.core.figures.drawn import DrawnLine
+from crossline.core.figures.alert_fields import record_findings
 from crossline.core.figures.kinds import TimeMode
 from crossline.core.figures.program import Feed, Program
+from crossline.core.figures.thresholds import ThresholdLine
 from crossline.core.rules.breaker import Breaker
 from crossline.core.rules.holds.check import hold_findings
 from crossline.core.rules.sentence import Sentence, parse_description
@@ -347,7 +347,7 @@ class Rule(BaseModel):
         """
         return (part,) if getattr(self, part, None) is not None else ()
 
-    def drawn(self, spec: StreamSpec) -> DrawnLine | None:  # noqa: ARG002 - a formula is read with its stream
+    def drawn(self, spec: StreamSpec) -> ThresholdLine | None:  # noqa: ARG002 - a formula is read with its stream
         """The one line that the rule draws, where it draws one (`rules suggest-threshold`)."""
         return None
 

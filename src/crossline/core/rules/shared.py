@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from crossline.core.conditions.condition import Condition
 from crossline.core.figures.kinds import TimeMode
-from crossline.core.figures.program import Program, Telling
+from crossline.core.figures.program import FeatureQuery, Program
 from crossline.core.rules.base import Defaults, Rule, Status
 from crossline.core.rules.composition import Sources
 from crossline.core.rules.figure import FigureFields, is_shared
@@ -279,11 +279,11 @@ class TableRule(Rule):
         """It judges every record that has the key."""
         feed = self.feed(defaults, next(iter(self.figures.values())).key_fields)
         figures = tuple(each.figure(feed, spec) for each in self.figures.values())
-        return Program(feed, figures, Telling(tuple(self.figures)))
+        return Program(feed, figures, FeatureQuery(tuple(self.figures)))
 
 
-def read_telling(body: Any) -> tuple[Rule | None, Sequence[Finding]]:
-    """A rule of ``telling``, from the JSON that it made of itself."""
+def read_feature_query(body: Any) -> tuple[Rule | None, Sequence[Finding]]:
+    """A rule of ``feature_query``, from the JSON that it made of itself."""
     return TableRule.model_validate(body), ()
 
 
@@ -298,7 +298,7 @@ def spec_read(stream: str, figures: Iterable[FigureFields], streams: Mapping[str
     return Sources.of(streams, {}).of_reading(reading_of(stream, figures))
 
 
-def telling(figures: Iterable[PlacedFigure], taken: Collection[str] = ()) -> RuleSet:
+def feature_query(figures: Iterable[PlacedFigure], taken: Collection[str] = ()) -> RuleSet:
     """What tells ``figures``, those of one key together: programs as of rules, by the names ``figures-0`` and so on.
 
     ``taken``: the ids of rules that stand beside them.

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from crossline.core.basics.times import format_duration
 from crossline.core.decide.fallback import fallback_problems
 from crossline.core.decide.policy import Deciding, Policy, load_policy
-from crossline.core.figures.carried import default_findings
+from crossline.core.figures.alert_fields import default_findings
 from crossline.core.figures.kinds import TimeMode
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.breaker import Bound

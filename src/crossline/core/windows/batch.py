@@ -30,7 +30,7 @@ class Places:
 
     Where rows are no records of one stream, ``came`` has by log what it is called among causes, and ``named`` gives the
     id of the record that a row is, or is a hit on, by the row's id. ``shared``: several rows may be hits on one record.
-    ``amends``: what becomes of fields of rows, of these and of those of before.
+    ``record_update``: what becomes of fields of rows, of these and of those of before.
     """
 
     reached_ms: I64
@@ -43,7 +43,7 @@ class Places:
     came: Mapping[str, str] = field(default_factory=dict)
     named: Callable[[str], str] | None = None
     shared: bool = False
-    amends: Sequence[Amends] = ()
+    record_update: Sequence[RecordUpdate] = ()
 
 
 Chunk = tuple[str, int, str]  # log, sequence in it, partition
@@ -66,7 +66,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Amends:
+class RecordUpdate:
     """Fields of a row that are others now, by name, and the record that changed them; the row by its id and its place.
 
     ``place``: log, sequence and offset.
@@ -140,7 +140,7 @@ class FormulaRead:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldFigure:
+class FeatureColumn:
     """A figure at n rows: ``values`` (int64[n] or float64[n]), where it is ``defined`` (bool[n]).
 
     ``up``: what an integer lacks beyond 64 bits, in units of 2^64 (int64[n]); None: none of them lacks anything.
@@ -154,11 +154,11 @@ class ToldFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldRows:
+class RowFeatures:
     """What a plan's telling says: its figures, by name, at ``rows`` (int64[n], ascending) of the batch."""
 
     rows: I64
-    figures: Mapping[str, ToldFigure]
+    figures: Mapping[str, FeatureColumn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class Hits:
     formed: Mapping[int, FormulaRead] = field(default_factory=dict)
     failed: Mapping[Failure, int] = field(default_factory=dict)
     again: Sequence[Again] = ()
-    told: tuple[ToldRows, ...] = ()
+    told: tuple[RowFeatures, ...] = ()
     without: Mapping[int, I64] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -237,7 +237,7 @@ class EarlierHits:
     ``row``: its number among those that are kept, of which ``id_of`` gives the id until the next batch.
     """
 
-    variant: I64
+    replay: I64
     line: I64
     row: I64
     clock_ms: I64
@@ -249,7 +249,7 @@ class Again:
     """Rows that were judged in the order of their clocks, some of them several times: a *variant* for each time.
 
     ``rows``: n rows, those of one variant after those of another, with their places, and the ``hits`` on them.
-    ``number``: int64[n], which row it is, the same in all variants. ``variant``: int32[n]. ``fresh``: bool[n], rows
+    ``number``: int64[n], which row it is, the same in all variants. ``replay``: int32[n]. ``fresh``: bool[n], rows
     that came with this batch. ``met``: the hits at rows that lacked their first figure. ``told``: for each hit, and
     then for each of ``met``, whether its rule version was told to hit that record before this batch. ``begins``: of
     each variant whether it is the first of its key here: what stood before, and what came in order. The others follow
@@ -260,7 +260,7 @@ class Again:
     rows: KeyedBatch
     hits: Hits
     number: I64
-    variant: I32
+    replay: I32
     fresh: Bools
     told: Bools
     begins: Bools

@@ -13,7 +13,7 @@ import numpy as np
 from crossline.core.basics.values import F64, I32, I64, U8
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.registry import aggregates, declared
-from crossline.core.plan.spaces import FormulaLine, Group, KeySpacePlan, Line, TellingLine, WindowPlan
+from crossline.core.plan.spaces import FeatureQueryLine, FormulaLine, Group, KeySpacePlan, Line, WindowPlan
 
 # Kinds of pointers into a window.
 MIN, MAX, FIRST, LAST = 0, 1, 2, 3
@@ -99,7 +99,7 @@ class KernelProgram(NamedTuple):
 JudgeClass = tuple[int, tuple[tuple[int, int], ...], int, bool]
 
 
-def judge_class(plan: WindowPlan, line: Line | FormulaLine | TellingLine) -> JudgeClass:
+def judge_class(plan: WindowPlan, line: Line | FormulaLine | FeatureQueryLine) -> JudgeClass:
     """What decides which records a line judges: entry, spans of ingest time, the latest lateness; and when."""
     formed = isinstance(line, FormulaLine)
     entry = plan.cursors[plan.groups[line.group].cursor].entry if isinstance(line, Line) else line.entry
@@ -109,13 +109,13 @@ def judge_class(plan: WindowPlan, line: Line | FormulaLine | TellingLine) -> Jud
 
 def classes(plan: WindowPlan) -> dict[JudgeClass, int]:
     """The classes of the plan's lines, and of what it tells, numbered; those of its formulas come after."""
-    lines: tuple[Line | FormulaLine | TellingLine, ...] = (*plan.lines, *plan.tellings, *plan.formulas)
+    lines: tuple[Line | FormulaLine | FeatureQueryLine, ...] = (*plan.lines, *plan.feature_queries, *plan.formulas)
     return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in lines))}
 
 
 def told_groups(plan: WindowPlan) -> tuple[int, ...]:
     """The numbers of the groups whose figures formulas read, or that are told, in the order in which they are."""
-    asked = [each.figures for each in plan.formulas] + [each.figures for each in plan.tellings]
+    asked = [each.figures for each in plan.formulas] + [each.figures for each in plan.feature_queries]
     return tuple(sorted({number for each in asked for _, *groups in each for number in groups}))
 
 
@@ -265,9 +265,9 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     read = [parts.numbers(plan.groups[g]) for g in groups]
     lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].group), i))
     number = classes(plan)
-    by_group: list[tuple[int, Line | FormulaLine | TellingLine]] = [(x.group, x) for x in plan.lines]
+    by_group: list[tuple[int, Line | FormulaLine | FeatureQueryLine]] = [(x.group, x) for x in plan.lines]
     by_group += [(g, x) for x in plan.formulas for _, *asked in x.figures for g in asked]
-    by_group += [(g, x) for x in plan.tellings for _, *asked in x.figures for g in asked]
+    by_group += [(g, x) for x in plan.feature_queries for _, *asked in x.figures for g in asked]
     of_cursor = sorted({(plan.groups[g].cursor, number[judge_class(plan, x)]) for g, x in by_group})
     cooling = [i for i in lines if plan.lines[i].cooldown_ms > 0]
     line_group = np.array([groups.index(plan.lines[i].group) for i in lines], np.int64)

@@ -9,7 +9,6 @@ import numpy as np
 
 from crossline.core.basics.values import I64, U8
 from crossline.core.plan.spaces import KeySpacePlan
-from crossline.core.windows.asked import loaded, no_rows, rows_under
 from crossline.core.windows.batch import Delta, FormulaRead, Hits, KeyedBatch
 from crossline.core.windows.entry import (
     COMPARE,
@@ -22,13 +21,14 @@ from crossline.core.windows.entry import (
     compiled,
 )
 from crossline.core.windows.gather import Buffers, hits_of
+from crossline.core.windows.lookup import loaded, no_rows, rows_under
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory.hashing import keyed_many, xxh64_many
 from crossline.core.windows.memory_map import MemoryMap
 from crossline.core.windows.program import all_told, classes, compile_plan, cooldown_columns, judge_class, told_groups
 from crossline.core.windows.records.record_store import RecordStore, Sizes
+from crossline.core.windows.verdicts.feature_queries import FeatureQueries
 from crossline.core.windows.verdicts.formulas import Formulas, Judged, Told
-from crossline.core.windows.verdicts.tellings import Tellings
 
 __all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm"]
 
@@ -53,7 +53,7 @@ class KeySpaceState(RecordStore):
         super().__init__(MemoryMap(plan, compile_plan(plan)), duplicate_ms)
         self.plan = plan
         self._formulas = Formulas(plan, self._memory.program)
-        self._tellings = Tellings(plan, self._memory.program)
+        self._feature_queries = FeatureQueries(plan, self._memory.program)
         self._deep = False
         self.in_order: bool | None = None
 
@@ -86,7 +86,7 @@ class KeySpaceState(RecordStore):
             formed=formed,
             failed=self._formulas.failed(),
             without=self._formulas.without(),
-            told=self._tellings.told(),
+            told=self._feature_queries.told(),
         )
 
     def _go_through(self, task: int, start: int) -> None:
@@ -106,7 +106,7 @@ class KeySpaceState(RecordStore):
         else:
             self._go_through(JUDGE, start)
         judged = Judged(batch, slice(start, end), copies)
-        self._tellings.take(told, judged)
+        self._feature_queries.take(told, judged)
         if not self.plan.formulas:
             return {}
         facts = {name: column.slice(start, end - start) for name, column in batch.facts.items()}
@@ -217,7 +217,7 @@ class KeySpaceState(RecordStore):
         self._memory.run(RELINK)
         self._buffers = Buffers(self._memory)
         self._formulas = Formulas(plan, self._memory.program)
-        self._tellings = Tellings(plan, self._memory.program)
+        self._feature_queries = FeatureQueries(plan, self._memory.program)
 
     def _carry(self, old: MemoryMap, old_plan: KeySpacePlan) -> None:
         """Satisfied bits, last judged records and last emissions of the lines that stay."""

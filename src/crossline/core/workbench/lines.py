@@ -57,7 +57,7 @@ class Judgings:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class EmissionPolicy:
     """When a hit is told: see ``Emission``. ``rearm_ms``: so long after a judged record what it was is forgotten."""
 
     every: bool
@@ -86,17 +86,17 @@ def thinned(lines: Sequence[float]) -> list[float]:
     return [lines[place] for place in sorted({*range(LINES_MAX // 2), *places})]
 
 
-def emissions(judgings: Judgings, sign: str, line: float, telling: Telling) -> I64:
+def emissions(judgings: Judgings, sign: str, line: float, emission: EmissionPolicy) -> I64:
     """The places in ``judgings``, which are sorted, at which a rule with this line emits."""
     past = BEYOND[sign](judgings.values, line)
     satisfied = np.where(past, judgings.beyond, judgings.within)
     emits = satisfied.copy()
-    if not telling.every and len(emits):
+    if not emission.every and len(emits):
         same = judgings.keys[1:] == judgings.keys[:-1]
-        kept = judgings.clock_ms[:-1] > judgings.clock_ms[1:] - telling.rearm_ms
+        kept = judgings.clock_ms[:-1] > judgings.clock_ms[1:] - emission.rearm_ms
         emits[1:] &= ~(satisfied[:-1] & same & kept)
     places: I64 = np.flatnonzero(emits)
-    return _apart(judgings, places, telling.cooldown_ms) if telling.cooldown_ms else places
+    return _apart(judgings, places, emission.cooldown_ms) if emission.cooldown_ms else places
 
 
 def _apart(judgings: Judgings, places: I64, cooldown_ms: int) -> I64:

@@ -14,10 +14,17 @@ from typing import Literal, get_args
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, AnyOf, Leaf, Node
-from crossline.core.figures.program import Absent, Comparison, Figure, Formed, Ordered, Program
+from crossline.core.figures.program import (
+    AbsencePredicate,
+    Comparison,
+    Figure,
+    FormulaPredicate,
+    Program,
+    SequencePredicate,
+)
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Sources
-from crossline.core.rules.formed import FormedRule
+from crossline.core.rules.predicate_rule import PredicateRule
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Path
 from crossline.core.workbench.claims import All, Claim, Denied, Opaque, Present, Test
@@ -81,15 +88,15 @@ def meant(rule: Rule, spec: StreamSpec, defaults: Defaults) -> Meant:
         there += [Present(figure.column)] if figure.column is not None else []
         known[LINE] = figure_values(program, figure, spec.columns, fields)
         hits = Test(LINE, verdict.operator, verdict.threshold, "number")
-    elif isinstance(verdict, Ordered):
+    elif isinstance(verdict, SequencePredicate):
         hits = Opaque(f"the steps of {rule.rule_id}")  # of what follows what nothing is claimed
-    elif isinstance(verdict, Absent):
+    elif isinstance(verdict, AbsencePredicate):
         hits = Opaque(f"the absences of {rule.rule_id}")
-    elif isinstance(verdict, Formed):
+    elif isinstance(verdict, FormulaPredicate):
         for name, each in zip(verdict.names, program.figures, strict=True):
             known[name] = figure_values(program, each, spec.columns, fields)
-        for brings in program.brings:  # to a record that has not their key, none
-            for name, each in brings.figures.items():
+        for cross_key in program.cross_key:  # to a record that has not their key, none
+            for name, each in cross_key.figures.items():
                 known[name] = replace(figure_values(program, each, spec.columns, fields), missing=True)
         there = [each for each in there if each.name not in verdict.names]
         enters = All((_fields_only(program, spec, verdict), *there))
@@ -99,7 +106,7 @@ def meant(rule: Rule, spec: StreamSpec, defaults: Defaults) -> Meant:
     return Meant(rule, program, spec, known, All((claim_of(program.feed.condition.node, spec.columns), *there)), hits)
 
 
-def _fields_only(program: Program, spec: StreamSpec, verdict: Formed) -> Claim:
+def _fields_only(program: Program, spec: StreamSpec, verdict: FormulaPredicate) -> Claim:
     """The conditions, of which nothing is known where a figure is called as one of their fields."""
     shadowed = set(verdict.names) & set(program.feed.condition.fields())
     condition = program.feed.condition
@@ -122,7 +129,7 @@ def lint_rule(rule: Rule, spec: StreamSpec, defaults: Defaults) -> list[LintFind
 
 def unread_figures(rule: Rule) -> Iterator[LintFinding]:
     """Figures that no formula reads; they are not reckoned."""
-    for name in rule.unread_figures() if isinstance(rule, FormedRule) else ():
+    for name in rule.unread_figures() if isinstance(rule, PredicateRule) else ():
         what, why = f"figure {name} is read by no formula", "it is not reckoned, and no alert shows it"
         yield LintFinding(rule.rule_id, "unread_figure", ("figures", name), what, why, "remove it, or name it in when")
 
@@ -157,7 +164,7 @@ def _always(rule: Rule, part: str, what: str) -> LintFinding:
 def _line(said: Meant) -> str:
     """What the figures are held against."""
     verdict = said.program.verdict
-    if isinstance(verdict, Formed):
+    if isinstance(verdict, FormulaPredicate):
         return " ".join(verdict.when.text.split())
     assert isinstance(verdict, Comparison)  # noqa: S101 - only asked where something is known of one
     figure, values = said.program.figures[0], said.known[LINE]
@@ -222,7 +229,7 @@ def _places(node: Node, *, under_and: bool) -> Iterator[tuple[Node, bool]]:
 def _waits(said: Meant) -> Iterator[LintFinding]:
     """Of an absence: that nothing waits, or that nothing can answer."""
     rule, verdict, fields = said.rule, said.program.verdict, fields_of(said.spec)
-    if not isinstance(verdict, Absent) or impossible(said.enters, said.known):
+    if not isinstance(verdict, AbsencePredicate) or impossible(said.enters, said.known):
         return
     waiting, answer = (feed.condition for feed in verdict.feeds)
     if impossible(claim_of(waiting.node, said.spec.columns), fields):
@@ -279,7 +286,7 @@ def _windows(said: Meant, defaults: Defaults) -> Iterator[LintFinding]:
 def _keys(said: Meant) -> Iterator[LintFinding]:
     """A key that every record has for itself."""
     spec, program = said.spec, said.program
-    looks_back = bool(program.figures) or isinstance(program.verdict, Absent)
+    looks_back = bool(program.figures) or isinstance(program.verdict, AbsencePredicate)
     if looks_back and spec.id in program.feed.key_fields:
         what = f"the key has {spec.id}, the id of the record"
         yield unbounded(said.rule, what, "each record is a key of its own")
@@ -294,10 +301,10 @@ def _rarely(said: Meant) -> Iterator[LintFinding]:
     rule, program = said.rule, said.program
     if rule.action == "allow" or rule.hold is not None or not program.emission.delivered:
         return
-    if isinstance(program.verdict, Absent):
+    if isinstance(program.verdict, AbsencePredicate):
         what = f"action {rule.action}, of an absence, which is known long after its record was decided about"
         why = "its alerts decide nothing"
-    elif isinstance(program.verdict, Ordered):
+    elif isinstance(program.verdict, SequencePredicate):
         what = f"action {rule.action}, of a sequence, which decides about the record that completes it"
         why = "what the key does next is decided without it"
         if program.emission.cooldown_ms:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from crossline.core.figures.drawn import DrawnLine
+from crossline.core.figures.thresholds import ThresholdLine
 from crossline.core.texts.yamledit import CannotEditError, replaced
 from crossline.core.texts.yamltext import load_yaml
 from crossline.core.workbench.forms.fields import rule_in
@@ -14,7 +14,7 @@ from crossline.core.workbench.forms.writing import with_line
 _NUMBER = re.compile(r"-?\d[\d_.]*")
 
 
-def with_threshold(text: str, drawn: DrawnLine, threshold: float) -> str:
+def with_threshold(text: str, drawn: ThresholdLine, threshold: float) -> str:
     """``text`` of one rule, whose line is ``drawn``, with the line elsewhere; all else stays.
 
     Raises CannotEditError where the number cannot be found in the text.

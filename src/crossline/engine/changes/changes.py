@@ -2,10 +2,10 @@
 
 Three steps, so that no batch waits for the slow ones, and a batch that is held by its sinks holds no rule back:
 
-1. What changed is read and checked, and the past of new layers is read from the source, while batches go on.
+1. What changed is read and checked, and the past of new state stores is read from the source, while batches go on.
 2. It is logged, with the instant from which it holds: just after every record that was judged. That waits for a batch
    that is being judged, not for one that is being delivered.
-3. The book is replaced before the next batch is judged. From there on tasks know of it.
+3. The plan snapshot is replaced before the next batch is judged. From there on tasks know of it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from crossline.core.rules.base import Rule
 from crossline.core.rules.breaker import Bound
 from crossline.core.rules.holds.hold import lasts_ms
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.book.book import Book, BookFile, Past
-from crossline.engine.book.sparklog import committed, unfinished
-from crossline.engine.changes.floods import Floods
-from crossline.engine.changes.past import SLOWEST_MS, PastError, PastReader
+from crossline.engine.changes.backfill import SLOWEST_MS, BackfillError, BackfillReader
+from crossline.engine.changes.circuit_breaker import CircuitBreaker
 from crossline.engine.changes.rulefeed import ListTimes, RuleFeed
+from crossline.engine.snapshot.snapshot import Backfill, PlanSnapshot, SnapshotFile
+from crossline.engine.snapshot.sparklog import committed, unfinished
 from crossline.engine.state.history import HistoryLog
 from crossline.logs import get_logger
 
@@ -44,35 +44,35 @@ _TOLD = ("rule_id", "version", "source", "who", "host", "approved_by", "count", 
 
 
 class RuleChanges:
-    """The book of a running pipeline, and what becomes of it.
+    """The plan snapshot of a running pipeline, and what becomes of it.
 
-    ``book`` has the streams, defaults and bounds of this run, ``before`` is that of the run before, None at the first.
-    ``past``: None where new rules begin without theirs. ``breaker``: of rules that give no bound of their own.
-    ``logged``: how often what happened to rules in this run. ``between_batches`` is held while a batch is judged and
-    delivered.
+    ``snapshot`` has the streams, defaults and bounds of this run, ``before`` is that of the run before, None at the
+    first. ``backfill``: None where new rules begin without theirs. ``breaker``: of rules that give no bound of their
+    own. ``logged``: how often what happened to rules in this run. ``between_batches`` is held while a batch is judged
+    and delivered.
     """
 
     def __init__(
         self,
-        book: Book,
-        before: Book | None,
+        snapshot: PlanSnapshot,
+        before: PlanSnapshot | None,
         feed: RuleFeed,
         history: HistoryLog,
         checkpoint: str,
-        past: PastReader | None,
+        backfill: BackfillReader | None,
         stopping: threading.Event,
         breaker: Bound | None = None,
     ) -> None:
-        self.file = BookFile(f"{checkpoint}/book.json")
+        self.file = SnapshotFile(f"{checkpoint}/snapshot.json")
         self.between_batches = threading.Lock()
         self.clocks: dict[str, StreamClocks] = history.clocks()
-        self._configured = book
-        self._book = before or book
-        # Nothing was judged yet by the layers of a book that has no rules: they are not gone on with.
+        self._configured = snapshot
+        self._snapshot = before or snapshot
+        # Nothing was judged yet by the state stores of a plan snapshot that has no rules: they are not gone on with.
         self._begun = before is not None
         self._feed = feed
         self._checkpoint = checkpoint
-        self._past = past
+        self._backfill = backfill
         self._stopping = stopping
         self._judging = threading.Lock()
         self._rules = RuleSet()
@@ -80,12 +80,12 @@ class RuleChanges:
         self._wanted: tuple[RuleSet, ListTimes] | None = None
         self._tables_alone = False  # what is wanted differs in nothing but tables
         self._hold = unfinished(checkpoint)
-        # The book still has the defaults that a batch which is run again must meet.
+        # The plan snapshot still has the defaults that a batch which is run again must meet.
         self._later = self._hold
         self._delivered: int | None = None
         self._events: list[dict[str, Any]] = []
         self.logged: Counter[str] = Counter()
-        self._floods = Floods(checkpoint, breaker)
+        self._circuit_breaker = CircuitBreaker(checkpoint, breaker)
         self._without_past = ""
         self._unscored: set[str] = set()
         self._refused: set[_Name] = set()  # refusals that were told in this run
@@ -93,7 +93,7 @@ class RuleChanges:
         self._told = ""
 
     def start(self) -> None:
-        """The rules to begin with; write the book."""
+        """The rules to begin with; write the plan snapshot."""
         self._rules, self._lists = self._feed.start()
         self._check_policy()
         self._change(self._rules, self._lists)
@@ -152,7 +152,7 @@ class RuleChanges:
 
         A batch is held where that cannot be logged: else what comes would go on to be told.
         """
-        trips = self._floods.judged(batch_id, alerts, self._rules)
+        trips = self._circuit_breaker.judged(batch_id, alerts, self._rules)
         while trips:
             with self._reported():
                 highest_ms = {stream: clocks.ingest_ms for stream, clocks in self.clocks.items()}
@@ -196,7 +196,7 @@ class RuleChanges:
                         self.between_batches.release()
 
     def _put_in_force(self) -> None:
-        """What was logged since the last batch; where the book cannot be written the batch is held."""
+        """What was logged since the last batch; where the plan snapshot cannot be written the batch is held."""
         while self._waits() and not self._hold:
             with self._reported():
                 self._apply()
@@ -204,9 +204,9 @@ class RuleChanges:
                 raise StoppedError("stopped before the rules that were published could be put in force")
 
     @property
-    def book(self) -> Book:
+    def snapshot(self) -> PlanSnapshot:
         """What the batch that runs is judged by."""
-        return self._book
+        return self._snapshot
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
@@ -224,12 +224,13 @@ class RuleChanges:
         """Read and check what changed, and log it."""
         if self._hold or not self._feed.changed():
             return
-        # While something waits, the next batch may read pasts too. What cannot be read now is told when it is needed.
+        # While something waits, the next batch may read backfills too. What cannot be read now is told when it is
+        # needed.
         alone = self._feed.tables_alone
-        if self._past is not None and not alone and not self._waits():
+        if self._backfill is not None and not alone and not self._waits():
             rules, lists = self._feed.preview()
-            with suppress(PastError):
-                self._past.read(self._book, self._next(rules, lists), lists)
+            with suppress(BackfillError):
+                self._backfill.read(self._snapshot, self._next(rules, lists), lists)
         with self._judging:
             highest_ms = {stream: clocks.ingest_ms for stream, clocks in self.clocks.items()}
             rules, lists, events = self._feed.take_up(highest_ms)
@@ -270,14 +271,16 @@ class RuleChanges:
         """While no batch runs: lists that waited, what is wanted, and the end of versions that nothing can meet."""
         if self._hold:
             return
-        book = self._book
-        old = any(v.ended for v in book.rules.versions) or any(len(each.changes) > 1 for each in book.lists.values())
-        old = old or any(len(each) > 1 for each in book.tables.values())
+        snapshot = self._snapshot
+        old = any(v.ended for v in snapshot.rules.versions) or any(
+            len(each.changes) > 1 for each in snapshot.lists.values()
+        )
+        old = old or any(len(each) > 1 for each in snapshot.tables.values())
         if not (self._waits() or old) or not self._settled():
             return
         if self._waits():
             self._apply()
-        elif len(self._going_on(self._rules)) < len(book.rules) or self._outlived(book):
+        elif len(self._going_on(self._rules)) < len(snapshot.rules) or self._outlived(snapshot):
             self._change(self._rules, self._lists)
 
     def _waits(self) -> bool:
@@ -300,23 +303,23 @@ class RuleChanges:
                 return False
         return True
 
-    def _outlived(self, book: Book) -> bool:
-        """Whether lists or tables of ``book`` have versions that no record to come meets."""
+    def _outlived(self, snapshot: PlanSnapshot) -> bool:
+        """Whether lists or tables of ``snapshot`` have versions that no record to come meets."""
         now = self._lists.since(self._ends_ms())
-        if any(name in now and now[name].first > each.first for name, each in book.lists.items()):
+        if any(name in now and now[name].first > each.first for name, each in snapshot.lists.items()):
             return True
-        tables = self._lists.tables_since(self._ends_ms()) if book.tables else {}
-        return any(len(each) < len(book.tables.get(name, ())) for name, each in tables.items())
+        tables = self._lists.tables_since(self._ends_ms()) if snapshot.tables else {}
+        return any(len(each) < len(snapshot.tables.get(name, ())) for name, each in tables.items())
 
-    def _next(self, rules: RuleSet, lists: ListTimes) -> Book:
+    def _next(self, rules: RuleSet, lists: ListTimes) -> PlanSnapshot:
         mine = lists.since(self._ends_ms())
         if not self._begun:
             return self._configured.begun(rules, mine, lists.tables_since(self._ends_ms()))
         # A batch that is run again meets streams and tables as they were declared then; which contents tables had is
-        # for the log to say, which may know of one that the book of that run does not.
-        standing = self._book if self._hold else self._configured
+        # for the log to say, which may know of one that the plan snapshot of that run does not.
+        standing = self._snapshot if self._hold else self._configured
         tables = lists.tables_since(self._ends_ms(), standing.streams)
-        return standing.after(self._book, self._going_on(rules), mine, tables)
+        return standing.after(self._snapshot, self._going_on(rules), mine, tables)
 
     def _going_on(self, rules: RuleSet) -> RuleSet:
         """Without the versions that ended, whose last records wait for nothing more and are not judged again."""
@@ -337,34 +340,34 @@ class RuleChanges:
 
     def _gone_ms(self) -> dict[str, int]:
         """By stream, the ingest time that no record to come is before, but for logs that are silent for a day."""
-        lag_ms = self._book.bounds.partition_lag_ms
+        lag_ms = self._snapshot.bounds.partition_lag_ms
         return {
             stream: max(clocks.slowest_ms, clocks.ingest_ms - SLOWEST_MS) - lag_ms
             for stream, clocks in self.clocks.items()
         }
 
     def _change(self, rules: RuleSet, lists: ListTimes) -> None:
-        """New layers get their past first: a task that finds one in the book finds it filled."""
-        book = self._next(rules, lists)
-        book = book.with_pasts(self._read_past(book, lists))
-        self.file.replace(book)
-        self._book, self._begun, self._later = book, True, self._hold
-        if self._past is not None:
-            self._past.forget(book)
-        self._feed.in_force(book.tables)
+        """New state stores get their past first: a task that finds one in the plan snapshot finds it filled."""
+        snapshot = self._next(rules, lists)
+        snapshot = snapshot.with_backfills(self._read_backfill(snapshot, lists))
+        self.file.replace(snapshot)
+        self._snapshot, self._begun, self._later = snapshot, True, self._hold
+        if self._backfill is not None:
+            self._backfill.forget(snapshot)
+        self._feed.in_force(snapshot.tables)
 
     def _change_tables(self, lists: ListTimes) -> None:
-        book = self._book.with_tables(lists.tables_since(self._ends_ms()))
-        self.file.replace_tables(book)
-        self._book = book
-        self._feed.in_force(book.tables)
+        snapshot = self._snapshot.with_tables(lists.tables_since(self._ends_ms()))
+        self.file.replace_tables(snapshot)
+        self._snapshot = snapshot
+        self._feed.in_force(snapshot.tables)
 
-    def _read_past(self, book: Book, lists: ListTimes) -> dict[str, Past]:
-        if self._past is None:
+    def _read_backfill(self, snapshot: PlanSnapshot, lists: ListTimes) -> dict[str, Backfill]:
+        if self._backfill is None:
             return {}
         try:
-            return self._past.read(self._book, book, lists)
-        except PastError as error:
+            return self._backfill.read(self._snapshot, snapshot, lists)
+        except BackfillError as error:
             # A rule without its past is better than none, or a pipeline that stands.
             if str(error) != self._without_past:
                 log.error("new rules begin without their past", error=str(error))  # noqa: TRY400 - told, and in the log

@@ -110,7 +110,7 @@ class Refusals:
 
     def send(self) -> None:
         """Send what is not there yet, and note what is. Waits for nothing."""
-        self._heed(self._teller.answers())
+        self._use_cancel_token(self._teller.answers())
         for number in range(self._told, min(len(self._events), self._told + _UNDER_WAY_MAX)):
             if number not in self._sent:
                 self._sent.add(number)
@@ -121,9 +121,9 @@ class Refusals:
 
     def close(self) -> None:
         """Let go of the topic. What is not there yet is told at the next start."""
-        self._heed(self._teller.close())
+        self._use_cancel_token(self._teller.close())
 
-    def _heed(self, answers: Mapping[int, str | None]) -> None:
+    def _use_cancel_token(self, answers: Mapping[int, str | None]) -> None:
         for number, error in answers.items():
             if error is None:
                 self._there.add(number)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from crossline.core.alerts.breaker import Trip
+from crossline.core.alerts.breaker import BreakerTrip
 from crossline.core.conditions.lists import Lists
 from crossline.core.enrich.versions import Tables, TableVersion
 from crossline.core.rules.ruleset import RuleSet
@@ -109,7 +109,9 @@ class RuleFeed(Protocol):
         """
         ...
 
-    def trip(self, trips: Sequence[Trip], highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, list[dict[str, Any]]]:
+    def trip(
+        self, trips: Sequence[BreakerTrip], highest_ingest_ms: Mapping[str, int]
+    ) -> tuple[RuleSet, list[dict[str, Any]]]:
         """Log that rules flood; the rules from now on, and the events. What ``changed`` found still waits."""
         ...
 
@@ -248,7 +250,9 @@ class DirectoryFeed:
             self._refusals.add(events)
         return rules, self._preview(), [event.as_dict() for event in events]
 
-    def trip(self, trips: Sequence[Trip], highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, list[dict[str, Any]]]:
+    def trip(
+        self, trips: Sequence[BreakerTrip], highest_ingest_ms: Mapping[str, int]
+    ) -> tuple[RuleSet, list[dict[str, Any]]]:
         """In the log, so that a replay meets it."""
         rules, events = self._log.trip(trips, highest_ingest_ms, _now_ms())
         return rules, [event.as_dict() for event in events]
@@ -336,7 +340,7 @@ class FixedFeed:
 
     def trip(
         self,
-        trips: Sequence[Trip],  # noqa: ARG002 - it goes on
+        trips: Sequence[BreakerTrip],  # noqa: ARG002 - it goes on
         highest_ingest_ms: Mapping[str, int],  # noqa: ARG002 - as above
     ) -> tuple[RuleSet, list[dict[str, Any]]]:
         """The same rules."""

@@ -1,1 +1,1 @@
-"""The runner without Spark or Java: the same hops, in processes of this machine."""
+"""The runner without Spark or Java: the same stages, in processes of this machine."""

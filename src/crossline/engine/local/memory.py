@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crossline.core.basics.wire import WirePart
-from crossline.core.judge.aligned import Waiting
-from crossline.core.judge.output import LayerDelta
+from crossline.core.judge.alignment import Waiting
+from crossline.core.judge.output import StoreDelta
 from crossline.core.judge.shard import ShardState, judge
 from crossline.core.route.parts import Part
-from crossline.engine.book.book import Book, BookSource
-from crossline.engine.hops.aside import parts_of
-from crossline.engine.hops.deciding import decided_shard
-from crossline.engine.hops.judging import sent, sent_parts
-from crossline.engine.hops.written import Telling
+from crossline.engine.snapshot.snapshot import PlanSnapshot, SnapshotSource
+from crossline.engine.stages.deciding import decided_shard
+from crossline.engine.stages.decision_writer import DecisionWriter
+from crossline.engine.stages.judging import sent, sent_parts
+from crossline.engine.stages.spill import parts_of
 from crossline.engine.state.cache import Sent
 from crossline.engine.work.stopwatch import Stopwatch, measuring
 from crossline.engine.work.task import Task
@@ -27,8 +27,8 @@ class MemoryJudge:
     ``on_delta``: is given the level, the state and what a batch added to it, by whoever keeps that.
     """
 
-    source: BookSource
-    on_delta: Callable[[int, ShardState, Sequence[LayerDelta]], None] | None = None
+    source: SnapshotSource
+    on_delta: Callable[[int, ShardState, Sequence[StoreDelta]], None] | None = None
     states: dict[tuple[int, int], ShardState] = field(default_factory=dict)
     waiting: dict[int, Waiting] = field(default_factory=dict)
 
@@ -36,36 +36,36 @@ class MemoryJudge:
         self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
     ) -> Iterator[Sent]:
         """What comes of each shard."""
-        book = self.source.current()
+        snapshot = self.source.current()
         for shard, blobs in given.items():
             watch.start()
             state = self.states.get((level, shard))
             if state is None:
-                state = self.states[level, shard] = book.new_state()
+                state = self.states[level, shard] = snapshot.new_state()
             if not level:
-                rows, deltas = decided_shard(book, state, Telling(task, shard), blobs, watch)
+                rows, deltas = decided_shard(snapshot, state, DecisionWriter(task, shard), blobs, watch)
                 self._note(level, state, deltas)
                 yield rows
                 continue
             parts = list(parts_of(blobs, f"parts of batch {task.batch_id} for shard {shard}"))
             watch.lap("unpack")
-            if book.bounds.aligned and level == 1:
-                parts, later = self._aligned(book, shard, parts)
+            if snapshot.bounds.aligned and level == 1:
+                parts, later = self._aligned(snapshot, shard, parts)
                 yield later
-            output = judge(book.plans_at(level), state, parts, book.judging, measuring())
+            output = judge(snapshot.plans_at(level), state, parts, snapshot.judging, measuring())
             watch.lap("judge")
-            rows = sent(book, level, shard, output, state)
+            rows = sent(snapshot, level, shard, output, state)
             self._note(level, state, output.deltas)
             yield rows
 
-    def _note(self, level: int, state: ShardState, deltas: Sequence[LayerDelta]) -> None:
+    def _note(self, level: int, state: ShardState, deltas: Sequence[StoreDelta]) -> None:
         if self.on_delta is not None:
             self.on_delta(level, state, deltas)
 
-    def _aligned(self, book: Book, shard: int, parts: list[WirePart]) -> tuple[list[WirePart], Sent]:
-        """What a shard judges now of what came and of what waited; what is for hops above waits here too."""
-        waiting = self.waiting.setdefault(shard, Waiting(book.bounds.aligned))
-        level_of = {plan.stream: plan.level for plan in book.plans()}
-        ready = waiting.release(book.plans(), parts)
+    def _aligned(self, snapshot: PlanSnapshot, shard: int, parts: list[WirePart]) -> tuple[list[WirePart], Sent]:
+        """What a shard judges now of what came and of what waited; what is for stages above waits here too."""
+        waiting = self.waiting.setdefault(shard, Waiting(snapshot.bounds.aligned))
+        level_of = {plan.stream: plan.level for plan in snapshot.plans()}
+        ready = waiting.release(snapshot.plans(), parts)
         above = [(level_of[m["stream"]], Part(shard, dict(m), a)) for m, a in ready if level_of[m["stream"]] > 1]
         return [part for part in ready if level_of[part[0]["stream"]] == 1], sent_parts(above)

@@ -1,4 +1,4 @@
-"""Processes that run the hops of batches, each batch through all of them, one batch a hop behind the other."""
+"""Processes that run the stages of batches, each batch through all of them, one batch a stage behind the other."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from typing import Self
 import pyarrow as pa
 
 from crossline.core.basics.errors import PermanentError, StoppedError
-from crossline.engine.hops.hops import Hop
 from crossline.engine.local.crashes import take_crash
 from crossline.engine.local.worker import Asked, Done, Worker, as_message, take_outcome, write_rows
+from crossline.engine.stages.stages import Stage
 from crossline.engine.state.cache import Rows
 
-AHEAD = 2  # batches under way: while the last process ends a hop of one, the others begin with the next
+AHEAD = 2  # batches under way: while the last process ends a stage of one, the others begin with the next
 LOOK_S = 0.1  # between two looks at whether to stop
 END_S = 2.0  # for the exit code of a process that is gone
 
@@ -34,9 +34,9 @@ Dealt = Sequence[Sequence[pa.RecordBatch]]
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A batch: the hop it is at, what processes have yet to end it, and what came of it so far."""
+    """A batch: the stage it is at, what processes have yet to end it, and what came of it so far."""
 
-    hop: int = 0
+    stage: int = 0
     left: int = 0
     rows: defaultdict[tuple[int, int], list[str]] = field(default_factory=lambda: defaultdict(list))
     outcome: Rows = field(default_factory=list)
@@ -48,8 +48,8 @@ class Pool:
     Fork it while this process has one thread, and all that it needs is loaded.
     """
 
-    def __init__(self, hops: Sequence[Hop], count: int, folder: Path, stop: threading.Event | None = None) -> None:
-        self._hops = hops
+    def __init__(self, stages: Sequence[Stage], count: int, folder: Path, stop: threading.Event | None = None) -> None:
+        self._stages = stages
         self._count = count
         self._folder = folder
         self._stop = stop or threading.Event()
@@ -75,7 +75,7 @@ class Pool:
         context = multiprocessing.get_context("fork")
         for number in range(self._count):
             ours, theirs = context.Pipe()
-            worker = Worker(self._hops, number, self._count, self._folder)
+            worker = Worker(self._stages, number, self._count, self._folder)
             self._workers.append(worker)
             self._connections.append(ours)
             process = context.Process(target=_serve, args=(worker, theirs, tuple(self._connections)), daemon=True)
@@ -162,20 +162,20 @@ class Pool:
                 return found
 
     def _ended(self, batch: _UnderWay, done: Done) -> Rows | None:
-        """Take note of one process' end of a hop; the batch's outcome where that was the last of all."""
-        for (hop, number), path in done.rows.items():
-            batch.rows[hop, number].append(path)
+        """Take note of one process' end of a stage; the batch's outcome where that was the last of all."""
+        for (stage, number), path in done.rows.items():
+            batch.rows[stage, number].append(path)
         batch.outcome += take_outcome(done.outcome)
         batch.left -= 1
         if batch.left:
             return None
-        batch.hop += 1
-        if batch.hop == len(self._hops):
+        batch.stage += 1
+        if batch.stage == len(self._stages):
             return batch.outcome
         batch.left = self._count
         for number, connection in enumerate(self._connections):
-            rows = tuple(sorted(batch.rows.pop((batch.hop, number), ())))
-            self._ask(connection, Asked(done.batch_id, batch.hop, rows))
+            rows = tuple(sorted(batch.rows.pop((batch.stage, number), ())))
+            self._ask(connection, Asked(done.batch_id, batch.stage, rows))
         return None
 
 

@@ -18,8 +18,8 @@ from crossline.core.basics.errors import StateError
 from crossline.core.judge.persist import apply_delta, expired
 from crossline.core.judge.shard import ShardState
 from crossline.core.plan.compile import layout_of
-from crossline.core.plan.layers import Layout
-from crossline.engine.book.book import Book
+from crossline.core.plan.state_stores import Layout
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 
 FORMAT = 1
 TRIM_EVERY = 32  # segments of a level between two looks at which of them no window needs any more
@@ -37,28 +37,28 @@ class Segments:
         self.by_level.setdefault(level, []).append(segment)
         self._added += 1
 
-    def trim(self, book: Book, states: Mapping[int, ShardState]) -> None:
+    def trim(self, snapshot: PlanSnapshot, states: Mapping[int, ShardState]) -> None:
         """Drop the oldest that are in no window of a record still to come; the last one has the clocks, and stays."""
         if self._added < TRIM_EVERY:
             return
         self._added = 0
         for level, segments in self.by_level.items():
-            plans, gone = book.kept_at(level), 0
+            plans, gone = snapshot.kept_at(level), 0
             while gone < len(segments) - 1:
                 meta, _ = wire.decode(segments[gone], "a segment in memory")
-                if not expired(plans, states[level], [meta], book.bounds):
+                if not expired(plans, states[level], [meta], snapshot.bounds):
                     break
                 gone += 1
             del segments[:gone]
 
-    def states(self, book: Book) -> dict[int, ShardState]:
+    def states(self, snapshot: PlanSnapshot) -> dict[int, ShardState]:
         """The states that they make, by level."""
         found = {}
         for level, segments in self.by_level.items():
-            state = found[level] = book.new_state()
+            state = found[level] = snapshot.new_state()
             for segment in segments:
                 meta, arrays = wire.decode(segment, "a segment")
-                apply_delta(book.kept_at(level), state, meta, arrays, book.bounds)
+                apply_delta(snapshot.kept_at(level), state, meta, arrays, snapshot.bounds)
         return found
 
 
@@ -106,18 +106,18 @@ def read_saved(raw: bytes, where: str) -> Saved:
     return Saved(Segments(by_level), meta["batch"], meta["rows"], meta["plan"], meta["version"])
 
 
-def plan_of(book: Book) -> dict[str, Any]:
-    """By what ``book`` judges, as digests that can be compared, with the rule versions by name.
+def plan_of(snapshot: PlanSnapshot) -> dict[str, Any]:
+    """By what ``snapshot`` judges, as digests that can be compared, with the rule versions by name.
 
     ``layout``: how its state is laid out, which may differ between versions of crossline.
     """
-    said = orjson.loads(book.to_json())
-    rules = [(each.rule, each.kind) for each in book.rules.versions]
+    said = orjson.loads(snapshot.to_json())
+    rules = [(each.rule, each.kind) for each in snapshot.rules.versions]
     return {
         "rules": {f"{rule.rule_id}@{rule.version}": f"{rule.body_digest()} {kind}" for rule, kind in rules},
         "periods": _digest(said["rules"]),
         **{name: _digest(said[name]) for name in ("streams", "defaults", "partition_lag_ms", "lists", "deciding")},
-        "layout": _digest(orjson.loads(orjson.dumps(layout_of(book.plans(), Layout())))),
+        "layout": _digest(orjson.loads(orjson.dumps(layout_of(snapshot.plans(), Layout())))),
     }
 
 

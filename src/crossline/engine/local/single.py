@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.core.judge.output import LayerDelta
+from crossline.core.judge.output import StoreDelta
 from crossline.core.judge.persist import encode_delta
 from crossline.core.judge.shard import ShardState
-from crossline.engine.book.book import Book, HeldBook
-from crossline.engine.hops.hops import Hop, hops_of, in_one
-from crossline.engine.hops.outcome import Outcome, gathered
 from crossline.engine.local.memory import MemoryJudge
 from crossline.engine.local.saved import Segments, plan_of
+from crossline.engine.snapshot.snapshot import HeldSnapshot, PlanSnapshot
 from crossline.engine.source.columns import check_columns
 from crossline.engine.source.rows import RowIntake, Rows, read_rows
+from crossline.engine.stages.outcome import Outcome, gathered
+from crossline.engine.stages.stages import Stage, in_one, stages_of
 from crossline.engine.work.task import Task
 
 ROWS_MAX = 200_000  # of a batch
@@ -31,27 +31,27 @@ def wall_clock_ms() -> int:
 
 @dataclass(slots=True)
 class SingleRun:
-    """Judges the records of ``stream`` by ``book``, which has one shard, batch after batch.
+    """Judges the records of ``stream`` by ``snapshot``, which has one shard, batch after batch.
 
     ``segments``: what the batches added to the state, where that is to be saved; None: it is not.
     """
 
-    book: Book
+    snapshot: PlanSnapshot
     stream: str
     clock_ms: Callable[[], int] = wall_clock_ms
     segments: Segments | None = None
     batch: int = 0
-    _hops: tuple[Hop, ...] = field(init=False)
+    _stages: tuple[Stage, ...] = field(init=False)
     _judge: MemoryJudge = field(init=False)
     _intake: RowIntake = field(init=False)
 
     def __post_init__(self) -> None:
         """Compile the plan; raises UsageError where a rule does not compile."""
-        self.book.plans()
-        source = HeldBook(self.book)
+        self.snapshot.plans()
+        source = HeldSnapshot(self.snapshot)
         self._intake = RowIntake(self.stream, self.clock_ms)
         self._judge = MemoryJudge(source, None if self.segments is None else self._keep)
-        self._hops = hops_of(source, self._intake, self._judge)
+        self._stages = stages_of(source, self._intake, self._judge)
 
     def batches(self, data: Any) -> Iterator[Rows]:
         """The records of ``data`` as batches for ``judge``.
@@ -59,25 +59,25 @@ class SingleRun:
         Raises UsageError where ``data`` holds no records, or lacks fields of the stream; where an item of an iterable
         is no dict, once that is read.
         """
-        again = any(version.rule.judges_again for version in self.book.rules.versions)
+        again = any(version.rule.judges_again for version in self.snapshot.rules.versions)
         rows = read_rows(data, ROWS_MAX_AGAIN if again else ROWS_MAX)
         if rows.schema is not None:
-            check_columns(rows.schema, self.stream, self.book.streams[self.stream], "table")
+            check_columns(rows.schema, self.stream, self.snapshot.streams[self.stream], "table")
         return rows.batches
 
     def judge(self, rows: Rows) -> Outcome:
         """What comes of one batch; the state moves on."""
         task = Task(batch_id=self.batch)
         given: Any = iter([rows])
-        found = in_one(self._hops, task, given)
+        found = in_one(self._stages, task, given)
         columns = ((batch.column(2).to_pylist(), batch.column(3).to_pylist()) for batch in found)
         outcome = gathered([pair for each in columns for pair in zip(*each, strict=True)], None)
         self.batch += 1
         if self.segments is not None:
-            self.segments.trim(self.book, self._states())
+            self.segments.trim(self.snapshot, self._states())
         return outcome
 
-    def _keep(self, level: int, state: ShardState, deltas: Sequence[LayerDelta]) -> None:
+    def _keep(self, level: int, state: ShardState, deltas: Sequence[StoreDelta]) -> None:
         if self.segments is not None:
             self.segments.add(level, encode_delta(self.batch, state, deltas))
 
@@ -86,7 +86,7 @@ class SingleRun:
 
     def restore(self, segments: Segments, batch: int, rows: int) -> None:
         """Go on from where another run of the same plan was after ``batch`` batches with ``rows`` rows."""
-        states = segments.states(self.book)
+        states = segments.states(self.snapshot)
         self._judge.states = {(level, 0): state for level, state in states.items()}
         self.segments, self.batch, self._intake.rows = segments, batch, rows
 
@@ -97,4 +97,4 @@ class SingleRun:
 
     def plan(self) -> dict[str, Any]:
         """By what it judges, as JSON values that can be compared: digests, and the rule versions by name."""
-        return plan_of(self.book)
+        return plan_of(self.snapshot)

@@ -16,29 +16,29 @@ from typing import Any
 import pyarrow as pa
 
 from crossline.core.basics.errors import CrosslineError
-from crossline.engine.hops.hops import Hop
-from crossline.engine.hops.rows import OUT
 from crossline.engine.local.crashes import note_crashes
-from crossline.engine.runtime.tied import end_with_parent
+from crossline.engine.runtime.child_processes import end_with_parent
+from crossline.engine.stages.rows import OUT
+from crossline.engine.stages.stages import Stage
 from crossline.engine.state.cache import Rows
 from crossline.engine.work.task import Task
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Run hop number ``hop`` of batch ``batch_id``, on the rows in the files ``rows`` and on those kept for it."""
+    """Run stage number ``stage`` of batch ``batch_id``, on the rows in the files ``rows`` and on those kept for it."""
 
     batch_id: int
-    hop: int
+    stage: int
     rows: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It ran: ``rows``, by hop and process, are files with rows for others, ``outcome`` a file with rows for nobody."""
+    """It ran: ``rows``, by stage and process, are files for others, ``outcome`` a file with rows for nobody."""
 
     batch_id: int
-    hop: int
+    stage: int
     rows: dict[tuple[int, int], str]
     outcome: str
 
@@ -54,7 +54,7 @@ class Failed:
 class Worker:
     """Process ``number`` of ``count``; rows of shard s are for process s % ``count``. Files lie in ``folder``."""
 
-    hops: Sequence[Hop]
+    stages: Sequence[Stage]
     number: int
     count: int
     folder: Path
@@ -84,25 +84,25 @@ class Worker:
 
     def run(self, asked: Asked) -> Done:
         """Run one step."""
-        kept = self._kept.pop((asked.batch_id, asked.hop), [])
+        kept = self._kept.pop((asked.batch_id, asked.stage), [])
         given = [*kept, *(batch for path in asked.rows for batch in read_rows(path))]
         task = Task(batch_id=asked.batch_id, partition=self.number, partitions=self.count)
         others: defaultdict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
         outcome: list[pa.RecordBatch] = []
-        for rows in self.hops[asked.hop].step(task, iter(given)):
-            for place, (hop, shard) in enumerate(zip(*(rows.column(n).to_pylist() for n in (0, 1)), strict=True)):
+        for rows in self.stages[asked.stage].step(task, iter(given)):
+            for place, (stage, shard) in enumerate(zip(*(rows.column(n).to_pylist() for n in (0, 1)), strict=True)):
                 row = rows.slice(place, 1)
-                if hop == OUT:
+                if stage == OUT:
                     outcome.append(row)
                 elif shard % self.count == self.number:
-                    self._kept[asked.batch_id, hop].append(row)
+                    self._kept[asked.batch_id, stage].append(row)
                 else:
-                    others[hop, shard % self.count].append(row)
-        name = f"{asked.batch_id}-{asked.hop}-{self.number}"
+                    others[stage, shard % self.count].append(row)
+        name = f"{asked.batch_id}-{asked.stage}-{self.number}"
         files = {to: self._written(f"{name}-{to[0]}-{to[1]}", each) for to, each in others.items()}
         for path in asked.rows:
             Path(path).unlink()
-        return Done(asked.batch_id, asked.hop, files, self._written(f"{name}-out", outcome))
+        return Done(asked.batch_id, asked.stage, files, self._written(f"{name}-out", outcome))
 
     def _written(self, name: str, rows: Iterable[pa.RecordBatch]) -> str:
         return write_rows(self.folder / name, rows)

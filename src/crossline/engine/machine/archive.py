@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from crossline.engine.machine.installed import spark_version
+from crossline.engine.machine.installation import spark_version
 from crossline.engine.machine.java import find_java
 from crossline.engine.machine.places import cache_dir
 

@@ -1,4 +1,4 @@
-"""What Spark starts as Python: hands over to a fork of ``prefork``, or where there is none becomes Python itself.
+"""What Spark starts as Python: hands over to a fork of ``zygote``, or where there is none becomes Python itself.
 
 ``attach.py PYTHON ARGUMENTS…``. Run without site packages and on its own: it is to take no time.
 """
@@ -29,7 +29,7 @@ def ask(path: str, module: str, arguments: list[str], descriptors: list[int]) ->
 def main() -> None:
     """Be what was asked for."""
     python, *arguments = sys.argv[1:]
-    path = os.environ.get("CROSSLINE_PREFORK")
+    path = os.environ.get("CROSSLINE_ZYGOTE")
     connection = None
     if path and arguments[:1] == ["-m"] and len(arguments) > 1:
         try:

@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from crossline.engine.machine.installed import spark_folder
+from crossline.engine.machine.installation import spark_folder
 from crossline.engine.machine.places import cache_dir
 
 _PARTS = ("bin", "sbin", "jars")

@@ -11,10 +11,10 @@ from typing import Any, TextIO
 from pyspark.sql import SparkSession
 
 from crossline.connectors.base import Delivery, Sink, SinkWatch, build_sink
-from crossline.connectors.behind.folders import folder_names, place_of
-from crossline.connectors.behind.sink import Behind, place_in, waiting_in
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.kafka.transactions.each import DecisionTopic
+from crossline.connectors.outbox.folders import folder_names, place_of
+from crossline.connectors.outbox.sink import OutboxSink, place_in, waiting_in
 from crossline.core.basics.errors import UsageError
 from crossline.core.decide.policy import Deciding
 from crossline.core.judge.shard import Bounds
@@ -25,9 +25,6 @@ from crossline.core.settings.fields import Settings
 from crossline.core.settings.kafka import KafkaSinkSettings, KafkaSourceSettings
 from crossline.core.settings.sinks import ConsoleSettings
 from crossline.core.settings.sources import ApiSettings, FilesSettings, GeneratorSettings
-from crossline.engine.book.book import Book, BookFile
-from crossline.engine.book.checkpoint import Checkpoint, SourceMark
-from crossline.engine.book.stored import StoredCheckpoint, claimed
 from crossline.engine.changes.rulefeed import DirectoryFeed, FixedFeed
 from crossline.engine.pipeline.batches import PipelineSettings
 from crossline.engine.pipeline.feed import FEED, FeedSink, InForce, SourceEnds
@@ -35,6 +32,10 @@ from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.launch import is_here
 from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.runtime.settings import DAEMON
+from crossline.engine.snapshot.before import snapshot_before
+from crossline.engine.snapshot.checkpoint import Checkpoint, SourceMark
+from crossline.engine.snapshot.checkpoint_store import StoredCheckpoint, claimed
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.source.files import FORMS, FileInput
 from crossline.engine.source.inputs import api_source, file_source, generated_source
 from crossline.engine.source.plan_source import SourcePlan
@@ -91,7 +92,7 @@ def session_for(config: Config) -> SparkSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class FeaturePipeline:
     """Figures that a pipeline tells of every record, and judges nothing: what feeds them, and where they go."""
 
     feed: FixedFeed
@@ -99,11 +100,11 @@ class Telling:
 
 
 def assemble(
-    spark: SparkSession, config: Config, options: RunOptions | None = None, telling: Telling | None = None
+    spark: SparkSession, config: Config, options: RunOptions | None = None, features: FeaturePipeline | None = None
 ) -> Pipeline:
     """The pipeline of ``config``, whose paths are absolute or relative to the working directory; not started.
 
-    It holds its checkpoint from here on, until it is stopped. ``telling``: it does this alone. Raises StateError where
+    It holds its checkpoint from here on, until it is stopped. ``features``: it does this alone. Raises StateError where
     the checkpoint is another's, UsageError where it tells other figures.
     """
     held = claimed(config.engine.checkpoint)
@@ -111,7 +112,7 @@ def assemble(
         if settle(held.folder):
             log.info("a reshard that was cut off is finished", checkpoint=str(held.folder))
         order = held.owned_by(config.name, [_mark(stream, source) for stream, source in config.sources.items()])
-        return _assembled(spark, config, options or RunOptions(), held, order, telling)
+        return _assembled(spark, config, options or RunOptions(), held, order, features)
     except BaseException:
         held.release()
         raise
@@ -133,23 +134,22 @@ def _assembled(
     options: RunOptions,
     held: Checkpoint,
     order: Sequence[str],
-    telling: Telling | None,
+    features: FeaturePipeline | None,
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
     checkpoint = str(held.folder)
     here = is_here(spark.sparkContext.master)
-    known = BookFile(f"{checkpoint}/book.json")
-    before = known.current() if Path(known.path).exists() else None
+    before = snapshot_before(held.folder)
     shards = _shards(config, before, cores)
     bounds = Bounds(config.engine.partition_lag)
-    deciding = None if telling is not None else _deciding(config, before)
-    if telling is not None:
-        _check_figures(telling.feed, before, held.folder)
+    deciding = None if features is not None else _deciding(config, before)
+    if features is not None:
+        _check_figures(features.feed, before, held.folder)
     given = (dict(config.streams), rule_defaults(config), shards, bounds)
-    book = Book(RuleSet(), *given, deciding=deciding, telling=telling is not None)
+    snapshot = PlanSnapshot(RuleSet(), *given, deciding=deciding, feature_query=features is not None)
     local = spark.sparkContext.master.startswith("local[")
     # No more than are there: which of them it keeps follows from those that it is asked for.
-    held_max = shards if _has_keepers(spark) else max(2, 2 * -(-shards // max(1, cores)))
+    held_max = shards if _has_state_servers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
         name=config.name,
         checkpoint=checkpoint,
@@ -163,7 +163,7 @@ def _assembled(
         breaker=config.defaults.bound,
         state=held.state_root,
         tables=held.tables if isinstance(held, StoredCheckpoint) and not here else None,
-        topic=_decision_topic(config) if telling is None else None,
+        topic=_decision_topic(config) if features is None else None,
         records_max=sum(
             _records_max(config, source)
             for source in config.sources.values()
@@ -172,8 +172,10 @@ def _assembled(
         within_ms=max(config.engine.trigger, config.engine.batch_within),
     )
     sources = [_source(config, stream, number, held, cores, options) for number, stream in enumerate(order)]
-    if telling is not None:
-        return Pipeline(spark, settings, book, sources, telling.feed, [telling.sink], options.on_batch, held, before)
+    if features is not None:
+        return Pipeline(
+            spark, settings, snapshot, sources, features.feed, [features.sink], options.on_batch, held, before
+        )
     held.keep_log(log_path(config.rules.path, config.name))
     tables = Path(checkpoint) / "tables"
     feed = DirectoryFeed(config, clocks_of(config), tables, allow_no_rules=options.allow_no_rules)
@@ -183,8 +185,8 @@ def _assembled(
     if config.serve is not None:
         ends = SourceEnds(checkpoint, order)
         sinks.append(FeedSink(held.folder / FEED, ends, in_force, copy=held.keep_feed))
-    pipeline = Pipeline(spark, settings, book, sources, feed, sinks, *run)
-    in_force.book = lambda: pipeline.book
+    pipeline = Pipeline(spark, settings, snapshot, sources, feed, sinks, *run)
+    in_force.snapshot = lambda: pipeline.snapshot
     return pipeline
 
 
@@ -199,14 +201,14 @@ def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:
         if settings.behind:
             if left.pop(name, None) and known[name] not in {None, place}:
                 log.warning("a sink gets what waits for the one in whose place it stands", folder=f"behind/{name}")
-            sink = Behind(sink, held.sink_store(name), watch=options.sink_watch, place=place)
+            sink = OutboxSink(sink, held.sink_store(name), watch=options.sink_watch, place=place)
         sinks.append(sink)
     for name, batches in left.items():
         log.warning("a sink that is not there any more has not got all", folder=f"behind/{name}", batches=batches)
     return sinks
 
 
-def _deciding(config: Config, before: Book | None) -> Deciding | None:
+def _deciding(config: Config, before: PlanSnapshot | None) -> Deciding | None:
     deciding = deciding_of(config)
     if deciding is not None and deciding.folder is not None:
         deciding = replace(deciding, folder=str(Path(deciding.folder).absolute()))
@@ -222,7 +224,7 @@ def _decision_topic(config: Config) -> DecisionTopic | None:
     return DecisionTopic.of(config.name, config.decisions.sink_topic, sinks, os.environ)
 
 
-def _check_figures(feed: FixedFeed, before: Book | None, checkpoint: Path) -> None:
+def _check_figures(feed: FixedFeed, before: PlanSnapshot | None, checkpoint: Path) -> None:
     """A column means one figure: what was told of other records under its name must be of the same."""
     if before is not None and before.rules.fingerprint != feed.start()[0].fingerprint:
         raise UsageError(
@@ -231,7 +233,7 @@ def _check_figures(feed: FixedFeed, before: Book | None, checkpoint: Path) -> No
         )
 
 
-def _check_policy(deciding: Deciding | None, before: Book | None) -> None:
+def _check_policy(deciding: Deciding | None, before: PlanSnapshot | None) -> None:
     """Ids of decisions have the policy's version in them: one version cannot mean two things."""
     known = before.deciding.policy if before is not None and before.deciding is not None else None
     if deciding is None or known is None or known.version != deciding.policy.version:
@@ -242,14 +244,14 @@ def _check_policy(deciding: Deciding | None, before: Book | None) -> None:
         )
 
 
-def _shards(config: Config, before: Book | None, cores: int) -> int:
+def _shards(config: Config, before: PlanSnapshot | None, cores: int) -> int:
     """Fixed for the life of a checkpoint: a key must always be judged where its state is."""
     if before is not None:
         return before.shards
     return config.engine.shards if isinstance(config.engine.shards, int) else max(1, cores * SHARDS_PER_CORE)
 
 
-def _has_keepers(spark: SparkSession) -> bool:
+def _has_state_servers(spark: SparkSession) -> bool:
     """Whether each shard has one place on this machine; else any worker may come to hold any of them."""
     return bool(spark.conf.get("spark.python.daemon.module", "") == DAEMON)
 

@@ -16,35 +16,35 @@ from crossline.connectors.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.connectors.chunks import READY
 from crossline.connectors.kafka.transactions.each import DecisionTopic
 from crossline.core.rules.breaker import Bound
-from crossline.engine.book.book import Book, BookFile, BookSource
-from crossline.engine.book.checkpoint import Checkpoint
-from crossline.engine.book.costs import Costs, shown
-from crossline.engine.book.sparklog import began_ms
-from crossline.engine.book.travel import Travels
 from crossline.engine.changes.changes import RuleChanges
-from crossline.engine.hops.aside import clear
-from crossline.engine.hops.hops import hops_of
-from crossline.engine.hops.outcome import Outcome, collect, gathered
-from crossline.engine.pipeline.direct import DirectRunner, ranges_of, records_in
+from crossline.engine.pipeline.in_process_runner import InProcessRunner, ranges_of, records_in
 from crossline.engine.runtime.launch import started
+from crossline.engine.snapshot.checkpoint import Checkpoint
+from crossline.engine.snapshot.costs import Costs, shown
+from crossline.engine.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
+from crossline.engine.snapshot.sparklog import began_ms
+from crossline.engine.snapshot.travel import Travels
 from crossline.engine.source.intake import Intake, KafkaIntake
 from crossline.engine.source.pace import Pace
 from crossline.engine.source.plan_source import SourcePlan
 from crossline.engine.spark.flow import Input, narrow, together, wide
 from crossline.engine.spark.homes import Homes
 from crossline.engine.spark.task import batch_task, tell_began
+from crossline.engine.stages.outcome import Outcome, collect, gathered
+from crossline.engine.stages.spill import clear
+from crossline.engine.stages.stages import stages_of
 from crossline.engine.state.cache import ShardCache
 from crossline.engine.state.history import HistoryLog
 from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.work.totals import IN_PROCESS, ONE_TASK, RAN, STAGES, Totals
-from crossline.engine.workers.direct import Setup
-from crossline.engine.workers.keepers import KeptJudge, processors
+from crossline.engine.workers.in_process import Setup
+from crossline.engine.workers.state_servers import KeptJudge, processors
 
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
 NARROW_RECORDS = 8_000
 # One process reads, takes in and has judged 150,000 records a second, which Spark's tasks do on two processors; where
 # there are more, they are the quicker ones from some size on.
-DIRECT_RECORDS = 100_000 if processors() > 2 else sys.maxsize
+IN_PROCESS_RECORDS = 100_000 if processors() > 2 else sys.maxsize
 # Batches after which who is not asked for a shard any more lets it go, where shards have homes. A shard that is judged
 # elsewhere for once (its home was busy) is still known there when that happens again soon.
 ASKED_WITHIN = 16
@@ -59,10 +59,10 @@ class PipelineSettings:
     batches may be one task or none, and large ones travel in files. ``in_process``: none, where that can be.
     ``homes``: tasks of a shard run on one executor, where Spark can be told so. ``breaker``: of rules without a bound
     of their own.
-    ``tables``: where tasks that see no file of this machine find tables; the book travels with each batch then.
-    ``state``: where shards log their state, where that is not in the checkpoint's folder.
-    ``topic``: where the tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all
-    topics; 0 where there are none. ``within_ms``: how long a batch of these should take.
+    ``tables``: where tasks that see no file of this machine find tables; the plan snapshot travels with each batch
+    then. ``state``: where shards log their state, where that is not in the checkpoint's folder. ``topic``: where the
+    tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all topics; 0 where there are
+    none. ``within_ms``: how long a batch of these should take.
     """
 
     name: str
@@ -100,8 +100,10 @@ class Planner:
         self._last_records = NARROW_RECORDS + 1
         self.way = STAGES
 
-    def plan(self, raw: Input, book: BookSource, cache: ShardCache, aside: Path | None = None) -> DataFrame:
-        """Spark does not say how large a batch is before it is read, so the last one tells. ``aside``: see ``wide``."""
+    def plan(
+        self, raw: Input, snapshot: SnapshotSource, cache: ShardCache, spill_folder: Path | None = None
+    ) -> DataFrame:
+        """The size of the last batch stands for this one's, not known before. ``spill_folder``: see ``wide``."""
         frame, intake = raw
         partitions = self._settings.partitions
         topic = self._settings.topic
@@ -109,49 +111,49 @@ class Planner:
             self._homes.look()
             if self._homes.known:
                 cache = replace(cache, asked_within=ASKED_WITHIN)
-        hops = hops_of(book, intake, KeptJudge(book, cache, partitions, topic), kept=topic is not None)
+        stages = stages_of(snapshot, intake, KeptJudge(snapshot, cache, partitions, topic), kept=topic is not None)
         small = self._settings.one_machine and self._last_records <= NARROW_RECORDS
         self.way = ONE_TASK if small else STAGES
         if small:
-            return narrow(frame, hops)
+            return narrow(frame, stages)
         if self._homes is not None and self._settings.records_max:  # of topics, which say where they would be read
             frame = self._homes.anywhere(frame)
-        return wide(frame, hops, partitions, aside, self._homes)
+        return wide(frame, stages, partitions, spill_folder, self._homes)
 
-    def past(self, inputs: Sequence[Input], book: BookSource, cache: ShardCache) -> DataFrame:
+    def backfill(self, inputs: Sequence[Input], snapshot: SnapshotSource, cache: ShardCache) -> DataFrame:
         """The same of records of the past, of several streams."""
         if self._travels is not None:
-            book = self._travels.of_past(book.current())
-        return self.plan(together(inputs), book, cache)
+            snapshot = self._travels.of_backfill(snapshot.current())
+        return self.plan(together(inputs), snapshot, cache)
 
-    def book(self, file: BookFile, book: Book) -> BookSource:
-        """Where tasks find ``book``, which the driver has in ``file``."""
-        return file if self._travels is None else self._travels.in_force(book)
+    def snapshot(self, file: SnapshotFile, snapshot: PlanSnapshot) -> SnapshotSource:
+        """Where tasks find ``snapshot``, which the driver has in ``file``."""
+        return file if self._travels is None else self._travels.in_force(snapshot)
 
     def saw(self, records: int) -> None:
         """A batch had so many records."""
         self._last_records = records
 
 
-def direct_runner(
+def in_process_runner(
     settings: PipelineSettings,
     sources: Sequence[SourcePlan],
-    book: BookSource,
+    snapshot: SnapshotSource,
     cache: ShardCache,
     stopping: threading.Event,
-) -> DirectRunner | None:
+) -> InProcessRunner | None:
     """What runs batches without a job; None: it is not to, tasks run elsewhere, or batches of a source are large."""
     java = started()
     clients = {source.stream: source.client for source in sources if source.client is not None}
     here = settings.one_machine and settings.in_process
     listed = {source.stream: source.listed for source in sources if source.listed is not None}
-    if java is None or java.prefork is None or not here or len(clients) + len(listed) < len(sources):
+    if java is None or java.zygote is None or not here or len(clients) + len(listed) < len(sources):
         return None
     # It waits for nobody: what it cannot do at once, Spark's tasks do, which can be ended.
     intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
     folder = java.folder.path
-    setup = Setup(book, cache, settings.partitions, folder, intakes, clients, settings.topic, listed=listed)
-    return DirectRunner(folder / "prefork", setup, stopping)
+    setup = Setup(snapshot, cache, settings.partitions, folder, intakes, clients, settings.topic, listed=listed)
+    return InProcessRunner(folder / "zygote", setup, stopping)
 
 
 def folder_aside(settings: PipelineSettings) -> Path | None:
@@ -203,7 +205,7 @@ class Batches:
         self._checkpoint = checkpoint
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
         self._aside = folder_aside(settings)
-        self._direct = direct_runner(settings, sources, changes.file, self._cache, stopping)
+        self._in_process = in_process_runner(settings, sources, changes.file, self._cache, stopping)
         self._costs = Costs()
         self.pace = Pace(settings.records_max, settings.within_ms) if settings.records_max else None
         self.totals = Totals()
@@ -259,17 +261,17 @@ class Batches:
     def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int) -> Outcome:
         """What comes of the batch: of a small one without a job, where that can be."""
         fetchers = {source.stream: source.fetch for source in self._sources}
-        if self._direct is not None:
+        if self._in_process is not None:
             ranges = ranges_of(self._settings.checkpoint, batch_id, self._sources)
-            if ranges is not None and records_in(ranges) <= DIRECT_RECORDS:
-                rows = self._direct.run(batch_task(self._spark), ranges)
+            if ranges is not None and records_in(ranges) <= IN_PROCESS_RECORDS:
+                rows = self._in_process.run(batch_task(self._spark), ranges)
                 if rows is not None:
                     return _run(IN_PROCESS, gathered(rows, fetchers))
             else:
-                self._direct.rest()
+                self._in_process.rest()
         try:
-            book = self._planner.book(self._changes.file, self._changes.book)
-            planned, way = self._planner.plan((frame, intake), book, self._cache, self._aside), self._planner.way
+            snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
+            planned, way = self._planner.plan((frame, intake), snapshot, self._cache, self._aside), self._planner.way
             return _run(way, collect(planned, fetchers))
         finally:
             if self._aside is not None:
@@ -277,11 +279,11 @@ class Batches:
 
     def close(self) -> None:
         """Let go of what runs batches."""
-        if self._direct is not None:
-            self._direct.close()
+        if self._in_process is not None:
+            self._in_process.close()
 
     def _delivery(self, batch_id: int, outcome: Outcome, begun_s: float, begun_ms: float) -> Delivery:
-        cost_ms = self._costs.of(self._changes.book, outcome.costs)
+        cost_ms = self._costs.of(self._changes.snapshot, outcome.costs)
         self.totals.cost(cost_ms)
         figures = {
             **outcome.figures,

@@ -18,8 +18,8 @@ from crossline.core.basics.errors import SinkError, UsageError
 from crossline.core.basics.times import format_instant
 from crossline.core.decide.batch import Decisions
 from crossline.core.decide.decision import RulesInForce
-from crossline.engine.book.book import Book
-from crossline.engine.book.sparklog import offsets_of
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.engine.snapshot.sparklog import offsets_of
 
 FEED = "feed"  # the folder, in the checkpoint
 BATCHES_MAX, BYTES_MAX = 16_384, 256 << 20
@@ -99,34 +99,34 @@ class InForce:
     """By what records are decided about where no rule holds, as JSON values: by stream, from which ingest time on.
 
     ``rules``: the digest of the rules in force. ``on_time_ms``: up to which lateness a record is decided about.
-    ``book`` says what batches are judged by; it is given once there is a pipeline.
+    ``snapshot`` says what batches are judged by; it is given once there is a pipeline.
     """
 
     def __init__(self) -> None:
-        self.book: Callable[[], Book]
-        self._known: tuple[Book, dict[str, Any]] | None = None
+        self.snapshot: Callable[[], PlanSnapshot]
+        self._known: tuple[PlanSnapshot, dict[str, Any]] | None = None
 
     def __call__(self) -> Mapping[str, Any]:
         """Of the rules that the batch was judged by."""
-        book = self.book()
-        if self._known is None or self._known[0] is not book:
-            self._known = (book, _in_force(book))
+        snapshot = self.snapshot()
+        if self._known is None or self._known[0] is not snapshot:
+            self._known = (snapshot, _in_force(snapshot))
         return self._known[1]
 
 
-def _in_force(book: Book) -> dict[str, Any]:
-    delay_ms = book.defaults.watermark_delay_ms
-    lateness = {plan.stream: plan.lateness for plan in book.plans() if plan.stream in book.streams}
+def _in_force(snapshot: PlanSnapshot) -> dict[str, Any]:
+    delay_ms = snapshot.defaults.watermark_delay_ms
+    lateness = {plan.stream: plan.lateness for plan in snapshot.plans() if plan.stream in snapshot.streams}
     rules, on_time = dict[str, Any](), dict[str, Any]()
-    for stream in book.streams:
-        in_force = RulesInForce(book.rules, stream)
+    for stream in snapshot.streams:
+        in_force = RulesInForce(snapshot.rules, stream)
         rules[stream] = [[edge, in_force.digest(edge)] for edge in in_force.edges[-SPANS_MAX:]]
         if stream in lateness:
             spans = zip(lateness[stream].from_ms, lateness[stream].allowed_ms, strict=True)
             on_time[stream] = [[from_ms, min(ms, delay_ms)] for from_ms, ms in spans][-SPANS_MAX:]
         else:
             on_time[stream] = [[in_force.edges[0], delay_ms]]
-    version = None if book.deciding is None else book.deciding.policy.version
+    version = None if snapshot.deciding is None else snapshot.deciding.policy.version
     return {"policy_version": version, "rules": rules, "on_time_ms": on_time}
 
 

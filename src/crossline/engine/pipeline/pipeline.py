@@ -11,17 +11,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from crossline.connectors.base import Delivery, Heedful, Sink, SinkWatch
-from crossline.connectors.behind.sink import Behind
+from crossline.connectors.outbox.sink import OutboxSink
 from crossline.core.basics.errors import PermanentError, StoppedError
-from crossline.engine.book.book import Book
-from crossline.engine.book.checkpoint import Checkpoint
-from crossline.engine.book.sparklog import unfinished
+from crossline.engine.changes.backfill import BackfillReader
 from crossline.engine.changes.changes import RuleChanges
-from crossline.engine.changes.past import PastReader
 from crossline.engine.changes.rulefeed import RuleFeed
 from crossline.engine.pipeline.batches import Batches, PipelineSettings, Planner
 from crossline.engine.pipeline.standing import Standing, Waiting, rules_by_kind, waiting_in
 from crossline.engine.runtime.leftovers import Leftovers
+from crossline.engine.snapshot.checkpoint import Checkpoint
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.engine.snapshot.sparklog import unfinished
 from crossline.engine.source.intake import ChunkIntake, Intake
 from crossline.engine.source.pace import Bounds
 from crossline.engine.source.plan_source import SourcePlan
@@ -41,7 +41,7 @@ log = get_logger(__name__)
 
 
 class Pipeline:
-    """Assembled from parts; ``book`` is one without rules, ``before`` that of the run before, as it stood there.
+    """Assembled from parts; ``snapshot`` is one without rules, ``before`` that of the run before, as it stood there.
 
     ``start`` it, then ``drain`` or ``wait``, then ``stop``.
     """
@@ -50,13 +50,13 @@ class Pipeline:
         self,
         spark: SparkSession,
         settings: PipelineSettings,
-        book: Book,
+        snapshot: PlanSnapshot,
         sources: Sequence[SourcePlan],
         feed: RuleFeed,
         sinks: Sequence[Sink],
         on_batch: Callable[[Delivery, Totals], None] | None = None,
         checkpoint: Checkpoint | None = None,
-        before: Book | None = None,
+        before: PlanSnapshot | None = None,
         sink_watch: SinkWatch | None = None,
     ) -> None:
         self._spark = spark
@@ -69,12 +69,12 @@ class Pipeline:
         history = self._history = HistoryLog(settings.checkpoint)
         homes = homes_of(spark, settings.partitions) if settings.homes else None
         planner = Planner(settings, self._stopping, homes)
-        past = PastReader(
-            spark, sources, history, settings.state_root, settings.shards_held, planner.past, self._jobs.jobs
+        backfill = BackfillReader(
+            spark, sources, history, settings.state_root, settings.shards_held, planner.backfill, self._jobs.jobs
         )
-        past_of = past if settings.backfill else None
+        backfill_of = backfill if settings.backfill else None
         self._changes = RuleChanges(
-            book, before, feed, history, settings.checkpoint, past_of, self._stopping, settings.breaker
+            snapshot, before, feed, history, settings.checkpoint, backfill_of, self._stopping, settings.breaker
         )
         told = (on_batch, sink_watch, checkpoint)
         self._batches = Batches(spark, settings, planner, sources, sinks, self._changes, history, self._stopping, *told)
@@ -93,7 +93,7 @@ class Pipeline:
         self._opened: list[Sink] = []
 
     def start(self) -> Pipeline:
-        """Open sinks, write the book, start the query.
+        """Open sinks, write the plan snapshot, start the query.
 
         Raises StoppedError where it is stopped meanwhile.
         """
@@ -110,7 +110,7 @@ class Pipeline:
     def _start(self) -> None:
         for sink in self._sinks:
             if isinstance(sink, Heedful):
-                sink.heed(self._stopping)
+                sink.use_cancel_token(self._stopping)
             sink.open()
             self._opened.append(sink)
         self._changes.start()
@@ -237,7 +237,7 @@ class Pipeline:
         self._see_end()
         try:
             for sink in self._opened:
-                if isinstance(sink, Behind):
+                if isinstance(sink, OutboxSink):
                     sink.catch_up(self._stopping)
         finally:
             self.stop()
@@ -260,9 +260,9 @@ class Pipeline:
             raise explained(failure) from failure
 
     @property
-    def book(self) -> Book:
+    def snapshot(self) -> PlanSnapshot:
         """What batches are judged by now."""
-        return self._changes.book
+        return self._changes.snapshot
 
     @property
     def sinks(self) -> Sequence[Sink]:
@@ -272,7 +272,7 @@ class Pipeline:
     def standing(self) -> Standing:
         """How it stands now; from any thread, at no cost."""
         started = self._query is not None
-        rules = rules_by_kind(self._changes.book.rules) if started else {}
+        rules = rules_by_kind(self._changes.snapshot.rules) if started else {}
         logged = dict(self._changes.logged)
         refused = len(self._changes.refusals()) if started else 0
         held = self._held

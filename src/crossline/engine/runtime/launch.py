@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crossline.engine.machine.home import spark_home, worker_python
-from crossline.engine.machine.installed import spark_folder
+from crossline.engine.machine.installation import spark_folder
 from crossline.engine.machine.jars import ensure_jars
 from crossline.engine.machine.java import find_java, without_incubators
 from crossline.engine.machine.temp import OwnFolder, own_folder, sweep
@@ -46,12 +46,12 @@ _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A Java that was started here. ``said``: where it writes its port and secret; ``prefork`` None: there is none."""
+    """A Java that was started here. ``said``: where it writes its port and secret; ``zygote`` None: there is none."""
 
     process: subprocess.Popen[bytes]
     folder: OwnFolder
     said: Path
-    prefork: subprocess.Popen[bytes] | None
+    zygote: subprocess.Popen[bytes] | None
 
 
 _started: list[Started] = []
@@ -121,12 +121,12 @@ def launch(settings: Mapping[str, str]) -> Started:
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(said),
         "TMPDIR": str(folder.path),  # of Python's workers
     }
-    prefork = None
+    zygote = None
     if in_one(settings.get("spark.master")):
-        environment[SOCKET_VARIABLE] = str(folder.path / "prefork")
-        prefork = _prefork(environment, folder.lock)
+        environment[SOCKET_VARIABLE] = str(folder.path / "zygote")
+        zygote = _zygote(environment, folder.lock)
     process = _java(_with_folder(settings, folder.path), environment, folder.lock)
-    made = Started(process, folder, said, prefork)
+    made = Started(process, folder, said, zygote)
     _started.append(made)
     atexit.register(_at_exit, os.getpid(), made)
     return made
@@ -137,22 +137,22 @@ def end(made: Started, wait_s: float = END_S) -> None:
     process = made.process
     if process.stdin is None or process.stdin.closed:
         return
-    for each in (process, made.prefork):
+    for each in (process, made.zygote):
         if each is not None and each.stdin is not None:
             with suppress(OSError):
                 each.stdin.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(wait_s)
-        if made.prefork is not None:
-            made.prefork.wait(wait_s)
+        if made.zygote is not None:
+            made.zygote.wait(wait_s)
         made.folder.remove()
 
 
 def give_up(made: Started) -> None:
     """End at once what no session was made with."""
     made.process.kill()
-    if made.prefork is not None:
-        made.prefork.kill()
+    if made.zygote is not None:
+        made.zygote.kill()
 
 
 def _at_exit(owner: int, made: Started) -> None:
@@ -173,9 +173,9 @@ def _java(settings: Mapping[str, str], environment: Mapping[str, str], lock: int
     return _deaf(["/bin/sh", "-c", _DEAF, "sh", *_command(settings, environment)], environment, lock)
 
 
-def _prefork(environment: Mapping[str, str], lock: int) -> subprocess.Popen[bytes]:
+def _zygote(environment: Mapping[str, str], lock: int) -> subprocess.Popen[bytes]:
     """The process that Spark's Python is forked from; its hashes are those of the workers that Spark starts itself."""
-    command = [sys.executable, "-m", "crossline.engine.workers.prefork", environment[SOCKET_VARIABLE]]
+    command = [sys.executable, "-m", "crossline.engine.workers.zygote", environment[SOCKET_VARIABLE]]
     return _deaf(command, {**environment, "PYTHONHASHSEED": "0"}, lock)
 
 

@@ -11,7 +11,7 @@ from crossline.engine.machine.rights import umask
 
 DAEMON = "crossline.engine.workers.daemon"
 # Where ``attach`` finds the process that Spark's Python is forked from.
-SOCKET_VARIABLE = "CROSSLINE_PREFORK"
+SOCKET_VARIABLE = "CROSSLINE_ZYGOTE"
 FEW_CORES = 4
 # All of them always: the archive of Java's classes fits one class path.
 JAR_GROUPS = ("local-fs", "spark-kafka")

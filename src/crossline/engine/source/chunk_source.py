@@ -19,10 +19,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from crossline.connectors.chunks import ChunkLog, ChunkRef, GeneratorChunks, Most
-from crossline.connectors.files import noted
+from crossline.connectors.files import state_files
 from crossline.connectors.files.listing import LIST, TO_DO, ChunkList
 from crossline.connectors.files.log import FileChunks
-from crossline.connectors.recordlog.synced import synced_size
+from crossline.connectors.recordlog.sync import synced_size
 from crossline.engine.source.references import CHUNK_SCHEMA, CHUNKS_MAX, chunk_rows, dealt
 from crossline.logs import configure_helper
 
@@ -116,10 +116,10 @@ class _Reader(DataSourceStreamReader):
             configure_helper()
             log = open_log(self._options)
             mark = self._folder / "given.json"
-            self._given = noted.read(mark, mark.read_bytes(), _given_in, _TO_DO) if mark.exists() else 0
+            self._given = state_files.read(mark, mark.read_bytes(), _given_in, _TO_DO) if mark.exists() else 0
             if self._given and not log.chunks(self._given - 1, self._given):
                 found = f"not all of the chunks that were given out ({self._given:,})"
-                raise noted.damaged(self._folder / LIST, found, TO_DO)
+                raise state_files.damaged(self._folder / LIST, found, TO_DO)
             self._log = log
         return self._log
 
@@ -153,7 +153,7 @@ class _Reader(DataSourceStreamReader):
         self._left = left
 
     def _write(self, name: str, value: Any) -> None:
-        noted.put(self._folder / name, json.dumps(value).encode())
+        state_files.put(self._folder / name, json.dumps(value).encode())
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Chunks dealt out in runs of about the same size, one run a task."""

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.connectors.files.lines import Unended
 from crossline.connectors.files.listing import ChunkList
-from crossline.connectors.recordlog.synced import SUFFIX as LOG_SUFFIX
+from crossline.connectors.recordlog.sync import SUFFIX as LOG_SUFFIX
 from crossline.engine.source.chunk_source import ChunkSource, chunks_given, left_of
 from crossline.engine.source.fetch import FileFetch, fetch_generated
 from crossline.engine.source.files import FileInput, chunk_bytes, patterns_of, unended_of
@@ -79,7 +79,7 @@ def _of_files(
         lambda spark: _chunks(spark, settings),
         ChunkIntake(files.stream),
         FileFetch(files.form, folder),
-        lambda spark, start, end: _past(spark, settings, start, end),
+        lambda spark, start, end: _backfill(spark, settings, start, end),
         amount=_Bytes(settings),
         slice_max=SLICE_BYTES,
         left=lambda: left_of(folder),
@@ -108,7 +108,7 @@ def generated_source(stream: str, source: Generator, checkpoint: str, cores: int
         lambda spark: _chunks(spark, settings),
         ChunkIntake(stream, source),
         lambda _, offsets, __: fetch_generated(source, offsets),
-        lambda spark, start, end: _past(spark, settings, start, end),
+        lambda spark, start, end: _backfill(spark, settings, start, end),
         amount=lambda offsets: offsets["chunk"] * chunk if offsets else 0,
     )
 
@@ -149,7 +149,7 @@ def _chunks(spark: SparkSession, settings: dict[str, str]) -> DataFrame:
     return spark.readStream.format("crossline-chunks").options(**settings).load()
 
 
-def _past(
+def _backfill(
     spark: SparkSession, settings: dict[str, str], start: dict[str, Any] | None, end: dict[str, Any]
 ) -> DataFrame:
     """The chunks between two offsets, as a static DataFrame."""

@@ -19,7 +19,7 @@ from crossline.core.basics.values import Records
 from crossline.core.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.core.enrich.headers import with_headers
 from crossline.core.route.parts import Chunk
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.source.formats import decode_chunk
 from crossline.engine.source.messages import stamps_ms, without_faults
 from crossline.engine.source.positions import GENERATED_SHIFT
@@ -36,7 +36,7 @@ Taken = Iterator[tuple[Decoded, Chunk]]
 class Intake(Protocol):
     """Decodes one Arrow batch of a task's input."""
 
-    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
         """Decoded records with the chunk they are; ``number`` counts the task's batches."""
         ...
 
@@ -48,10 +48,10 @@ class ChunkIntake:
     stream: str
     generator: Generator | None = None
 
-    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
         """Decode the chunks that the rows name."""
-        layout = book.decoder(self.stream)
-        form = book.streams[self.stream].format
+        layout = snapshot.decoder(self.stream)
+        form = snapshot.streams[self.stream].format
         for ref in chunks_of(batch):
             chunk = Chunk(self.stream, ref.sequence, ref.place)
             if self.generator is not None:
@@ -74,7 +74,7 @@ class KafkaIntake:
     stream: str
     schemas: SchemaStore | None = None
 
-    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
         """Decode the values, partition by partition."""
         topics = batch.column("topic").dictionary_encode()
         partitions = batch.column("partition").to_numpy()
@@ -83,7 +83,7 @@ class KafkaIntake:
             rows = np.flatnonzero(codes == code)
             mine = batch.take(pa.array(rows)) if len(rows) < len(codes) else batch
             name = f"{topics.dictionary[code >> 32].as_py()}-{code & 0xFFFFFFFF}"
-            spec, first = book.streams[self.stream], mine.column("offset")[0].as_py()
+            spec, first = snapshot.streams[self.stream], mine.column("offset")[0].as_py()
             mine, columns, dead = without_faults(spec, self.stream, name, mine)
             offsets = mine.column("offset").to_numpy()
             known = ingest = stamps_ms(mine)
@@ -91,7 +91,7 @@ class KafkaIntake:
                 # Senders' clocks prove nothing: then it is the instant of the batch.
                 by_broker = mine.column("timestampType").to_numpy() == LOG_APPEND_TIME
                 known = np.where(by_broker, ingest, task.began_ms)
-            given = (book.decoder(self.stream), mine.column("value"), name, offsets, ingest)
+            given = (snapshot.decoder(self.stream), mine.column("value"), name, offsets, ingest)
             if self.schemas is None or not mine.num_rows:
                 decoded = decode_values(*given, known_ms=known)
             else:
@@ -114,13 +114,13 @@ class TaggedIntake:
 
     intakes: tuple[Intake, ...]
 
-    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
         """Each row by the intake of its input."""
         inputs = batch.column("input").to_numpy()
         for each in np.unique(inputs).tolist():
             rows = batch.column(f"rows{each}").filter(pa.array(inputs == each))
             own = pa.RecordBatch.from_struct_array(rows)
-            yield from self.intakes[each].decode(book, own, task, number)
+            yield from self.intakes[each].decode(snapshot, own, task, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +134,11 @@ class StreamIntake:
         """``rows`` as those of ``stream``, of which chunk number ``last`` is the last there is (-1: none of these)."""
         return rows.replace_schema_metadata({_STREAM: stream.encode(), _LAST: b"%d" % last})
 
-    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
         """By the intake of its stream."""
         marks = batch.schema.metadata or {}
         last = int(marks[_LAST])
-        for decoded, chunk in self.intakes[marks[_STREAM].decode()].decode(book, batch, task, number):
+        for decoded, chunk in self.intakes[marks[_STREAM].decode()].decode(snapshot, batch, task, number):
             yield decoded, replace(chunk, last=True) if chunk.sequence == last else chunk
 
 
@@ -149,9 +149,9 @@ class ShownIntake:
     intake: Intake
     seen: Callable[[Records], None]
 
-    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
         """By the other one."""
-        for decoded, chunk in self.intake.decode(book, batch, task, number):
+        for decoded, chunk in self.intake.decode(snapshot, batch, task, number):
             self.seen(decoded.records)
             yield decoded, chunk
 
@@ -162,10 +162,10 @@ class TableIntake:
 
     stream: str
 
-    def decode(self, book: Book, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
         """Check the columns and flatten them."""
         sequence = (task.batch_id << 40) | (task.partition << 20) | number
         offsets = np.arange(batch.num_rows, dtype=np.int64)
         name = f"{self.stream}/{task.batch_id}/{task.partition}/{number}"
         table = pa.Table.from_batches([batch])
-        yield decode_table(book.decoder(self.stream), table, name, offsets), Chunk(self.stream, sequence, name)
+        yield decode_table(snapshot.decoder(self.stream), table, name, offsets), Chunk(self.stream, sequence, name)

@@ -16,7 +16,7 @@ from crossline.connectors.kafka.lag import TopicLag
 from crossline.connectors.kafka.topics import TopicWatch
 from crossline.connectors.registry.store import SchemaStore
 from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.engine.book.sparklog import next_offsets
+from crossline.engine.snapshot.sparklog import next_offsets
 from crossline.engine.source.intake import KafkaIntake
 from crossline.engine.source.messages import HEADERS
 from crossline.engine.source.plan_source import SourcePlan

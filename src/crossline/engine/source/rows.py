@@ -16,7 +16,7 @@ import pyarrow as pa
 from crossline.core.basics.errors import UsageError
 from crossline.core.decode import decode_table, decode_values
 from crossline.core.route.parts import Chunk
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.source.intake import Taken
 from crossline.engine.work.task import Task
 
@@ -109,11 +109,11 @@ class RowIntake:
     clock_ms: Callable[[], int]
     rows: int = 0
 
-    def decode(self, book: Book, batch: Rows, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
+    def decode(self, snapshot: PlanSnapshot, batch: Rows, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
         """Decode a batch."""
         offsets = np.arange(self.rows, self.rows + len(batch), dtype=np.int64)
         self.rows += len(batch)
-        layout, known_ms = book.decoder(self.stream), self.clock_ms()
+        layout, known_ms = snapshot.decoder(self.stream), self.clock_ms()
         if isinstance(batch, pa.Table):
             decoded = decode_table(layout, batch, self.stream, offsets, known_ms=known_ms)
         else:

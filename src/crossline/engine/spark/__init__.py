@@ -1,1 +1,1 @@
-"""A pipeline as a query of Spark, and the hops as its tasks."""
+"""A pipeline as a query of Spark, and the stages as its tasks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from crossline.connectors.kafka.gone import absent_somewhere, deleted_before_read, ends_before, history_lost
+from crossline.connectors.kafka.data_loss import absent_somewhere, deleted_before_read, ends_before, history_lost
 from crossline.core.basics import errors
 from crossline.core.basics.errors import CrosslineError, PermanentError
 

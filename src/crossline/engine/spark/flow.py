@@ -1,4 +1,4 @@
-"""The hops of a batch in Spark: in stages of many tasks with a shuffle between them, or all in one task."""
+"""The stages of a batch in Spark: in stages of many tasks with a shuffle between them, or all in one task."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from crossline.engine.hops.aside import PutAside
-from crossline.engine.hops.hops import Hop, Step, in_one
-from crossline.engine.hops.rows import ArrowBatches
 from crossline.engine.source.intake import Intake, TaggedIntake
 from crossline.engine.spark.homes import Homes
 from crossline.engine.spark.task import running_task
+from crossline.engine.stages.rows import ArrowBatches
+from crossline.engine.stages.spill import SpillBodies
+from crossline.engine.stages.stages import Stage, StageFunction, in_one
 
 Input = tuple[DataFrame, Intake]
 
 # As a type, not as text, which Java would be asked to read for each batch anew.
 _ROWS = StructType(
     [
-        StructField("hop", IntegerType()),
+        StructField("stage", IntegerType()),
         StructField("shard", IntegerType()),
         StructField("kind", StringType()),
         StructField("body", BinaryType()),
@@ -43,27 +43,31 @@ def together(inputs: Sequence[Input]) -> Input:
 
 
 def wide(
-    frame: DataFrame, hops: Sequence[Hop], partitions: int, aside: Path | None = None, homes: Homes | None = None
+    frame: DataFrame,
+    stages: Sequence[Stage],
+    partitions: int,
+    spill_folder: Path | None = None,
+    homes: Homes | None = None,
 ) -> DataFrame:
-    """What came out: a stage a hop; shard s is judged by task s % ``partitions``, at its home where there are homes.
+    """What came out: a stage a stage; shard s is judged by task s % ``partitions``, at its home where there are homes.
 
-    ``aside``: a folder for what goes from stage to stage, where all tasks are on one machine.
+    ``spill_folder``: a folder for what goes from stage to stage, where all tasks are on one machine.
     """
-    for hop in hops:
-        if hop.by_shard:
+    for stage in stages:
+        if stage.by_shard:
             frame = frame.repartitionById(partitions, frame.shard % partitions)
             frame = frame if homes is None else homes.at_home(frame)
-        step = hop.step if aside is None else PutAside(hop.step, aside)
+        step = stage.step if spill_folder is None else SpillBodies(stage.step, spill_folder)
         frame = frame.mapInArrow(_in_task(step, partitions), _ROWS)
     return frame
 
 
-def narrow(frame: DataFrame, hops: Sequence[Hop]) -> DataFrame:
-    """The same from one task for all hops and shards: for batches done before a shuffle would be."""
-    return frame.coalesce(1).mapInArrow(_in_task(partial(in_one, hops), 1), _ROWS)
+def narrow(frame: DataFrame, stages: Sequence[Stage]) -> DataFrame:
+    """The same from one task for all stages and shards: for batches done before a shuffle would be."""
+    return frame.coalesce(1).mapInArrow(_in_task(partial(in_one, stages), 1), _ROWS)
 
 
-def _in_task(step: Step, partitions: int) -> Callable[[ArrowBatches], ArrowBatches]:
+def _in_task(step: StageFunction, partitions: int) -> Callable[[ArrowBatches], ArrowBatches]:
     """``step`` as ``mapInArrow`` wants it."""
 
     def run(batches: ArrowBatches) -> ArrowBatches:

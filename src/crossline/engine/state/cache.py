@@ -10,25 +10,25 @@ from functools import partial
 
 from crossline.connectors.objects.place import under
 from crossline.core.basics.errors import StateError
-from crossline.core.judge.output import LayerDelta
+from crossline.core.judge.output import StoreDelta
 from crossline.core.judge.persist import apply_delta, encode_delta, expired
 from crossline.core.judge.shard import ShardState
-from crossline.engine.book.book import Book
-from crossline.engine.state.places import at_level, begin_with_past
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.engine.state.places import at_level, begin_with_backfill
 from crossline.engine.state.statelog import MERGE_AT, MERGE_COUNT, StateLog, shards_in
 
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
 
 
 Rows = list[tuple[str, bytes]]  # (kind, body) of what came of a batch
-Sent = list[tuple[int, int, str, bytes]]  # hop and shard that it is for, kind and body
+Sent = list[tuple[int, int, str, bytes]]  # stage and shard that it is for, kind and body
 
 
 @dataclass(slots=True)
 class _Cached:
     state: ShardState
     batch_id: int  # the last batch applied
-    book: Book | None = None  # by which that batch was judged here
+    snapshot: PlanSnapshot | None = None  # by which that batch was judged here
     answer: Sent | None = None  # and what came of it
 
 
@@ -50,7 +50,7 @@ class Held:
     read: int = 0
     read_bytes: int = 0
 
-    def commit(self, deltas: Sequence[LayerDelta], answer: Sent) -> None:
+    def commit(self, deltas: Sequence[StoreDelta], answer: Sent) -> None:
         """Write the batch's segment; the cache holds the state, and ``answer``, from here on."""
         self.log.write(self.batch_id, encode_delta(self.batch_id, self.state, deltas))
         self.answer = answer
@@ -69,13 +69,13 @@ class ShardCache:
     held_max: int
     asked_within: int = 0
 
-    def answer(self, book: Book, query_id: str, shard: int, batch_id: int, level: int = 1) -> Sent | None:
-        """What came of ``batch_id`` where this process judged it last, by the same book.
+    def answer(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1) -> Sent | None:
+        """What came of ``batch_id`` where this process judged it last, by the same plan snapshot.
 
         A task whose worker dies is run again: the batch is the same, and so is the answer.
         """
         cached = _CACHE.get((self._root(query_id, level), query_id, shard))
-        if cached is None or cached.batch_id != batch_id or cached.book is not book:
+        if cached is None or cached.batch_id != batch_id or cached.snapshot is not snapshot:
             return None
         return cached.answer
 
@@ -92,7 +92,7 @@ class ShardCache:
         return not lasts or ((self.per_query or ends) and max(lasts) < batch_id - 1)
 
     @contextmanager
-    def shard(self, book: Book, query_id: str, shard: int, batch_id: int, level: int = 1) -> Iterator[Held]:
+    def shard(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1) -> Iterator[Held]:
         """The shard's state as of batch ``batch_id`` - 1: from the cache, caught up or rebuilt from the log.
 
         A level other than the first, which has states of its own, may begin with any batch.
@@ -102,22 +102,22 @@ class ShardCache:
         log = StateLog(root, shard)
         cached = _CACHE.pop(key, None)
         if cached is None or cached.batch_id >= batch_id:
-            cached = _Cached(book.new_state(), -1)
-            _check_shards(self._root(query_id, 1), book.shards, batch_id)
+            cached = _Cached(snapshot.new_state(), -1)
+            _check_shards(self._root(query_id, 1), snapshot.shards, batch_id)
             if level != 1 and self._begins(log, batch_id, ends=not level):
                 cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
-        fill = partial(_fill, self._root(query_id, 1), level, shard, book, cached.state)
+        fill = partial(_fill, self._root(query_id, 1), level, shard, snapshot, cached.state)
         held = Held(cached.state, log, batch_id)
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
             held.read, held.read_bytes = held.read + 1, held.read_bytes + sum(each.nbytes for each in arrays.values())
-            fill([item["layer"] for item in meta["layers"]])
-            apply_delta(book.kept_at(level), cached.state, meta, arrays, book.bounds)
-        fill([lp.layer.name for plan in book.plans_at(level) for lp in plan.layers])
+            fill([item["state_store"] for item in meta["state_stores"]])
+            apply_delta(snapshot.kept_at(level), cached.state, meta, arrays, snapshot.bounds)
+        fill([lp.state_store.name for plan in snapshot.plans_at(level) for lp in plan.state_stores])
         if batch_id % MERGE_EVERY == 0:
-            cached.state.kept_from = _tidy(log, book, cached.state, batch_id, level)
+            cached.state.kept_from = _tidy(log, snapshot, cached.state, batch_id, level)
         yield held
         if held.answer is not None:
-            cached.batch_id, cached.book, cached.answer = batch_id, book, held.answer
+            cached.batch_id, cached.snapshot, cached.answer = batch_id, snapshot, held.answer
             _CACHE[key] = cached
             mine = [each for each in _CACHE if each[0] == root]  # a past that is being read lets no shard go
             for each in mine[: max(0, len(mine) - self.held_max)]:
@@ -139,14 +139,16 @@ def _check_shards(root: str, shards: int, batch_id: int) -> None:
         raise StateError(f"{root}: keys are kept in {kept} shards, found a query of {shards}; go on with shards={kept}")
 
 
-def _fill(root: str, level: int, shard: int, book: Book, state: ShardState, layers: Sequence[str]) -> None:
-    """Layers met for the first time begin with their past, where they have one."""
-    for folder in begin_with_past(root, level, (shard,), book, state, layers):
+def _fill(
+    root: str, level: int, shard: int, snapshot: PlanSnapshot, state: ShardState, state_stores: Sequence[str]
+) -> None:
+    """State stores met for the first time begin with their past, where they have one."""
+    for folder in begin_with_backfill(root, level, (shard,), snapshot, state, state_stores):
         for key in [key for key in _CACHE if key[0] == folder and key[2] == shard]:
             del _CACHE[key]  # what was held to judge the past slice by slice
 
 
-def _tidy(log: StateLog, book: Book, state: ShardState, batch_id: int, level: int) -> int:
+def _tidy(log: StateLog, snapshot: PlanSnapshot, state: ShardState, batch_id: int, level: int) -> int:
     """Merge old segments, drop those that an earlier batch wrote off; the first batch to be kept from now on.
 
     What is written off now goes at a later batch: if this one dies, the log it is run again on must still be whole.
@@ -158,7 +160,7 @@ def _tidy(log: StateLog, book: Book, state: ShardState, batch_id: int, level: in
         log.merge(batch_id - MERGE_COUNT)
         segments = [s for s in log.segments() if s.last >= state.kept_from]
     for segment in segments:
-        plans = book.kept_at(level)
-        if segment.last >= batch_id - MERGE_COUNT or not expired(plans, state, log.metas(segment), book.bounds):
+        plans = snapshot.kept_at(level)
+        if segment.last >= batch_id - MERGE_COUNT or not expired(plans, state, log.metas(segment), snapshot.bounds):
             return segment.first
     return state.kept_from

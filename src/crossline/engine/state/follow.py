@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from crossline.core.basics.errors import StateError
 from crossline.core.judge.persist import apply_delta
 from crossline.core.judge.shard import ShardState, forget_unplanned
-from crossline.engine.book.book import Book
-from crossline.engine.state.places import at_level, begin_with_past, by_batch
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.engine.state.places import at_level, begin_with_backfill, by_batch
 from crossline.engine.state.statelog import StateLog
 
 TRIES = 3  # listings of the log before it is read anew from its beginning
@@ -31,19 +31,19 @@ class FollowedState:
         self._root = root
         self.states: dict[int, ShardState] = {}
         self._at: dict[int, int] = {}
-        self._book: Book | None = None
+        self._snapshot: PlanSnapshot | None = None
         self.batch = -1
         self.anew = 0
 
-    def advance(self, book: Book, batch: int) -> None:
-        """Read on to the end of ``batch``, by ``book``, which is that of this batch or of a later one.
+    def advance(self, snapshot: PlanSnapshot, batch: int) -> None:
+        """Read on to the end of ``batch``, by ``snapshot``, which is that of this batch or of a later one.
 
         Raises:
             StateError: the log has a gap, which reading it from its beginning does not mend.
         """
         for left in reversed(range(TRIES + 1)):
             try:
-                self._advance(book, batch)
+                self._advance(snapshot, batch)
             except (StateError, FileNotFoundError):
                 if not left:
                     self._begin()
@@ -55,30 +55,35 @@ class FollowedState:
                 return
 
     def _begin(self) -> None:
-        self.states, self._at, self._book, self.batch = {}, {}, None, -1
+        self.states, self._at, self._snapshot, self.batch = {}, {}, None, -1
 
-    def _advance(self, book: Book, batch: int) -> None:
-        for level in range(1, book.depth + 1):
-            self._read(book, level, batch)
+    def _advance(self, snapshot: PlanSnapshot, batch: int) -> None:
+        for level in range(1, snapshot.depth + 1):
+            self._read(snapshot, level, batch)
             state = self.states[level]
-            self._fill(book, level, state, [lp.layer.name for plan in book.plans_at(level) for lp in plan.layers])
-            if book is not self._book:
-                forget_unplanned(book.plans_at(level), state)
-        self._book, self.batch = book, batch
+            self._fill(
+                snapshot,
+                level,
+                state,
+                [lp.state_store.name for plan in snapshot.plans_at(level) for lp in plan.state_stores],
+            )
+            if snapshot is not self._snapshot:
+                forget_unplanned(snapshot.plans_at(level), state)
+        self._snapshot, self.batch = snapshot, batch
 
-    def _read(self, book: Book, level: int, batch: int) -> None:
+    def _read(self, snapshot: PlanSnapshot, level: int, batch: int) -> None:
         """The batches of a level that are not there yet; what was read stays, should the next one not be readable."""
-        logs = [StateLog(at_level(self._root, level), shard) for shard in range(book.shards)]
+        logs = [StateLog(at_level(self._root, level), shard) for shard in range(snapshot.shards)]
         state = self.states.get(level)
         if state is None:
-            state = self.states[level] = book.new_state()
+            state = self.states[level] = snapshot.new_state()
         after = self._at.get(level, -1)
         if after < 0 and not any(segment.first <= batch for log in logs for segment in log.segments()):
             return  # a level that no batch was judged at yet
         for meta, arrays in by_batch(logs, after, batch):
-            self._fill(book, level, state, [item["layer"] for item in meta["layers"]])
-            apply_delta(book.kept_at(level), state, meta, arrays, book.bounds)
+            self._fill(snapshot, level, state, [item["state_store"] for item in meta["state_stores"]])
+            apply_delta(snapshot.kept_at(level), state, meta, arrays, snapshot.bounds)
             self._at[level] = int(meta["batch"])
 
-    def _fill(self, book: Book, level: int, state: ShardState, layers: Sequence[str]) -> None:
-        begin_with_past(self._root, level, range(book.shards), book, state, layers)
+    def _fill(self, snapshot: PlanSnapshot, level: int, state: ShardState, state_stores: Sequence[str]) -> None:
+        begin_with_backfill(self._root, level, range(snapshot.shards), snapshot, state, state_stores)

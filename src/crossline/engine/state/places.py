@@ -1,4 +1,4 @@
-"""Where states and pasts are logged below the root of a pipeline's state, and how layers begin with their past."""
+"""Where states and backfills are logged below the root of a pipeline's state, and how stores begin with their past."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from heapq import merge
 from itertools import groupby
 
 from crossline.connectors.objects.place import under
-from crossline.core.judge.persist import apply_past, expired
+from crossline.core.judge.persist import apply_backfill, expired
 from crossline.core.judge.reshard import Blob, whole
 from crossline.core.judge.shard import ShardState
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state.statelog import StateLog
 
-PASTS = "pasts"
+BACKFILLS = "backfills"
 
 
 def at_level(root: str, level: int) -> str:
@@ -21,9 +21,9 @@ def at_level(root: str, level: int) -> str:
     return root if level == 1 else under(root, f"level-{level}" if level else "decided")
 
 
-def past_root(root: str, folder: str) -> str:
-    """Where the past of layers is logged, beside the log of ``root``."""
-    return under(root, PASTS, folder)
+def backfill_root(root: str, folder: str) -> str:
+    """Where the past of state stores is logged, beside the log of ``root``."""
+    return under(root, BACKFILLS, folder)
 
 
 def by_batch(logs: Sequence[StateLog], after: int, until: int) -> Iterator[Blob]:
@@ -39,25 +39,29 @@ def by_batch(logs: Sequence[StateLog], after: int, until: int) -> Iterator[Blob]
         yield whole(list(blobs))
 
 
-def begin_with_past(
-    root: str, level: int, shards: Sequence[int], book: Book, state: ShardState, layers: Sequence[str]
+def begin_with_backfill(
+    root: str, level: int, shards: Sequence[int], snapshot: PlanSnapshot, state: ShardState, state_stores: Sequence[str]
 ) -> list[str]:
-    """Fill those of ``layers`` that ``state`` has not met and that have a past; the folders of these pasts.
+    """Fill those of ``state_stores`` that ``state`` has not met and that have a past; the folders of these backfills.
 
     ``state`` is that of ``shards``, or of all of them in one.
     """
-    new = [layer for layer in layers if layer not in state.stores and layer in book.pasts]
+    new = [
+        state_store
+        for state_store in state_stores
+        if state_store not in state.stores and state_store in snapshot.backfills
+    ]
     folders = []
-    for past in dict.fromkeys(book.pasts[layer] for layer in new):
-        folder = at_level(past_root(root, past.folder), level)
-        needed = [log for log in (StateLog(folder, shard) for shard in shards) if _needed(log, book, state)]
-        for meta, arrays in by_batch(needed, -1, past.slices - 1) if needed else ():
-            apply_past(book.plans(), state, meta, arrays, book.bounds, new)
+    for backfill in dict.fromkeys(snapshot.backfills[state_store] for state_store in new):
+        folder = at_level(backfill_root(root, backfill.folder), level)
+        needed = [log for log in (StateLog(folder, shard) for shard in shards) if _needed(log, snapshot, state)]
+        for meta, arrays in by_batch(needed, -1, backfill.slices - 1) if needed else ():
+            apply_backfill(snapshot.plans(), state, meta, arrays, snapshot.bounds, new)
         folders.append(folder)
     return folders
 
 
-def _needed(log: StateLog, book: Book, state: ShardState) -> bool:
+def _needed(log: StateLog, snapshot: PlanSnapshot, state: ShardState) -> bool:
     """Whether something in a past is in a window of a record still to come, or nobody can say."""
     metas = [meta for segment in log.segments() for meta in log.metas(segment)]
-    return not metas or not expired(book.plans(), state, metas, book.bounds)
+    return not metas or not expired(snapshot.plans(), state, metas, snapshot.bounds)

@@ -18,20 +18,20 @@ from pathlib import Path
 
 import orjson
 
-from crossline.connectors.files import noted
+from crossline.connectors.files import state_files
 from crossline.connectors.objects.place import under
 from crossline.connectors.once_file import sync_path
 from crossline.core.basics.errors import StateError, UsageError
 from crossline.core.judge.reshard import Blob, resharded
-from crossline.engine.book.book import Book, read_book
-from crossline.engine.book.checkpoint import OWNER
-from crossline.engine.book.sparklog import last_committed, unfinished
-from crossline.engine.book.stored import StoredCheckpoint
-from crossline.engine.state.places import PASTS
+from crossline.engine.snapshot.checkpoint import OWNER
+from crossline.engine.snapshot.checkpoint_store import StoredCheckpoint
+from crossline.engine.snapshot.snapshot import PlanSnapshot, read_snapshot
+from crossline.engine.snapshot.sparklog import last_committed, unfinished
+from crossline.engine.state.places import BACKFILLS
 from crossline.engine.state.statelog import StateLog, logs_in
 
 BEGUN, WHOLE = "resharding", "resharded"  # folders in a checkpoint
-_STATE, _BOOK, _BEFORE = "state", "book.json", "before"
+_STATE, _SNAPSHOT, _BEFORE = "state", "snapshot.json", "before"
 _LEVEL, _DECIDED = "level-", "decided"
 _RESTORE = "it says whose the checkpoint is: restore it from a copy"
 _WRITE_BYTES = 64 << 20  # of all shards together that wait to be written
@@ -55,17 +55,17 @@ def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
         StateError: something in it is missing or damaged, or has to be finished first.
     """
     settle(checkpoint)
-    raw = _book_of(checkpoint, str(checkpoint), pipeline)
-    book = read_book(checkpoint / _BOOK, raw)
-    done = Resharded(shards, book.shards)
-    if shards == book.shards:
+    raw = _snapshot_of(checkpoint, str(checkpoint), pipeline)
+    snapshot = read_snapshot(checkpoint / _SNAPSHOT, raw)
+    done = Resharded(shards, snapshot.shards)
+    if shards == snapshot.shards:
         return done
-    _check_finished(checkpoint, str(checkpoint), book)
+    _check_finished(checkpoint, str(checkpoint), snapshot)
     aside = checkpoint / BEGUN
     try:
         (aside / _STATE).mkdir(parents=True)
-        _write_all(str(checkpoint / _STATE), str(aside / _STATE), checkpoint, book, done)
-        (aside / _BOOK).write_bytes(_with_shards(raw, shards))
+        _write_all(str(checkpoint / _STATE), str(aside / _STATE), checkpoint, snapshot, done)
+        (aside / _SNAPSHOT).write_bytes(_with_shards(raw, shards))
         done.bytes = _synced(aside)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
@@ -82,22 +82,22 @@ def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
 
 def reshard_stored(held: StoredCheckpoint, pipeline: str, shards: int) -> Resharded:
     """The same of a checkpoint on a store that is held; raises the same."""
-    raw = _book_of(held.folder, held.shown, pipeline)
-    book = read_book(held.folder / _BOOK, raw)
-    done = Resharded(shards, book.shards)
-    if shards == book.shards:
+    raw = _snapshot_of(held.folder, held.shown, pipeline)
+    snapshot = read_snapshot(held.folder / _SNAPSHOT, raw)
+    done = Resharded(shards, snapshot.shards)
+    if shards == snapshot.shards:
         return done
-    _check_finished(held.folder, held.shown, book)
+    _check_finished(held.folder, held.shown, snapshot)
     with held.new_state() as root:
-        _write_all(held.state_root, root, held.folder, book, done)
-        noted.put(held.folder / _BOOK, _with_shards(raw, shards))
+        _write_all(held.state_root, root, held.folder, snapshot, done)
+        state_files.put(held.folder / _SNAPSHOT, _with_shards(raw, shards))
     return done
 
 
-def _check_finished(folder: Path, shown: str, book: Book) -> None:
-    if book.deciding is not None and book.deciding.folder is not None and unfinished(str(folder)):
+def _check_finished(folder: Path, shown: str, snapshot: PlanSnapshot) -> None:
+    if snapshot.deciding is not None and snapshot.deciding.folder is not None and unfinished(str(folder)):
         raise StateError(
-            f"{shown}: a batch is not finished, and what it decided may stand in {book.deciding.folder} in the "
+            f"{shown}: a batch is not finished, and what it decided may stand in {snapshot.deciding.folder} in the "
             "files of its shards: have it finished first (crossline run PIPELINE --drain), then come again"
         )
 
@@ -106,15 +106,15 @@ def _with_shards(raw: bytes, shards: int) -> bytes:
     return orjson.dumps({**orjson.loads(raw), "shards": shards})
 
 
-def _write_all(source: str, target: str, folder: Path, book: Book, done: Resharded) -> None:
-    """All logs below ``source``, those of levels and of pasts too; ``folder`` says what was committed."""
+def _write_all(source: str, target: str, folder: Path, snapshot: PlanSnapshot, done: Resharded) -> None:
+    """All logs below ``source``, those of levels and of backfills too; ``folder`` says what was committed."""
     last = last_committed(str(folder))
-    ends = {past.folder: past.slices - 1 for past in book.pasts.values()}
+    ends = {backfill.folder: backfill.slices - 1 for backfill in snapshot.backfills.values()}
     for within, numbers in logs_in(source).items():
         parts = within.split("/")
-        of_past = parts[1] if parts[0] == PASTS else None
-        if of_past is None or of_past in ends:
-            end = last if of_past is None else ends[of_past]
+        of_backfill = parts[1] if parts[0] == BACKFILLS else None
+        if of_backfill is None or of_backfill in ends:
+            end = last if of_backfill is None else ends[of_backfill]
             _write(_below(source, within), numbers, _below(target, within), end, done)
 
 
@@ -132,22 +132,22 @@ def settle(checkpoint: Path) -> bool:
             if (checkpoint / _STATE).is_dir():
                 _move(checkpoint / _STATE, whole / _BEFORE)
             _move(whole / _STATE, checkpoint / _STATE)
-        if (whole / _BOOK).is_file():
-            _move(whole / _BOOK, checkpoint / _BOOK)
+        if (whole / _SNAPSHOT).is_file():
+            _move(whole / _SNAPSHOT, checkpoint / _SNAPSHOT)
         shutil.rmtree(whole)
     shutil.rmtree(checkpoint / BEGUN, ignore_errors=True)
     return there
 
 
-def _book_of(checkpoint: Path, shown: str, pipeline: str) -> bytes:
-    path, owner = checkpoint / _BOOK, checkpoint / OWNER
+def _snapshot_of(checkpoint: Path, shown: str, pipeline: str) -> bytes:
+    path, owner = checkpoint / _SNAPSHOT, checkpoint / OWNER
     if not path.is_file():
         raise UsageError(
-            f"{shown} has no {_BOOK}: found no checkpoint there that a pipeline has run on; the number of shards "
+            f"{shown} has no {_SNAPSHOT}: found no checkpoint there that a pipeline has run on; the number of shards "
             "of a new one is engine.shards in the pipeline file"
         )
     if owner.is_file():
-        known = noted.read(owner, owner.read_bytes(), lambda raw: orjson.loads(raw).get("pipeline"), _RESTORE)
+        known = state_files.read(owner, owner.read_bytes(), lambda raw: orjson.loads(raw).get("pipeline"), _RESTORE)
         if known != pipeline:
             raise UsageError(f"{shown} is the checkpoint of pipeline {known}, found {pipeline}")
     return path.read_bytes()

@@ -38,8 +38,8 @@ def preload() -> None:
     import pyspark.worker  # noqa: F401, PLC0415
 
     import crossline.engine.spark.flow  # noqa: PLC0415
-    import crossline.engine.workers.direct  # noqa: PLC0415
-    import crossline.engine.workers.keepers  # noqa: F401, PLC0415
+    import crossline.engine.workers.in_process  # noqa: PLC0415
+    import crossline.engine.workers.state_servers  # noqa: F401, PLC0415
     from crossline.engine.machine.compile_progress import CompileProgress  # noqa: PLC0415
     from crossline.engine.workers.warm import warm  # noqa: PLC0415
     from crossline.logs import configure_helper, configure_with, get_logger  # noqa: PLC0415
@@ -55,7 +55,7 @@ def preload() -> None:
 
 
 def _open_place() -> None:
-    from crossline.engine.workers.keeper import open_place  # noqa: PLC0415
+    from crossline.engine.workers.state_server import open_place  # noqa: PLC0415
 
     # PySpark collects garbage after every task. What is loaded by now stays: looking through it costs 160 ms a time.
     gc.collect()
@@ -83,8 +83,8 @@ def _serve() -> None:
 
 def main() -> None:
     """Serve as PySpark's daemon does."""
-    # A terminal and a supervisor send these to every process of a run. This one, its workers and their keepers go when
-    # Spark goes, and Spark when the pipeline has been stopped; until then they have work to finish.
+    # A terminal and a supervisor send these to every process of a run. This one, its workers and their state servers go
+    # when Spark goes, and Spark when the pipeline has been stopped; until then they have work to finish.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     _trim_path()
     # Spark starts a daemon for each kind of worker; those that plan a source run nothing of ours.

@@ -1,4 +1,4 @@
-"""The models of a book, each in a process that one starts and all its copies ask in turn."""
+"""The models of a plan snapshot, each in a process that one starts and all its copies ask in turn."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 from crossline.core.models.model import Model
 from crossline.core.models.processes import HERE, ModelError
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.logs import get_logger
 
 log = get_logger(__name__)
 
 
-def models_of(book: Book) -> Iterator[Model]:
-    """Those that rules of ``book`` score with, each once."""
+def models_of(snapshot: PlanSnapshot) -> Iterator[Model]:
+    """Those that rules of ``snapshot`` score with, each once."""
     found: dict[str, Model] = {}
-    for plan in book.plans():
-        for layer in plan.layers:
-            for line in getattr(layer.kernel, "formulas", ()):
+    for plan in snapshot.plans():
+        for state_store in plan.state_stores:
+            for line in getattr(state_store.kernel, "formulas", ()):
                 if line.verdict.scored:
                     model = line.verdict.scored.scorer.model
                     found.setdefault(model.digest, model)
@@ -25,17 +25,17 @@ def models_of(book: Book) -> Iterator[Model]:
 
 
 class RunningModels:
-    """Those of the book that copies of this process judge by; what cannot run is told once for each book."""
+    """Those of the snapshot that copies of this process judge by; what cannot run is told once for each snapshot."""
 
     def __init__(self) -> None:
-        self._book: Book | None = None
+        self._snapshot: PlanSnapshot | None = None
         self._models: list[Model] = []
         self._told: set[str] = set()
 
-    def run(self, book: Book) -> None:
-        """Have the models of ``book`` run: where they do, that takes microseconds."""
-        if book is not self._book:
-            self._book, self._models, self._told = book, list(models_of(book)), set()
+    def run(self, snapshot: PlanSnapshot) -> None:
+        """Have the models of ``snapshot`` run: where they do, that takes microseconds."""
+        if snapshot is not self._snapshot:
+            self._snapshot, self._models, self._told = snapshot, list(models_of(snapshot)), set()
         for model in self._models:
             try:
                 HERE.ready(model.digest, model.data)

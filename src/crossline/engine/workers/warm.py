@@ -121,10 +121,10 @@ def _judge_some() -> None:
 
 def warm_for(plans: Iterable[StreamPlan], on_step: OnStep | None = None) -> None:
     """The kernels that ``plans`` are judged by, once, before processes are forked that each would compile them."""
-    layers = [each.layer for plan in plans for each in plan.layers]
+    state_stores = [each.state_store for plan in plans for each in plan.state_stores]
     warm(
-        panes=any(layer.resolution_ms for layer in layers),
-        patterns=any(layer.ordered or layer.waits for layer in layers),
+        panes=any(state_store.resolution_ms for state_store in state_stores),
+        patterns=any(state_store.ordered or state_store.waits for state_store in state_stores),
         on_step=on_step,
     )
 

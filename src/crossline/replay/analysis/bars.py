@@ -10,13 +10,13 @@ from typing import Any, Literal
 from crossline.core.basics.times import format_duration
 from crossline.core.conditions.holds import lookup
 from crossline.core.conditions.tree import ORDERING, AllOf, AnyOf, Leaf
-from crossline.core.figures.program import Comparison, Figure, Formed, Program
+from crossline.core.figures.program import Comparison, Figure, FormulaPredicate, Program
 from crossline.core.figures.registry import declared
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.naive import COMPARE, evaluate
 from crossline.core.formula.tree import Compare, Name, Node, walk
 from crossline.core.rules.base import Rule
-from crossline.replay.trial import read_figures
+from crossline.replay.alert_figures import read_figures
 
 Unit = Literal["", "ms", "money", "km/h", "km"]
 _MADE_OTHER = frozenset("*/^(")  # what makes of a time something else
@@ -67,7 +67,7 @@ def bars_of(
         name = getattr(rule, "aggregation_type", None) or figure.aggregate
         unit = unit_of(figure, money)
         return [_bar(str(name), said(figure), _number(alert["value"]), verdict.threshold, verdict.operator, unit)]
-    if isinstance(verdict, Formed):
+    if isinstance(verdict, FormulaPredicate):
         if rule.rule_type == "geo_velocity":
             speed = _number(alert["value"])
             limit = float(getattr(rule, "max_speed_kmh", 0))
@@ -118,15 +118,17 @@ def comparisons(root: Node) -> Iterator[tuple[Node, str, Node]]:
             yield from zip(node.operands, node.operators, node.operands[1:], strict=False)
 
 
-def figures_of(program: Program, verdict: Formed) -> dict[str, Figure]:
+def figures_of(program: Program, verdict: FormulaPredicate) -> dict[str, Figure]:
     """The figures by the names that the formula has for them, those of other keys included."""
     found = dict(zip(verdict.names, program.figures, strict=True))
-    for brought in program.brings:
+    for brought in program.cross_key:
         found |= brought.figures
     return found
 
 
-def _formula_bars(verdict: Formed, program: Program, read: Mapping[str, Any], money: str | None) -> Iterator[FigureBar]:
+def _formula_bars(
+    verdict: FormulaPredicate, program: Program, read: Mapping[str, Any], money: str | None
+) -> Iterator[FigureBar]:
     figures = figures_of(program, verdict)
     for left, operator, right in comparisons(verdict.when.root):
         value, threshold = _number(evaluate(left, read)), _number(evaluate(right, read))

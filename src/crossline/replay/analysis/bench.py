@@ -99,9 +99,9 @@ class Bench:
 
     def holds(self, batch: Batch, rule: Rule | None = None) -> dict[str, Alert]:
         """By record id: where the verdict holds."""
-        return self.variants([rule or self.rule], batch)[0]
+        return self.replays([rule or self.rule], batch)[0]
 
-    def variants(self, rules: Sequence[Rule], batch: Batch) -> list[dict[str, Alert]]:
+    def replays(self, rules: Sequence[Rule], batch: Batch) -> list[dict[str, Alert]]:
         """The same of several variants, all in one run."""
         named = [everywhere(each).model_copy(update={"rule_id": f"variant.{n}"}) for n, each in enumerate(rules)]
         found: list[dict[str, Alert]] = [{} for _ in rules]

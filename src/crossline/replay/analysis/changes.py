@@ -8,7 +8,7 @@ from typing import Any
 
 from crossline.core.basics.times import format_instant
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.program import Comparison, Formed, Ordered
+from crossline.core.figures.program import Comparison, FormulaPredicate, SequencePredicate
 from crossline.core.rules.base import Rule
 from crossline.core.streams.schema import TimeField
 from crossline.replay.analysis.bars import figures_of
@@ -54,13 +54,13 @@ def record_fields(bench: Bench, record: KeyRecord) -> list[str]:
 
 def _named(bench: Bench) -> Iterator[str]:
     program, verdict = bench.program(), bench.program().verdict
-    figures = figures_of(program, verdict) if isinstance(verdict, Formed) else {}
+    figures = figures_of(program, verdict) if isinstance(verdict, FormulaPredicate) else {}
     columns = [each.column for each in (program.figures if isinstance(verdict, Comparison) else figures.values())]
     yield from (each for each in columns if each is not None)
-    if isinstance(verdict, Formed):
+    if isinstance(verdict, FormulaPredicate):
         yield from verdict.fields
     conditions: list[Condition] = list(bench.rule.all_conditions())
-    if isinstance(verdict, Ordered):
+    if isinstance(verdict, SequencePredicate):
         conditions += [feed.condition for feed in verdict.feeds]
     for each in conditions:
         yield from each.fields()

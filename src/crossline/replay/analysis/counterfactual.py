@@ -281,7 +281,7 @@ def rule_judge(bench: Bench, knob: Knob, batch: Any, turned: Callable[[Mapping[s
     def judge(values: Sequence[float]) -> Iterator[bool]:
         for start in range(0, len(values), FAN):
             rules = [knob.put(each) for each in values[start : start + FAN]]
-            held = iter(bench.variants([each for each in rules if each is not None], batch))
+            held = iter(bench.replays([each for each in rules if each is not None], batch))
             yield from [each is not None and turned(next(held)) for each in rules]
 
     return judge

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.core.figures.program import Comparison, Formed, Ordered, Program
+from crossline.core.figures.program import Comparison, FormulaPredicate, Program, SequencePredicate
 from crossline.core.formula.naive import haversine_km
+from crossline.replay.alert_figures import read_figures
 from crossline.replay.analysis.bars import bars_of, figures_of, unit_of
 from crossline.replay.analysis.bench import Alert, Bench
 from crossline.replay.analysis.marks import Window, lane_of, marks_of, window_of
 from crossline.replay.analysis.rows import KeyRecord
 from crossline.replay.analysis.timeline import Lane, Place, RecordMark, Shape, Step, Timeline, Travel
 from crossline.replay.analysis.times import clock_ms
-from crossline.replay.trial import read_figures
 
 BEFORE = 5  # a fifth of the window is shown before it
 
@@ -73,7 +73,7 @@ def timeline(
 
 def shape_of(bench: Bench, program: Program) -> Shape:
     """Which drawing a rule has."""
-    if isinstance(program.verdict, Ordered):
+    if isinstance(program.verdict, SequencePredicate):
         return "sequence"
     if bench.rule.rule_type == "absence":
         return "absence"
@@ -136,7 +136,7 @@ def _name(bench: Bench, program: Program) -> str:
         return str(getattr(bench.rule, "aggregation_type", program.figures[0].aggregate))
     if bench.rule.rule_type == "geo_velocity":
         return "speed"
-    value = verdict.value if isinstance(verdict, Formed) else None
+    value = verdict.value if isinstance(verdict, FormulaPredicate) else None
     return value.text if value is not None else "value"
 
 
@@ -144,7 +144,7 @@ def _unit(program: Program, money: str | None) -> Any:
     verdict = program.verdict
     if isinstance(verdict, Comparison):
         return unit_of(program.figures[0], money)
-    if isinstance(verdict, Formed) and verdict.value is not None and len(verdict.value.names) == 1:
+    if isinstance(verdict, FormulaPredicate) and verdict.value is not None and len(verdict.value.names) == 1:
         figure = figures_of(program, verdict).get(verdict.value.names[0])
         return unit_of(figure, money) if figure is not None else ""
     return ""
@@ -161,13 +161,13 @@ def _due(alert: Alert, program: Program) -> int | None:
     """When the last record of a sequence, or what an absence waited for, could have come at the latest."""
     if (deadline := alert["evidence"].get("deadline")) is not None:
         return parse_instant_ms(deadline)
-    if not isinstance(program.verdict, Ordered) or alert["window_start"] is None:
+    if not isinstance(program.verdict, SequencePredicate) or alert["window_start"] is None:
         return None
     return parse_instant_ms(alert["window_start"]) + program.verdict.within_ms
 
 
 def _lanes(bench: Bench, alert: Alert, program: Program) -> tuple[Lane, ...]:
-    if isinstance(program.verdict, Ordered):
+    if isinstance(program.verdict, SequencePredicate):
         found = {each["name"]: len(each["record_ids"]) for each in alert["evidence"].get("steps", ())}
         return tuple(Lane(step.name, found.get(step.name, 0), step.times) for step in program.verdict.steps)
     if bench.rule.rule_type == "correlation":
@@ -179,7 +179,7 @@ def _lanes(bench: Bench, alert: Alert, program: Program) -> tuple[Lane, ...]:
 
 def travel_of(bench: Bench, alert: Alert, program: Program, records: Sequence[KeyRecord]) -> Travel | None:
     """Of ``geo_velocity``: from the record before to this one."""
-    if bench.rule.rule_type != "geo_velocity" or not isinstance(program.verdict, Formed):
+    if bench.rule.rule_type != "geo_velocity" or not isinstance(program.verdict, FormulaPredicate):
         return None
     read = read_figures(program.verdict, alert)
     latitude, longitude = bench.rule.latitude_field, bench.rule.longitude_field  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from crossline.core.basics.times import parse_duration_ms
 from crossline.core.conditions.tree import ORDERING
-from crossline.core.figures.program import Formed
+from crossline.core.figures.program import FormulaPredicate
 from crossline.core.figures.registry import declared
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.tree import Constant, Node, walk
@@ -148,7 +148,7 @@ def _thresholds(bench: Bench, body: Body, records: Sequence[KeyRecord]) -> Itera
         for name, what in (("max_speed_kmh", "Threshold of speed"), ("min_distance_km", "Smallest distance")):
             present = getattr(rule, name)
             yield Knob("threshold", what, present, step_of([present]), "", _putter(body, [(name,)], plain))
-    elif rule.rule_type == "formula" and isinstance(verdict, Formed):
+    elif rule.rule_type == "formula" and isinstance(verdict, FormulaPredicate):
         yield from _of_formula(verdict, body, records)
     else:
         drawn = rule.drawn(bench.spec)
@@ -180,7 +180,7 @@ def _of_cases(body: Body) -> Iterator[Knob]:
             yield Knob("threshold", f"Threshold of {name}{several}", present, step, "", put)
 
 
-def _of_formula(verdict: Formed, body: Body, records: Sequence[KeyRecord]) -> Iterator[Knob]:
+def _of_formula(verdict: FormulaPredicate, body: Body, records: Sequence[KeyRecord]) -> Iterator[Knob]:
     """Each comparison that has one number on its right side."""
     text = verdict.when.text
     if text != body["when"]:

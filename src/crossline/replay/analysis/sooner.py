@@ -58,7 +58,7 @@ def _judge(bench: Bench, knob: Knob, batch: Any, wanted: Sequence[str]) -> Judge
     def judge(values: Sequence[float]) -> Iterator[bool]:
         for start in range(0, len(values), FAN):
             rules = [knob.put(each) for each in values[start : start + FAN]]
-            held = iter(bench.variants([each for each in rules if each is not None], batch))
+            held = iter(bench.replays([each for each in rules if each is not None], batch))
             found = [None if each is None else next(held) for each in rules]
             yield from [each is not None and any(name in each for name in wanted) for each in found]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossline.core.basics.times import format_duration, rounded_duration
-from crossline.core.figures.program import Comparison, Formed, Ordered
+from crossline.core.figures.program import Comparison, FormulaPredicate, SequencePredicate
+from crossline.replay.alert_figures import read_figures
 from crossline.replay.analysis.bench import Bench
 from crossline.replay.analysis.changes import Altered
 from crossline.replay.analysis.rows import KeyRecord
-from crossline.replay.shown import figures_said, rule_words, shown_value
-from crossline.replay.trial import read_figures
+from crossline.replay.sample_view import figures_said, rule_words, shown_value
 
 _EXACT_MS = 1_000
 
@@ -43,11 +43,11 @@ def figures_at(bench: Bench, altered: Altered, probe: Mapping[str, Any]) -> str:
     """The figures of a probe: ``count 5``, ``senders 5, received 1,640``."""
     rule = altered.rule or bench.rule
     verdict = bench.program(rule).verdict
-    if isinstance(verdict, Formed):
+    if isinstance(verdict, FormulaPredicate):
         words, read = rule_words(rule), read_figures(verdict, probe)
         value = probe["value"]
         return words.in_words(value, read) if words is not None else figures_said(rule, read)
-    if isinstance(verdict, Ordered):
+    if isinstance(verdict, SequencePredicate):
         return f"{probe['evidence']['count']} of {len(verdict.names)} records"
     name = getattr(rule, "aggregation_type", "value") if isinstance(verdict, Comparison) else "value"
     return f"{name} {shown_value(probe['value'])}"

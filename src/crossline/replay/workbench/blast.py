@@ -9,14 +9,14 @@ from typing import Any
 import orjson
 
 from crossline.core.alerts.alert import alerts_of
-from crossline.core.figures.program import Comparison, Formed, Program
+from crossline.core.figures.program import Comparison, FormulaPredicate, Program
 from crossline.core.formula.naive import evaluate
 from crossline.core.formula.tree import Join, Node
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
 from crossline.core.workbench.catch import Alert, rests_on
+from crossline.replay.alert_figures import read_figures
 from crossline.replay.backtest import Judged
-from crossline.replay.trial import read_figures
 from crossline.replay.workbench.interval import MarksWithin
 from crossline.replay.workbench.near import Alone, NearMiss, gap_of, missed
 from crossline.replay.workbench.sample import Batch, Jury
@@ -59,7 +59,7 @@ class Blast:
         self._alone: Alone | None = None
         self._jury: Jury | None = None
         if self._program.verdict is None:
-            self._alone = Alone(judged, judged.book(judged.rules, 1), [rule], {rule.rule_id: self._frauds})
+            self._alone = Alone(judged, judged.snapshot(judged.rules, 1), [rule], {rule.rule_id: self._frauds})
         else:
             self._jury = Jury(replace(judged, probing=sources.level_of(rule.reading)))
 
@@ -121,7 +121,7 @@ class Blast:
         verdict = self._program.verdict
         if isinstance(verdict, Comparison):
             return abs(float(alert["value"]) - verdict.threshold) / max(abs(verdict.threshold), 1e-9)
-        if isinstance(verdict, Formed):
+        if isinstance(verdict, FormulaPredicate):
             return _slack_of(verdict.when.root, read_figures(verdict, alert))
         return 0.0
 

@@ -21,8 +21,8 @@ from crossline.core.streams.schema import StreamSpec
 from crossline.core.texts.problems import Finding, RefusedError, nearest, one_of, shown
 from crossline.core.texts.report import place, problems_from_validation
 from crossline.core.texts.yamltext import Document
-from crossline.engine.book.book import Book
 from crossline.engine.local.single import SingleRun
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.replay.trial import as_if_active
 from crossline.replay.workbench.expected import ExpectedHit, differences
 
@@ -106,8 +106,8 @@ class Bench:
         ]
         if found:
             return CaseResult(case.name, tuple(found))
-        book = Book(fed, {stream: self.streams[stream]}, self.defaults, 1, self.bounds, self.lists)
-        return CaseResult(case.name, tuple(judged(book, stream, case, expected, of)))
+        snapshot = PlanSnapshot(fed, {stream: self.streams[stream]}, self.defaults, 1, self.bounds, self.lists)
+        return CaseResult(case.name, tuple(judged(snapshot, stream, case, expected, of)))
 
     def _stream(self, case: Case) -> tuple[str | None, str]:
         if case.stream is None and len(self.streams) == 1:
@@ -133,9 +133,11 @@ def fed_by(rules: RuleSet, streams: Collection[str]) -> RuleSet:
     )
 
 
-def judged(book: Book, stream: str, case: Case, expected: Sequence[ExpectedHit], of: Collection[str]) -> Iterable[str]:
+def judged(
+    snapshot: PlanSnapshot, stream: str, case: Case, expected: Sequence[ExpectedHit], of: Collection[str]
+) -> Iterable[str]:
     """What is otherwise than expected, once the records are judged."""
-    run = SingleRun(book, stream, lambda: LATEST_MS)
+    run = SingleRun(snapshot, stream, lambda: LATEST_MS)
     records = [{**case.record, **record} for record in case.records]
     outcomes = [run.judge(rows) for rows in run.batches(records)]
     for letter in (each for outcome in outcomes for each in outcome.dead):

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from crossline.core.judge.output import LayerDelta, ShardOutput
+from crossline.core.judge.output import ShardOutput, StoreDelta
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.workbench.kept import Kept, kept_among
+from crossline.core.workbench.retention import Kept, kept_among
 from crossline.replay.backtest import Judged
 from crossline.replay.workbench.sample import Batch, Jury
 
@@ -86,7 +86,7 @@ class Store:
 
 @dataclass(slots=True)
 class _Seen:
-    """What came into one layer: rows for each rule, and hashes of their keys; rows of the layer."""
+    """What came into one state store: rows for each rule, and hashes of their keys; rows of the state store."""
 
     rows: int = 0
     of_rule: dict[str, int] = field(default_factory=dict)
@@ -106,31 +106,31 @@ def stores(judged: Judged, sample: Sequence[Batch]) -> dict[str, list[Store]]:
         _take(jury.judge(batch), kept, seen)
     known = spans(sample)
     return {
-        rule_id: [_store(each, rule_id, jury, known[each.base], seen.get(each.layer, _Seen())) for each in spaces]
+        rule_id: [_store(each, rule_id, jury, known[each.base], seen.get(each.state_store, _Seen())) for each in spaces]
         for rule_id, spaces in kept.items()
         if all(each.base in known for each in spaces)
     }
 
 
 def _take(output: ShardOutput, kept: Mapping[str, Sequence[Kept]], seen: dict[str, _Seen]) -> None:
-    deltas: dict[str, LayerDelta] = {each.layer: each for each in output.deltas}
+    deltas: dict[str, StoreDelta] = {each.state_store: each for each in output.deltas}
     for each in deltas.values():
-        seen.setdefault(each.layer, _Seen()).rows += len(each.delta.batch)
+        seen.setdefault(each.state_store, _Seen()).rows += len(each.delta.batch)
     for rule_id, spaces in kept.items():
         for space in spaces:
-            found = deltas.get(space.layer)
+            found = deltas.get(space.state_store)
             if found is not None:
                 batch = found.delta.batch
                 flags = np.unpackbits(batch.entries, axis=1, bitorder="little")
                 mine: Bits = np.asarray(flags[:, list(space.entries)].any(axis=1))
-                here = seen[space.layer]
+                here = seen[space.state_store]
                 here.of_rule[rule_id] = here.of_rule.get(rule_id, 0) + int(mine.sum())
                 hashes = batch.key_hash[np.unique(batch.key_index[mine])]
                 here.keys.setdefault(rule_id, set()).update(hashes.tolist())
 
 
 def _store(kept: Kept, rule_id: str, jury: Jury, span: Span, seen: _Seen) -> Store:
-    store = jury.store(kept.layer)
+    store = jury.store(kept.state_store)
     size = store.sizes() if store is not None else None
     records = seen.of_rule.get(rule_id, 0)
     reach_s = (kept.remembers_ms + jury.judged.bounds.partition_lag_ms) / 1_000

@@ -19,18 +19,19 @@ from crossline.core.alerts.standing import last_words
 from crossline.core.basics.values import I64, Records
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import ORDERING, AllOf, Leaf
-from crossline.core.figures.program import Absent, Comparison, Formed, Program
+from crossline.core.figures.program import AbsencePredicate, Comparison, FormulaPredicate, Program
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.naive import evaluate
 from crossline.core.formula.tree import FAMILIES, Compare, Join, Node
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
-from crossline.core.rules.formed import FormedRule
-from crossline.engine.book.book import Book
+from crossline.core.rules.predicate_rule import PredicateRule
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.replay.alert_figures import read_figures
 from crossline.replay.backtest import Judged
 from crossline.replay.in_process import outcomes
-from crossline.replay.shown import Clocks, duration_said, figures_said, rule_words, shown_value, with_fields
-from crossline.replay.trial import Trial, read_figures
+from crossline.replay.sample_view import Clocks, duration_said, figures_said, rule_words, shown_value, with_fields
+from crossline.replay.trial import Trial
 from crossline.replay.waits import waited
 
 KEPT = 3  # of a rule
@@ -86,7 +87,7 @@ def near_misses(judged: Judged, trial: Trial, folder: Path) -> dict[str, list[Ne
     programs = {name: rule.program(sources.of_reading(rule.reading), judged.defaults) for name, rule in rules.items()}
     found = {name: _Nearest() for name in rules}
     of_record = [rules[name] for name, each in programs.items() if each.verdict is None]
-    alone = Alone(judged, judged.book(judged.rules, 1), of_record, found)
+    alone = Alone(judged, judged.snapshot(judged.rules, 1), of_record, found)
     level_of = {name: sources.level_of(rule.reading) for name, rule in rules.items()}
     for level in sorted(set(level_of.values())):
         seen = alone if level == 1 else None
@@ -126,9 +127,9 @@ def missed(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss |
         if missing:
             why += f": {shown_value(_rounded(abs(missing)))} {'is missing' if missing > 0 else 'is too much'}"
         return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, (0, abs(missing)))
-    if isinstance(verdict, Formed):
+    if isinstance(verdict, FormulaPredicate):
         return _missed_formula(rule, verdict, alert)
-    if isinstance(verdict, Absent) and alert["value"] is not None:
+    if isinstance(verdict, AbsencePredicate) and alert["value"] is not None:
         left_ms = verdict.within_ms - alert["value"]
         return NearMiss(
             alert["record_id"], alert["key"], alert["value"], left_ms, waited(verdict, alert["value"]), (0, left_ms)
@@ -140,7 +141,7 @@ def _beyond(verdict: Comparison, missing: float) -> bool:
     return {">": missing < 0, ">=": missing <= 0, "<": missing > 0, "<=": missing >= 0}[verdict.operator]
 
 
-def _missed_formula(rule: Rule, verdict: Formed, alert: Mapping[str, Any]) -> NearMiss | None:
+def _missed_formula(rule: Rule, verdict: FormulaPredicate, alert: Mapping[str, Any]) -> NearMiss | None:
     read = read_figures(verdict, alert)
     failing = _failing(verdict.when.root, read)
     if not failing:
@@ -160,7 +161,7 @@ def _missed_formula(rule: Rule, verdict: Formed, alert: Mapping[str, Any]) -> Ne
 
 
 def _missed_in_words(
-    rule: FormedRule, verdict: Formed, told: Any, read: Mapping[str, Any], failing: Sequence[Node]
+    rule: PredicateRule, verdict: FormulaPredicate, told: Any, read: Mapping[str, Any], failing: Sequence[Node]
 ) -> tuple[float | None, str]:
     """What an alert's value lacks of the rule's own line, where it does, and what was found and asked for.
 
@@ -179,7 +180,7 @@ def _missed_in_words(
     return missing, f"{why}; {rule.measure(abs(missing))} {'is missing' if farther else 'is too much'}"
 
 
-def _written(part: Node, verdict: Formed) -> str:
+def _written(part: Node, verdict: FormulaPredicate) -> str:
     """As it stands in the rule, with its `10m`; of what nobody wrote the plain form."""
     return " ".join(verdict.when.text[part.span.start : part.span.end].split()) or canonical(part)
 
@@ -224,7 +225,7 @@ class Alone:
     """
 
     judged: Judged
-    book: Book
+    snapshot: PlanSnapshot
     rules: Sequence[Rule]
     found: Mapping[str, Taking]
     clocks: Clocks = field(default_factory=Clocks)
@@ -235,7 +236,7 @@ class Alone:
         mine = [rule for rule in self.rules if rule.source_topic == records.stream]
         if mine and len(records):
             ingest_ms = self.clocks.of(records)
-            whole = with_fields(self.book, records, ingest_ms)
+            whole = with_fields(self.snapshot, records, ingest_ms)
             for rule in mine:
                 self._of(rule, whole, ingest_ms)
 

@@ -11,15 +11,15 @@ from crossline.core.alerts.alert import alerts_of
 from crossline.core.alerts.standing import last_words
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.values import Records
+from crossline.core.judge.derived_streams import derived
 from crossline.core.judge.kernels import Kernel
-from crossline.core.judge.onward import onward
 from crossline.core.judge.output import ShardOutput
 from crossline.core.judge.shard import ShardState, judge
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.route.parts import Chunk
 from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.book.book import Book
-from crossline.engine.hops.hops import parts_of
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.engine.stages.stages import parts_of
 from crossline.engine.work.task import Task
 from crossline.replay.backtest import Judged, Recorded
 from crossline.replay.in_process import Inputs
@@ -44,12 +44,12 @@ def batches(history: Recorded, folder: Path) -> Iterator[Batch]:
     Raises UsageError where an input matches no file, SourceError where one cannot be read.
     """
     inputs = Inputs.of(history.files(), folder, 1, BATCH_BYTES)
-    book = Judged(RuleSet(), history).book(RuleSet(), 1)
+    snapshot = Judged(RuleSet(), history).snapshot(RuleSet(), 1)
     for number, (mine,) in enumerate(inputs.batches(1)):
         found = [
             each
             for place, rows in enumerate(mine)
-            for each in inputs.intake.decode(book, rows, Task(batch_id=number), place)
+            for each in inputs.intake.decode(snapshot, rows, Task(batch_id=number), place)
         ]
         dead = tuple(letter for decoded, _ in found for letter in decoded.dead)
         yield Batch(tuple((decoded.records, chunk) for decoded, chunk in found), dead)
@@ -61,29 +61,29 @@ class Jury:
 
     judged: Judged
     states: dict[int, ShardState] = field(default_factory=dict)  # by level: rules that read hits are judged after these
-    book: Book = field(init=False)
+    snapshot: PlanSnapshot = field(init=False)
     plans: Mapping[str, StreamPlan] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.book = self.judged.book(self.judged.rules, 1)
-        self.plans = {plan.stream: plan for plan in self.book.plans()}
+        self.snapshot = self.judged.snapshot(self.judged.rules, 1)
+        self.plans = {plan.stream: plan for plan in self.snapshot.plans()}
 
     def judge(self, batch: Batch) -> ShardOutput:
-        """The hits of the next batch, and what it added to each layer."""
+        """The hits of the next batch, and what it added to each state store."""
         plans, whole = list(self.plans.values()), ShardOutput()
-        parts = [each for records, chunk in batch.taken for each in parts_of(self.book, records, chunk)]
+        parts = [each for records, chunk in batch.taken for each in parts_of(self.snapshot, records, chunk)]
         for level in range(1, max((each.level for each in plans), default=1) + 1):
             state = self.states.setdefault(level, ShardState())
             mine = [(part.meta, part.arrays) for at, part in parts if at == level]
             output = judge([each for each in plans if each.level == level], state, mine, self.judged.bounds)
             whole.hits += output.hits
             whole.deltas += output.deltas
-            parts += onward(plans, level, output.read, state.log_clock, 1, self.judged.lists, output.tellings)
+            parts += derived(plans, level, output.read, state.log_clock, 1, self.judged.lists, output.feature_queries)
         return whole
 
-    def store(self, layer: str) -> Kernel | None:
-        """The store of a layer; None where nothing came yet."""
-        return next((state.stores[layer] for state in self.states.values() if layer in state.stores), None)
+    def store(self, state_store: str) -> Kernel | None:
+        """The store of a state store; None where nothing came yet."""
+        return next((state.stores[state_store] for state in self.states.values() if state_store in state.stores), None)
 
     def alerts(self, batch: Batch) -> list[dict[str, Any]]:
         """The alerts of the next batch, those of one rule in the order of their records."""

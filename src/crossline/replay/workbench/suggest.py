@@ -17,8 +17,8 @@ import orjson
 
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import parse_instant_ms
-from crossline.core.figures.drawn import DrawnLine
-from crossline.core.figures.program import Formed, Program
+from crossline.core.figures.program import FormulaPredicate, Program
+from crossline.core.figures.thresholds import ThresholdLine
 from crossline.core.formula.naive import evaluate
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.base import Rule
@@ -26,9 +26,9 @@ from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.clocks import clock_of
 from crossline.core.streams.schema import StreamSpec
 from crossline.core.workbench.catch import Marks, Weighed, rests_on, weigh
-from crossline.core.workbench.lines import BEYOND, Judgings, Telling, emissions, lines_at, thinned
+from crossline.core.workbench.lines import BEYOND, EmissionPolicy, Judgings, emissions, lines_at, thinned
+from crossline.replay.alert_figures import read_figures
 from crossline.replay.backtest import Judged
-from crossline.replay.trial import read_figures
 from crossline.replay.workbench.interval import ANY_TIME, Interval, MarksWithin
 from crossline.replay.workbench.sample import Batch, Jury, alerts_over
 
@@ -54,7 +54,7 @@ class Suggestion:
     ``lines``: how many there are that tell records apart; where all were judged, none is better.
     """
 
-    drawn: DrawnLine
+    drawn: ThresholdLine
     best: Outcome
     present: Outcome
     judged: tuple[Outcome, ...]
@@ -78,7 +78,7 @@ class Wanted:
 class Around:
     """Lines around the present one, ``step`` apart and in order, each as a real run gave it."""
 
-    drawn: DrawnLine
+    drawn: ThresholdLine
     step: float
     present: Outcome
     judged: tuple[Outcome, ...]
@@ -178,7 +178,7 @@ class _Finder:
     spec: StreamSpec
     level: int
     read: Sequence[Rule]
-    drawn: DrawnLine
+    drawn: ThresholdLine
     sample: Sequence[Batch]
     days: float
     wanted: Wanted
@@ -226,7 +226,7 @@ class _Finder:
         return RuleSet.from_rules([*self.read, *rules])
 
     def _value(self, alert: dict[str, Any], verdict: Any) -> float:
-        if self.drawn.value is not None and isinstance(verdict, Formed):
+        if self.drawn.value is not None and isinstance(verdict, FormulaPredicate):
             value = evaluate(self.drawn.value.root, read_figures(verdict, alert))
             return math.nan if value is None else float(value)
         value = alert["evidence"]["figures"].get(self.drawn.field) if self.drawn.field else alert["value"]
@@ -235,22 +235,22 @@ class _Finder:
     def _when(self, line: float) -> Callable[[dict[str, Any]], bool]:
         """Whether the rule is satisfied at a probe if its line were there, whatever else it asks for."""
         verdict = self._program(self._at(line)).verdict
-        if isinstance(verdict, Formed):
+        if isinstance(verdict, FormulaPredicate):
             formed, root = verdict, verdict.when.root
             return lambda alert: evaluate(root, read_figures(formed, alert)) is True
         return lambda _: line == self._weakest
 
-    def _telling(self) -> Telling:
+    def _emission_policy(self) -> EmissionPolicy:
         program = self._program(self.rule)
         every = program.figure is None or program.emission.every
-        return Telling(every, program.emission.cooldown_ms, _rearm(program))
+        return EmissionPolicy(every, program.emission.cooldown_ms, _rearm(program))
 
     def within_bounds(self, judgings: Judgings, lines: Sequence[float]) -> list[float]:
         """As many of ``lines``, the strictest first, as may be judged together."""
-        telling, alerts = self._telling(), 0
+        emission, alerts = self._emission_policy(), 0
         chosen: list[float] = []
         for line in sorted(lines, reverse=self.drawn.operator in {">", ">="}):
-            alerts += len(emissions(judgings, self.drawn.operator, line, telling))
+            alerts += len(emissions(judgings, self.drawn.operator, line, emission))
             if alerts > ALERTS_MAX:
                 break
             chosen.append(line)
@@ -258,10 +258,10 @@ class _Finder:
 
     def worth_judging(self, judgings: Judgings, lines: Sequence[float]) -> list[float]:
         """Those that come nearest to what is wanted, as many as may be judged."""
-        telling = self._telling()
+        emission = self._emission_policy()
         ranked = []
         for line in lines:
-            places = emissions(judgings, self.drawn.operator, line, telling)
+            places = emissions(judgings, self.drawn.operator, line, emission)
             ranked.append((self.wanted.rank(len(places), self._f1(judgings, places)), len(places), line))
         ranked.sort()
         chosen: list[float] = []

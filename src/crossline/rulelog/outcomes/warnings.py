@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from crossline.core.rules.formed import FormedRule
+from crossline.core.rules.predicate_rule import PredicateRule
 from crossline.core.texts.problems import Finding, Problem
 from crossline.rulelog.reading import FileRule
 
 
 def warnings_of(item: FileRule) -> list[Problem]:
     """What is not wrong with a rule and cannot be meant, as far as the rule alone shows it (`rules check`)."""
-    if not isinstance(item.rule, FormedRule) or not item.rule.unread_figures():
+    if not isinstance(item.rule, PredicateRule) or not item.rule.unread_figures():
         return []  # what reasons about rules takes long to load
     from crossline.core.workbench.lint import unread_figures  # noqa: PLC0415 - as said
 

@@ -109,7 +109,7 @@ class TopicTable:
     _taken_s: float = float("-inf")
     _pause_s: float = PAUSE_S
     _untold: _Untold | None = None
-    _telling: bool = False  # what ``events`` gave last has all that was untold
+    _feature_query: bool = False  # what ``events`` gave last has all that was untold
     _trouble: str | None = None
     _there: set[bytes] | None = None  # keys that the topic has, where it is read again
     _marked_s: float = float("-inf")
@@ -193,8 +193,8 @@ class TopicTable:
         untold = self._counted(change)
         room = max(0, REFUSED_TOLD_MAX - (0 if self._untold is None else self._untold.refusals))
         events = self._refusals(change.refused[:room], now_ms)
-        self._telling = self._tell_now(untold)
-        if not self._telling:
+        self._feature_query = self._tell_now(untold)
+        if not self._feature_query:
             return events
         if untold.put or untold.taken:
             text = f"table {self.name}: {untold.put:,} rows put, {untold.taken:,} taken away"
@@ -207,7 +207,7 @@ class TopicTable:
             self._waiting.popleft()
         self.log, self._reached = self.preview(change, begins), change.read
         untold = self._counted(change)
-        if self._telling:
+        if self._feature_query:
             untold = _Untold(self.clock_s())
         self._untold = untold
         self._ready, self._taken_s = None, self.clock_s()

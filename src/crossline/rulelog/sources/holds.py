@@ -16,7 +16,7 @@ from crossline.core.basics.times import BEGINNING_MS, format_duration, format_in
 from crossline.core.rules.base import Rule
 from crossline.core.rules.composition import Sources
 from crossline.core.rules.holds.hold import streams_of
-from crossline.core.rules.holds.placed import (
+from crossline.core.rules.holds.manual import (
     ACTIONS,
     KEY_FIELDS_MAX,
     LASTS_MS_MAX,

@@ -12,8 +12,7 @@ from crossline.core.settings.config import PipelineConfig
 from crossline.core.texts.problems import shown
 from crossline.rulelog.content import FileContent, content_in_folder
 from crossline.rulelog.history import History
-from crossline.rulelog.sources.desk import as_if_published
-from crossline.rulelog.sources.desks import folder_with_logs, known_of
+from crossline.rulelog.sources.folders import folder_with_logs, known_of
 from crossline.rulelog.sources.holds import (
     BYTES_MAX,
     HOLDS,
@@ -25,6 +24,7 @@ from crossline.rulelog.sources.holds import (
     hold_name,
 )
 from crossline.rulelog.sources.keys import HoldKey, key_of
+from crossline.rulelog.sources.rule_publisher import as_if_published
 from crossline.rulelog.writing import held, replace_file
 
 _ASKED = "asked_at"

@@ -13,9 +13,9 @@ from crossline.serve.assembly import Api
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.intake.catch_up import Missed
 from crossline.serve.cases.intake.cooling import Cooling
 from crossline.serve.cases.intake.following import CaseFollower
-from crossline.serve.cases.intake.missed import Missed
 from crossline.serve.cases.intake.taking import Intake
 from crossline.serve.http.reads.rules import read_rules
 

@@ -16,20 +16,20 @@ from crossline.logs import get_logger
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app import casework
-from crossline.serve.app.audited import Audited
+from crossline.serve.app.auditing import Audited
 from crossline.serve.app.elsewhere import ReadsAlone
 from crossline.serve.app.events import AllEvents
 from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.openapi_hot import HOT_PATHS
 from crossline.serve.app.split import Split
-from crossline.serve.app.stored import StoredCases
+from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.assembly import Api
 from crossline.serve.console.app import Console
 from crossline.serve.console.parts import parts_of
 from crossline.serve.console.warming import warm
+from crossline.serve.dead.resend_log import FILE as RESENT
+from crossline.serve.dead.resend_log import ResentFile
 from crossline.serve.dead.resending import Resending
-from crossline.serve.dead.resent import FILE as RESENT
-from crossline.serve.dead.resent import ResentFile
 from crossline.serve.dead.ways import close_own, ways_of
 from crossline.serve.health.broken import FILE as PREDICTED
 from crossline.serve.health.broken import PredictionWatch
@@ -43,7 +43,7 @@ from crossline.serve.metrics.figures import Counted
 from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.replica.replicas import Replicas
-from crossline.serve.revisions.told import NumberedLog
+from crossline.serve.revisions.revision_log import NumberedLog
 from crossline.serve.running.report import ReplicaLag
 from crossline.serve.watch.exposition import Collector
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from crossline.serve.app.audited import App, Receive, Scope, Send
+from crossline.serve.app.auditing import App, Receive, Scope, Send
 from crossline.serve.http.problems import ProblemError
 
 

@@ -17,7 +17,7 @@ from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.feed.reader import Event as Given
 from crossline.serve.feed.reader import EventId, FeedReader
 from crossline.serve.http.events.source import Event, EventsGoneError
-from crossline.serve.revisions.told import NumberedLog, RevisedGoneError, RevisedLog
+from crossline.serve.revisions.revision_log import NumberedLog, RevisedGoneError, RevisedLog
 
 _N = "(?:0|[1-9][0-9]{0,17})"
 _ID = re.compile(rf"({_N}-{_N})?\.({_N})(?:\.({_N})(?:\.({_N}))?)?~([0-9a-f]{{8}})(?:-([0-9a-f]{{1,16}}))?", re.ASCII)

@@ -12,8 +12,8 @@ from crossline.core.settings.sources import RulesTopic
 from crossline.core.texts.problems import RefusedError
 from crossline.rulelog.content import FileContent
 from crossline.rulelog.reading import folder_of_rules, read_files
-from crossline.rulelog.sources.desks import known_of
 from crossline.rulelog.sources.folder import Files
+from crossline.rulelog.sources.folders import known_of
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.approvals.texts import text_of, the_rule
 from crossline.serve.approvals.values import Request

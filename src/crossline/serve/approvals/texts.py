@@ -16,11 +16,11 @@ from crossline.core.rules.base import Rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig, rule_defaults
 from crossline.core.settings.sources import RulesTopic
-from crossline.core.workbench.said import said
+from crossline.core.workbench.english import said
 from crossline.rulelog.content import FileContent
 from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge_files
-from crossline.rulelog.sources.desks import known_of
+from crossline.rulelog.sources.folders import known_of
 from crossline.serve.http.reads.rulebook import rulebook
 
 NEW = """\

@@ -22,8 +22,8 @@ from crossline.logs import get_logger
 from crossline.serve.access.bodies import BodyTooLargeError, checked_head
 from crossline.serve.console.access import AUDITS_ITSELF, CHANGES_NOTHING
 from crossline.serve.console.answers import PageBody, bounced, headers_of
-from crossline.serve.console.asked import Asked, Shown
 from crossline.serve.console.assets import PREFIX, assets
+from crossline.serve.console.flash import said_in, without_said
 from crossline.serve.console.gate import SAFE, TOKEN, Gate, LoginNeededError, Visit, login_address
 from crossline.serve.console.layout.frame import Frame
 from crossline.serve.console.layout.render import rendered
@@ -31,7 +31,7 @@ from crossline.serve.console.pages.index import PAGES
 from crossline.serve.console.pages.page import Page, View
 from crossline.serve.console.parts import Parts, Receive, Scope, Send
 from crossline.serve.console.people.preferences import Preferences
-from crossline.serve.console.said import said_in, without_said
+from crossline.serve.console.request import Asked, Shown
 from crossline.serve.http.problems import ProblemError, not_found, problem_of, refusal
 
 FIELDS_MAX = 2_000

@@ -9,8 +9,8 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from crossline.serve.access.roles import Principal
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.parts import Message, Scope
+from crossline.serve.console.request import Asked
 from crossline.serve.http.problems import KINDS, Fault, ProblemError
 
 ANY = "*"

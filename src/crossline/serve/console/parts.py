@@ -13,10 +13,10 @@ from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.roles import Principal
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.console.casework.looking import Judged, Present
-from crossline.serve.console.people.kept import kept_in
 from crossline.serve.console.people.preferences import PreferenceFile
 from crossline.serve.console.people.provider import ProviderLogin
 from crossline.serve.console.people.sessions import Sessions
+from crossline.serve.console.people.store import kept_in
 from crossline.serve.console.people.tries import Tries
 from crossline.serve.console.people.users import UserFile
 from crossline.serve.http.deps import Dependencies

@@ -21,8 +21,8 @@ from crossline.core.avro.wire import schema_id
 from crossline.core.avro.writing import UnfitError, encoded
 from crossline.core.basics.errors import CrosslineError, UsageError
 from crossline.core.decode import make_layout
-from crossline.core.streams.asked import Asked, Keyed
 from crossline.core.streams.schema import StreamSpec
+from crossline.core.streams.submission import Asked, Keyed
 from crossline.serve.decisions.records import PLACE, Checked, StreamRecords
 
 

@@ -15,10 +15,10 @@ import orjson
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.core.avro.view import Viewed
 from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.core.streams.asked import Asked
 from crossline.core.streams.schema import StreamSpec
+from crossline.core.streams.submission import Asked
 from crossline.serve.dead.mending import AvroMending, Mending
-from crossline.serve.dead.resent import Resent, ResentFile
+from crossline.serve.dead.resend_log import Resent, ResentFile
 from crossline.serve.dead.values import Kept
 from crossline.serve.decisions.values import Place, RecordLog
 

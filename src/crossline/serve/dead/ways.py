@@ -10,7 +10,7 @@ from crossline.connectors.objects.place import is_uri
 from crossline.connectors.registry.store import SchemaStore
 from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.engine.book.stored import schemas_at
+from crossline.engine.snapshot.checkpoint_store import schemas_at
 from crossline.serve.dead.mending import AvroMending, JsonMending
 from crossline.serve.dead.resending import Way
 from crossline.serve.decisions.records import StreamRecords

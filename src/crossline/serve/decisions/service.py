@@ -19,7 +19,7 @@ from typing import Any, Literal
 from crossline.core.basics.errors import RetryableError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.logs import get_logger
-from crossline.serve.decisions.batched import Batched, Gathered
+from crossline.serve.decisions.batching import Batched, Gathered
 from crossline.serve.decisions.dry import DryRuns
 from crossline.serve.decisions.flight import Flight
 from crossline.serve.decisions.judging import Judging

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from crossline.core.basics.errors import RetryableError
-from crossline.core.streams.asked import Asked, Place
+from crossline.core.streams.submission import Asked, Place
 
 __all__ = [
     "Answered",

@@ -18,8 +18,8 @@ from crossline.connectors.feed.copies import copies_in, copy_name
 from crossline.connectors.feed.files import Kept, batch_path
 from crossline.connectors.objects.files import FileStore
 from crossline.core.basics.errors import StateError
-from crossline.engine.book.mirror import GoneError, Known, Mirror
-from crossline.engine.book.sparklog import last_committed
+from crossline.engine.snapshot.mirror import GoneError, Known, Mirror
+from crossline.engine.snapshot.sparklog import last_committed
 from crossline.serve.elsewhere.segments import SegmentCopies, at_once
 
 FEED, STATE_NOTE, IDENTITY, OWNER = "feed", "state.json", "spark/metadata", "owner.json"
@@ -107,12 +107,12 @@ class CheckpointCopy:
         self._segments.folder = str(orjson.loads(identity[1])["folder"]) if identity[1] else "state"
         for number in sorted(offsets):  # from here on the folder says how far behind it is
             self._put(f"{OFFSETS}{number}", self._bytes(f"{OFFSETS}{number}", offsets[number]), at_s=seen_s)
-        book = files.get("book.json")
-        if book is not None and self._known.get("book.json") != _signature(book):
+        snapshot = files.get("snapshot.json")
+        if snapshot is not None and self._known.get("snapshot.json") != _signature(snapshot):
             self._segments.expect_others(planned + 1)
             self._segments.list()  # a past that it names was written before it
         for path, each in files.items():
-            if path in {OWNER, "book.json"} or path.startswith("sources/"):
+            if path in {OWNER, "snapshot.json"} or path.startswith("sources/"):
                 self._follow(path, each)
         self._identity, self._note, self.planned, self._offsets = identity, name, planned, offsets
         return True

@@ -16,7 +16,7 @@ from crossline.core.basics.errors import PermanentError, StateError, StoppedErro
 from crossline.core.decide.decision import decide
 from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import Policy
-from crossline.core.streams.asked import Place
+from crossline.core.streams.submission import Place
 from crossline.serve.feed.reader import FeedReader
 
 COPIES = frozenset({"duplicate_id", "late"})  # why the stream refuses a copy

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from crossline.core.health.delays import Cell, come, corrected
-from crossline.core.health.kept import Held, held_mean, held_precision
+from crossline.core.health.predictions import Held, held_mean, held_precision
 from crossline.core.health.rhythm import Rhythm, rhythm, usual
 from crossline.core.health.shares import Precision
 from crossline.core.health.stability import drift

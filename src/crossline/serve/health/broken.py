@@ -10,12 +10,12 @@ import orjson
 
 from crossline.core.basics.errors import CrosslineError
 from crossline.core.basics.times import instant_text
-from crossline.core.health.kept import Held
+from crossline.core.health.predictions import Held
 from crossline.logs import get_logger
 from crossline.serve.health.values import HealthReport
 from crossline.serve.health.words import held_said
 from crossline.serve.http.problems import ProblemError
-from crossline.serve.revisions.told import NumberedLog
+from crossline.serve.revisions.revision_log import NumberedLog
 
 FILE = "predictions.db"
 LOOK_S = 15.0

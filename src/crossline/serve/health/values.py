@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossline.core.health.delays import Corrected
-from crossline.core.health.kept import Held
+from crossline.core.health.predictions import Held
 from crossline.core.health.rhythm import Rhythm
 from crossline.core.health.shares import Precision
 from crossline.core.health.stability import Drift

@@ -32,7 +32,7 @@ from crossline.serve.http.reads.audit import audit_routes
 from crossline.serve.http.reads.dead import dead_routes
 from crossline.serve.http.reads.decisions import decision_routes
 from crossline.serve.http.reads.entities import entity_routes
-from crossline.serve.http.reads.explained import explained_routes
+from crossline.serve.http.reads.evidence import explained_routes
 from crossline.serve.http.reads.health import health_routes
 from crossline.serve.http.reads.links import link_routes
 from crossline.serve.http.reads.rules import rule_routes

@@ -41,7 +41,7 @@ async def always_ready() -> Readiness:
     return Readiness(ok=True)
 
 
-class FiguresTold(Protocol):
+class FigureReader(Protocol):
     """The figures of a key, and rules without one, each as JSON."""
 
     @property
@@ -58,7 +58,7 @@ class FiguresTold(Protocol):
 class FigureSource(Protocol):
     """A replica, asked for the figures of a key as they are now."""
 
-    async def figures(self, field: str, value: str) -> FiguresTold:
+    async def figures(self, field: str, value: str) -> FigureReader:
         """Of each rule in force whose key is ``field`` alone, looking back from the stream's own clock.
 
         Raises RetryableError where no replica answers.

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from crossline.serve.objectives.budget import PAIRS, Pair
-from crossline.serve.objectives.declared import Objective
+from crossline.serve.objectives.declaration import Objective
 from crossline.serve.objectives.metrics import BAD, EVENTS
 
 RECORDED = "crossline:slo_bad_events:ratio_rate"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from crossline.core.basics.errors import CrosslineError
 from crossline.logs import get_logger
-from crossline.serve.objectives.declared import Objective
+from crossline.serve.objectives.declaration import Objective
 from crossline.serve.objectives.file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
 from crossline.serve.objectives.histogram import REACH, Buckets, Values, counted, empty, kept_of, packed, place_of
 

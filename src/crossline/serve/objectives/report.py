@@ -11,7 +11,7 @@ from typing import Any
 from crossline.core.basics.times import format_instant
 from crossline.core.settings.config import PipelineConfig
 from crossline.serve.objectives.budget import PAIRS, PERIOD, WINDOWS, Verdict, burns, minutes_left, verdict
-from crossline.serve.objectives.declared import Objective, objectives_of
+from crossline.serve.objectives.declaration import Objective, objectives_of
 from crossline.serve.objectives.file import MINUTE_MS, MinuteFile
 from crossline.serve.objectives.histogram import value_at
 

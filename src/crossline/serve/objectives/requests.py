@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crossline.connectors.base import wall_clock_ms
 from crossline.core.settings.config import PipelineConfig
-from crossline.serve.objectives.declared import AVAILABILITY, DECISION_LATENCY, OF_RUN, objectives_of
+from crossline.serve.objectives.declaration import AVAILABILITY, DECISION_LATENCY, OF_RUN, objectives_of
 from crossline.serve.objectives.file import MinuteFile
 from crossline.serve.objectives.recorder import Recorder
 

@@ -18,7 +18,7 @@ from crossline.core.settings.process.slo import SAMPLE_MS, broker_streams
 from crossline.engine.pipeline.standing import Standing, Waiting
 from crossline.engine.work.totals import Totals
 from crossline.logs import get_logger
-from crossline.serve.objectives.declared import ALERT_LATENCY, CHECKPOINT, LAG, OF_RUN, objectives_of
+from crossline.serve.objectives.declaration import ALERT_LATENCY, CHECKPOINT, LAG, OF_RUN, objectives_of
 from crossline.serve.objectives.file import MinuteFile
 from crossline.serve.objectives.lag import Lag
 from crossline.serve.objectives.recorder import Recorder

@@ -10,16 +10,16 @@ import orjson
 
 from crossline.core.decide.decision import RulesInForce
 from crossline.core.rules.base import Rule
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.serve.decisions.values import Basis
 
 
 class Bases:
-    """The bases of a book, by stream and by the digest of the rules in force."""
+    """The bases of a plan snapshot, by stream and by the digest of the rules in force."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
-        self._lists = {name: each.digest for name, each in book.lists.items()}
+    def __init__(self, snapshot: PlanSnapshot) -> None:
+        self._snapshot = snapshot
+        self._lists = {name: each.digest for name, each in snapshot.lists.items()}
         self._in_force: dict[str, RulesInForce] = {}
         self._known: dict[tuple[str, str], Basis] = {}
 
@@ -34,11 +34,11 @@ class Bases:
     def _made(self, stream: str, rules_digest: str) -> Basis:
         in_force = self._in_force.get(stream)
         if in_force is None:
-            in_force = self._in_force[stream] = RulesInForce(self._book.rules, stream)
+            in_force = self._in_force[stream] = RulesInForce(self._snapshot.rules, stream)
         at_ms = next(ms for ms in in_force.edges if in_force.digest(ms) == rules_digest)
         rules = sorted(in_force.at(at_ms), key=lambda rule: (rule.rule_id, rule.version))
         said = [{"rule_id": r.rule_id, "version": r.version, "digest": r.body_digest()} for r in rules]
-        policy = self._book.deciding.policy if self._book.deciding is not None else None
+        policy = self._snapshot.deciding.policy if self._snapshot.deciding is not None else None
         parts: dict[str, Any] = {
             "policy_version": policy.version if policy is not None else 0,
             "policy_digest": policy.digest if policy is not None else "",

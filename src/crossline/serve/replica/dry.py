@@ -19,7 +19,7 @@ from typing import Any
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Verdict
 from crossline.serve.faults import TellableError
 from crossline.serve.replica.answers import verdict_of
-from crossline.serve.replica.entity import KeyAsked, KeyTold
+from crossline.serve.replica.entity import KeyAsked, KeyFigures
 from crossline.serve.replica.messages import WITHIN_S, Answer, Hello, received
 from crossline.serve.replica.overlay import Laid
 
@@ -56,7 +56,7 @@ class DryKey:
     """A key whose figures are asked for, and who waits for them."""
 
     asked: KeyAsked
-    answer: asyncio.Future[KeyTold]
+    answer: asyncio.Future[KeyFigures]
 
     def told(self) -> KeyAsked:
         """As it is told to who tells them."""
@@ -103,7 +103,7 @@ class DryRuns:
         self._wake()
         return answer
 
-    def put_key(self, asked: KeyAsked, check: Callable[[], None]) -> asyncio.Future[KeyTold]:
+    def put_key(self, asked: KeyAsked, check: Callable[[], None]) -> asyncio.Future[KeyFigures]:
         """The figures of a key, once they are there. Raises RetryableError where they do not come.
 
         ``check`` raises NotJudgedError where nobody may be asked.
@@ -112,7 +112,7 @@ class DryRuns:
             check()
         except NotJudgedError as error:
             raise TellableError(f"the figures cannot be told now: {error.why}") from None
-        answer: asyncio.Future[KeyTold] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[KeyFigures] = asyncio.get_running_loop().create_future()
         self._waiting.append(DryKey(asked, answer))
         self._wake()
         return answer

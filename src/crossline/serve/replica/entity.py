@@ -17,7 +17,7 @@ class KeyAsked(NamedTuple):
     value: str
 
 
-class KeyTold(NamedTuple):
+class KeyFigures(NamedTuple):
     """Its ``figures``, and the rules that are ``missing`` there, each with why. ``failed``: why there is none of it."""
 
     figures: list[dict[str, Any]]
@@ -25,12 +25,12 @@ class KeyTold(NamedTuple):
     failed: str = ""
 
 
-def key_told(found: Iterable[FigureNow | Unanswered]) -> KeyTold:
+def key_told(found: Iterable[FigureNow | Unanswered]) -> KeyFigures:
     """What was ``found``, by rule."""
     each = list(found)
     figures = [_figure(one) for one in each if isinstance(one, FigureNow)]
     missing = [{"rule_id": one.rule_id, "why": one.why} for one in each if isinstance(one, Unanswered)]
-    return KeyTold(sorted(figures, key=_by_rule), sorted(missing, key=lambda one: (one["rule_id"], one["why"])))
+    return KeyFigures(sorted(figures, key=_by_rule), sorted(missing, key=lambda one: (one["rule_id"], one["why"])))
 
 
 def _by_rule(figure: Mapping[str, Any]) -> tuple[str, int]:

@@ -22,9 +22,9 @@ from typing import Any, NoReturn
 
 from crossline.core.basics.errors import CrosslineError
 from crossline.core.models.processes import HERE
-from crossline.engine.book.book import Book, BookFile
-from crossline.engine.book.sparklog import committed, last_committed
 from crossline.engine.machine.title import call_myself
+from crossline.engine.snapshot.snapshot import PlanSnapshot, SnapshotFile
+from crossline.engine.snapshot.sparklog import committed, last_committed
 from crossline.engine.state.follow import FollowedState
 from crossline.engine.workers.models import RunningModels
 from crossline.engine.workers.warm import warm_for
@@ -32,7 +32,7 @@ from crossline.logs import configure_helper, get_logger
 from crossline.serve.replica.basis import Bases
 from crossline.serve.replica.fork import live
 from crossline.serve.replica.messages import FOLLOWER, Alive, ForkNow, Hello, receive, send
-from crossline.serve.replica.overlay import Overlay, overlay_book
+from crossline.serve.replica.overlay import Overlay, overlay_snapshot
 from crossline.serve.replica.sample import sample_record
 from crossline.serve.replica.setup import KAFKA, Setup, sources_of
 
@@ -52,14 +52,14 @@ class Follower:
         self._setup = setup.checked()
         self._asking = asking
         self._fork = fork
-        self._file = BookFile(str(Path(setup.checkpoint) / "book.json"))
+        self._file = SnapshotFile(str(Path(setup.checkpoint) / "snapshot.json"))
         self._state = FollowedState(setup.state_root)
-        self._book: Book | None = None
-        self._overlay_book: Book | None = None
+        self._snapshot: PlanSnapshot | None = None
+        self._overlay_snapshot: PlanSnapshot | None = None
         self._bases: Bases | None = None
         self._models = RunningModels()
         self._by_broker: tuple[str, ...] = ()
-        self._followed_by: Book | None = None
+        self._followed_by: PlanSnapshot | None = None
         self._due = True  # a fork is
         self._forked_s = self._alive_s = self._listed_s = -1e9
         self._not_before_s = -1e9
@@ -113,14 +113,14 @@ class Follower:
             self._spent_ms.clear()
 
     def _follow(self) -> None:
-        batch = self._newest()  # before the book: that of a batch is there before the batch is committed
-        book = self._file.current()
-        if book is not self._book:
-            self._take(book)
-        if batch > self._state.batch or (self._due and book is not self._followed_by):
+        batch = self._newest()  # before the plan snapshot: that of a batch is there before the batch is committed
+        snapshot = self._file.current()
+        if snapshot is not self._snapshot:
+            self._take(snapshot)
+        if batch > self._state.batch or (self._due and snapshot is not self._followed_by):
             begun_s = time.perf_counter()
-            self._state.advance(book, batch)
-            self._followed_by = book
+            self._state.advance(snapshot, batch)
+            self._followed_by = snapshot
             self._spent_ms["follow"] += (time.perf_counter() - begun_s) * 1e3
             self._due = True
             self._batches += 1
@@ -146,50 +146,50 @@ class Follower:
     def _begin(self) -> None:
         self._state, self._followed_by = FollowedState(self._setup.state_root), None
 
-    def _take(self, book: Book) -> None:
-        """Judge by ``book`` from now on; what is made of it once is made here, so that no fork makes it again."""
+    def _take(self, snapshot: PlanSnapshot) -> None:
+        """Judge by ``snapshot`` from now on; what is made of it once is made here, so that no fork makes it again."""
         begun_s = time.perf_counter()
         self._by_broker = tuple(s.stream for s in sources_of(self._setup.checkpoint) if s.kind == KAFKA)
-        if self._book is None:
-            warm_for(book.plans())
-        elif book.shards != self._book.shards:
+        if self._snapshot is None:
+            warm_for(snapshot.plans())
+        elif snapshot.shards != self._snapshot.shards:
             self._begin()
-        mine = overlay_book(book)
+        mine = overlay_snapshot(snapshot)
         for stream in mine.streams:
             mine.joins(stream)
         self._try(mine)
-        self._book, self._overlay_book, self._bases, self._due = book, mine, Bases(mine), True
+        self._snapshot, self._overlay_snapshot, self._bases, self._due = snapshot, mine, Bases(mine), True
         gc.collect()
         gc.freeze()
         self._spent_ms["rules"] += (time.perf_counter() - begun_s) * 1e3
 
-    def _try(self, book: Book) -> None:
+    def _try(self, snapshot: PlanSnapshot) -> None:
         """Judge a record or two where nothing is kept: what is loaded or made at first use is there then."""
-        scratch = Overlay(book, {}, self._by_broker)
+        scratch = Overlay(snapshot, {}, self._by_broker)
         try:
-            for stream, spec in book.streams.items():
+            for stream, spec in snapshot.streams.items():
                 for number in range(2):  # the second has an earlier one before it
                     scratch.judge([sample_record(stream, spec, number)])
         except Exception as error:  # noqa: BLE001 - the first call of each fork takes longer then, no more
             log.warning("a made-up record could not be judged; forks begin slower", error=repr(error))
 
     def _make_fork(self) -> None:
-        book, bases = self._overlay_book, self._bases
-        if book is None or bases is None:
+        snapshot, bases = self._overlay_snapshot, self._bases
+        if snapshot is None or bases is None:
             return
         begun_s = time.perf_counter()
-        self._models.run(book)
+        self._models.run(snapshot)
         pid = self._fork()
         if pid == 0:
-            self._live_as_fork(book, bases)
+            self._live_as_fork(snapshot, bases)
         self._forks.add(pid)
         self._due, self._forked_s = False, time.monotonic()
         self._spent_ms["fork"] += (time.perf_counter() - begun_s) * 1e3
         self._spent_ms["forks"] += 1
 
-    def _live_as_fork(self, book: Book, bases: Bases) -> NoReturn:
+    def _live_as_fork(self, snapshot: PlanSnapshot, bases: Bases) -> NoReturn:
         self._asking.close()
-        live(self._setup, Overlay(book, self._state.states, self._by_broker), bases, self._state.batch)
+        live(self._setup, Overlay(snapshot, self._state.states, self._by_broker), bases, self._state.batch)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from crossline.engine.machine.title import call_myself
 from crossline.serve.decisions.values import Basis
 from crossline.serve.faults import noted, with_fault
 from crossline.serve.replica.basis import Bases
-from crossline.serve.replica.entity import KeyAsked, KeyTold, key_told
+from crossline.serve.replica.entity import KeyAsked, KeyFigures, key_told
 from crossline.serve.replica.messages import DRY, FORK, WITHIN_S, Answer, Ask, Hello, receive, send
 from crossline.serve.replica.overlay import Judged, Laid, Overlay
 from crossline.serve.replica.setup import Setup
@@ -90,7 +90,7 @@ class Answering:
 
     def _told_of(
         self, asked: Sequence[Laid] | KeyAsked, fresh: dict[str, Basis]
-    ) -> Sequence[tuple[Judged, str]] | KeyTold:
+    ) -> Sequence[tuple[Judged, str]] | KeyFigures:
         if isinstance(asked, KeyAsked):
             return key_told(self._overlay.figures(*asked))
         return self._judged(asked, fresh)
@@ -109,7 +109,7 @@ class Answering:
 
     def _apart(
         self, asked: Sequence[Laid] | KeyAsked, fresh: dict[str, Basis]
-    ) -> Sequence[tuple[Judged, str]] | KeyTold:
+    ) -> Sequence[tuple[Judged, str]] | KeyFigures:
         """Judged in a copy of this process, which is thrown away: so nothing of it stays."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
@@ -134,7 +134,9 @@ class Answering:
             os.waitpid(pid, 0)
         if answer.error:
             why = f"a dry run failed: {answer.error}"
-            return KeyTold([], [], why) if isinstance(asked, KeyAsked) else [(Judged(None, why=why), "")] * len(asked)
+            return (
+                KeyFigures([], [], why) if isinstance(asked, KeyAsked) else [(Judged(None, why=why), "")] * len(asked)
+            )
         fresh |= {each.digest: each for each in answer.known}
         (found,) = answer.dry
         return found
@@ -162,14 +164,14 @@ class Copies:
             signal.setitimer(signal.ITIMER_REAL, WITHIN_S)
             self._asking.close()
             os.nice(NICE)
-            with socket.socket(socket.AF_UNIX) as telling:
-                telling.connect(self._setup.socket)
-                send(telling, Hello(DRY, self._setup.number, os.getpid(), self._batch, ask.token))
+            with socket.socket(socket.AF_UNIX) as feature_query:
+                feature_query.connect(self._setup.socket)
+                send(feature_query, Hello(DRY, self._setup.number, os.getpid(), self._batch, ask.token))
                 try:
                     answer = answering.dry(ask.dry)
                 except Exception as error:  # noqa: BLE001 - told by the one that is asked
                     answer = Answer(error=_failed(error))
-                send(telling, answer)
+                send(feature_query, answer)
         finally:
             os._exit(0)
 

@@ -141,7 +141,7 @@ def _noted_s(checkpoint: str, log: str, batch: int) -> float:
 
 
 @dataclass(slots=True)
-class Behind:
+class OutboxSink:
     """Looks at what the pipeline notes in ``checkpoint``."""
 
     checkpoint: str

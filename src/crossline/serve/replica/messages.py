@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crossline.serve.decisions.values import Basis
-from crossline.serve.replica.entity import KeyAsked, KeyTold
+from crossline.serve.replica.entity import KeyAsked, KeyFigures
 from crossline.serve.replica.overlay import Judged, Laid
 
 _LENGTH = struct.Struct("<I")
@@ -76,7 +76,7 @@ class Answer:
 
     laid: int = 0
     judged: Sequence[tuple[Judged, str]] = ()
-    dry: Sequence[Sequence[tuple[Judged, str]] | KeyTold] = ()
+    dry: Sequence[Sequence[tuple[Judged, str]] | KeyFigures] = ()
     known: Sequence[Basis] = ()
     error: str = ""
     spent_ms: float = 0.0

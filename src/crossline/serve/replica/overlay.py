@@ -1,4 +1,4 @@
-"""Records laid over a state, and judged on it: by the pipeline's own hops, in this process, logged nowhere."""
+"""Records laid over a state, and judged on it: by the pipeline's own stages, in this process, logged nowhere."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from crossline.core.decide.decision import RulesInForce
 from crossline.core.decide.policy import Deciding
 from crossline.core.decode import decode_values
 from crossline.core.entity.figures import FigureNow, Unanswered, figures_of_key
-from crossline.core.judge.onward import onward
+from crossline.core.judge.derived_streams import derived
 from crossline.core.judge.output import Position, ShardOutput
 from crossline.core.judge.shard import ShardState, judge
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.route.parts import Chunk
-from crossline.engine.book.book import Book
-from crossline.engine.hops.deciding import decided_of, deciding_values
-from crossline.engine.hops.given import Given
-from crossline.engine.hops.holding import take_held
-from crossline.engine.hops.hops import parts_of
+from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.engine.stages.deciding import decided_of, deciding_values
+from crossline.engine.stages.decision_input import Given
+from crossline.engine.stages.holding import take_held
+from crossline.engine.stages.stages import parts_of
 
 # Behind all that a log has: what is laid over came last.
 BEHIND = 1 << 52
@@ -63,12 +63,12 @@ class Judged(NamedTuple):
     why: str = ""
 
 
-def overlay_book(book: Book) -> Book:
-    """``book`` as replicas judge by it: one shard that has all keys, and a decision about each record, kept nowhere."""
-    deciding = book.deciding
+def overlay_snapshot(snapshot: PlanSnapshot) -> PlanSnapshot:
+    """``snapshot`` as replicas judge by it: one shard with all keys, and a decision about each record, kept nowhere."""
+    deciding = snapshot.deciding
     if deciding is not None:
         deciding = Deciding(deciding.policy, every=True, pipeline=deciding.pipeline)
-    return replace(book, shards=1, deciding=deciding)
+    return replace(snapshot, shards=1, deciding=deciding)
 
 
 class Overlay:
@@ -78,14 +78,14 @@ class Overlay:
     time of their log, as far as it was read. A record's own ingest time, where the stream has one, comes before both.
     """
 
-    def __init__(self, book: Book, states: dict[int, ShardState], by_broker: Iterable[str] = ()) -> None:
-        self.book = book
+    def __init__(self, snapshot: PlanSnapshot, states: dict[int, ShardState], by_broker: Iterable[str] = ()) -> None:
+        self.snapshot = snapshot
         self.states = states
         self.laid = 0
         self._by_broker = frozenset(by_broker)
-        self._plans = book.plans()
+        self._plans = snapshot.plans()
         self._in_force: dict[str, RulesInForce] = {}
-        self._levels = [(level, book.plans_at(level)) for level in range(1, book.depth + 1)]
+        self._levels = [(level, snapshot.plans_at(level)) for level in range(1, snapshot.depth + 1)]
 
     def judge(self, records: Sequence[Laid]) -> list[Judged]:
         """What is decided about each of ``records``; of those that nobody waits for, nothing is worked out."""
@@ -99,7 +99,7 @@ class Overlay:
         if came is None:
             return []
         self._decide(came, numbers, found)
-        nothing = Judged(None, why=UNDECIDED if self.book.deciding is None else LATE)
+        nothing = Judged(None, why=UNDECIDED if self.snapshot.deciding is None else LATE)
         return [found.get(number, nothing) for number in range(len(records))]
 
     def figures(self, field: str, value: str) -> list[FigureNow | Unanswered]:
@@ -122,10 +122,10 @@ class Overlay:
             came = np.array([records[number].ingest_ms for number in mine], np.int64)
             values = pa.array([records[number].raw for number in mine], pa.binary())
             ingest = came if stream in self._by_broker else None
-            decoded = decode_values(self.book.decoder(stream), values, log, offsets, ingest, known_ms=came)
+            decoded = decode_values(self.snapshot.decoder(stream), values, log, offsets, ingest, known_ms=came)
             for letter in decoded.dead:
                 found[numbers[stream, letter.offset]] = Judged(None, why=letter.detail)
-            for level, part in parts_of(self.book, decoded.records, Chunk(log, first, log)):
+            for level, part in parts_of(self.snapshot, decoded.records, Chunk(log, first, log)):
                 parts[level].append((part.meta, part.arrays))
         return parts
 
@@ -138,23 +138,23 @@ class Overlay:
         self, level: int, plans: Sequence[StreamPlan], parts: defaultdict[int, list[WirePart]], came: _Came | None
     ) -> None:
         """Judge what there is for a level; hits go on to the levels above. ``came``: what is decided by is wanted."""
-        book, state, given = self.book, self.states.get(level), parts.pop(level, [])
+        snapshot, state, given = self.snapshot, self.states.get(level), parts.pop(level, [])
         if state is None:
-            state = self.states[level] = book.new_state()
+            state = self.states[level] = snapshot.new_state()
         if not given:
             return
-        output = judge(plans, state, given, book.judging)
+        output = judge(plans, state, given, snapshot.judging)
         held = take_held(output)
         if came is not None:
             alerts = alerts_of(self._plans, output.hits, 0) if output.hits else []
             came.take(output, alerts)
-            if book.deciding is not None:
-                of_hits, blocks = deciding_values(book, output, alerts, state.log_clock, held)
+            if snapshot.deciding is not None:
+                of_hits, blocks = deciding_values(snapshot, output, alerts, state.log_clock, held)
                 for said in of_hits.values():
                     came.given.take(orjson.loads(orjson.dumps(said)))  # as what travels is read
                 came.given.blocks += [block for _, block in blocks]
-        own = (state.log_clock, book.shards, book.lists, output.tellings)
-        for above, part in onward(self._plans, level, output.read, *own, own=0):
+        own = (state.log_clock, snapshot.shards, snapshot.lists, output.feature_queries)
+        for above, part in derived(self._plans, level, output.read, *own, own=0):
             parts[above].append((part.meta, part.arrays))
 
     def _decide(self, came: _Came, numbers: Mapping[tuple[str, int], int], found: dict[int, Judged]) -> None:
@@ -163,12 +163,12 @@ class Overlay:
             number = numbers.get((copy.stream, copy.offset))
             if number is not None:
                 found[number] = Judged(None, why=KNOWN)
-        if self.book.deciding is None:
+        if self.snapshot.deciding is None:
             return
-        table = came.given.table(self.book)
+        table = came.given.table(self.snapshot)
         if table is not None:
             came.given.take_one_by_one(table, range(len(table)))
-        for place, decision in decided_of(self.book, came.given, time.time_ns() // 1_000_000, self._in_force):
+        for place, decision in decided_of(self.snapshot, came.given, time.time_ns() // 1_000_000, self._in_force):
             number = numbers.get((place[1], place[4]))
             if number is not None:
                 figures, evidence = _said_of(decision, came.alerts)

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from crossline.core.basics.errors import StateError
-from crossline.engine.book.sparklog import last_committed
+from crossline.engine.snapshot.sparklog import last_committed
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
 from crossline.serve.faults import noted, with_fault
 from crossline.serve.replica.answers import Bounds, Lag, or_raise, together, verdict_of
 from crossline.serve.replica.dry import Dry, DryKey, DryRuns, laid_of
-from crossline.serve.replica.entity import KeyAsked, KeyTold
+from crossline.serve.replica.entity import KeyAsked, KeyFigures
 from crossline.serve.replica.followers import Followers
-from crossline.serve.replica.forks import Behind, Fork, LostError, Pace
+from crossline.serve.replica.forks import Fork, LostError, OutboxSink, Pace
 from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, received
 from crossline.serve.replica.setup import Setup, sources_of
 from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
@@ -77,7 +77,7 @@ class Replicas:
         self._tasks: set[asyncio.Task[None]] = set()
         self._bases: OrderedDict[str, Basis] = OrderedDict()
         self._ends: SourceEnds | None = None
-        self._behind = Behind(checkpoint, self._bounds)
+        self._behind = OutboxSink(checkpoint, self._bounds)
         self.calls = self.handovers = self.lost = 0
         self.spent_ms = 0.0
 
@@ -135,7 +135,7 @@ class Replicas:
             raise
         return or_raise([await entry.answer for entry in entries if entry.answer is not None])
 
-    async def figures(self, field: str, value: str) -> KeyTold:
+    async def figures(self, field: str, value: str) -> KeyFigures:
         """Those of one key, told by a copy of the fork; see ``FigureSource``."""
         return await self._dry.put_key(KeyAsked(field, value), self._check_behind)
 
@@ -161,12 +161,12 @@ class Replicas:
         return self._bases[digest]
 
     def lag(self) -> Lag:
-        """How far behind what is judged on is (see ``Behind``)."""
+        """How far behind what is judged on is (see ``OutboxSink``)."""
         return self._behind.lag(self._active)
 
     def lags(self) -> list[Lag]:
         """The same of each follower's latest fork, in the order of their numbers."""
-        each = Behind(self._checkpoint, self._bounds)
+        each = OutboxSink(self._checkpoint, self._bounds)
         return [each.lag(self._forks.get(number)) for number in range(self._count)]
 
     def _check_behind(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crossline.connectors.files.listing import ChunkList
-from crossline.engine.book.sparklog import offsets_of
+from crossline.engine.snapshot.sparklog import offsets_of
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.replica.overlay import Laid
 from crossline.serve.replica.setup import KAFKA, Source

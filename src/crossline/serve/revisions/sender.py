@@ -41,7 +41,7 @@ class Sender:
         self._settings, self._queue, self._clock_ms, self._idle = settings, queue, clock_ms, idle
         self._poster = Poster(settings, clock_ms)
         self._stop = threading.Event()
-        self._poster.heed(self._stop)
+        self._poster.use_cancel_token(self._stop)
         self._changed = threading.Condition()
         self._by_record: dict[Record, deque[tuple[int, int]]] = {}  # number, and since when it waits
         self._ready: deque[Record] = deque()

@@ -12,9 +12,9 @@ from crossline.core.settings.config import PipelineConfig
 from crossline.logs import get_logger
 from crossline.serve.objectives.file import MINUTE_MS, MinuteFile
 from crossline.serve.objectives.report import SETTLES_MS
+from crossline.serve.running.entries import batches_of, dead_of, figures_of, sinks_of
 from crossline.serve.running.history import DAY, HOUR, History
 from crossline.serve.running.scrape import Scrape, scrape
-from crossline.serve.running.told import batches_of, dead_of, figures_of, sinks_of
 
 READY, BEHIND, UNKNOWN = "ready", "not ready", "unknown"
 NO_WATCH = "the pipeline file has no section watch, so that a run tells nobody how it is; add watch: {}"

@@ -50,7 +50,8 @@ class Spans:
         self._provider = TracerProvider(
             resource=_resource(pipeline, os.environ), id_generator=ids, shutdown_on_exit=False
         )
-        # What the library says may hold an address with a key in it; what there is to say is said by ``Telling``.
+        # What the library says may hold an address with a key in it; what there is to say is said by
+        # ``ReportingExporter``.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._spans = BatchSpans(self._provider.get_tracer("crossline", version("crossline")), ids)
@@ -63,9 +64,9 @@ class Spans:
         """A sink did not take a batch."""
         self._spans.failed(sink, error)
 
-    def took(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:
+    def on_delivered(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:
         """A sink has a batch."""
-        self._spans.took(sink, delivery, spent_s)
+        self._spans.on_delivered(sink, delivery, spent_s)
 
     def batch(self, delivery: Delivery, totals: Totals) -> None:
         """A batch is with every sink."""
@@ -78,7 +79,7 @@ class Spans:
         ending.join(END_S)
 
 
-class Telling(SpanExporter):
+class ReportingExporter(SpanExporter):
     """``exporter``, which says once that spans are not taken, and once that they are again."""
 
     def __init__(self, exporter: SpanExporter, place: str) -> None:
@@ -136,7 +137,7 @@ def exporter_of(settings: OtlpSettings, environment: Mapping[str, str]) -> SpanE
         )
     headers = None if secret is None else {settings.header.lower(): secret}
     exporter = OTLPSpanExporter(endpoint, certificate_file=settings.ca_file, headers=headers)
-    return Telling(exporter, parts.hostname or "")
+    return ReportingExporter(exporter, parts.hostname or "")
 
 
 def _endpoint(settings: OtlpSettings) -> str | None:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, TraceFlags, Tracer, set_span_in_context
 
 from crossline.connectors.base import NAMED_MAX, Delivery, Sink
-from crossline.connectors.behind.sink import Behind
+from crossline.connectors.outbox.sink import OutboxSink
 from crossline.engine.work.totals import RAN, Totals
 from crossline.logs import get_logger
 from crossline.serve.sinks import named
@@ -98,7 +98,7 @@ class BatchSpans:
         """Under the names that the figures have."""
         for name, sink in named(sinks):
             self._names[id(sink)] = name
-            if isinstance(sink, Behind):
+            if isinstance(sink, OutboxSink):
                 self._names[id(sink.sink)] = name
                 self._behind.add(id(sink.sink))
 
@@ -109,11 +109,11 @@ class BatchSpans:
             if len(failures) < EVENTS_MAX:
                 failures.append((time.time_ns(), type(error).__name__))
 
-    def took(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:
+    def on_delivered(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:
         """A delivery; its span is made with that of its batch, or now where no batch waits for it."""
         ended_ns = time.time_ns()
         name = self._names.get(id(sink), type(sink).__name__)
-        kept = isinstance(sink, Behind)
+        kept = isinstance(sink, OutboxSink)
         with self._lock:
             failures = self._failures.pop(id(sink), [])
             taken = Taken(name, delivery, ended_ns - round(spent_s * 1e9), ended_ns, kept, failures)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crossline.connectors.base import Delivery, Sink
-from crossline.connectors.behind.sink import Behind
+from crossline.connectors.outbox.sink import OutboxSink
 from crossline.core.alerts.breaker import instants_ms
 from crossline.core.decide.batch import counted
 from crossline.engine.work.totals import RAN, WAYS, Totals
@@ -104,7 +104,7 @@ class Figures:
         self.latency: dict[str, Histogram] = {stream: Histogram(LATENCY_S) for stream in sorted(self._wall)}
         self.batch_s = Histogram(PHASES_S)
         self.sinks: dict[str, SinkFigures] = {}
-        self.behind: dict[str, Behind] = {}  # sinks that no batch waits for
+        self.behind: dict[str, OutboxSink] = {}  # sinks that no batch waits for
         self.batches = 0
         self.ran: Counter[str] = Counter(dict.fromkeys(WAYS, 0))  # a rate begins from 0
         self.segments_read = 0
@@ -118,7 +118,7 @@ class Figures:
         for name, sink in named(sinks):
             self._sink_names[id(sink)] = name
             self.sinks[name] = SinkFigures()
-            if isinstance(sink, Behind):
+            if isinstance(sink, OutboxSink):
                 self.behind[name] = sink
                 self._sink_names[id(sink.sink)] = name
 
@@ -131,14 +131,14 @@ class Figures:
             if mine.behind_since_s is None and not self._gets_later(sink):
                 mine.behind_since_s = time.time()
 
-    def took(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:  # noqa: ARG002 - others ask for it
+    def on_delivered(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:  # noqa: ARG002 - others ask for it
         """A sink has a batch, ``spent_s`` after it was first asked to take it."""
         with self.lock:
             mine = self._sink(sink)
             mine.error = ""
             if not self._gets_later(sink):
                 mine.behind_since_s = None
-            if not isinstance(sink, Behind):  # that is the disk
+            if not isinstance(sink, OutboxSink):  # that is the disk
                 mine.delivery_s.add(spent_s)
 
     def _gets_later(self, sink: Sink) -> bool:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from crossline.connectors.files.compression import MAGIC
 from crossline.connectors.files.identity import read_chunk
 from crossline.connectors.files.lines import Unended
 from crossline.connectors.files.listing import ChunkList
 from crossline.connectors.files.log import FileChunks
 from crossline.connectors.files.names import matching_files
-from crossline.connectors.files.packed import MAGIC
 from crossline.core.basics.errors import SourceError
 
 NOW_MS = 1_767_225_600_000

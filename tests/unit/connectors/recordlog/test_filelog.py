@@ -16,7 +16,7 @@ import pytest
 
 from crossline.connectors.recordlog.filelog import FileRecordLog
 from crossline.core.basics.errors import RetryableError, StateError, UsageError
-from crossline.core.streams.asked import Asked, Place
+from crossline.core.streams.submission import Asked, Place
 
 T = TypeVar("T")
 
@@ -235,7 +235,7 @@ WRITER = """
 import asyncio, sys
 import orjson
 from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.core.streams.asked import Asked
+from crossline.core.streams.submission import Asked
 
 async def main(folder, first):
     log = FileRecordLog(folder, "id", 20_000)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crossline.connectors.files.identity import read_chunk
 from crossline.connectors.files.log import FileChunks
 from crossline.connectors.recordlog.segments import Segments, segment_name
-from crossline.connectors.recordlog.synced import SYNCED, synced_size
+from crossline.connectors.recordlog.sync import SYNCED, synced_size
 
 NOW_MS = 1_767_225_600_000
 STEPS = st.lists(

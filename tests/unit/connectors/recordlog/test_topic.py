@@ -14,7 +14,7 @@ from crossline.connectors.recordlog import topic as of_topics
 from crossline.connectors.recordlog.topic import KafkaRecordLog
 from crossline.core.basics.errors import RetryableError, UsageError
 from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.streams.asked import Asked, Place
+from crossline.core.streams.submission import Asked, Place
 
 SETTINGS = KafkaSourceSettings.model_validate({"kind": "kafka", "brokers": "localhost:1", "topic": "payments"})
 

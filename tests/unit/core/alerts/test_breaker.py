@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.alerts.breaker import Bound, Counts, Guarded, Name, Trip, counted, guarded, instants_ms
+from crossline.core.alerts.breaker import Bound, BreakerTrip, Counts, Guarded, Name, counted, guarded, instants_ms
 from crossline.core.basics.times import FOREVER_MS, format_instant
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
@@ -23,10 +23,10 @@ def alert(ingest_ms: int, rule_id: str = "a", version: int = 1, **more: Any) -> 
     return {**told, **more}
 
 
-def tripped(alerts: list[dict[str, Any]], cuts: list[int], watched: dict[Name, Guarded]) -> list[Trip]:
+def tripped(alerts: list[dict[str, Any]], cuts: list[int], watched: dict[Name, Guarded]) -> list[BreakerTrip]:
     """What trips, with ``alerts`` cut into batches; a rule that tripped is watched no more, as a pipeline does."""
     counts: Counts = {}
-    found: list[Trip] = []
+    found: list[BreakerTrip] = []
     edges = [0, *sorted(min(each, len(alerts)) for each in cuts), len(alerts)]
     for begin, end in pairwise(edges):
         counts, trips = counted(counts, alerts[begin:end], watched)
@@ -41,7 +41,7 @@ def test_more_than_the_bound_in_one_interval_trips() -> None:
     counts, trips = counted({}, near, watched)
     assert (counts, trips) == ({("a", 1): {0: 2, 1: 2}}, [])
     counts, trips = counted(counts, [alert(2 * MINUTE - 1)], watched)
-    assert trips == [Trip("a", 1, 3, MINUTE, BOUND)]
+    assert trips == [BreakerTrip("a", 1, 3, MINUTE, BOUND)]
     assert counts == {}, "what tripped begins at nothing once it is active again"
 
 

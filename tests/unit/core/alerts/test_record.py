@@ -180,7 +180,7 @@ def test_fields_of_tables_are_of_it() -> None:
 def test_nothing_travels_that_nobody_asked_for() -> None:
     loaded = load_rules_text(yaml.safe_dump([COUNTED]), "rules.yaml", STREAMS)
     plans = compile_all(RuleSet.from_rules(x.rule for x in loaded), STREAMS, Defaults())
-    assert [layer.facts for layer in plans["payments"].layers] == [()]
+    assert [state_store.facts for state_store in plans["payments"].state_stores] == [()]
     assert plans["payments"].carried == {}
 
 

@@ -118,7 +118,7 @@ WHOLE = st.integers(-(10**16), 10**16) | st.integers(-(2**70), 2**70)
 def test_what_json_has_not(
     event: int, total: int, count: int, share: float, kind: str | int | None, day: int, at: int, flag: bool | None
 ) -> None:
-    """Whatever they are: as the definition says, in the kernel and in the careful way (see ``decoded``)."""
+    """Whatever they are: as the definition says, in the kernel and in the slow path (see ``decoded``)."""
     names = [field["name"] for field in LOGICAL["fields"]]
     given = dict(zip(names, ["p1", event, b"", b"", share, kind, day, at, flag], strict=True))
     given["sum"] = total.to_bytes(10, "big", signed=True)

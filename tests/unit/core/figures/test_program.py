@@ -12,13 +12,13 @@ from crossline.core.conditions.tree import AllOf, Leaf
 from crossline.core.figures.program import (
     Comparison,
     Emission,
+    FeatureQuery,
     Feed,
     Figure,
-    Formed,
+    FormulaPredicate,
     NamedStep,
-    Ordered,
     Program,
-    Telling,
+    SequencePredicate,
     Window,
 )
 from crossline.core.formula.check import check
@@ -55,7 +55,7 @@ def test_it_reaches_as_far_as_its_window_or_its_cooldown(cooldown_ms: int, reach
     assert Program(FEED, (COUNT,), Comparison(">=", 10), emission).reach_ms == reach_ms
 
 
-FORMED = Formed(("tries", "silent"), verdict("tries > 3 and amount > silent", "tries", "silent", "amount"))
+FORMED = FormulaPredicate(("tries", "silent"), verdict("tries > 3 and amount > silent", "tries", "silent", "amount"))
 
 
 def test_a_formula_has_the_figures_that_it_names() -> None:
@@ -67,7 +67,7 @@ def test_a_formula_has_the_figures_that_it_names() -> None:
     assert FORMED.fields == ("amount",)
     assert program.verdict is FORMED
     probe = program.probing().verdict
-    assert isinstance(probe, Formed)
+    assert isinstance(probe, FormulaPredicate)
     # It holds whatever there is, and still reads what is asked for, so that the evidence has it.
     assert (evaluate(probe.when.root, {}), probe.names, probe.read) == (True, FORMED.names, FORMED.read)
 
@@ -98,7 +98,7 @@ def test_the_line_of_an_alert_is_what_its_value_is_standing_against(
     text: str, value: str | None, line: Comparison | None
 ) -> None:
     shown = None if value is None else formula(value, "tries", "silent", "amount")
-    formed = Formed(("tries", "silent"), verdict(text, "tries", "silent", "amount"), shown)
+    formed = FormulaPredicate(("tries", "silent"), verdict(text, "tries", "silent", "amount"), shown)
     of_value = None if shown is None else evaluate(shown.root, A)
     assert formed.line_at(of_value, A) == line
     assert formed.fixed_line in {None, line}, "what holds for all holds here"
@@ -106,7 +106,9 @@ def test_the_line_of_an_alert_is_what_its_value_is_standing_against(
 
 def test_of_lines_that_a_type_gives_it_is_the_one_that_the_value_is_beyond() -> None:
     sides = (Comparison(">", 3), Comparison("<", -3))
-    formed = Formed(("tries", "silent"), verdict("abs(tries - silent) > 6", "tries", "silent"), SHOWN, lines=sides)
+    formed = FormulaPredicate(
+        ("tries", "silent"), verdict("abs(tries - silent) > 6", "tries", "silent"), SHOWN, lines=sides
+    )
     assert formed.fixed_line is None
     assert [formed.line_at(value, A) for value in (4, -4, math.inf, -math.inf)] == [*sides, *sides]
     # Where it does not hold, as at a probe, the nearer.
@@ -116,7 +118,7 @@ def test_of_lines_that_a_type_gives_it_is_the_one_that_the_value_is_beyond() -> 
 def test_conditions_are_all_that_a_record_is_asked() -> None:
     met = Condition(Leaf("status", "==", "declined"))
     streak = Figure(FEED, "streak", Window(60_000), streak_of=met)
-    program = Program(FEED, (streak,), Formed(("run",), verdict("run > 2", "run")))
+    program = Program(FEED, (streak,), FormulaPredicate(("run",), verdict("run > 2", "run")))
     assert program.conditions == (FEED.condition, FEED.condition, met)
 
 
@@ -139,7 +141,9 @@ def feed(status: str) -> Feed:
     return replace(FEED, condition=Condition(Leaf("status", "==", status)))
 
 
-ORDERED = Ordered((NamedStep("failed", feed("bad"), 3), NamedStep("success", feed("ok"))), 60_000, feed("out"))
+ORDERED = SequencePredicate(
+    (NamedStep("failed", feed("bad"), 3), NamedStep("success", feed("ok"))), 60_000, feed("out")
+)
 
 
 def test_an_order_has_no_figure_and_reaches_as_far_as_it_may_take() -> None:
@@ -162,7 +166,7 @@ def test_a_program_over_other_records_is_so_in_all_its_parts() -> None:
         return replace(each, allowed_lateness_ms=5)
 
     program = Program(FEED, verdict=ORDERED).over(later)
-    assert isinstance(program.verdict, Ordered)
+    assert isinstance(program.verdict, SequencePredicate)
     assert {each.allowed_lateness_ms for each in (program.feed, *program.verdict.feeds)} == {5}
     assert [each.condition for each in program.verdict.feeds] == [each.condition for each in ORDERED.feeds]
     assert Program(FEED, (COUNT,), Comparison(">", 1)).over(later).figures[0].feed == later(FEED)
@@ -175,9 +179,9 @@ def test_a_probe_of_an_order_is_the_same_order() -> None:
 
 
 def test_figures_may_be_told_without_a_verdict() -> None:
-    program = Program(FEED, (COUNT,), Telling(("tries",), ("amount",)))
+    program = Program(FEED, (COUNT,), FeatureQuery(("tries",), ("amount",)))
     assert (program.reach_ms, program.probing()) == (60_000, program)
     with pytest.raises(ValueError, match="a verdict of 2 figures, and 1 figures"):
-        Program(FEED, (COUNT,), Telling(("tries", "spent")))
+        Program(FEED, (COUNT,), FeatureQuery(("tries", "spent")))
     with pytest.raises(ValueError, match="a verdict needs a figure"):
-        Program(FEED, verdict=Telling(()))
+        Program(FEED, verdict=FeatureQuery(()))

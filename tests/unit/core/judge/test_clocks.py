@@ -15,7 +15,7 @@ from crossline.core.rules.reading import load_rules_text, read_rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
 from crossline.core.texts.problems import RefusedError
-from crossline.core.workbench.kept import kept_among
+from crossline.core.workbench.retention import kept_among
 
 STREAM = """
 schema_version: 1

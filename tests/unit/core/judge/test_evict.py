@@ -24,7 +24,7 @@ PLAN = KeySpacePlan(
     10,
 )
 NAMES = ("a", "b", "c")
-LAYERS: Any = [SimpleNamespace(name=name, remembers_ms=10) for name in NAMES]
+STATE_STORES: Any = [SimpleNamespace(name=name, remembers_ms=10) for name in NAMES]
 
 
 def batch_of(count: int, mark: str = "n") -> KeyedBatch:
@@ -57,7 +57,7 @@ def test_large_ones_one_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard, "MANY", 5)
     state, left = filled(40), []
     for _ in range(4):
-        evict(LAYERS, state, 40)
+        evict(STATE_STORES, state, 40)
         left.append([store.records for store in state.stores.values()])
     assert left == [[10, 40, 40], [10, 10, 40], [10, 10, 10], [10, 10, 10]]
 
@@ -66,12 +66,12 @@ def test_one_that_is_compacted_at_every_batch_keeps_no_other_waiting(monkeypatch
     monkeypatch.setattr(shard, "MANY", 5)
     state = filled(40)
     for turn in range(3):
-        evict(LAYERS, state, 40)
+        evict(STATE_STORES, state, 40)
         state.stores["a"].judge(batch_of(20, f"m{turn}-"))
     assert [state.stores[name].records for name in "bc"] == [10, 10]
 
 
 def test_small_ones_all_at_once() -> None:
     state = filled(40)
-    evict(LAYERS, state, 40)
+    evict(STATE_STORES, state, 40)
     assert [store.records for store in state.stores.values()] == [10, 10, 10]

@@ -1,4 +1,4 @@
-"""Formulas of one layer are computed together: what they share once, and what only has the same name apart."""
+"""Formulas of one state store are computed together: what they share once, and what only has the same name apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hop hands on where nothing was hit: how far logs stand, once for each plan that waits for hits."""
+"""What a stage hands on where nothing was hit: how far logs stand, once for each plan that waits for hits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crossline.core.judge.onward import onward
+from crossline.core.judge.derived_streams import derived
 from crossline.core.judge.shard import Bounds, ShardState, judge
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.plan.compose import compile_all
@@ -41,7 +41,7 @@ def plans() -> list[StreamPlan]:
 
 @pytest.mark.parametrize("shards", [1, 8])
 def test_a_shard_without_hits_tells_itself_alone_once_a_plan(shards: int) -> None:
-    parts = onward(plans(), 1, [], {"s": {"one": 5_000, "other": 9_000}}, shards, {}, own=shards - 1)
+    parts = derived(plans(), 1, [], {"s": {"one": 5_000, "other": 9_000}}, shards, {}, own=shards - 1)
     above = [plan.stream for plan in plans() if plan.level == 2]
     assert len(above) == 2
     assert sorted((level, part.meta["stream"], part.shard) for level, part in parts) == sorted(
@@ -50,7 +50,7 @@ def test_a_shard_without_hits_tells_itself_alone_once_a_plan(shards: int) -> Non
 
 
 def test_what_it_tells_is_how_far_every_log_of_every_rule_stands() -> None:
-    parts = onward(plans(), 1, [], {"s": {"one": 5_000, "other": 9_000}}, 8, {}, own=3)
+    parts = derived(plans(), 1, [], {"s": {"one": 5_000, "other": 9_000}}, 8, {}, own=3)
     above = [plan for plan in plans() if plan.level == 2]
     state = ShardState()
     arrived = list(unpack(pack(part for _, part in parts), "a test"))

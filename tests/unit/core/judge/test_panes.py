@@ -174,12 +174,12 @@ def test_what_an_alert_says_of_panes() -> None:
     assert "error" not in alerts["count", "n8"]
 
 
-def test_layers_are_those_of_a_resolution_and_of_what_panes_keep() -> None:
+def test_state_stores_are_those_of_a_resolution_and_of_what_panes_keep() -> None:
     """A rule that comes later shares the panes of others where they keep what it needs, and has its own where not."""
     first = rule_set(RULES[:2])
     before = compile_stream(first, "payments", SPEC, Defaults())
-    (layer,) = (each.layer for each in before.layers if each.layer.resolution_ms)
-    assert (layer.resolution_ms, layer.retention_ms, layer.known_ms) == (600_000, 2_400_000, 120_000)
+    (state_store,) = (each.state_store for each in before.state_stores if each.state_store.resolution_ms)
+    assert (state_store.resolution_ms, state_store.retention_ms, state_store.known_ms) == (600_000, 2_400_000, 120_000)
     more = [
         {**RULES[1], "rule_id": "average", "aggregation_type": "avg"},
         {**RULES[1], "rule_id": "most", "aggregation_type": "max"},
@@ -188,9 +188,9 @@ def test_layers_are_those_of_a_resolution_and_of_what_panes_keep() -> None:
     ]
     both = rule_set([*RULES[:2], *more])
     after = compile_stream(both, "payments", SPEC, Defaults(), layout_of([before]))
-    by_rule = {line.rule_id: each for each in after.layers for line in each.kernel.judging}
-    assert by_rule["count"].layer == by_rule["sum"].layer == by_rule["average"].layer == layer
-    others = [by_rule[name].layer.name for name in ("count", "most", "finer", "exact")]
-    assert len(set(others)) == 4, "each has a layer of its own"
+    by_rule = {line.rule_id: each for each in after.state_stores for line in each.kernel.judging}
+    assert by_rule["count"].state_store == by_rule["sum"].state_store == by_rule["average"].state_store == state_store
+    others = [by_rule[name].state_store.name for name in ("count", "most", "finer", "exact")]
+    assert len(set(others)) == 4, "each has a state store of its own"
     assert isinstance(by_rule["count"].kernel, PaneSpacePlan)
     assert isinstance(by_rule["exact"].kernel, KeySpacePlan)

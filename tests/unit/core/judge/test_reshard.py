@@ -7,15 +7,15 @@ import xxhash
 from crossline.core.basics import wire
 from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.revise import Known
-from crossline.core.judge.decided import DecidedPlan, DecidedStore
-from crossline.core.judge.output import LayerDelta
+from crossline.core.judge.decision_memory import DecidedPlan, DecidedStore
+from crossline.core.judge.output import StoreDelta
 from crossline.core.judge.persist import encode_delta
 from crossline.core.judge.reshard import resharded
 from crossline.core.judge.shard import ShardState
 from crossline.core.windows.batch import Delta
 
 SHARDS = 3
-LAYER = "payments|decided"
+STATE_STORE = "payments|decided"
 
 
 def test_a_copy_is_known_wherever_it_may_be_asked_for() -> None:
@@ -25,13 +25,13 @@ def test_a_copy_is_known_wherever_it_may_be_asked_for() -> None:
     copy = ("payments", "log", 99)
     store.put(copy, None, 2_000)
     before = ShardState(kept_from=3, log_clock={"payments": {"log": 2_000}}, told_ms={"payments": 1_500})
-    blob = encode_delta(5, before, [LayerDelta(LAYER, store.delta_of(list(store.known)), ())])
+    blob = encode_delta(5, before, [StoreDelta(STATE_STORE, store.delta_of(list(store.known)), ())])
     found = [DecidedStore(DecidedPlan()) for _ in range(SHARDS)]
     for into, cut in zip(found, resharded([wire.decode(blob, "test")], SHARDS, 4), strict=True):
         meta, arrays = wire.decode(cut, "test")
         assert (meta["batch"], meta["kept_from"], meta["told_ms"]) == (5, 4, before.told_ms)
         assert meta["log_clock"] == before.log_clock
-        assert [(each["layer"], each["clock_ms"]) for each in meta["layers"]] == [(LAYER, 2_000)]
+        assert [(each["state_store"], each["clock_ms"]) for each in meta["state_stores"]] == [(STATE_STORE, 2_000)]
         into.load(Delta.of({name.removeprefix("0."): array for name, array in arrays.items()}), ())
     for shard, into in enumerate(found):
         mine = {which for which, name in records.items() if xxhash.xxh64_intdigest(name.encode()) % SHARDS == shard}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.unit.core.windows.naive import Row, batch_of, line, plain
 from tests.unit.core.windows.test_random import FACT_KINDS, FLOATS, INTS, OPERATORS, SPANS, _kind, checked
 
-from crossline.core.figures.program import Formed
+from crossline.core.figures.program import FormulaPredicate
 from crossline.core.figures.registry import aggregates, declared, names
-from crossline.core.panes import found, store
+from crossline.core.panes import hit_buffers, store
 from crossline.core.panes.store import PaneState
 from crossline.core.plan.spaces import Cursor, FormulaLine, Group, PaneSpacePlan, parts_of
 from crossline.core.windows.batch import Delta
@@ -87,7 +87,7 @@ def _formulas(draw: Any, rule_id: str, every: tuple[Group, ...], exact: list[Gro
         figures=tuple(
             (name, every.index(group), every.index(Group(group.cursor, -1, "count"))) for name, group in read
         ),
-        verdict=Formed(
+        verdict=FormulaPredicate(
             ("f0", "f1"),
             checked(draw(st.sampled_from(WHENS)), kinds, "verdict"),
             checked("f0 * 2 + coalesce(f1, x)", kinds, "value"),
@@ -161,7 +161,7 @@ def test_same_as_the_naive_twin(
     """``rooms``: rows whose figures are told at a time, and hits that there is room for beside those of a row."""
     naive, state, deltas = NaivePanes(plan, duplicate_ms=LATE_MAX), PaneState(plan, LATE_MAX), []
     names = tuple((x.rule_id, x.version) for x in plan.judging)
-    (store.PIECE, found.ROOM), now = rooms, 0
+    (store.PIECE, hit_buffers.ROOM), now = rooms, 0
     for rows, then in zip(batches, between, strict=False):
         batch = batch_of(plan, rows)
         hits = state.judge(batch)

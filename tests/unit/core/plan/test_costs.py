@@ -76,14 +76,14 @@ def test_a_figure_is_paid_for_in_equal_parts_and_by_the_records_that_enter_its_w
         rule("many", aggregation_threshold=9),
         rule("large", aggregation_type="sum", aggregation_field="amount", conditions=LARGE),
     )
-    (layer,) = (each.layer.name for each in plans[0].layers)
+    (state_store,) = (each.state_store.name for each in plans[0].state_stores)
     meter = measured(plans, [10, 60, 10, 10])
     entries = {
         entry.condition: count
-        for entry, count in zip(plans[0].layers[0].layer.entries, meter.entered[layer], strict=True)
+        for entry, count in zip(plans[0].state_stores[0].state_store.entries, meter.entered[state_store], strict=True)
     }
     assert sorted(entries.values()) == [1, 4]
-    told, whole = Sharing(plans).ms(meter), meter.layers[layer] / 1e6
+    told, whole = Sharing(plans).ms(meter), meter.state_stores[state_store] / 1e6
     # Of the five rows in windows, four are in that of the count, which two rules read, and one in that of the sum.
     assert told["few@1"] == told["many@1"] == pytest.approx(whole * 4 / 5 / 2)
     assert told["large@1"] == pytest.approx(whole * 1 / 5 + meter.conditions["s"] / 1e6)
@@ -101,10 +101,10 @@ def test_all_that_is_measured_is_divided() -> None:
     meter = measured(plans, [10, 60, 70, 10])
     meter.told(["large@1", "large@1", "twice@1"])
     told = Sharing(plans).ms(meter)
-    spent = meter.layers.total() + meter.conditions.total() + meter.hits_ns
+    spent = meter.state_stores.total() + meter.conditions.total() + meter.hits_ns
     assert sum(told.values()) == pytest.approx(spent / 1e6)
     assert set(told) - {NO_RULE} == {"few@1", "shops@1", "large@1", "twice@1", "odd@1"}
-    assert {each.layer.name for each in plans[0].layers} == set(meter.layers)
+    assert {each.state_store.name for each in plans[0].state_stores} == set(meter.state_stores)
 
 
 def test_hits_are_paid_for_one_by_one() -> None:
@@ -116,24 +116,29 @@ def test_hits_are_paid_for_one_by_one() -> None:
 def test_what_serves_no_rule_is_of_none() -> None:
     (plan,) = plans_of(rule("large", "threshold", conditions=LARGE))
     meter = Meter()
-    meter.add({"layers": {plan.layers[0].layer.name: 2_000_000, "s|event_time|gone#9": 500_000}, "hits_ns": 250_000})
+    meter.add(
+        {
+            "state_stores": {plan.state_stores[0].state_store.name: 2_000_000, "s|event_time|gone#9": 500_000},
+            "hits_ns": 250_000,
+        }
+    )
     assert Sharing([plan]).ms(meter) == {NO_RULE: 2.75}
 
 
-def test_a_window_that_nothing_entered_is_paid_for_by_all_of_its_layer() -> None:
+def test_a_window_that_nothing_entered_is_paid_for_by_all_of_its_state_store() -> None:
     plans = plans_of(rule("few", conditions=LARGE), rule("sum", aggregation_type="sum", aggregation_field="amount"))
-    (layer,) = (each.layer.name for each in plans[0].layers)
+    (state_store,) = (each.state_store.name for each in plans[0].state_stores)
     meter = Meter()
-    meter.add({"layers": {layer: 1_000_000}, "entered": {layer: [0, 0]}})
+    meter.add({"state_stores": {state_store: 1_000_000}, "entered": {state_store: [0, 0]}})
     assert Sharing(plans).ms(meter) == {"few@1": 0.5, "sum@1": 0.5}
 
 
 def test_many_rows_are_looked_at_in_part() -> None:
     plans = plans_of(rule("few"), rule("large", conditions=LARGE))
     meter = measured(plans, [10, 60] * 2 * LOOKED_AT)  # every fourth is looked at
-    ((layer, entered),) = meter.entered.items()
+    ((state_store, entered),) = meter.entered.items()
     assert max(entered) == 4 * LOOKED_AT
-    assert layer == plans[0].layers[0].layer.name
+    assert state_store == plans[0].state_stores[0].state_store.name
 
 
 def test_what_tasks_measured_comes_together() -> None:
@@ -141,17 +146,19 @@ def test_what_tasks_measured_comes_together() -> None:
     one, other, both = measured(plans, [10, 60]), measured(plans, [60] * 3), Meter()
     for each in (one, other):
         both.add(orjson.loads(orjson.dumps(each.to_json())))
-    (layer,) = one.layers
-    assert both.layers[layer] == one.layers[layer] + other.layers[layer]
-    assert both.entered[layer] == [a + b for a, b in zip(one.entered[layer], other.entered[layer], strict=True)]
+    (state_store,) = one.state_stores
+    assert both.state_stores[state_store] == one.state_stores[state_store] + other.state_stores[state_store]
+    assert both.entered[state_store] == [
+        a + b for a, b in zip(one.entered[state_store], other.entered[state_store], strict=True)
+    ]
     assert both.hits_ns == one.hits_ns + other.hits_ns
 
 
 def test_without_a_clock_nothing_is_measured() -> None:
     plans, meter = plans_of(rule("few"), rule("large", conditions=LARGE)), Meter()
     meter.start()
-    meter.layer("x")
+    meter.state_store("x")
     meter.condition("s")
     meter.told(["few@1"])
-    meter.rows(plans[0].layers[0], np.ones((1, 1), np.uint8))
+    meter.rows(plans[0].state_stores[0], np.ones((1, 1), np.uint8))
     assert meter.to_json() == {}

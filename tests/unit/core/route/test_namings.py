@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.core.basics.values import Records
-from crossline.core.plan.layers import EntrySpec, Layer
+from crossline.core.plan.state_stores import EntrySpec, StateStore
 from crossline.core.route.keys import key_column
 from crossline.core.route.namings import rows_of
 from crossline.core.streams.schema import load_streams
@@ -21,10 +21,10 @@ streams:
 """,
     "stream.yaml",
 )["s"]
-# Ten entries, in two bytes: of the layer's own key, of one other name, and of another.
+# Ten entries, in two bytes: of the state store's own key, of one other name, and of another.
 NAMES = ["here", "there", "here", "up", "there", "here", "here", "here", "there", "up"]
 ENTRIES = tuple(EntrySpec(str(n), None, None, None if name == "here" else (name,)) for n, name in enumerate(NAMES))
-LAYER = Layer("s|event_time|here#0", ("here",), "event_time", (), ENTRIES, 1000, 0, ordered=True)
+STATE_STORE = StateStore("s|event_time|here#0", ("here",), "event_time", (), ENTRIES, 1000, 0, ordered=True)
 VALUES = st.sampled_from([None, 1, 2, 3])
 RECORDS = st.lists(st.tuples(VALUES, VALUES, VALUES, st.sets(st.integers(0, 9))), max_size=12)
 
@@ -40,7 +40,7 @@ def test_a_record_has_a_row_for_each_key_with_the_entries_of_that_key(
     flags = np.zeros((len(made), 16), np.bool_)
     for number, (*_, entries) in enumerate(made):
         flags[number, sorted(entries)] = True
-    rows = rows_of(SPEC, LAYER, records, np.packbits(flags, axis=1, bitorder="little"))
+    rows = rows_of(SPEC, STATE_STORE, records, np.packbits(flags, axis=1, bitorder="little"))
     assert rows.records is not None
     found = []
     for row, key in enumerate(rows.keys.rows.tolist()):

@@ -13,7 +13,7 @@ from crossline.core.plan.compose import compile_all
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet
-from crossline.core.workbench.said import said as explained
+from crossline.core.workbench.english import said as explained
 
 from .rulekit import THRESHOLD, rule, said, streams
 

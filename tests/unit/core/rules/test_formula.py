@@ -6,11 +6,11 @@ import pytest
 
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, Leaf
-from crossline.core.figures.program import Comparison, Emission, Feed, Figure, Formed, Telling, Window
+from crossline.core.figures.program import Comparison, Emission, FeatureQuery, Feed, Figure, FormulaPredicate, Window
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.types.formula import FormulaRule
 
-from . import meetings
+from . import stream_joins
 from .rulekit import rule, said, streams
 from .scenes import alerts
 
@@ -61,7 +61,7 @@ def test_the_plan_gets_all_it_needs() -> None:
         Figure(every, "streak", Window(day, "[)", include_current=False), streak_of=met),
         Figure(every, "max", Window(day), "event_time", "int"),
     )
-    assert isinstance(program.verdict, Formed)
+    assert isinstance(program.verdict, FormulaPredicate)
     assert program.verdict.names == ("tries", "declines", "usual", "silent", "run", "latest"), "as when names them"
     assert program.verdict.fields == ("amount_cents",)
     assert program.verdict.fixed_line == Comparison(">=", 6)
@@ -85,7 +85,7 @@ def test_the_value_is_the_left_side_of_the_first_comparison_unless_given(
 ) -> None:
     given = {**figure(count=True), "when": when, **({"value": value} if value else {})}
     program = rule(given).program(streams()["payments"], Defaults())
-    assert isinstance(program.verdict, Formed)
+    assert isinstance(program.verdict, FormulaPredicate)
     found = program.verdict.value
     assert (found.canonical if found else None) == shown
 
@@ -150,11 +150,11 @@ def test_figures_of_several_keys_are_told_by_theirs_and_brought_to_its_own() -> 
     body = {**FORMULA, "when": "tries > 1 and theirs > 5", "figures": {"theirs": other, "tries": TRIES}}
     program = rule(body).program(streams()["payments"], Defaults())
     assert program.feed.key_fields == ("account_id",), "that of the figure that when names first"
-    assert isinstance(program.verdict, Formed)
+    assert isinstance(program.verdict, FormulaPredicate)
     assert program.verdict.names == ("tries",)
-    (told,) = program.brings
+    (told,) = program.cross_key
     assert told.program.feed.key_fields == ("merchant_id",)
-    assert told.program.verdict == Telling(("theirs",), ("account_id",))
+    assert told.program.verdict == FeatureQuery(("theirs",), ("account_id",))
     assert told.kinds == ("integer",)
 
 
@@ -225,9 +225,9 @@ def test_figures_of_other_keys_come_to_the_record_that_they_are_of(*, apart: boo
     def found(*given: tuple[str, str, str, int]) -> list[tuple[str, str, int]]:
         rows = []
         for second, (name, card, account, amount) in enumerate(given):
-            rows.append(meetings.row("payments", name, second, card=card, account=account, amount=amount))
-            rows += [meetings.row("logins", f"l{second}", second, account="x", ok=True)] if apart else []
-        found = meetings.alerts([body], rows)
+            rows.append(stream_joins.row("payments", name, second, card=card, account=account, amount=amount))
+            rows += [stream_joins.row("logins", f"l{second}", second, account="x", ok=True)] if apart else []
+        found = stream_joins.alerts([body], rows)
         return sorted((each["record_id"], each["key"]["card"], each["value"]) for each in found)
 
     given = [("p1", "c1", "a1", 5), ("p1", "c2", "a2", 70), ("p2", "c2", "a2", 7)]

@@ -110,7 +110,7 @@ def test_conditions_say_what_is_scored() -> None:
 
 
 def deep() -> bytes:
-    """Three layers of random weights: sums of many roundings."""
+    """Three state stores of random weights: sums of many roundings."""
     rng = np.random.default_rng(7)
     sizes = [2, 37, 19, 1]
     nodes, weights, before = [], {}, "x"

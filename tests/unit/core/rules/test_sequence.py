@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crossline.core.figures.program import Emission, Ordered
+from crossline.core.figures.program import Emission, SequencePredicate
 from crossline.core.rules.base import Defaults
 
 from .scenes import START_MS, STREAMS, alerts, loaded, refused
@@ -141,7 +141,7 @@ def test_the_description_names_what_there_is() -> None:
 def test_what_it_becomes() -> None:
     rule = next(iter(loaded({**GUESSED, "cooldown": "1h", "late_policy": "skip"}).versions)).rule
     program = rule.program(STREAMS["payments"], Defaults())
-    assert isinstance(program.verdict, Ordered)
+    assert isinstance(program.verdict, SequencePredicate)
     assert program.verdict.names == ("failed", "failed", "failed", "success")
     assert (program.figures, program.figure, program.window_ms, program.reach_ms) == ((), None, 600_000, 3_600_000)
     assert program.emission == Emission(every=True, cooldown_ms=3_600_000)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from crossline.core.figures.aggregate import Scanned
 from crossline.core.figures.registry import declared
 from crossline.core.formula.naive import evaluate
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, Line, TellingLine
+from crossline.core.plan.spaces import Cursor, FeatureQueryLine, FormulaLine, Group, KeySpacePlan, Line
 from crossline.core.windows.batch import Hits, KeyedBatch
 from crossline.core.windows.memory.hashing import xxh64_many
 
@@ -83,9 +83,9 @@ class Naive:
                 hits += [hit] if hit else []
             self.told += [
                 (i, number, name, self.value(self.plan.groups[group], cursor, row), len(self.window(cursor, row)))
-                for i, telling in enumerate(self.plan.tellings)
-                for name, group, _ in telling.figures
-                if self._judges(telling, telling.entry, row) and (cursor := self._cursor(group))
+                for i, feature_query in enumerate(self.plan.feature_queries)
+                for name, group, _ in feature_query.figures
+                if self._judges(feature_query, feature_query.entry, row) and (cursor := self._cursor(group))
             ]
             self.rows.append(row)
         return hits, duplicates
@@ -116,7 +116,7 @@ class Naive:
     def _cursor(self, group: int) -> Cursor:
         return self.plan.cursors[self.plan.groups[group].cursor]
 
-    def _judges(self, line: Line | FormulaLine | TellingLine, entry: int, row: Row) -> bool:
+    def _judges(self, line: Line | FormulaLine | FeatureQueryLine, entry: int, row: Row) -> bool:
         late = line.judge_lateness_ms is not None and row.lateness > line.judge_lateness_ms
         effective = any(start <= row.ingest_ms < end for start, end in line.spans)
         return entry in row.entries and not late and effective

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, TellingLine
+from crossline.core.plan.spaces import Cursor, FeatureQueryLine, Group, KeySpacePlan
 from crossline.core.windows.store import KeySpaceState
 
 from .invariants import check
@@ -25,9 +25,11 @@ def plan_of(window_ms: int, *half_lives_ms: int, delay_ms: int = 0, right_open: 
     sums = [Group(0, 0, "decayed", half_life_ms=each) for each in half_lives_ms]
     more = [Group(0, -1, "count"), Group(0, 0, "stddev")]
     figures = tuple((f"f{number}", number, len(sums)) for number in range(len(sums)))
-    told = TellingLine("told", 1, 1, (*figures, ("spread", len(sums) + 1, len(sums))), (), (FOREVER,), None)
+    told = FeatureQueryLine("told", 1, 1, (*figures, ("spread", len(sums) + 1, len(sums))), (), (FOREVER,), None)
     retention_ms = window_ms + delay_ms + 200
-    return KeySpacePlan((("score", "int"),), ENTRIES, (cursor,), (*sums, *more), (), retention_ms, tellings=(told,))
+    return KeySpacePlan(
+        (("score", "int"),), ENTRIES, (cursor,), (*sums, *more), (), retention_ms, feature_queries=(told,)
+    )
 
 
 def told(state: KeySpaceState, rows: list[Row]) -> list[float]:

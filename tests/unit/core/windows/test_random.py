@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline.core.basics.fields import FieldKind
-from crossline.core.figures.program import Formed
+from crossline.core.figures.program import FormulaPredicate
 from crossline.core.figures.registry import declared, names
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
-from crossline.core.plan.spaces import Cursor, FormulaLine, Group, KeySpacePlan, TellingLine
+from crossline.core.plan.spaces import Cursor, FeatureQueryLine, FormulaLine, Group, KeySpacePlan
 from crossline.core.windows import store
 from crossline.core.windows.store import Delta, KeySpaceState
 
@@ -72,16 +72,16 @@ def plans(draw: Any) -> KeySpacePlan:
     formulas = tuple(
         draw(_formulas(f"f{i}", every, [every.index(each) for each in counts])) for i in range(draw(st.integers(0, 3)))
     )
-    tellings = tuple(draw(st.lists(_tellings(every, [every.index(each) for each in counts]), max_size=2)))
-    return KeySpacePlan(COLUMNS, 2, tuple(cursors), tuple(every), lines, RETENTION_MS, formulas, tellings)
+    feature_queries = tuple(draw(st.lists(_feature_queries(every, [every.index(each) for each in counts]), max_size=2)))
+    return KeySpacePlan(COLUMNS, 2, tuple(cursors), tuple(every), lines, RETENTION_MS, formulas, feature_queries)
 
 
 @st.composite
-def _tellings(draw: Any, groups: list[Group], counts: list[int]) -> TellingLine:
+def _feature_queries(draw: Any, groups: list[Group], counts: list[int]) -> FeatureQueryLine:
     read = [(name, draw(st.integers(0, len(groups) - 1))) for name in ("f0", "f1")]
     figures = tuple((name, number, counts[groups[number].cursor]) for name, number in read)
     late = draw(st.sampled_from([None, None, 5]))
-    return TellingLine("told", 1, draw(st.integers(0, 1)), figures, (), draw(SPANS), late)
+    return FeatureQueryLine("told", 1, draw(st.integers(0, 1)), figures, (), draw(SPANS), late)
 
 
 WHENS = ["f0 >= 2", "f0 > f1", "f0 / f1 > 0.5 or x > 2", "missing(f1) or f0 + x * 2 != 3", 'not f0 < 1 and s == "a"']
@@ -99,7 +99,7 @@ def _formulas(draw: Any, rule_id: str, groups: list[Group], counts: list[int]) -
         version=1,
         entry=draw(st.integers(0, 1)),
         figures=figures,
-        verdict=Formed(
+        verdict=FormulaPredicate(
             tuple(name for name, _ in read),
             checked(when, kinds, "verdict"),
             checked(value, kinds, "value") if value else None,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.rules.base import DrawnLine
+from crossline.core.rules.base import ThresholdLine
 from crossline.core.rules.registry import rule_types
 from crossline.core.texts.problems import Path
 from crossline.core.texts.yamledit import CannotEditError, added, appended, removed, renamed, replaced, typed, written
@@ -259,5 +259,5 @@ def test_a_threshold_is_moved_where_the_rule_draws_its_line(name: str, before: s
         "formula": ("when",),
         "anomaly": ("z_score",),
     }
-    drawn = DrawnLine("x", ">=", float(before.rstrip('"').split()[-1]), path[name])
+    drawn = ThresholdLine("x", ">=", float(before.rstrip('"').split()[-1]), path[name])
     assert with_threshold(text, drawn, 12.0) == text.replace(before, after)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crossline.core.alerts.breaker import Trip
+from crossline.core.alerts.breaker import BreakerTrip
 from crossline.core.basics.errors import RetryableError, StoppedError
 from crossline.core.basics.times import format_instant
 from crossline.core.judge.output import StreamClocks
@@ -19,11 +19,11 @@ from crossline.core.rules.breaker import Bound
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.config import in_folder, load_pipeline
-from crossline.engine.book.book import Book
 from crossline.engine.changes import changes as changing
 from crossline.engine.changes.changes import RuleChanges
-from crossline.engine.changes.floods import Floods
+from crossline.engine.changes.circuit_breaker import CircuitBreaker
 from crossline.engine.changes.rulefeed import DirectoryFeed
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state.history import HistoryLog
 from crossline.rulelog.directory import log_path, ruleset_of_log
 from crossline.rulelog.reading import read_rules
@@ -69,21 +69,21 @@ def planned(checkpoint: Path, batch: int, *, done: bool) -> None:
 def test_a_batch_that_is_run_again_is_counted_once(config: Config, tmp_path: Path) -> None:
     rules = RuleSet.from_rules(read_rules(tmp_path / "rules"))
     batches: Sequence[list[dict[str, Any]]] = [alerts(1, 2), [], alerts(3, 61), alerts(62, 4, 63)]
-    trip = Trip("large", 1, 4, 0, Bound(3, 60_000))
+    trip = BreakerTrip("large", 1, 4, 0, Bound(3, 60_000))
 
-    def run(killed_in: int | None) -> list[list[Trip]]:
+    def run(killed_in: int | None) -> list[list[BreakerTrip]]:
         folder = tmp_path / f"killed-{killed_in}"
-        floods, found = Floods(str(folder), config.defaults.bound), []
+        circuit_breaker, found = CircuitBreaker(str(folder), config.defaults.bound), []
         for number, batch in enumerate(batches):
             planned(folder, number, done=False)
-            trips = floods.judged(number, batch, rules)
+            trips = circuit_breaker.judged(number, batch, rules)
             if number == killed_in:
-                floods = Floods(str(folder), config.defaults.bound)
-                assert floods.judged(number, batch, rules) == trips
+                circuit_breaker = CircuitBreaker(str(folder), config.defaults.bound)
+                assert circuit_breaker.judged(number, batch, rules) == trips
             planned(folder, number, done=True)
             found.append(trips)
             if number != killed_in:  # between two batches too
-                floods = Floods(str(folder), config.defaults.bound)
+                circuit_breaker = CircuitBreaker(str(folder), config.defaults.bound)
         return found
 
     for killed_in in (None, 0, 1, 2, 3):
@@ -92,9 +92,9 @@ def test_a_batch_that_is_run_again_is_counted_once(config: Config, tmp_path: Pat
 
 def begun(config: Config, folder: Path, stopping: threading.Event | None = None) -> tuple[RuleChanges, DirectoryFeed]:
     feed = DirectoryFeed(config, {})
-    book = Book(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
+    snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
     state = (HistoryLog(str(folder)), str(folder), None, stopping or threading.Event())
-    changes = RuleChanges(book, None, feed, *state, config.defaults.bound)
+    changes = RuleChanges(snapshot, None, feed, *state, config.defaults.bound)
     changes.start()
     return changes, feed
 
@@ -111,7 +111,7 @@ def test_the_next_batch_is_judged_by_the_rule_as_shadow(config: Config, tmp_path
     (event,) = [each for each in changes.events() if each["event"] == "tripped"]
     assert (event["who"], event["count"], event["effective_from_ms"]) == ("breaker", 4, 70_001)
     assert changes.logged["tripped"] == 1
-    assert [each.kind for each in changes.book.rules.versions] == ["active"], "that of the batch that is delivered"
+    assert [each.kind for each in changes.snapshot.rules.versions] == ["active"], "that of the batch that is delivered"
     changes.delivered(0)
     with changes.judging():
         assert kinds(changes.file.current().rules)[1] == ("shadow", 70_001)
@@ -131,7 +131,7 @@ def test_a_kill_after_the_log_was_written_changes_nothing(config: Config, tmp_pa
     before = [each for each in feed.events() if each["event"] == "tripped"]
     feed.close()
     changes, feed = begun(config, checkpoint)
-    assert kinds(changes.book.rules)[1] == ("shadow", 70_001)
+    assert kinds(changes.snapshot.rules)[1] == ("shadow", 70_001)
     with changes.judging():
         changes.judged(CLOCKS)
         changes.flooded(0, alerts(1, 2, 3, 4))
@@ -160,7 +160,7 @@ def test_a_batch_waits_for_a_log_that_cannot_be_written(
     changes.flooded(0, alerts(1, 2, 3, 4))
     assert (len(tried), changes.logged["tripped"]) == (3, 1)
 
-    monkeypatch.setattr(changes, "_floods", Floods(str(tmp_path / "other"), config.defaults.bound))
+    monkeypatch.setattr(changes, "_floods", CircuitBreaker(str(tmp_path / "other"), config.defaults.bound))
     monkeypatch.setattr(changes, "_rules", RuleSet.from_rules(read_rules(tmp_path / "rules")))
     monkeypatch.setattr(feed, "trip", lambda *_: stopping.set() or fails_again())
     with pytest.raises(StoppedError, match="stopped before a rule that floods could be made shadow"):

@@ -8,8 +8,8 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
-from crossline.engine.book.book import Book
-from crossline.engine.changes.past import begins_empty, new_layers
+from crossline.engine.changes.backfill import begins_empty, new_state_stores
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 
 STREAM = """\
 schema_version: 1
@@ -24,28 +24,28 @@ STREAMS = load_streams(STREAM, "stream.yaml")
 DECIDING = Deciding(load_policy("{schema_version: 1, version: 1}", "policy.yaml"))
 
 
-def book(text: str, deciding: Deciding | None = DECIDING) -> Book:
+def snapshot(text: str, deciding: Deciding | None = DECIDING) -> PlanSnapshot:
     loaded = load_rules_text(text, "rules.yaml", STREAMS) if text else []
     rules = RuleSet.from_rules(each.rule for each in loaded)
-    return Book(rules, dict(STREAMS), Defaults(), 1, Bounds(), deciding=deciding)
+    return PlanSnapshot(rules, dict(STREAMS), Defaults(), 1, Bounds(), deciding=deciding)
 
 
-def without_past(before: Book, after: Book) -> list[str]:
-    """The plans whose new layers should have a past that is not read."""
-    fresh = new_layers(before, after)
+def without_past(before: PlanSnapshot, after: PlanSnapshot) -> list[str]:
+    """The plans whose new state stores should have a past that is not read."""
+    fresh = new_state_stores(before, after)
     plans = [plan for plan in after.plans() if plan.stream in fresh and plan.met is not None]
     return [plan.stream for plan in plans if not begins_empty(before, plan, fresh[plan.stream])]
 
 
 def test_a_version_that_is_new_had_no_alert() -> None:
-    assert without_past(book(""), book(BURST)) == []
+    assert without_past(snapshot(""), snapshot(BURST)) == []
     second = BURST.replace("version: 1", "version: 2").replace("30m", "1h")
-    assert without_past(book(BURST), book(BURST + second)) == []
-    shadow = book(BURST.replace(", hold", ", status: shadow, hold"))
-    assert without_past(shadow, book(BURST)) == []
+    assert without_past(snapshot(BURST), snapshot(BURST + second)) == []
+    shadow = snapshot(BURST.replace(", hold", ", status: shadow, hold"))
+    assert without_past(shadow, snapshot(BURST)) == []
 
 
 def test_a_policy_that_is_new_finds_alerts_of_before_that_are_not_read() -> None:
-    assert without_past(book(BURST, None), book(BURST)) == ["payments+rule:burst!hold"]
-    assert book(BURST, None).depth == 1, "without decisions nothing is held"
-    assert book(BURST).depth == 2
+    assert without_past(snapshot(BURST, None), snapshot(BURST)) == ["payments+rule:burst!hold"]
+    assert snapshot(BURST, None).depth == 1, "without decisions nothing is held"
+    assert snapshot(BURST).depth == 2

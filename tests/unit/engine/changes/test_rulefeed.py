@@ -15,9 +15,9 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.config import in_folder, load_pipeline
-from crossline.engine.book.book import Book
 from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.changes.rulefeed import DirectoryFeed
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state.history import HistoryLog
 from crossline.rulelog import reading
 from crossline.rulelog.directory import DirectoryRuleLog, log_path
@@ -219,9 +219,9 @@ def test_files_are_checked_while_a_batch_runs(config: Config, tmp_path: Path, mo
 
     monkeypatch.setattr(reading, "load_yaml", checks)
     monkeypatch.setattr(feed, "take_up", takes)
-    book = Book(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
+    snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
     stopping = threading.Event()
-    changes = RuleChanges(book, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, stopping)
+    changes = RuleChanges(snapshot, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, stopping)
     changes.start()
     watcher = threading.Thread(target=changes.watch, daemon=True)
     with changes.between_batches:
@@ -241,22 +241,22 @@ def test_files_are_checked_while_a_batch_runs(config: Config, tmp_path: Path, mo
     feed.close()
 
 
-def test_a_first_start_keeps_no_layer_that_its_rules_do_not_need(config: Config, tmp_path: Path) -> None:
-    """A layer for ids alone, beside one that sees every record, would be a second shuffle and a second store."""
+def test_a_first_start_keeps_no_state_store_that_its_rules_do_not_need(config: Config, tmp_path: Path) -> None:
+    """A state store for ids alone, beside one that sees every record, would be a second shuffle and a second store."""
     (tmp_path / "rules" / "r.yaml").write_text(EVERY_RECORD, encoding="utf-8")
     feed = DirectoryFeed(config, {})
-    book = Book(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
-    changes = RuleChanges(book, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, threading.Event())
+    snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
+    changes = RuleChanges(snapshot, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, threading.Event())
     changes.start()
-    (layer,) = changes.file.current().layout_after().layers
-    assert (layer.group_fields, layer.home) == (("card",), False)
+    (state_store,) = changes.file.current().layout_after().state_stores
+    assert (state_store.group_fields, state_store.home) == (("card",), False)
     feed.close()
 
 
 def test_what_a_model_does_not_score_is_an_event_once_in_a_run(config: Config, tmp_path: Path) -> None:
     feed = DirectoryFeed(config, {})
-    book = Book(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
-    changes = RuleChanges(book, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, threading.Event())
+    snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
+    changes = RuleChanges(snapshot, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, threading.Event())
     changes.start()
     changes.unscored({"m@1": {"records": 3, "why": "a score that is no finite number"}})
     changes.unscored({"m@1": {"records": 2, "why": "another"}, "n@2": {"records": 1, "why": "no ONNX Runtime here"}})

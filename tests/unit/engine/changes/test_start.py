@@ -15,9 +15,9 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig as Config
 from crossline.core.settings.config import in_folder, load_pipeline
-from crossline.engine.book.book import Book
 from crossline.engine.changes.changes import RuleChanges
 from crossline.engine.changes.rulefeed import DirectoryFeed
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state.history import HistoryLog
 
 PIPELINE = """\
@@ -57,9 +57,9 @@ class Run:
 
     def __init__(self, config: Config, folder: Path, *, allow_no_rules: bool = False) -> None:
         feed = DirectoryFeed(config, {}, allow_no_rules=allow_no_rules)
-        book = Book(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
+        snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
         state = (HistoryLog(str(folder)), str(folder), None, threading.Event())
-        self.changes = RuleChanges(book, None, feed, *state)
+        self.changes = RuleChanges(snapshot, None, feed, *state)
         with capture_logs() as self.logs:
             try:
                 self.changes.start()

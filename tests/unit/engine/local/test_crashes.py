@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from crossline.core.basics.errors import PermanentError
-from crossline.engine.hops.hops import Hop
-from crossline.engine.hops.rows import ArrowBatches
 from crossline.engine.local.crashes import CALLS_MAX, note_crashes, take_crash
 from crossline.engine.local.pool import Pool
+from crossline.engine.stages.rows import ArrowBatches
+from crossline.engine.stages.stages import Stage
 from crossline.engine.work.task import Task
 
 
@@ -46,7 +46,7 @@ class Crashing:
 
 
 def run_with(folder: Path, what: Callable[[], None]) -> None:
-    with Pool([Hop("crash", Crashing(what), by_shard=False)], 2, folder) as pool:
+    with Pool([Stage("crash", Crashing(what), by_shard=False)], 2, folder) as pool:
         list(pool.run([[[pa.record_batch({"number": [1]})]]]))
 
 

@@ -19,12 +19,12 @@ import pytest
 
 from crossline.core.basics.errors import CrosslineError, PermanentError, RetryableError, StoppedError, UsageError
 from crossline.core.texts.problems import Problem, RefusedError
-from crossline.engine.changes.past import PastError
-from crossline.engine.hops.hops import Hop, Step
-from crossline.engine.hops.rows import OUT, ArrowBatches, rows_of
+from crossline.engine.changes.backfill import BackfillError
 from crossline.engine.local import pool as pool_module
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.local.worker import Worker
+from crossline.engine.stages.rows import OUT, ArrowBatches, rows_of
+from crossline.engine.stages.stages import Stage, Step
 from crossline.engine.state.cache import Rows
 from crossline.engine.work.task import Task
 from e2e.ended import still_running
@@ -44,7 +44,7 @@ def nobody_is_left() -> Iterator[None]:
 
 @dataclass(slots=True)
 class Walk:
-    """Moves each row on to another shard and the next hop, with its way in the body: "shard@process shard@process".
+    """Moves each row on to another shard and the next stage, with its way in the body: "shard@process shard@process".
 
     Raises where a process does not get every batch once and in their order.
     """
@@ -61,32 +61,32 @@ class Walk:
         for batch in batches:
             yield rows_of([self._moved(task, *row) for row in rows_in(batch)])
 
-    def _moved(self, task: Task, hop: int, shard: int, body: bytes) -> tuple[int, int, str, bytes]:
-        assert hop == self.at
+    def _moved(self, task: Task, stage: int, shard: int, body: bytes) -> tuple[int, int, str, bytes]:
+        assert stage == self.at
         way = body + f" {shard}@{task.partition}".encode()
-        return (OUT if self.at == self.last else self.at + 1, onward(shard), "way", way)
+        return (OUT if self.at == self.last else self.at + 1, derived(shard), "way", way)
 
 
 def rows_in(batch: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
-    yield from zip(*(batch.column(name).to_pylist() for name in ("hop", "shard", "body")), strict=True)
+    yield from zip(*(batch.column(name).to_pylist() for name in ("stage", "shard", "body")), strict=True)
 
 
-def onward(shard: int) -> int:
+def derived(shard: int) -> int:
     return (3 * shard + 1) % SHARDS
 
 
 def read(task: Task, batches: ArrowBatches) -> ArrowBatches:
-    """Each number to its shard; what ends in 9 goes on to the last hop but none between, what is negative to nobody."""
+    """Each number to its shard; what ends in 9 goes to the last stage alone, what is negative to nobody."""
     for batch in batches:
         for number in batch.column("number").to_pylist():
-            hop = OUT if number < 0 else 2 if number % 10 == 9 else 1
-            yield rows_of([(hop, number % SHARDS, "way", f"{task.batch_id}:{number}".encode())])
+            stage = OUT if number < 0 else 2 if number % 10 == 9 else 1
+            yield rows_of([(stage, number % SHARDS, "way", f"{task.batch_id}:{number}".encode())])
 
 
-def walking(by_shard: int) -> list[Hop]:
+def walking(by_shard: int) -> list[Stage]:
     return [
-        Hop("read", read, by_shard=False),
-        *(Hop(f"walk {at}", Walk(at, by_shard)) for at in range(1, by_shard + 1)),
+        Stage("read", read, by_shard=False),
+        *(Stage(f"walk {at}", Walk(at, by_shard)) for at in range(1, by_shard + 1)),
     ]
 
 
@@ -97,7 +97,7 @@ def way_of(batch_id: int, number: int, by_shard: int, count: int) -> str:
         return text
     for _ in range(2 if number % 10 == 9 else 1, by_shard + 1):
         text += f" {shard}@{shard % count}"
-        shard = onward(shard)
+        shard = derived(shard)
     return text
 
 
@@ -165,10 +165,10 @@ def numbered() -> Iterator[Dealt]:
 
 
 def run_with(folder: Path, step: Step, stop: threading.Event | None = None) -> list[Rows]:
-    """Two processes with ``step`` as the second hop, over batches without an end; what came out before it raised."""
+    """Two processes with ``step`` as the second stage, over batches without an end; what came out before it raised."""
     found: list[Rows] = []
-    hops = [Hop("read", read, by_shard=False), Hop("odd", step)]
-    with Pool(hops, 2, folder, stop) as pool:
+    stages = [Stage("read", read, by_shard=False), Stage("odd", step)]
+    with Pool(stages, 2, folder, stop) as pool:
         found.extend(pool.run(numbered()))
     return found
 
@@ -229,7 +229,7 @@ PROBLEM = Problem("rules.yaml", 3, "[0].window", "window: 5x", "5x", "a duration
         (RetryableError("a.jsonl: cannot be read: Stale file handle", 500), RetryableError),
         (RefusedError([PROBLEM]), RefusedError),
         (OddError("a.jsonl", 7), UsageError),
-        (PastError("the past cannot be read", {}), CrosslineError),
+        (BackfillError("the past cannot be read", {}), CrosslineError),
         (holding(PermanentError("the disk is gone")), PermanentError),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
@@ -264,8 +264,8 @@ def test_a_process_that_is_killed_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_a_process_that_was_killed_while_nobody_listened_ends_the_run(tmp_path: Path) -> None:
-    hops = [Hop("read", read, by_shard=False), Hop("pass", passing)]
-    with Pool(hops, 2, tmp_path) as pool:
+    stages = [Stage("read", read, by_shard=False), Stage("pass", passing)]
+    with Pool(stages, 2, tmp_path) as pool:
         outcomes = pool.run(numbered())
         next(outcomes)
         victim = psutil.Process(multiprocessing.active_children()[-1].pid)
@@ -292,7 +292,7 @@ def test_garbage_is_destroyed_by_the_process_that_made_it(tmp_path: Path) -> Non
     gc.disable()  # none is found by chance between here and the fork
     try:
         _Ours(told)
-        with Pool([Hop("read", collecting, by_shard=False)], 2, tmp_path) as pool:
+        with Pool([Stage("read", collecting, by_shard=False)], 2, tmp_path) as pool:
             list(pool.run([dealt([[1], [2]])]))
     finally:
         gc.enable()
@@ -324,11 +324,11 @@ def test_a_stop_ends_a_run_in_the_midst(tmp_path: Path) -> None:
                 stop.set()
             yield each
 
-    hops = [Hop("read", read, by_shard=False), Hop("hang", Trouble(hang))]
+    stages = [Stage("read", read, by_shard=False), Stage("hang", Trouble(hang))]
     found: list[Rows] = []
     with (
         pytest.raises(StoppedError, match="stopped before all was judged"),
-        Pool(hops, 2, tmp_path, stop) as pool,
+        Pool(stages, 2, tmp_path, stop) as pool,
     ):
         found.extend(pool.run(batches()))
 
@@ -356,10 +356,10 @@ def test_whoever_wants_no_more_leaves_nobody(tmp_path: Path) -> None:
 def test_an_interrupt_while_processes_are_started_leaves_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def worker(hops: Sequence[Hop], number: int, count: int, folder: Path) -> Worker:
+    def worker(stages: Sequence[Stage], number: int, count: int, folder: Path) -> Worker:
         if number == 1:
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # it waits until this thread lets it in
-        return Worker(hops, number, count, folder)
+        return Worker(stages, number, count, folder)
 
     monkeypatch.setattr(pool_module, "Worker", worker)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's, where a session is open, is another
@@ -374,8 +374,8 @@ MAIN = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
-from crossline.engine.hops.hops import Hop
-from crossline.engine.hops.rows import OUT, rows_of
+from crossline.engine.stages.stages import Stage
+from crossline.engine.stages.rows import OUT, rows_of
 from crossline.engine.local.pool import Pool
 
 def step(task, batches):
@@ -384,7 +384,7 @@ def step(task, batches):
         signal.pause()
     yield rows_of([])
 
-with Pool([Hop("hang", step, by_shard=False)], 2, Path(sys.argv[1])) as pool:
+with Pool([Stage("hang", step, by_shard=False)], 2, Path(sys.argv[1])) as pool:
     list(pool.run([[[pa.record_batch({"number": [1]})]]]))
 """
 

@@ -15,7 +15,7 @@ import pytest
 
 from crossline.engine.machine.attach import ask
 from crossline.engine.machine.lifeline import tied
-from crossline.engine.pipeline.direct import MODULE
+from crossline.engine.pipeline.in_process_runner import MODULE
 from e2e.ended import still_running
 
 ROOT = Path(__file__).parents[4]
@@ -28,10 +28,10 @@ def work(*_, **__):
     while True:
         time.sleep(0.01)
 """
-PREFORK = f"""{AT_WORK}
+ZYGOTE = f"""{AT_WORK}
 import crossline.engine.workers.warm as module
 module.warm = work
-from crossline.engine.workers.prefork import serve
+from crossline.engine.workers.zygote import serve
 serve(sys.argv[1])
 """
 DAEMON = f"""{AT_WORK}
@@ -56,7 +56,7 @@ child.wait()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("program", [PREFORK, DAEMON, WARM], ids=["prefork", "daemon", "warm"])
+@pytest.mark.parametrize("program", [ZYGOTE, DAEMON, WARM], ids=["zygote", "daemon", "warm"])
 def test_nothing_is_left_of_a_run_that_ends_while_kernels_compile(
     program: str, number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -86,24 +86,24 @@ def test_what_compiles_beside_spark_ends_with_the_process_that_it_is_a_fork_of(t
 import crossline.engine.workers.warm as module
 from crossline.engine.workers import direct
 module.warm, direct.main = (lambda: None), work
-from crossline.engine.workers.prefork import serve
+from crossline.engine.workers.zygote import serve
 serve({str(path)!r})
 """
     reads, writes = os.pipe()
     nothing = os.open(os.devnull, os.O_RDWR)
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as prefork:
-        assert prefork.stdin is not None
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as zygote:
+        assert zygote.stdin is not None
         while not path.exists():
-            assert prefork.poll() is None
+            assert zygote.poll() is None
         with ask(str(path), MODULE, [], [nothing, writes, 2]):
             working = psutil.Process(int(os.read(reads, 20)))
             try:
-                assert working.ppid() == prefork.pid
-                prefork.stdin.close()
-                prefork.wait(END_S)
+                assert working.ppid() == zygote.pid
+                zygote.stdin.close()
+                zygote.wait(END_S)
                 assert still_running([working], END_S) == []
             finally:
-                prefork.kill()
+                zygote.kill()
                 with suppress(psutil.NoSuchProcess):
                     working.kill()
     for descriptor in (reads, writes, nothing):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e.books import snapshot_of
 
 from crossline.core.alerts.alert import alerts_of
 from crossline.core.basics.errors import StateError
@@ -18,10 +19,9 @@ from crossline.core.judge.output import ShardOutput
 from crossline.core.judge.shard import judge
 from crossline.core.route.pack import pack, unpack
 from crossline.core.route.parts import Chunk, route
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
-from e2e.books import book_of
 from e2e.project import by_id, figures, from_twin
 from e2e.traffic import OF_RECORDS, STREAM, Record, expected, lines, records, velocity
 
@@ -32,8 +32,8 @@ SHORT = [velocity("pair", threshold=2, window="2s", allowed_lateness="1s", water
 class Workers:
     """Two Python workers over one log of segments; every batch goes through routing and judging as tasks do it."""
 
-    def __init__(self, root: Path, book: Book, monkeypatch: pytest.MonkeyPatch, held_max: int = 8) -> None:
-        self.root, self.book, self.patch = root, book, monkeypatch
+    def __init__(self, root: Path, snapshot: PlanSnapshot, monkeypatch: pytest.MonkeyPatch, held_max: int = 8) -> None:
+        self.root, self.snapshot, self.patch = root, snapshot, monkeypatch
         self.cache = ShardCache(str(root), per_query=False, held_max=held_max)
         self.memories: list[Any] = [OrderedDict(), OrderedDict()]
         self.offset = 0
@@ -41,25 +41,25 @@ class Workers:
         self.alerts: dict[int, list[dict[str, Any]]] = {}
 
     def parts(self, batch: int, data: bytes) -> list[tuple[int, bytes]]:
-        decoded = decode_lines(self.book.decoder(STREAM), data, "file", batch * 1_000_000)
+        decoded = decode_lines(self.snapshot.decoder(STREAM), data, "file", batch * 1_000_000)
         chunk = Chunk(STREAM, batch, "file")
-        parts = route(self.book.plan(STREAM), decoded.records, chunk, self.book.shards, {})
+        parts = route(self.snapshot.plan(STREAM), decoded.records, chunk, self.snapshot.shards, {})
         return [(part.shard, pack([part])) for part in parts]
 
     def task(self, worker: int, shard: int, batch: int, data: bytes, *, dies: bool = False) -> ShardOutput:
         """One task's attempt; one that ``dies`` does so after judging, before it writes."""
         self.patch.setattr(caching, "_CACHE", self.memories[worker])
         mine = [part for each, blob in self.parts(batch, data) if each == shard for part in unpack(blob, "test")]
-        with self.cache.shard(self.book, "query", shard, batch) as held:
+        with self.cache.shard(self.snapshot, "query", shard, batch) as held:
             self.read.append(held.read)
-            output = judge(self.book.plans(), held.state, mine, self.book.bounds)
+            output = judge(self.snapshot.plans(), held.state, mine, self.snapshot.bounds)
             if not dies:
                 held.commit(output.deltas, [])
         return output
 
     def batch(self, batch: int, data: bytes, workers: Sequence[int]) -> None:
-        outputs = [self.task(workers[shard], shard, batch, data) for shard in range(self.book.shards)]
-        alerts = [alert for output in outputs for alert in alerts_of(self.book.plans(), output.hits, 0)]
+        outputs = [self.task(workers[shard], shard, batch, data) for shard in range(self.snapshot.shards)]
+        alerts = [alert for output in outputs for alert in alerts_of(self.snapshot.plans(), output.hits, 0)]
         assert self.alerts.setdefault(batch, alerts) == alerts, f"batch {batch} run again gave other alerts"
 
     def forget(self, worker: int) -> None:
@@ -95,7 +95,7 @@ def test_workers_that_take_turns_and_die_give_what_the_twin_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record], twin: Any, seed: int
 ) -> None:
     draw = random.Random(seed)
-    workers = Workers(tmp_path, book_of(OF_RECORDS, SHARDS), monkeypatch)
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
     for number, data in enumerate(batches_of(log, seed)):
         fate = draw.random()
         if fate < 0.2:
@@ -112,7 +112,7 @@ def test_workers_that_take_turns_and_die_give_what_the_twin_finds(
 def test_a_batch_run_again_writes_the_same_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
 ) -> None:
-    workers = Workers(tmp_path, book_of(OF_RECORDS, SHARDS), monkeypatch)
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
     for number, data in enumerate(batches_of(log, 0)[:12]):
         workers.batch(number, data, [0, 0])
         first = {path.name: path.read_bytes() for path in tmp_path.glob(f"shard-*/{number:012d}-*.seg")}
@@ -121,13 +121,13 @@ def test_a_batch_run_again_writes_the_same_segment(
 
 
 def test_a_state_that_is_not_committed_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = Workers(tmp_path, book_of(SHORT, SHARDS), monkeypatch)
+    workers = Workers(tmp_path, snapshot_of(SHORT, SHARDS), monkeypatch)
     workers.task(0, 0, 0, lines(records(5, seed=1)), dies=True)
     assert not workers.memories[0]
 
 
 def test_a_worker_holds_no_more_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]) -> None:
-    workers = Workers(tmp_path, book_of(SHORT, SHARDS), monkeypatch, held_max=1)
+    workers = Workers(tmp_path, snapshot_of(SHORT, SHARDS), monkeypatch, held_max=1)
     for number, data in enumerate(batches_of(log, 0)[:4]):
         workers.batch(number, data, [0, 0])
         assert len(workers.memories[0]) == 1
@@ -137,7 +137,7 @@ def test_a_shard_that_is_asked_for_elsewhere_is_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
 ) -> None:
     """Shard 1 has its home with worker 1 from batch 4 on, and is judged by worker 0 once more, in batch 5."""
-    workers = Workers(tmp_path, book_of(OF_RECORDS, SHARDS), monkeypatch)
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
     workers.cache = replace(workers.cache, asked_within=3)
     judged_by = [0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1]
     held, read = [], []
@@ -157,7 +157,7 @@ def test_a_shard_that_is_asked_for_elsewhere_is_let_go(
 def test_old_segments_go_and_take_nothing_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """400 batches of a rule that looks back two seconds; workers die at each look for what can go."""
     log = records(400, seed=2)
-    workers = Workers(tmp_path, book_of(SHORT, SHARDS), monkeypatch)
+    workers = Workers(tmp_path, snapshot_of(SHORT, SHARDS), monkeypatch)
     most = 0
     for number, record in enumerate(log):
         if number % caching.MERGE_EVERY == 0:
@@ -172,7 +172,7 @@ def test_old_segments_go_and_take_nothing_with_them(tmp_path: Path, monkeypatch:
 
 
 def test_a_stream_that_begins_with_nothing_good_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = Workers(tmp_path, book_of(SHORT, SHARDS), monkeypatch)
+    workers = Workers(tmp_path, snapshot_of(SHORT, SHARDS), monkeypatch)
     log = records(60, seed=4)
     for number, data in enumerate([b"not a record\n", b"", *batches_of(log, 3)]):
         workers.batch(number, data, [number % 2, (number + 1) % 2])
@@ -182,8 +182,8 @@ def test_a_stream_that_begins_with_nothing_good_goes_on(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_another_number_of_shards_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
-    before = Workers(tmp_path, book_of(SHORT, SHARDS), monkeypatch)
+    before = Workers(tmp_path, snapshot_of(SHORT, SHARDS), monkeypatch)
     before.batch(0, lines(records(5, seed=1)), [0, 0])
-    after = Workers(tmp_path, book_of(SHORT, shards), monkeypatch)
+    after = Workers(tmp_path, snapshot_of(SHORT, shards), monkeypatch)
     with pytest.raises(StateError, match=f"kept in 2 shards, found a query of {shards}; go on with shards=2"):
         after.batch(1, b"", [0] * shards)

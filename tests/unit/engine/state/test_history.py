@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crossline.core.judge.output import StreamClocks
-from crossline.engine.book.sparklog import committed, unfinished
+from crossline.engine.snapshot.sparklog import committed, unfinished
 from crossline.engine.state.history import HistoryLog, Mark
 
 
@@ -132,7 +132,7 @@ def test_records_dated_ahead_are_of_a_past_that_reaches_to_their_time(tmp_path: 
 
 
 def test_a_batch_that_is_run_again_is_not_done(tmp_path: Path) -> None:
-    """Its mark is there, since the sinks had it; what is read for new layers ends before it."""
+    """Its mark is there, since the sinks had it; what is read for new state stores ends before it."""
     history = HistoryLog(str(tmp_path))
     for batch in range(3):
         add(history, tmp_path, batch, {"payments": 10 * batch})

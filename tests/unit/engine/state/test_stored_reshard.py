@@ -16,9 +16,9 @@ import pytest
 
 from crossline.connectors.objects.files import ObjectFiles, file_store
 from crossline.core.basics.errors import StateError, UsageError
-from crossline.engine.book import lease as lease_module
-from crossline.engine.book.lease import CLAIMS
-from crossline.engine.book.stored import StoredCheckpoint, is_there
+from crossline.engine.snapshot import lease as lease_module
+from crossline.engine.snapshot.checkpoint_store import StoredCheckpoint, is_there
+from crossline.engine.snapshot.lease import CLAIMS
 from crossline.engine.state.reshard import reshard_stored
 from crossline.engine.state.statelog import StateLog
 from oracle.living import Life
@@ -54,7 +54,7 @@ def killed(uri: str) -> None:
 def gone_on(uri: str, folder: Path, life: Life) -> tuple[int, list[Any]]:
     """The shards that the next driver finds, and what it tells."""
     held = StoredCheckpoint(uri)
-    shards: int = orjson.loads((held.folder / "book.json").read_bytes())["shards"]
+    shards: int = orjson.loads((held.folder / "snapshot.json").read_bytes())["shards"]
     state = held.state_root.rpartition("/")[2]
     there = {name for name in file_store(uri).folders() if name.startswith("state")}
     shutil.rmtree(life.folder)

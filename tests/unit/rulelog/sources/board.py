@@ -12,8 +12,8 @@ from crossline.core.texts.yamltext import SIZE_MAX
 from crossline.rulelog.directory import DirectoryRuleLog
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.logfile import read_log
-from crossline.rulelog.sources.desk import TopicDesk
 from crossline.rulelog.sources.folder import Files
+from crossline.rulelog.sources.rule_publisher import TopicPublisher
 from crossline.rulelog.sources.topic import TopicPublications, rule_name
 from rulelog.desk import STREAMS
 
@@ -120,8 +120,8 @@ def files_of(board: Board) -> Files:
     return found.changed() or {}
 
 
-def desk_of(board: Board) -> TopicDesk:
-    return TopicDesk(files_of(board))
+def desk_of(board: Board) -> TopicPublisher:
+    return TopicPublisher(files_of(board))
 
 
 def told(events: Sequence[RuleEvent]) -> list[tuple[str, str | None, int | None, str | None]]:

@@ -14,8 +14,8 @@ from crossline.core.texts.problems import RefusedError
 from crossline.rulelog.content import FileContent
 from crossline.rulelog.history import History
 from crossline.rulelog.reading import NOTHING_KNOWN, read_files
-from crossline.rulelog.sources.desk import TopicDesk
 from crossline.rulelog.sources.review import check_proof
+from crossline.rulelog.sources.rule_publisher import TopicPublisher
 from rulelog.desk import rule
 
 from .board import Board, Pipeline, desk_of, files_of, told
@@ -338,7 +338,7 @@ def test_a_retired_version_stays_retired_before_any_pipeline_looks(board: Board,
     running.start()
     running.stop()
     board.post("rule/large/1", rule(status="retired"), "alice")
-    desk = TopicDesk(files_of(board), [History(running.log)])
+    desk = TopicPublisher(files_of(board), [History(running.log)])
     with pytest.raises(PermanentError, match="from retired to active"):
         desk.set_status("large", "active")
     file = tmp_path / "desk.yaml"

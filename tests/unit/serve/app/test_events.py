@@ -19,7 +19,7 @@ from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.http.events.source import Event, EventsGoneError
-from crossline.serve.revisions.told import RevisedLog
+from crossline.serve.revisions.revision_log import RevisedLog
 from crossline.serve.revisions.values import Revision
 
 ENDS: tuple[Mapping[str, Any], Mapping[str, Any]] = ({"payments": {}}, {"payments": {"00000001.jsonl": 1}})

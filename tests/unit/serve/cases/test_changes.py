@@ -16,7 +16,7 @@ from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.http.events.source import Event
-from crossline.serve.revisions.told import RevisedLog
+from crossline.serve.revisions.revision_log import RevisedLog
 
 
 def test_a_change_is_told_and_gone_on_from(tmp_path: Path) -> None:

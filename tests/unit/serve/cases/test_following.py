@@ -19,8 +19,8 @@ from crossline.core.basics.errors import RetryableError
 from crossline.core.decide.words import ACTIONS
 from crossline.serve.cases.acts.values import Act
 from crossline.serve.cases.changes import CaseChanges
+from crossline.serve.cases.intake.catch_up import Missed
 from crossline.serve.cases.intake.following import CaseFollower
-from crossline.serve.cases.intake.missed import Missed
 from crossline.serve.cases.intake.taking import Intake, Mark
 from crossline.serve.feed.reader import FeedReader
 

@@ -23,9 +23,9 @@ from crossline.rulelog.content import read_pipeline_in_place
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.access.roles import Principal
-from crossline.serve.app.audited import Audited
+from crossline.serve.app.auditing import Audited
 from crossline.serve.app.split import Split
-from crossline.serve.app.stored import StoredCases
+from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.console.app import Console

@@ -11,10 +11,10 @@ from crossline.core.settings.process.serve import OidcSettings
 from crossline.serve.access.keyfile import KeyFile
 from crossline.serve.app.split import is_of_api
 from crossline.serve.console.access import AUDITS_ITSELF, NEEDS, UNATTENDED
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.pages import index
 from crossline.serve.console.pages.index import PAGES
 from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.request import Asked
 from crossline.serve.http.problems import conflict, invalid
 
 from .kit import HOST, Room, room

@@ -11,8 +11,8 @@ from tests.oracle.replicated import Decision, Pipeline
 from crossline.connectors.feed.copies import FeedCopies
 from crossline.connectors.feed.files import batch_path, write_batch
 from crossline.connectors.objects.files import FileStore
-from crossline.engine.book.book import Book
-from crossline.engine.book.mirror import Mirror
+from crossline.engine.snapshot.mirror import Mirror
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state.cache import ShardCache
 
 PLANNED_MS = 1_000_000_000_000
@@ -26,13 +26,13 @@ class StoredPipeline:
     """
 
     def __init__(
-        self, folder: Path, store: FileStore, state: str, book: Book, epoch: int = 1, name: str = "q1"
+        self, folder: Path, store: FileStore, state: str, snapshot: PlanSnapshot, epoch: int = 1, name: str = "q1"
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.store = folder, store
         self.mirror = Mirror(store, folder, "the store")
         self.mirror.restore(epoch)
-        self.pipeline = Pipeline(folder, book)
+        self.pipeline = Pipeline(folder, snapshot)
         self.pipeline.cache = ShardCache(state, per_query=False, held_max=64)
         self.copies = FeedCopies(store, self.mirror.discard, 0)
         (folder / "feed").mkdir(exist_ok=True)

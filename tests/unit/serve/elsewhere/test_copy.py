@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.serve.replica.conftest import BURST, Asks, book_of, rules_of
+from tests.unit.serve.replica.conftest import BURST, Asks, rules_of, snapshot_of
 
 from crossline.connectors.feed.files import batches_in
 from crossline.connectors.objects.files import LocalFiles, StoreAwayError
 from crossline.core.basics.errors import StateError
 from crossline.core.judge.shard import ShardState
-from crossline.engine.book.book import BookFile
-from crossline.engine.book.mirror import INLINE_BYTES, PARTS, Mirror
-from crossline.engine.book.sparklog import committed, last_committed
+from crossline.engine.snapshot.mirror import INLINE_BYTES, PARTS, Mirror
+from crossline.engine.snapshot.snapshot import SnapshotFile
+from crossline.engine.snapshot.sparklog import committed, last_committed
 from crossline.engine.state import cache as caching
 from crossline.engine.state import statelog
 from crossline.engine.state.follow import FollowedState
@@ -66,7 +66,7 @@ def _empty() -> Iterator[None]:
 @pytest.fixture
 def stored(tmp_path: Path) -> StoredPipeline:
     store = LocalFiles(tmp_path / "store")
-    return StoredPipeline(tmp_path / "driver", store, str(tmp_path / "store" / "state"), book_of(BURST))
+    return StoredPipeline(tmp_path / "driver", store, str(tmp_path / "store" / "state"), snapshot_of(BURST))
 
 
 def copy_of(stored: StoredPipeline, folder: Path, store: LocalFiles | None = None) -> CheckpointCopy:
@@ -74,9 +74,9 @@ def copy_of(stored: StoredPipeline, folder: Path, store: LocalFiles | None = Non
     return CheckpointCopy(store or stored.store, folder, "s3://bank/checkpoint")
 
 
-def state_at(root: Path, book_in: Path, batch: int) -> dict[int, ShardState]:
+def state_at(root: Path, snapshot_in: Path, batch: int) -> dict[int, ShardState]:
     followed = FollowedState(str(root))
-    followed.advance(BookFile(str(book_in / "book.json")).current(), batch)
+    followed.advance(SnapshotFile(str(snapshot_in / "snapshot.json")).current(), batch)
     assert followed.batch == batch
     assert not followed.anew
     return followed.states
@@ -207,7 +207,7 @@ def test_a_checkpoint_that_is_another_one_is_seen(stored: StoredPipeline, tmp_pa
         copy.look()
     assert copy.batch == 2
     caching._CACHE.clear()
-    more = (book_of(BURST), 1 if how == "anew" else 7, "q2")
+    more = (snapshot_of(BURST), 1 if how == "anew" else 7, "q2")
     other = StoredPipeline(tmp_path / "other", stored.store, str(tmp_path / "store" / "state"), *more)
     for _ in range(1 if how == "anew" else 5):
         other.batch([each.raw for each in asks.records(4)])
@@ -229,7 +229,7 @@ def test_one_that_looks_while_the_pipeline_begins_takes_it_for_the_same(tmp_path
     (tmp_path / "here").mkdir()
     copy = CheckpointCopy(store, tmp_path / "here", "s3://bank/checkpoint")
     assert copy.look()
-    stored = StoredPipeline(tmp_path / "driver", store, str(tmp_path / "store" / "state"), book_of(BURST), 2)
+    stored = StoredPipeline(tmp_path / "driver", store, str(tmp_path / "store" / "state"), snapshot_of(BURST), 2)
     assert copy.look()
     stored.batch([])
     assert copy.look()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.oracle.replicated import told
-from tests.unit.serve.replica.conftest import BURST, Asks, book_of, ready
+from tests.unit.serve.replica.conftest import BURST, Asks, ready, snapshot_of
 
 from crossline.connectors.objects.files import LocalFiles
 from crossline.engine.state import cache as caching
@@ -37,7 +37,7 @@ def _empty() -> Iterator[None]:
 @pytest.fixture
 def stored(tmp_path: Path) -> StoredPipeline:
     store = LocalFiles(tmp_path / "store")
-    return StoredPipeline(tmp_path / "driver", store, str(tmp_path / "store" / "state"), book_of(BURST))
+    return StoredPipeline(tmp_path / "driver", store, str(tmp_path / "store" / "state"), snapshot_of(BURST))
 
 
 def over(store: LocalFiles, play: Play) -> None:
@@ -127,7 +127,7 @@ def test_one_that_begins_before_its_pipeline_is_ready_once_that_is(tmp_path: Pat
 
     async def play(replicas: Replicas, _: StoreFollower) -> None:
         assert replicas.lag().ready is False
-        made = StoredPipeline(tmp_path / "driver", store, str(tmp_path / "store" / "state"), book_of(BURST))
+        made = StoredPipeline(tmp_path / "driver", store, str(tmp_path / "store" / "state"), snapshot_of(BURST))
         made.batch([])
         await ready(replicas, 0)
 
@@ -150,7 +150,7 @@ def test_another_checkpoint_in_its_place_is_begun_anew(stored: StoredPipeline, t
         shutil.rmtree(tmp_path / "store")
         caching._CACHE.clear()
         other = StoredPipeline(
-            tmp_path / "other", stored.store, str(tmp_path / "store" / "state"), book_of(BURST), 1, "q2"
+            tmp_path / "other", stored.store, str(tmp_path / "store" / "state"), snapshot_of(BURST), 1, "q2"
         )
         other.batch([])
         await until(lambda: not replicas.lag().ready)

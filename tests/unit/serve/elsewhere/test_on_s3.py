@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.serve.replica.conftest import BURST, Asks, book_of
+from tests.unit.serve.replica.conftest import BURST, Asks, snapshot_of
 
 from crossline.connectors.feed.files import batches_in
 from crossline.connectors.objects.files import file_store
 from crossline.connectors.objects.place import under
-from crossline.engine.book.sparklog import last_committed
+from crossline.engine.snapshot.sparklog import last_committed
 from crossline.engine.state import cache as caching
 from crossline.serve.elsewhere.copy import CheckpointCopy
 
@@ -29,7 +29,7 @@ def test_batch_by_batch(s3_server: LocalS3, tmp_path: Path, monkeypatch: pytest.
     uri = f"s3://{s3_server.bucket}/{tmp_path.name}/checkpoint"
     store, asks, here = file_store(uri), Asks(), tmp_path / "here"
     here.mkdir()
-    stored = StoredPipeline(tmp_path / "driver", store, under(uri, "state"), book_of(BURST))
+    stored = StoredPipeline(tmp_path / "driver", store, under(uri, "state"), snapshot_of(BURST))
     copy = CheckpointCopy(file_store(uri), here, uri)
     for batch in range(18):  # beyond a look at all segments
         stored.batch([each.raw for each in asks.records(2)])

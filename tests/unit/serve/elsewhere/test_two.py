@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from tests.connectors.postgres_kit import place_in
-from tests.unit.serve.replica.conftest import BURST, Asks, book_of
+from tests.unit.serve.replica.conftest import BURST, Asks, snapshot_of
 
 from crossline.connectors.objects.files import LocalFiles
 from crossline.engine.state import cache as caching
@@ -63,7 +63,7 @@ def test_a_caller_that_asks_another_gets_the_same_answer(
 ) -> None:
     caching._CACHE.clear()
     root, asks = tmp_path / "store", Asks()
-    stored = StoredPipeline(tmp_path / "driver", LocalFiles(root), str(root / "state"), book_of(BURST))
+    stored = StoredPipeline(tmp_path / "driver", LocalFiles(root), str(root / "state"), snapshot_of(BURST))
     stored.batch([each.raw for each in asks.records(2)])
     records = {each.record_id: each.raw for each in (asks.record(f"a{number % 7}") for number in range(60))}
     with ExitStack() as both:

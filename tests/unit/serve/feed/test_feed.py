@@ -18,7 +18,7 @@ from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import SinkError, StoppedError, UsageError
 from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import Policy, load_policy
-from crossline.core.streams.asked import Place
+from crossline.core.streams.submission import Place
 from crossline.engine.pipeline.feed import FeedSink
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.feed.reader import EventId, FeedReader

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.core.health.kept import Held, held_mean
+from crossline.core.health.predictions import Held, held_mean
 from crossline.core.workbench.predicted import Predicted
 from crossline.serve.app.events import AllEvents
 from crossline.serve.cases.counting.reading import RuleCounts
@@ -20,7 +20,7 @@ from crossline.serve.health.assess import Measured, assessed
 from crossline.serve.health.broken import PredictionWatch
 from crossline.serve.health.values import HealthReport, RuleFacts
 from crossline.serve.http.events.source import Event, EventsGoneError
-from crossline.serve.revisions.told import NumberedLog, RevisedLog
+from crossline.serve.revisions.revision_log import NumberedLog, RevisedLog
 
 AHEAD = Predicted(10.0, 2.0, 18.0, 4.0)
 NOW_MS = 1_767_225_600_000

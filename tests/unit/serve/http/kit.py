@@ -24,7 +24,7 @@ from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
 from crossline.rulelog.content import read_pipeline_in_place
 from crossline.rulelog.directory import DirectoryRuleLog
-from crossline.serve.app.stored import StoredCases
+from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.http.api import create_api

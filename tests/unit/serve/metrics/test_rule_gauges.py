@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from crossline.core.basics.errors import RetryableError
-from crossline.core.health.kept import Held
+from crossline.core.health.predictions import Held
 from crossline.core.health.shares import Precision
 from crossline.core.workbench.predicted import Predicted
 from crossline.serve.cases.counting.reading import RuleCounts

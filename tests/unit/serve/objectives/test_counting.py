@@ -17,7 +17,7 @@ from crossline.core.settings.config import PipelineConfig, load_pipeline
 from crossline.engine.pipeline.standing import Standing, Waiting
 from crossline.engine.work.totals import Totals
 from crossline.serve.objectives.budget import Counts
-from crossline.serve.objectives.declared import objectives_of
+from crossline.serve.objectives.declaration import objectives_of
 from crossline.serve.objectives.file import MinuteFile
 from crossline.serve.objectives.lag import Lag
 from crossline.serve.objectives.requests import RequestCounts, counting

@@ -11,7 +11,7 @@ import pytest
 from crossline.core.basics.errors import StateError
 from crossline.core.settings.process.slo import SloSettings
 from crossline.serve.objectives.budget import DAY, Counts
-from crossline.serve.objectives.declared import objectives_of
+from crossline.serve.objectives.declaration import objectives_of
 from crossline.serve.objectives.file import FIGURES_KEPT, KEPT, Minute, MinuteFigure, MinuteFile
 from crossline.serve.objectives.recorder import Recorder
 

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from crossline.cli.main import run_command
 from crossline.core.basics.times import format_instant
 from crossline.core.settings.process.slo import SloSettings
-from crossline.serve.objectives.declared import objectives_of
+from crossline.serve.objectives.declaration import objectives_of
 from crossline.serve.objectives.file import Minute, MinuteFile
 from crossline.serve.objectives.histogram import counted, packed
 from crossline.serve.objectives.metrics import ObjectiveCollector

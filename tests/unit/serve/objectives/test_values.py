@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from crossline.core.settings.process.slo import SloSettings
-from crossline.serve.objectives.declared import Objective, objectives_of
+from crossline.serve.objectives.declaration import Objective, objectives_of
 from crossline.serve.objectives.file import KEPT, Minute, MinuteFile
 from crossline.serve.objectives.histogram import REACH, SIZE, added, counted, empty, packed, place_of, value_at
 from crossline.serve.objectives.metrics import ObjectiveCollector

@@ -18,7 +18,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import StreamSpec
-from crossline.engine.book.book import Book
+from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state import cache as caching
 from crossline.serve.decisions.values import Asked
 from crossline.serve.replica.replicas import Replicas
@@ -53,11 +53,11 @@ def rules_of(*bodies: dict[str, Any]) -> RuleSet:
     return RuleSet.from_rules(rule for rule, _ in made if rule is not None)
 
 
-def book_of(*bodies: dict[str, Any], shards: int = 2) -> Book:
+def snapshot_of(*bodies: dict[str, Any], shards: int = 2) -> PlanSnapshot:
     policy = Policy.model_validate({"schema_version": 1, "version": 1})
     lists = named_lists({"cash": ["CSH"]})
     deciding = Deciding(policy, every=True)
-    return Book(rules_of(*bodies), {STREAM: SPEC}, Defaults(), shards, Bounds(0), lists, deciding=deciding)
+    return PlanSnapshot(rules_of(*bodies), {STREAM: SPEC}, Defaults(), shards, Bounds(0), lists, deciding=deciding)
 
 
 class Asks:
@@ -84,7 +84,7 @@ def lines(asked: Sequence[Asked]) -> list[tuple[str, list[bytes]]]:
 def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
     caching._CACHE.clear()
     (tmp_path / "checkpoint").mkdir()
-    yield Pipeline(tmp_path / "checkpoint", book_of(BURST))
+    yield Pipeline(tmp_path / "checkpoint", snapshot_of(BURST))
     caching._CACHE.clear()
 
 

@@ -16,10 +16,10 @@ from tests.unit.core.rules.onnxkit import model
 
 from crossline.core.models.processes import HERE
 from crossline.serve.decisions.values import Verdict
-from crossline.serve.replica.overlay import Laid, Overlay, overlay_book
+from crossline.serve.replica.overlay import Laid, Overlay, overlay_snapshot
 from crossline.serve.replica.replicas import Replicas
 
-from .conftest import BURST, START_MS, STREAM, Asks, book_of, lines, ready
+from .conftest import BURST, START_MS, STREAM, Asks, lines, ready, snapshot_of
 
 # The logarithm: of what is negative it is no number.
 LOG = base64.b64encode(model([helper.make_node("Log", ["x"], ["y"])], 1)).decode()
@@ -55,7 +55,7 @@ def no_process_stays() -> Iterator[None]:
 
 def judged(*bodies: dict[str, Any], amounts: tuple[int, ...]) -> list[tuple[str, tuple[str, ...]]]:
     """What is decided about payments of these amounts, judged in one call, and what could not judge each."""
-    overlay = Overlay(overlay_book(book_of(BURST, *bodies)), {})
+    overlay = Overlay(overlay_snapshot(snapshot_of(BURST, *bodies)), {})
     laid = []
     for number, amount in enumerate(amounts):
         at_ms = START_MS + 1_000 * number
@@ -115,7 +115,7 @@ def models_below(pid: int) -> list[int]:
 
 def test_forks_ask_the_models_that_their_follower_started(pipeline: Pipeline) -> None:
     asks = Asks()
-    pipeline.publish(book_of(SCORED))
+    pipeline.publish(snapshot_of(SCORED))
 
     async def play() -> None:
         replicas = Replicas(str(pipeline.folder))

@@ -12,11 +12,11 @@ from crossline.core.basics.errors import RetryableError
 from crossline.core.basics.times import instant_text
 from crossline.serve.decisions.values import AsOf
 from crossline.serve.replica.dry import DryRuns
-from crossline.serve.replica.entity import KeyAsked, KeyTold
+from crossline.serve.replica.entity import KeyAsked, KeyFigures
 from crossline.serve.replica.messages import Answer
 from crossline.serve.replica.replicas import Replicas
 
-from .conftest import BURST, START_MS, STREAM, Asks, book_of, lines, ready
+from .conftest import BURST, START_MS, STREAM, Asks, lines, ready, snapshot_of
 from .test_dry import Clock, Gone, Told, hello, played
 from .test_replicas import decisions, run
 
@@ -61,12 +61,12 @@ def at(second: int) -> str:
     return instant_text(START_MS + 1_000 * second)
 
 
-def shown(told: KeyTold) -> dict[tuple[str, str], Any]:
+def shown(told: KeyFigures) -> dict[tuple[str, str], Any]:
     return {(each["rule_id"], each["name"]): (each["value"], each["count"]) for each in told.figures}
 
 
 def test_they_are_of_now_and_nothing_comes_of_asking(pipeline: Pipeline) -> None:
-    pipeline.publish(book_of(BURST, *MORE))
+    pipeline.publish(snapshot_of(BURST, *MORE))
     asks = Asks()
     pipeline.batch(lines([asks.record("a1", amount=7), asks.record("a1", amount=30), asks.record("b")]))
 
@@ -124,7 +124,7 @@ def test_where_nothing_came_a_rule_is_missing_and_says_why(pipeline: Pipeline) -
     async def play(replicas: Replicas) -> None:
         await ready(replicas, 0)
         why = {"rule_id": "burst", "why": f"no record of {STREAM} came yet"}
-        assert await replicas.figures("account", "a1") == KeyTold([], [why])
+        assert await replicas.figures("account", "a1") == KeyFigures([], [why])
 
     run(pipeline, play)
 
@@ -143,7 +143,7 @@ def test_a_copy_that_fails_or_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     failed = (
         ((Answer(error="KeyError: x"),), "KeyError: x"),
         ((), "the process that judged it ended"),
-        ((Answer(dry=[KeyTold([], [], "it ended")]),), "it ended"),
+        ((Answer(dry=[KeyFigures([], [], "it ended")]),), "it ended"),
     )
 
     async def work(runs: DryRuns, clock: Clock, _: list[str]) -> None:

@@ -23,7 +23,7 @@ from crossline.serve.decisions.values import NotJudgedError, Place, Verdict
 from crossline.serve.replica.answers import Bounds
 from crossline.serve.replica.replicas import Replicas
 
-from .conftest import BURST, Asks, book_of, lines, ready, rules_of
+from .conftest import BURST, Asks, lines, ready, rules_of, snapshot_of
 
 
 def run(pipeline: Pipeline, play: Callable[[Replicas], Awaitable[None]], **more: Any) -> None:
@@ -258,7 +258,7 @@ def test_without_a_replica_nobody_waits_for_long(pipeline: Pipeline) -> None:
             assert later.done(), "at once"
             assert isinstance(later.exception(), NotJudgedError)
 
-    (pipeline.folder / "book.json").unlink()
+    (pipeline.folder / "snapshot.json").unlink()
     run(pipeline, play, bounds=Bounds(ready_max_s=0.1))
 
 
@@ -328,7 +328,7 @@ def test_a_checkpoint_that_is_another_one_is_followed_anew(pipeline: Pipeline) -
         for name in ("spark", "state"):
             shutil.rmtree(pipeline.folder / name)
         caching._CACHE.clear()
-        anew = Pipeline(pipeline.folder, pipeline.book)
+        anew = Pipeline(pipeline.folder, pipeline.snapshot)
         anew.batch(lines(asks.records(1)))
         async with asyncio.timeout(60):
             while replicas.lag().batch != 0:
@@ -341,17 +341,17 @@ def test_a_checkpoint_that_is_another_one_is_followed_anew(pipeline: Pipeline) -
 def test_what_a_listing_says_may_be_gone(tmp_path: Path) -> None:
     """Merged, dropped and damaged beneath a follower: it reads anew, and says what is missing where nothing helps."""
     caching._CACHE.clear()
-    pipeline, asks = Pipeline(tmp_path, book_of(BURST)), Asks()
+    pipeline, asks = Pipeline(tmp_path, snapshot_of(BURST)), Asks()
     following = FollowedState(str(tmp_path / "state"))
     for _ in range(3):
         pipeline.batch(lines(asks.records(2)))
-    following.advance(pipeline.book, 1)
+    following.advance(pipeline.snapshot, 1)
     gone = tmp_path / "state" / "shard-00001" / "000000000002-000000000002.seg"
     raw = gone.read_bytes()
     gone.unlink()
     with pytest.raises(StateError, match="state of batch 2 is missing"):
-        following.advance(pipeline.book, 2)
+        following.advance(pipeline.snapshot, 2)
     assert (following.batch, following.states) == (-1, {}), "nothing half read is judged on"
     gone.write_bytes(raw)
-    following.advance(pipeline.book, 2)
+    following.advance(pipeline.snapshot, 2)
     assert following.batch == 2

@@ -17,7 +17,7 @@ from crossline.core.settings.process.slo import SloSettings
 from crossline.core.settings.watch import WatchSettings
 from crossline.engine.pipeline.standing import Standing, Waiting
 from crossline.engine.work.totals import Totals
-from crossline.serve.objectives.declared import objectives_of
+from crossline.serve.objectives.declaration import objectives_of
 from crossline.serve.objectives.file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
 from crossline.serve.watch.watch import Watch
 

@@ -14,10 +14,10 @@ import yaml
 from crossline.core.basics.errors import RetryableError
 from crossline.core.settings.watch import Place, WatchSettings
 from crossline.serve.running import limits
+from crossline.serve.running.entries import batches_of, dead_of, figures_of, lag_ms, sinks_of
 from crossline.serve.running.history import History
 from crossline.serve.running.report import NO_SLO, NO_WATCH, ReplicaLag, running_report
 from crossline.serve.running.scrape import Scrape, scrape
-from crossline.serve.running.told import batches_of, dead_of, figures_of, lag_ms, sinks_of
 from crossline.serve.watch.listener import Listener, Page
 
 from ..objectives.test_counting import pipeline  # noqa: TID252 - a pipeline of topics

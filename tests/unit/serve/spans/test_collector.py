@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from structlog.testing import capture_logs
 
 from crossline.serve.spans import sending
-from crossline.serve.spans.sending import Telling
+from crossline.serve.spans.sending import ReportingExporter
 
 WAIT_S = 120.0
 SPANS: Any = [None]  # nobody here looks at them
@@ -38,16 +38,16 @@ class Slow(SpanExporter):
 def test_spans_are_dropped_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "ANSWER_S_MAX", 0.05)
     slow = Slow()
-    telling = Telling(slow, "collector")
+    exporter = ReportingExporter(slow, "collector")
     with capture_logs() as logs:
-        assert telling.export(SPANS) is SpanExportResult.FAILURE
-        assert telling.export(SPANS) is SpanExportResult.FAILURE
+        assert exporter.export(SPANS) is SpanExportResult.FAILURE
+        assert exporter.export(SPANS) is SpanExportResult.FAILURE
     assert slow.asked == 1, "what was given up is still being sent"
     assert [each["event"] for each in logs] == ["a collector does not take spans; they are dropped until it does"]
     monkeypatch.setattr(sending, "ANSWER_S_MAX", WAIT_S)
     slow.ended.set()
     assert slow.done.wait(WAIT_S)
-    assert telling._under_way.acquire(timeout=WAIT_S)
-    telling._under_way.release()
-    assert telling.export(SPANS) is SpanExportResult.SUCCESS
+    assert exporter._under_way.acquire(timeout=WAIT_S)
+    exporter._under_way.release()
+    assert exporter.export(SPANS) is SpanExportResult.SUCCESS
     assert slow.asked == 2

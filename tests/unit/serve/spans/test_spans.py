@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from connectors.makers import alert
 from crossline.connectors.base import Delivery, RetryPolicy, Sink, deliver_all
-from crossline.connectors.behind.sink import Behind
 from crossline.connectors.console import ConsoleSink
+from crossline.connectors.outbox.sink import OutboxSink
 from crossline.core.basics.errors import PermanentError, SinkError
 from crossline.core.settings.watch import OtlpSettings
 from crossline.engine.work.totals import Totals
@@ -129,7 +129,7 @@ def test_phases_lie_one_behind_the_other(collector: Collector) -> None:
 
 def test_what_is_delivered_later_has_a_link(collector: Collector, tmp_path: Path) -> None:
     spans = Spans(OtlpSettings(endpoint=collector.endpoint), "shop")
-    behind = Behind(Shaky(1), tmp_path / "behind", QUICK, spans)
+    behind = OutboxSink(Shaky(1), tmp_path / "behind", QUICK, spans)
     (tmp_path / "behind").mkdir()
     run(spans, [behind], batch(4, "r1"))  # it is not open yet: as after a kill, another one finds it on the disk
     with capture_logs():

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.config import PipelineConfig, load_pipeline
 from crossline.core.settings.watch import OtlpSettings
-from crossline.serve.wanted import spans_wanted
+from crossline.serve.tracing import spans_wanted
 from crossline.serve.watching import Watching
 
 HERE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}

@@ -12,9 +12,9 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from crossline.connectors.base import Delivery, LateRecord
-from crossline.connectors.behind.sink import Behind
 from crossline.connectors.console import ConsoleSink
 from crossline.connectors.jsonl import JsonlSink
+from crossline.connectors.outbox.sink import OutboxSink
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.times import format_instant
 from crossline.engine.pipeline.standing import Standing, Waiting
@@ -145,7 +145,7 @@ def test_sinks_are_told_apart(tmp_path: Any) -> None:
 
 def test_a_sink_that_no_batch_waits_for_has_a_backlog(tmp_path: Any) -> None:
     figures = Figures()
-    behind = Behind(JsonlSink(tmp_path / "a", None), tmp_path / "behind")
+    behind = OutboxSink(JsonlSink(tmp_path / "a", None), tmp_path / "behind")
     figures.name_sinks([ConsoleSink(), behind])
     found = exposed(figures)
     assert found["crossline_sink_backlog_batches"] == found["crossline_sink_backlog_seconds"] == {("jsonl",): 0}

@@ -136,7 +136,7 @@ class RowTopicReader:
         if self._asked.done():
             asked, self._asked = self._asked, None
             try:
-                self._heed(consumer, asked.result(0))
+                self._use_cancel_token(consumer, asked.result(0))
             except KafkaException as error:
                 self._refused(error.args[0])
 
@@ -148,7 +148,7 @@ class RowTopicReader:
             )
         self._down = error.str()
 
-    def _heed(self, consumer: Consumer, found: TopicDescription) -> None:
+    def _use_cancel_token(self, consumer: Consumer, found: TopicDescription) -> None:
         there, topic_id = {each.id for each in found.partitions}, str(found.topic_id)
         anew = topic_id != _NO_ID and self.topic_id not in {None, topic_id}
         anew = anew or (bool(self._partitions) and self._shorter(consumer))

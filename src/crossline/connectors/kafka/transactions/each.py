@@ -1,7 +1,8 @@
 """Decisions on every record to a topic, given by the processes that make them: what is many does not pass the driver.
 
-Each shard of ids gives its own, under a name of its own (see ``OncePost``). A shard is served by one process for as
-long as that lives, so its client stays; where another takes it over, that one ends what the first has under way.
+Each shard of ids gives its own, under a name of its own (see ``TransactionalProducer``). A shard is served by one
+process for as long as that lives, so its client stays; where another takes it over, that one ends what the first has
+under way.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from crossline.connectors.kafka.messages import decision_message
 from crossline.core.settings.kafka import KafkaSinkSettings
 
 if TYPE_CHECKING:
-    from crossline.connectors.kafka.transactions.once import Batch, OncePost
+    from crossline.connectors.kafka.transactions.transactional_producer import Batch, TransactionalProducer
 
-# A keeper has others to serve: whoever asked it asks again.
+# A state server has others to serve: whoever asked it asks again.
 TIMEOUT_MS = 10_000
 
 # Of this process, by (brokers, checkpoint, name).
-_posts: dict[tuple[str, str, str], OncePost] = {}
+_posts: dict[tuple[str, str, str], TransactionalProducer] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +60,13 @@ class DecisionTopic:
             post.deliver(batch, [self.topic], lambda: (decision_message(self.topic, each) for each in decisions))
 
     @staticmethod
-    def _post(client: Mapping[str, Any], checkpoint: str, name: str) -> OncePost:
+    def _post(client: Mapping[str, Any], checkpoint: str, name: str) -> TransactionalProducer:
         # Imported here: who has no such topic need not load a Kafka client.
-        from crossline.connectors.kafka.transactions.once import OncePost  # noqa: PLC0415 - as said
+        from crossline.connectors.kafka.transactions.transactional_producer import TransactionalProducer  # noqa: PLC0415 - as said
 
         key = (str(client["bootstrap.servers"]), checkpoint, name)
         if key not in _posts:
             for old in [each for each in _posts if each[1] != checkpoint]:  # a pipeline that is over
                 _posts.pop(old).drop()
-            _posts[key] = OncePost(client, name, TIMEOUT_MS)
+            _posts[key] = TransactionalProducer(client, name, TIMEOUT_MS)
         return _posts[key]

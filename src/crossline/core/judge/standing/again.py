@@ -19,7 +19,7 @@ from crossline.core.decide.blocks import alert_text
 from crossline.core.decide.hits import DecidingHit
 from crossline.core.judge.standing.crossings import Crossed, Crossings, Pairs
 from crossline.core.judge.standing.rows import StandingRows, delivered, satisfied_pairs, standing_rows
-from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.compile import StorePlan, StreamPlan
 from crossline.core.route.entering import CAUSE
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import Again, Cause, Hits
@@ -44,22 +44,22 @@ _Held = dict[_Name, tuple[int, str | None]]  # the row, and the alert of the cro
 
 
 def standing_again(
-    plan: StreamPlan, layer_plan: LayerPlan, again: Sequence[Again], logs: int
+    plan: StreamPlan, store_plan: StorePlan, again: Sequence[Again], logs: int
 ) -> Iterator[StandingChange]:
     """What rows that are judged again change; ``logs``: how many logs the records that are judged have."""
     for piece in again:
         if piece.hits.sat.any() or not piece.begins.all():
-            yield from _Holding(plan, layer_plan, piece, logs).changes()
+            yield from _Holding(plan, store_plan, piece, logs).changes()
 
 
 class _Holding:
-    """Where the rules of a layer hold in one piece."""
+    """Where the rules of a state store hold in one piece."""
 
-    def __init__(self, plan: StreamPlan, layer_plan: LayerPlan, again: Again, logs: int) -> None:
-        self._plan, self._layer_plan, self._again, self._logs = plan, layer_plan, again, logs
-        self._judged: JudgedRows = rows_again(plan, layer_plan, again, logs)
-        programs = [plan.programs[line.rule_id, line.version] for line in layer_plan.kernel.judging]
-        self._delivered = delivered(plan, layer_plan)
+    def __init__(self, plan: StreamPlan, store_plan: StorePlan, again: Again, logs: int) -> None:
+        self._plan, self._store_plan, self._again, self._logs = plan, store_plan, again, logs
+        self._judged: JudgedRows = rows_again(plan, store_plan, again, logs)
+        programs = [plan.programs[line.rule_id, line.version] for line in store_plan.kernel.judging]
+        self._delivered = delivered(plan, store_plan)
         self._reach_ms = np.array([program.reach_ms for program in programs], np.int64)
 
     def changes(self) -> Iterator[StandingChange]:
@@ -99,23 +99,23 @@ class _Holding:
                 continue
             by = self._alert(line, row, int(crossed[place]), emitted) if known[place] else None
             name = line, self._judged.record_id(row), int(clock_ms[row])
-            found[int(again.variant[row])][name] = row, by  # of several rows that are hits on one record the last
+            found[int(again.replay[row])][name] = row, by  # of several rows that are hits on one record the last
         return found
 
     def _crossings(self, held: Pairs, emitted: Pairs) -> tuple[I64, I64]:
         """Of each the last hit up to it: its number among ``emitted``, or -2 less its number among earlier ones."""
         again, earlier = self._again, self._again.earlier
         width, rows = np.int64(len(self._delivered)), np.int64(len(again.rows) + 1)
-        of_held = again.variant[held.row] * width + held.line
+        of_held = again.replay[held.row] * width + held.line
         found, at_ms = np.full(len(held), -1, np.int64), np.full(len(held), np.iinfo(np.int64).min)
         if earlier is not None and len(earlier.row):
-            of_earlier = earlier.variant * width + earlier.line
+            of_earlier = earlier.replay * width + earlier.line
             order = np.argsort(of_earlier)
             at = order[np.minimum(np.searchsorted(of_earlier[order], of_held), len(order) - 1)]
             mine = of_earlier[at] == of_held
             found[mine], at_ms[mine] = -2 - at[mine], earlier.clock_ms[at[mine]]
         if len(emitted):
-            of_emitted = again.variant[emitted.row] * width + emitted.line
+            of_emitted = again.replay[emitted.row] * width + emitted.line
             order = np.argsort(of_emitted * rows + emitted.row)
             by = (of_emitted * rows + emitted.row)[order]
             last = np.searchsorted(by, of_held * rows + held.row, side="right") - 1
@@ -134,13 +134,13 @@ class _Holding:
         elif earlier is not None:
             known = earlier.id_of(int(earlier.row[-2 - crossed]))
             record_id = known if self._plan.reports else known_by(self._plan, known)[0]
-        of = self._layer_plan.kernel.judging[line]
+        of = self._store_plan.kernel.judging[line]
         return alert_id(of.rule_id, of.version, canonical_key(self._judged.key_of(row)), record_id)
 
     def _version(self, line: int, row: int) -> RuleVersion | None:
         """The version in force at a row; None where that is a shadow rule's."""
         ingest_ms = int(self._again.rows.ingest_ms[row])
-        spans = self._layer_plan.versions[line]
+        spans = self._store_plan.versions[line]
         of = next((each for each in spans if each.effective_from_ms <= ingest_ms < each.effective_until_ms), None)
         if of is None:
             return None
@@ -210,7 +210,7 @@ def stand(
     causes: Sequence[Cause],
     logs: int,
 ) -> tuple[StandingRows | None, Sequence[StandingChange], Crossed | None]:
-    """Where the rules of a layer hold at rows of a batch and raise no alert; ``found``: what was made of ``hits``.
+    """Where the rules of a store hold at rows of a batch and raise no alert; ``found``: what was made of ``hits``.
 
     ``causes``: of rows that other records than their own brought about. ``crossings`` is moved on; what of it changed
     is returned too.

@@ -1,4 +1,4 @@
-"""Records at which rules hold and raise no alert, of one layer and batch, as columns."""
+"""Records at which rules hold and raise no alert, of one state store and batch, as columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crossline.core.basics.spans import take_bytes
 from crossline.core.basics.values import I32, I64, U8
 from crossline.core.decide.blocks import alert_bytes
 from crossline.core.judge.standing.crossings import ALERT_BYTES, Bools, Crossed, Crossings, Keys, Pairs
-from crossline.core.plan.compile import LayerPlan, StreamPlan
+from crossline.core.plan.compile import StorePlan, StreamPlan
 from crossline.core.rules.holds.hold import is_hold
 from crossline.core.rules.ruleset import RuleVersion
 from crossline.core.windows.batch import Hits
@@ -65,14 +65,14 @@ def satisfied_pairs(hits: Hits) -> Pairs:
 def standing_rows(
     judged: JudgedRows, hits: Hits, found: Sequence[Hit], crossings: Crossings
 ) -> tuple[StandingRows | None, Crossed | None]:
-    """Where the layer's rules hold at rows of the batch and raise no alert, and what became of ``crossings``.
+    """Where the state store's rules hold at rows of the batch and raise no alert, and what became of ``crossings``.
 
     ``found``: what was made of ``hits``, one for each.
     """
     held = satisfied_pairs(hits)
     if not len(held):
         return None, None
-    counted = delivered(judged.plan, judged.layer_plan)
+    counted = delivered(judged.plan, judged.store_plan)
     if not counted.all():
         held = held.only(counted[held.line])
         if not len(held):
@@ -84,7 +84,7 @@ def standing_rows(
     alerts = np.frombuffer(ids, np.uint8).reshape(-1, ALERT_BYTES)
     batch = judged.batch
     keys = Keys.of(batch)
-    lines = [(line.rule_id, line.version) for line in judged.layer_plan.kernel.judging]
+    lines = [(line.rule_id, line.version) for line in judged.store_plan.kernel.judging]
     alert, named, crossed = crossings.follow(held, emitted, alerts, lines, keys, batch.clock_ms)
     standing = np.ones(len(held), np.bool_)
     standing[held.places_of(emitted)] = False
@@ -98,19 +98,19 @@ def standing_rows(
     return StandingRows(judged, rows, reason_row.astype(np.int64), *of), crossed
 
 
-def delivered(plan: StreamPlan, layer_plan: LayerPlan) -> Bools:
+def delivered(plan: StreamPlan, store_plan: StorePlan) -> Bools:
     """Of each line whether its alerts go to sinks: others only feed rules, or are holds, which count as hits."""
-    programs = (plan.programs[line.rule_id, line.version] for line in layer_plan.kernel.judging)
-    rules = (spans[0].rule for spans in layer_plan.versions)
+    programs = (plan.programs[line.rule_id, line.version] for line in store_plan.kernel.judging)
+    rules = (spans[0].rule for spans in store_plan.versions)
     pairs = zip(programs, rules, strict=True)
     return np.array([program.emission.delivered and not is_hold(rule) for program, rule in pairs], np.bool_)
 
 
 def _versions(judged: JudgedRows, held: Pairs) -> tuple[I32, list[RuleVersion]]:
     """Of each pair the number of the rule version in force, among those returned; -1 where a shadow rule held."""
-    layer_plan, ingest_ms = judged.layer_plan, judged.batch.ingest_ms
-    versions, of_line, several = list[RuleVersion](), np.full(len(layer_plan.versions), -1, np.int32), list[int]()
-    for line, spans in enumerate(layer_plan.versions):
+    store_plan, ingest_ms = judged.store_plan, judged.batch.ingest_ms
+    versions, of_line, several = list[RuleVersion](), np.full(len(store_plan.versions), -1, np.int32), list[int]()
+    for line, spans in enumerate(store_plan.versions):
         if len(spans) > 1 or spans[0].slots is not None:
             several.append(line)  # in force again after a pause, under another status, or for a share of keys
         elif spans[0].kind == "active":
@@ -120,7 +120,7 @@ def _versions(judged: JudgedRows, held: Pairs) -> tuple[I32, list[RuleVersion]]:
     for line in several:
         at = np.flatnonzero(held.line == line)
         at_ms = ingest_ms[held.row[at]]
-        for each in layer_plan.versions[line]:
+        for each in store_plan.versions[line]:
             if each.kind == "active":
                 mine = at[(at_ms >= each.effective_from_ms) & (at_ms < each.effective_until_ms)]
                 number[mine if each.slots is None else mine[_has(judged, each, held.row[mine])]] = len(versions)

@@ -13,12 +13,12 @@ from typing import Any
 from crossline.core.basics.times import FOREVER_MS
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import Leaf
-from crossline.core.figures.program import Emission, Feed, Figure, Formed, Program, Window
+from crossline.core.figures.program import Emission, Feed, Figure, FormulaPredicate, Program, Window
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, Constant, Name
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.composition import Sources, way_of
-from crossline.core.rules.holds.placed import PlacedRule, placed_rules
+from crossline.core.rules.holds.manual import PlacedRule, placed_rules
 from crossline.core.rules.ruleset import RuleSet, RuleVersion
 from crossline.core.streams.reading import HIT, RULE, Look, Reading
 from crossline.core.streams.schema import StreamSpec
@@ -54,7 +54,7 @@ class HoldRule(Rule):
         mine = Condition(Leaf(f"{HIT}.version", "==", self.version))
         alerts = Feed(self.reading.looks[0].name, self.key_fields, feed.time_mode, mine, feed.allowed_lateness_ms)
         figure = Figure(alerts, "count", Window(self.held.hold or 0))
-        return Program(feed, (figure,), Formed((_ALERTS,), _HELD), Emission(delivered=False))
+        return Program(feed, (figure,), FormulaPredicate((_ALERTS,), _HELD), Emission(delivered=False))
 
     def canonical(self) -> dict[str, Any]:
         """By what it is made of."""

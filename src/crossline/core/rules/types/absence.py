@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import parse_conditions
-from crossline.core.figures.program import Absent, Emission, Program
+from crossline.core.figures.program import AbsencePredicate, Emission, Program
 from crossline.core.rules.base import Defaults, Rule, check_raw_conditions
 from crossline.core.rules.figure import group_findings
 from crossline.core.rules.parts import PartFields, SourcedFields
@@ -161,7 +161,7 @@ within: 2d
         after, expect = self._waiting.feed(feed, None), self.expect.feed(feed, self._look)
         return Program(
             feed,
-            verdict=Absent(after, expect, self.within or 0),
+            verdict=AbsencePredicate(after, expect, self.within or 0),
             emission=Emission(cooldown_ms=self.cooldown, delivered=self.emit_to_sink),
             judge_lateness_ms=self.lateness(defaults).judged_ms,
         )

@@ -11,7 +11,7 @@ from crossline.core.basics.times import format_duration
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Comparison
 from crossline.core.rules.figure import FigureFields, made_figure, resolution_findings
-from crossline.core.rules.formed import MadeRule
+from crossline.core.rules.made_rule import MadeRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import number, rounded
 from crossline.core.streams.schema import StreamSpec

@@ -12,7 +12,7 @@ from crossline.core.basics.times import format_duration
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.registry import declared, names
 from crossline.core.rules.figure import FigureFields, limit_findings, made_figure, resolution_findings
-from crossline.core.rules.formed import MadeRule
+from crossline.core.rules.made_rule import MadeRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import noun, number
 from crossline.core.streams.schema import StreamSpec

@@ -15,7 +15,7 @@ from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Evidence, Program
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.figure import FigureFields, made_figure
-from crossline.core.rules.formed import MadeRule
+from crossline.core.rules.made_rule import MadeRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED, number
 from crossline.core.streams.reading import RULE, Reading

@@ -11,10 +11,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from crossline.core.basics.times import UNIT_MS_BY_NAME, format_duration, rounded_duration
 from crossline.core.figures.kinds import Operator
-from crossline.core.figures.program import Emission, Evidence, Formed, Program
+from crossline.core.figures.program import Emission, Evidence, FormulaPredicate, Program
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.figure import FigureFields, field_findings, made_figure
-from crossline.core.rules.formed import MadeRule
+from crossline.core.rules.made_rule import MadeRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import noun, number, rounded
 from crossline.core.streams.reading import RULE, Look, Reading, spec_of
@@ -275,7 +275,7 @@ condition: {operator: ">", value: 0.02}
         emission = Emission(every=self.emit == "every", cooldown_ms=self.cooldown, delivered=self.emit_to_sink)
         return replace(made, emission=emission, evidence=Evidence(context=parts, parts=self.emit_mode))
 
-    def verdict(self, spec: StreamSpec) -> Formed:
+    def verdict(self, spec: StreamSpec) -> FormulaPredicate:
         """The line; a record without its last context waits for it."""
         return replace(super().verdict(spec), waits=self.context_resolution == "last")
 

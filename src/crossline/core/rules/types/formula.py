@@ -9,14 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field
 
 from crossline.core.basics.times import format_duration
-from crossline.core.figures.drawn import DrawnLine
 from crossline.core.figures.registry import declared
+from crossline.core.figures.thresholds import ThresholdLine
 from crossline.core.formula.canonical import canonical
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, ComparisonOperator, Constant, Node, walk
 from crossline.core.rules.figure import FigureFields
-from crossline.core.rules.formed import FormedRule
+from crossline.core.rules.predicate_rule import PredicateRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import RESERVED
 from crossline.core.streams.schema import StreamSpec
@@ -42,7 +42,7 @@ def check_figures(value: Any) -> Any:
 
 
 @rule_type("formula")
-class FormulaRule(FormedRule):
+class FormulaRule(PredicateRule):
     """Fires where `when` holds of its figures and the record's fields."""
 
     rule_type: Literal["formula"] = Field(description="`formula`.")
@@ -99,13 +99,13 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
         """Whether ``emit_mode`` says so."""
         return self.emit_mode == "window"
 
-    def drawn(self, spec: StreamSpec) -> DrawnLine | None:
+    def drawn(self, spec: StreamSpec) -> ThresholdLine | None:
         """The first comparison with a plain number on its right."""
         found = self._first_line(spec)
         if found is None:
             return None
         left, operator, right = found
-        return DrawnLine(canonical(left), operator, right.value, ("when",))  # type: ignore[arg-type]
+        return ThresholdLine(canonical(left), operator, right.value, ("when",))  # type: ignore[arg-type]
 
     def redrawn(self, threshold: float, spec: StreamSpec) -> Self:
         """With another number there, and the left side as its value."""

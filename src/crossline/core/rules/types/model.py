@@ -13,14 +13,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from crossline.core.figures.kinds import Operator
-from crossline.core.figures.program import SCORE, Evidence, Formed, Program, Scored
+from crossline.core.figures.program import SCORE, Evidence, FormulaPredicate, Program, Scored
 from crossline.core.formula.check import check
 from crossline.core.formula.formula import Formula
 from crossline.core.formula.tree import Compare, Constant, Name
 from crossline.core.models.model import Model, ModelError, Scorer
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.figure import FigureFields
-from crossline.core.rules.formed import FormedRule
+from crossline.core.rules.predicate_rule import PredicateRule
 from crossline.core.rules.registry import rule_type
 from crossline.core.rules.sentence import number
 from crossline.core.rules.types.formula import check_figures
@@ -68,7 +68,7 @@ def _data(value: Any) -> Any:
 
 
 @rule_type("model")
-class ModelRule(FormedRule):
+class ModelRule(PredicateRule):
     """Fires where the score of a model is beyond a line."""
 
     rule_type: Literal["model"] = Field(description="`model`.")
@@ -177,7 +177,7 @@ threshold: 0.9
         findings = [finding for each in found if not isinstance(each, Formula) for finding in each]
         return [each if isinstance(each, Formula) else None for each in found], findings
 
-    def verdict(self, spec: StreamSpec) -> Formed:
+    def verdict(self, spec: StreamSpec) -> FormulaPredicate:
         """The score of the features, held against the line."""
         features, findings = self._formulas(spec)
         known = tuple(each for each in features if each is not None)
@@ -186,7 +186,7 @@ threshold: 0.9
         score = Name(SCORE, "number")
         line = Constant(self.threshold, "integer" if isinstance(self.threshold, int) else "number")
         when = Formula(self.formulas_of()[0], Compare((score, line), (self.operator,)))
-        return Formed(self.own_figures, when, Formula("score", score), scored=Scored(self._scorer, known))
+        return FormulaPredicate(self.own_figures, when, Formula("score", score), scored=Scored(self._scorer, known))
 
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
         """As of figures and a formula; its alerts cite the model."""

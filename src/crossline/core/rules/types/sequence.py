@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from crossline.core.conditions.condition import Condition
-from crossline.core.figures.program import Emission, Feed, NamedStep, Ordered, Program
+from crossline.core.figures.program import Emission, Feed, NamedStep, Program, SequencePredicate
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.figure import group_findings
 from crossline.core.rules.parts import PartFields, SourcedFields
@@ -173,7 +173,7 @@ within: 10m
         feed = self.feed(defaults, self.key_fields)
         return Program(
             feed,
-            verdict=Ordered(
+            verdict=SequencePredicate(
                 tuple(NamedStep(step.name, self._of(feed, step), step.times) for step in self.steps),
                 self.within or 0,
                 None if self.until is None else self._of(feed, self.until),

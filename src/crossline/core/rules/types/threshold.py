@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from crossline.core.conditions.tree import ORDERING, AllOf, Leaf
-from crossline.core.figures.drawn import DrawnLine
 from crossline.core.figures.program import Evidence, Program
+from crossline.core.figures.thresholds import ThresholdLine
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.entity import RecordRule
 from crossline.core.rules.registry import rule_type
@@ -56,12 +56,12 @@ conditions:
         evidence = Evidence(tuple(sorted(shown)))
         return Program(self.feed(defaults), evidence=evidence, judge_lateness_ms=judged_ms, entity=self.entity)
 
-    def drawn(self, spec: StreamSpec) -> DrawnLine | None:  # noqa: ARG002 - the conditions say it
+    def drawn(self, spec: StreamSpec) -> ThresholdLine | None:  # noqa: ARG002 - the conditions say it
         """Of conditions that all must hold the one that orders a number; None where there are several, or none."""
         node = self.filter.node
         parts = node.parts if isinstance(node, AllOf) else (node,)
         lines = [
-            DrawnLine(each.field, each.operator, each.value, (*each.path, "value"), each.field)  # type: ignore[arg-type]
+            ThresholdLine(each.field, each.operator, each.value, (*each.path, "value"), each.field)  # type: ignore[arg-type]
             for each in parts
             if isinstance(each, Leaf) and each.operator in ORDERING and isinstance(each.value, int | float)
         ]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from pydantic import Field
 
 from crossline.core.basics.times import DURATION_MS_MAX, UNIT_MS_BY_NAME
-from crossline.core.figures.drawn import DrawnLine
 from crossline.core.figures.kinds import Operator
 from crossline.core.figures.program import Comparison, Emission, Evidence, Figure, Program, Window
 from crossline.core.figures.registry import counted_names, declared
+from crossline.core.figures.thresholds import ThresholdLine
 from crossline.core.rules.base import Defaults, Rule
 from crossline.core.rules.figure import column_kind, field_findings, group_findings, limit_findings, resolution_findings
 from crossline.core.rules.registry import rule_type
@@ -101,11 +101,11 @@ cooldown: 5m
             return ("window_size",)
         return ("aggregation_threshold",) if part == "when" else super().place_of(part, figure)
 
-    def drawn(self, spec: StreamSpec) -> DrawnLine:  # noqa: ARG002 - the threshold
+    def drawn(self, spec: StreamSpec) -> ThresholdLine:  # noqa: ARG002 - the threshold
         """The threshold."""
         of = f" of {self.aggregation_field}" if self.aggregation_field else ""
         named = f"{self.aggregation_type}{of}"
-        return DrawnLine(named, self.operator, self.aggregation_threshold, ("aggregation_threshold",))
+        return ThresholdLine(named, self.operator, self.aggregation_threshold, ("aggregation_threshold",))
 
     def redrawn(self, threshold: float, spec: StreamSpec) -> Self:  # noqa: ARG002 - the threshold
         """With another threshold."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from numba import config, njit
 
-from crossline.core.windows.memory import intrinsics, spelled, watch
+from crossline.core.windows.memory import intrinsics, python_access, watch
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 BUILD: str = "python" if config.DISABLE_JIT else "checked" if config.BOUNDSCHECK else "plain"
@@ -38,7 +38,7 @@ def inlined(function: _F) -> _F:
 def _of(name: str, size: int) -> Any:
     """The load or store ``name`` of ``size`` bytes, in this build."""
     if BUILD == "python":
-        return getattr(spelled, name)
+        return getattr(python_access, name)
     plain = getattr(intrinsics, name)
     return plain if BUILD == "plain" else watch.checked(name, plain, size)
 
@@ -60,5 +60,5 @@ like_16 = _of("like_16", 16)
 # Which of 4 words are a number, and which are above it, as uint64.
 same_4 = _of("same_4", 32)
 above_4 = _of("above_4", 32)
-lowest = spelled.lowest if BUILD == "python" else intrinsics.lowest
-prefetch = spelled.prefetch if BUILD == "python" else intrinsics.prefetch
+lowest = python_access.lowest if BUILD == "python" else intrinsics.lowest
+prefetch = python_access.prefetch if BUILD == "python" else intrinsics.prefetch

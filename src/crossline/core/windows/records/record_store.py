@@ -1,4 +1,4 @@
-"""The records of one layer of one shard: what every kernel keeps them in, whatever it sees in them."""
+"""The records of one state store of one shard: what every kernel keeps them in, whatever it sees in them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from crossline.core.basics.values import F64, I32, I64, U8
 from crossline.core.figures.program import SCORE
 from crossline.core.formula.columns import FormulaProgram, compile_formula
 from crossline.core.formula.naive import evaluate
-from crossline.core.plan.spaces import FormulaLine, TellingLine, WindowPlan, count_of, up_of
+from crossline.core.plan.spaces import FeatureQueryLine, FormulaLine, WindowPlan, count_of, up_of
 from crossline.core.windows.batch import Failure, FigureRead, FormulaRead, KeyedBatch
 from crossline.core.windows.program import INT_KINDS, told_groups
 
@@ -58,7 +58,7 @@ class Judged:
     rows: slice
     copies: U8
 
-    def by(self, line: FormulaLine | TellingLine) -> Any:
+    def by(self, line: FormulaLine | FeatureQueryLine) -> Any:
         """bool[rows]: which of them the line judges."""
         entered = (self.batch.entries[self.rows, line.entry >> 3] >> (line.entry & 7)) & 1
         ingest_ms, mask = self.batch.ingest_ms[self.rows], entered.astype(np.bool_) & (self.copies[self.rows] == 0)

@@ -12,7 +12,7 @@ from crossline.connectors.feed.files import FeedBatch, read_head
 from crossline.core.basics.errors import RetryableError, StateError
 from crossline.logs import get_logger
 from crossline.serve.cases.desk import CaseDesk
-from crossline.serve.cases.intake.missed import Missed
+from crossline.serve.cases.intake.catch_up import Missed
 from crossline.serve.cases.intake.taking import Intake, Mark, Step, planned_of, steps_of
 from crossline.serve.feed.reader import FeedReader
 

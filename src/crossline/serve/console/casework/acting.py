@@ -12,12 +12,12 @@ from crossline.core.texts.problems import shown
 from crossline.serve.cases.acts.bulk import COUNT_FROM
 from crossline.serve.cases.acts.values import Act
 from crossline.serve.cases.queue.walking import acted_at, last_act_ms
-from crossline.serve.console.asked import Asked
+from crossline.serve.console.casework.address import Wanted
 from crossline.serve.console.casework.forms import counted
-from crossline.serve.console.casework.wanted import Wanted
+from crossline.serve.console.request import Asked
 from crossline.serve.http.cases.acts import check_scope
-from crossline.serve.http.cases.asked import ActBody, desk_of
-from crossline.serve.http.cases.asked import asked as told
+from crossline.serve.http.cases.requests import ActBody, desk_of
+from crossline.serve.http.cases.requests import asked as told
 from crossline.serve.http.problems import invalid, not_found
 
 _FIELDS = ("to", "until", "text", "label", "reason", "alert_id")

@@ -6,10 +6,10 @@ from typing import Any
 
 from crossline.serve.cases.queue.filters import QueueFilter
 from crossline.serve.cases.queue.views import views
-from crossline.serve.console.asked import Asked
-from crossline.serve.console.casework.wanted import Wanted
+from crossline.serve.console.casework.address import Wanted
 from crossline.serve.console.layout.shell import Line
-from crossline.serve.http.cases.asked import FilterBody
+from crossline.serve.console.request import Asked
+from crossline.serve.http.cases.requests import FilterBody
 
 _LINES = {"mine": "My cases", "snoozed": "Snoozed"}
 

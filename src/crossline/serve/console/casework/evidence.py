@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossline.replay.analysis.timeline import Mark, RecordMark, Timeline, timeline_of
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
 from crossline.serve.console.casework.rows import one_code, short
 from crossline.serve.console.charts.bars import figure_bar
@@ -17,6 +16,7 @@ from crossline.serve.console.charts.chart import RecordRow, chart, context_of, r
 from crossline.serve.console.charts.dots import LEGEND, key
 from crossline.serve.console.charts.svg import Element
 from crossline.serve.console.charts.words import Words
+from crossline.serve.console.request import Asked
 
 WIDTH, WIDTH_LEAST, WIDTH_MOST, BAR, BAR_NARROW = 872, 280, 1_600, 496, 366
 WIDTH_COOKIE = "crossline-width"

@@ -10,8 +10,8 @@ from typing import Any
 
 from crossline.core.basics.times import instant_text
 from crossline.serve.cases.acts.bulk import COUNT_FROM
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.casework.rows import sums
+from crossline.serve.console.request import Asked
 
 HOUR_MS = 3_600_000
 # What a person may ask for, by its name in the address; some are done at once, and ask for nothing.

@@ -10,10 +10,10 @@ from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.texts.money import amount_said, with_code
-from crossline.serve.console.asked import Asked
-from crossline.serve.console.casework.wanted import Wanted
+from crossline.serve.console.casework.address import Wanted
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import initials
+from crossline.serve.console.request import Asked
 
 LONG_ID = 14  # characters; longer ids are cut in their middle
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.layout.shell import GLOBAL_KEYS, SEARCH_KEY, Crumb, Group, Key, Line, Shell, Who, initials
 from crossline.serve.console.pages.page import Page
+from crossline.serve.console.request import Asked
 
 GROUPS = ("Work", "Rules", "Operations")
 TABS_MAX = 4

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from crossline.serve.http.cases.asked import (
+from crossline.serve.http.cases.requests import (
     CASES_MAX,
     ActBody,
     CaseId,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from crossline.serve.cases.queue.filters import QueueFilter
 from crossline.serve.cases.queue.views import views
-from crossline.serve.http.cases.asked import CaseId, FilterBody, asked, case_of, desk_of, filter_of
+from crossline.serve.http.cases.requests import CaseId, FilterBody, asked, case_of, desk_of, filter_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of

@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints
 
 from crossline.serve.cases.hiding import suppressions as kept
 from crossline.serve.cases.hiding.matching import Condition
-from crossline.serve.http.cases.asked import Short, Value, asked, desk_of
+from crossline.serve.http.cases.requests import Short, Value, asked, desk_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match, etag_of
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from crossline.core.texts.problems import shown
 from crossline.serve.cases.queue import views as kept
-from crossline.serve.http.cases.asked import FilterBody, asked, desk_of
+from crossline.serve.http.cases.requests import FilterBody, asked, desk_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match, check_match_of_new, etag_of
 from crossline.serve.http.paging import page

@@ -15,8 +15,8 @@ from crossline.core.basics.times import instant_text
 from crossline.core.texts.problems import shown
 from crossline.serve.dead.boxes import box_of, why_none
 from crossline.serve.dead.mending import NotFitError
+from crossline.serve.dead.resend_log import Resent, ResentFile
 from crossline.serve.dead.resending import RAW_BYTES_MAX, Resending
-from crossline.serve.dead.resent import Resent, ResentFile
 from crossline.serve.dead.values import Kept, LetterBox
 from crossline.serve.http.deps import Dependencies, there
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of

@@ -16,7 +16,7 @@ from crossline.serve.cases.links.values import Entity, Linked
 from crossline.serve.cases.links.walking import DEPTH_MAX, walked
 from crossline.serve.cases.rows import PREFIX
 from crossline.serve.cases.summary import severity_word
-from crossline.serve.http.cases.asked import desk_of
+from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.principals import needs
 from crossline.serve.http.problems import ProblemError

@@ -16,7 +16,7 @@ from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.outcomes.overview import Row, rule_rows
 from crossline.rulelog.publish import RuleFolder
 from crossline.rulelog.reading import Known
-from crossline.rulelog.sources.desks import folder_with_log
+from crossline.rulelog.sources.folders import folder_with_log
 
 KEPT_MAX = 8
 # A file may change twice within one tick of its clock: what changed just now is read again.

@@ -66,8 +66,8 @@ def rule_routes(deps: Dependencies) -> APIRouter:
         """``events``: what became effective when, of the rule and of lists it refers to; the last 1,000."""
         only_known(request)
         rows = versions_of(deps.config, rule_id)
-        book = rulebook(deps.config)
-        folder, events = book.folder, book.events
+        snapshot = rulebook(deps.config)
+        folder, events = snapshot.folder, snapshot.events
         known = events and folder.histories and rule_id in folder.histories[0].rules
         mine = about(rule_id, folder.histories[0], events) if known else []
         told = [event_row(each) for each in mine[-EVENTS_MAX:]]
@@ -134,10 +134,10 @@ def tags_of_version(config: PipelineConfig, rule_id: str, version: int | None) -
     One that waits for approval has a second one, or that alone where it stands in a topic: the log alone knows it.
     Raises ProblemError where there is none.
     """
-    book = rulebook(config)
+    snapshot = rulebook(config)
     tags = tuple(
         waiting_tag(each.rule_id, each.version, each.digest)
-        for each in pending(book.events)
+        for each in pending(snapshot.events)
         if (each.rule_id, each.version) == (rule_id, version)
     )
     try:
@@ -147,15 +147,15 @@ def tags_of_version(config: PipelineConfig, rule_id: str, version: int | None) -
             raise
         return int(version or 0), tags
     number = int(row["version"])
-    rules = _rules_of(book, rule_id, number) if config.rules.review != "none" else []
+    rules = _rules_of(snapshot, rule_id, number) if config.rules.review != "none" else []
     more = (waiting_tag(rule_id, number, review_digest(each)) for each in rules)
     return number, tuple(dict.fromkeys((tag_of(row), *tags, *more)))
 
 
-def _rules_of(book: Rulebook, rule_id: str, version: int) -> list[Rule]:
+def _rules_of(snapshot: Rulebook, rule_id: str, version: int) -> list[Rule]:
     """A version as it stands in a file, and in the log."""
-    found = [each.rule for each in book.folder.rules()[0] if each.rule.rule_id == rule_id]
-    for history in book.folder.histories:
+    found = [each.rule for each in snapshot.folder.rules()[0] if each.rule.rule_id == rule_id]
+    for history in snapshot.folder.histories:
         found += history.rules[rule_id].versions.values() if rule_id in history.rules else ()
     return [each for each in found if each.version == version]
 

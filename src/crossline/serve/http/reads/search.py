@@ -13,7 +13,7 @@ from crossline.serve.cases.queue import finding
 from crossline.serve.cases.queue.filters import SEARCH_MAX
 from crossline.serve.cases.rows import seq_of
 from crossline.serve.cases.values import NotThereError
-from crossline.serve.http.cases.asked import desk_of
+from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.principals import needs
 from crossline.serve.http.problems import ProblemError

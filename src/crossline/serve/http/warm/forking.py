@@ -19,7 +19,7 @@ import traceback
 from typing import NoReturn
 
 from crossline.engine.machine.title import call_myself
-from crossline.engine.runtime.tied import end_with_parent
+from crossline.engine.runtime.child_processes import end_with_parent
 
 ASKED_MAX = 64 << 10  # bytes of arguments
 MAIN = "crossline.cli.main"

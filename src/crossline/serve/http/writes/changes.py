@@ -17,9 +17,9 @@ from crossline.core.settings.sources import RulesTopic
 from crossline.rulelog.directory import log_path
 from crossline.rulelog.outcomes.overview import written_row
 from crossline.rulelog.publish import RuleFolder
-from crossline.rulelog.sources.desks import approve_in_folder, folder_with_logs, known_of
 from crossline.rulelog.sources.folder import Files
-from crossline.rulelog.sources.owned import me, owner_of
+from crossline.rulelog.sources.folders import approve_in_folder, folder_with_logs, known_of
+from crossline.rulelog.sources.ownership import me, owner_of
 from crossline.serve.http.commands import Commands, Done, without_folder
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.problems import ProblemError, conflict

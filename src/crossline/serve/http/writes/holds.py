@@ -14,13 +14,13 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from crossline.core.basics.times import instant_text
-from crossline.core.rules.holds.placed import KEY_FIELDS_MAX
+from crossline.core.rules.holds.manual import KEY_FIELDS_MAX
 from crossline.core.rules.holds.release import release_key
 from crossline.core.settings.sources import RulesTopic
 from crossline.core.texts.problems import shown
 from crossline.rulelog.history import History
 from crossline.rulelog.outcomes.holding import HeldByHand
-from crossline.rulelog.sources.desks import release_in_folder
+from crossline.rulelog.sources.folders import release_in_folder
 from crossline.rulelog.sources.holds import EndWish, HoldWish, Standing, new_hold_id
 from crossline.rulelog.sources.placing import ask_in_folder
 from crossline.rulelog.sources.releases import release_text

@@ -14,7 +14,7 @@ from crossline.core.texts.problems import shown
 from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge_files
 from crossline.rulelog.outcomes.warnings import warnings_of
-from crossline.rulelog.sources.desks import folder_with_logs, known_of
+from crossline.rulelog.sources.folders import folder_with_logs, known_of
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies

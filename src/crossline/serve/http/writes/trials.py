@@ -13,8 +13,8 @@ from fastapi import Path as InPath
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from crossline.connectors.files.compression import packing_of
 from crossline.connectors.files.names import matching_files
-from crossline.connectors.files.packed import packing_of
 from crossline.core.basics.times import instant_text
 from crossline.core.settings.sources import ApiSettings, FilesSettings, RulesTopic
 from crossline.core.texts.problems import nearest, one_of, shown

@@ -13,7 +13,7 @@ from crossline.core.settings.sources import RulesTopic
 from crossline.rulelog.content import FileContent
 from crossline.rulelog.history import History
 from crossline.rulelog.judging import judge_files
-from crossline.rulelog.sources.desks import known_of, waiting_in_folder
+from crossline.rulelog.sources.folders import known_of, waiting_in_folder
 from crossline.rulelog.sources.review import needs_approval
 from crossline.serve.http.etags import check_match
 from crossline.serve.http.queries import json_answer

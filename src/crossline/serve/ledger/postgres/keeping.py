@@ -13,9 +13,9 @@ from crossline.connectors.postgres.client import Connection, Place
 from crossline.connectors.postgres.texts import held, indexed
 from crossline.core.basics.errors import RetryableError
 from crossline.serve.ledger.base import Kept
+from crossline.serve.ledger.postgres.outbox import keep_untold
 from crossline.serve.ledger.postgres.schema import slots_key
 from crossline.serve.ledger.postgres.session import Session
-from crossline.serve.ledger.postgres.untold import keep_untold
 from crossline.serve.ledger.receipts import BasisTexts, Entry, Link, answer_of, canonical, digest_of, receipt_body
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.storing import OF_ANSWER, OF_BASIS

@@ -18,10 +18,10 @@ from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
 from crossline.serve.ledger.postgres.claims import claim_all
 from crossline.serve.ledger.postgres.cutting import Cutter
 from crossline.serve.ledger.postgres.keeping import KnownBases, LostSlotError, keep_all, remove_oldest, revise_one
+from crossline.serve.ledger.postgres.outbox import drop_untold, take_untold
 from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
 from crossline.serve.ledger.postgres.schema import Rows
 from crossline.serve.ledger.postgres.session import Owner, Session, begun, let_go
-from crossline.serve.ledger.postgres.untold import drop_untold, take_untold
 from crossline.serve.ledger.reading import read_newest_ms
 from crossline.serve.ledger.receipts import Entry, Link
 from crossline.serve.ledger.signing import Signer

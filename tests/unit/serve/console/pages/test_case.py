@@ -15,7 +15,7 @@ from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
 from crossline.serve.cases.acts.values import Act
 from crossline.serve.cases.desk import CaseDesk
-from crossline.serve.http.reads import explained
+from crossline.serve.http.reads import evidence
 
 from ..kit import Room  # noqa: TID252 - the kit of the console's tests
 from .test_queue import stored, toast
@@ -71,7 +71,7 @@ def test_the_records_as_csv(casework: Room) -> None:
 
 
 def test_what_would_not_have_fired(casework: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explained, "ANSWER_WITHIN_S", 300.0)  # a search ends with the loop of its request here
+    monkeypatch.setattr(evidence, "ANSWER_WITHIN_S", 300.0)  # a search ends with the loop of its request here
     said = text_of(casework.seated("ines.vale").get(f"/cases/C-1/changes/{MULE}", {"HX-Request": "true"}).text)
     assert "Threshold of distinct_count of account_id 6 7" in said
     assert "Amount of t0005122 225.00 149.99" in said  # not by the field of its minor units

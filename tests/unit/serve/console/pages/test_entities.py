@@ -11,7 +11,7 @@ import pytest
 
 from crossline.core.settings.process.casework import MoneySettings
 from crossline.serve.console.pages.entities.consequence import Stopped, stopped
-from crossline.serve.console.pages.entities.told import by_day, figures
+from crossline.serve.console.pages.entities.rows import by_day, figures
 
 from .working import seat, working
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from crossline.serve.console.people.kept import kept_in
+from crossline.serve.console.people.store import kept_in
 from crossline.serve.console.people.tries import Tries
 
 MINUTE_MS = 60_000

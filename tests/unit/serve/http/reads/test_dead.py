@@ -20,11 +20,11 @@ from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.deadletter import DeadLetter
 from crossline.core.basics.errors import RetryableError
 from crossline.core.settings.config import load_pipeline
-from crossline.core.streams.asked import Asked, Place
+from crossline.core.streams.submission import Asked, Place
 from crossline.serve.dead import boxes
 from crossline.serve.dead.mending import JsonMending
+from crossline.serve.dead.resend_log import Resent, ResentFile
 from crossline.serve.dead.resending import Resending, Way
-from crossline.serve.dead.resent import Resent, ResentFile
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.reads.dead import DeadLetters

@@ -11,7 +11,7 @@ from tests.unit.serve.http.kit import Client, FakeLedger, detail, example, serve
 from crossline.connectors.base import Delivery
 from crossline.connectors.sqlite import SqliteSink
 from crossline.core.basics.errors import RetryableError
-from crossline.serve.replica.entity import KeyTold
+from crossline.serve.replica.entity import KeyFigures
 
 
 def decided(folder: Path | None = None) -> list[dict[str, Any]]:
@@ -81,10 +81,10 @@ class Figures:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
 
-    async def figures(self, field: str, value: str) -> KeyTold:
+    async def figures(self, field: str, value: str) -> KeyFigures:
         if self.error is not None:
             raise self.error
-        return KeyTold([{"name": "count", "field": field, "of": value, "value": 3}], [{"rule_id": "r", "why": "so"}])
+        return KeyFigures([{"name": "count", "field": field, "of": value, "value": 3}], [{"rule_id": "r", "why": "so"}])
 
 
 def test_an_entity_is_all_that_is_known_of_it(reading: Client, tmp_path: Path) -> None:

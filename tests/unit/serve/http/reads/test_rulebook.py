@@ -55,8 +55,8 @@ def test_a_change_is_seen_at_once(tmp_path: Path, change: str) -> None:
     after = rulebook(config)
     assert after is not before
 
-    def names(book: Rulebook) -> set[tuple[str, int]]:
-        return {(row["rule_id"], row["version"]) for row in book.versions}
+    def names(snapshot: Rulebook) -> set[tuple[str, int]]:
+        return {(row["rule_id"], row["version"]) for row in snapshot.versions}
 
     assert (
         names(after) - names(before)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.unit.serve.http.kit import Client, detail, example, served
 
-from crossline.serve.app.stored import StoredCases
+from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.http.writes.casework import ChangedError

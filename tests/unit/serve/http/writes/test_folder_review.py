@@ -18,7 +18,7 @@ from crossline.core.settings.config import PipelineConfig
 from crossline.core.settings.sources import RulesDirectory
 from crossline.rulelog.directory import DirectoryRuleLog
 from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.sources.owned import me
+from crossline.rulelog.sources.ownership import me
 from crossline.serve.approvals.file import ApprovalFile
 
 ANNA = {"X-Who": "anna"}

@@ -9,11 +9,11 @@ from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.outcomes.overview import pending
 from crossline.rulelog.sources.principals import same_principal
 from crossline.serve.approvals.texts import text_of
-from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
+from crossline.serve.console.flash import saying
 from crossline.serve.console.pages.approvals.context import VersionRow
 from crossline.serve.console.pages.rules.writing import number_of
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, moved
 from crossline.serve.http.reads.rulebook import rulebook
 from crossline.serve.http.reads.rules import waiting_tag
 

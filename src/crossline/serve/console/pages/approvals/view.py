@@ -14,15 +14,15 @@ from crossline.core.rules.base import Rule
 from crossline.serve.approvals.file import check_may_decide
 from crossline.serve.approvals.texts import diff, differing, english, text_of, the_rule
 from crossline.serve.approvals.values import KeptProof, Request
-from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
+from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.approvals.context import ApprovalPage, ApprovalsPage, RequestRow
 from crossline.serve.console.pages.approvals.versions import approve_version, waiting_events, waiting_versions
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.rules.trials import figures_of, predicted_said, proof_rows
 from crossline.serve.console.pages.rules.writing import number_of
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, Shown, moved
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.reads.rules import current_of, versions_of
 from crossline.serve.http.writes.approvals import proof_of

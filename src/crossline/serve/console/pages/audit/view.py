@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 import orjson
 
 from crossline.core.texts.problems import one_of, shown
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.layout.shell import Line
 from crossline.serve.console.pages.audit.context import AuditPage, EventRow
 from crossline.serve.console.pages.audit.trail import Event, Wanted, find
 from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.request import Asked
 from crossline.serve.http.deps import there
 from crossline.serve.http.problems import invalid
 

@@ -16,10 +16,10 @@ from crossline.core.plan.compose import sources_of
 from crossline.core.rules.reading import read_rule
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import rule_defaults
-from crossline.core.workbench.said import said
+from crossline.core.workbench.english import said
 from crossline.serve.cases.intake.linking import LINKER
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.pages.case.context import Decided, Happened, RuleText, Step
+from crossline.serve.console.request import Asked
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.reads.decisions import found_decisions
 from crossline.serve.http.reads.rules import versions_of

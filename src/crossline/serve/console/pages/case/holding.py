@@ -9,13 +9,13 @@ from typing import Any
 from crossline.core.basics.times import instant_text, parse_instant_ms
 from crossline.core.texts.money import sums_said
 from crossline.replay.analysis.timeline import RecordMark, timeline_of
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
 from crossline.serve.console.casework.evidence import words_of
 from crossline.serve.console.casework.forms import HOUR_MS, counted
+from crossline.serve.console.pages.entities.background import RECORDS_MAX, alerts_of_days, consequence_of, stands_on
 from crossline.serve.console.pages.entities.consequence import PAST_MS, Record
-from crossline.serve.console.pages.entities.known import RECORDS_MAX, alerts_of_days, consequence_of, stands_on
-from crossline.serve.http.cases.asked import desk_of
+from crossline.serve.console.request import Asked
+from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.problems import invalid
 
 SPANS = ((1, "1 h"), (4, "4 h"), (24, "24 h"), (168, "7 d"))

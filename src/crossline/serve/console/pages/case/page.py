@@ -8,18 +8,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.console.asked import Asked
+from crossline.serve.console.casework.address import Wanted
 from crossline.serve.console.casework.evidence import kept_of, shown, width_of
 from crossline.serve.console.casework.forms import ASKS, Ask, ask_of, counted
 from crossline.serve.console.casework.rows import money_said, pieces
-from crossline.serve.console.casework.wanted import Wanted
 from crossline.serve.console.layout.shell import Crumb, Key, initials
 from crossline.serve.console.pages.case.beside import activity_of, decided_of, rule_of
 from crossline.serve.console.pages.case.context import Act, AlertTab, CasePage, State
 from crossline.serve.console.pages.case.holding import spans
-from crossline.serve.console.pages.entities.told import links_address
+from crossline.serve.console.pages.entities.rows import links_address
 from crossline.serve.console.pages.queue.preview import WHY_NOT, became, gravest, near, shared
-from crossline.serve.http.cases.asked import desk_of
+from crossline.serve.console.request import Asked
+from crossline.serve.http.cases.requests import desk_of
 
 KEYS = (
     *(Key((key,), said) for key, said in (("a", "assign to me"), ("h", "hold"), ("e", "escalate"), ("s", "snooze"))),

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.serve.cases.queue.walking import next_case
-from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.casework.acting import on_one
+from crossline.serve.console.casework.address import Wanted
 from crossline.serve.console.casework.evidence import evidence_of
-from crossline.serve.console.casework.wanted import Wanted
+from crossline.serve.console.flash import saying
 from crossline.serve.console.pages.case.context import StatePart
+from crossline.serve.console.pages.case.evidence import changes, evidence, records, small
 from crossline.serve.console.pages.case.holding import hold_fact, place
-from crossline.serve.console.pages.case.judged import changes, evidence, records, small
 from crossline.serve.console.pages.case.page import page, state_of
 from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.said import saying
-from crossline.serve.http.cases.asked import case_of, desk_of
+from crossline.serve.console.request import Asked, Shown, moved
+from crossline.serve.http.cases.requests import case_of, desk_of
 from crossline.serve.http.problems import ProblemError
 
 REFUSED = {403, 404, 409, 412, 422}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.layout.shell import Toast
 from crossline.serve.console.pages.components.context import ComponentsPage
 from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.request import Asked
 
 _DIFF = (
     (" ", "when: >"),

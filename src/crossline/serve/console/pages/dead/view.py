@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.decode.reasons import REASONS
 from crossline.core.texts.plaintext import printable, printable_lines
-from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
+from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Crumb, Key
 from crossline.serve.console.pages.dead.context import DeadPage, LetterPage, LetterRow, ReasonTab, Sent
-from crossline.serve.console.pages.dead.shown import (
+from crossline.serve.console.pages.dead.display import (
     HEX_BYTES,
     TEXT_CHARS,
     bytes_of,
@@ -26,7 +26,7 @@ from crossline.serve.console.pages.dead.shown import (
     text_of,
 )
 from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, Shown, moved
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.reads.dead import State
 

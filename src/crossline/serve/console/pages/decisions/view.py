@@ -15,10 +15,10 @@ from crossline.core.basics.times import parse_instant_ms
 from crossline.core.decide.words import ACTIONS
 from crossline.core.texts.problems import one_of, shown
 from crossline.serve.access.roles import may_see
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.decisions.context import DecisionPage, DecisionRow, DecisionsPage, Reason, Step
 from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.request import Asked
 from crossline.serve.http.paging import cursor_of, place_of
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.reads.decisions import ID_CHARS, the_decision

@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 
 from crossline.core.basics.times import format_instant, parse_instant_ms
 from crossline.core.texts.problems import one_of, shown
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.pages.entities.consequence import Stopped
 from crossline.serve.console.pages.entities.context import HoldPanel
+from crossline.serve.console.request import Asked
 from crossline.serve.http.problems import ProblemError, invalid
 
 SPANS_MS = {"30m": ("30 min", 1_800_000), "4h": ("4 h", 14_400_000), "1d": ("1 d", 86_400_000)}

@@ -10,17 +10,17 @@ from typing import Any
 from starlette.responses import Response
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called
+from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.numbers import counted
 from crossline.serve.console.layout.shell import Crumb, Key
-from crossline.serve.console.pages.entities import told
+from crossline.serve.console.pages.entities import rows
+from crossline.serve.console.pages.entities.background import Casework, alerts_of_days, casework_of, consequence_of
 from crossline.serve.console.pages.entities.consequence import Stopped
 from crossline.serve.console.pages.entities.context import EntitiesPage, EntityPage
 from crossline.serve.console.pages.entities.holding import panel_of, said_of, until_of, why_not
-from crossline.serve.console.pages.entities.known import Casework, alerts_of_days, casework_of, consequence_of
 from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, Shown, moved
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import read_rules
 
@@ -32,7 +32,7 @@ def ask(asked: Asked) -> EntitiesPage | Response:
     """Go to an entity by its id."""
     field, value = asked.query.get("field", "").strip(), asked.query.get("value", "").strip()
     if field and value:
-        return moved(told.entity_address(field, value))
+        return moved(rows.entity_address(field, value))
     wrong = "Type the id too." if field else "Choose the field too." if value else ""
     return EntitiesPage(asked.shell("Entities"), fields_of(asked), field, value, wrong)
 
@@ -89,7 +89,7 @@ async def hold(asked: Asked) -> Any:
         return Shown(_page(asked, await _known(asked), form, said_of(error)), error.status)
     until = asked.times.moment(until_ms).text
     said = f"{field} {value} is to be held until {until}; a pipeline takes it up with its next batch."
-    return saying(moved(told.entity_address(field, value)), asked, said)
+    return saying(moved(rows.entity_address(field, value)), asked, said)
 
 
 async def release(asked: Asked) -> Any:
@@ -106,7 +106,7 @@ async def release(asked: Asked) -> Any:
         wanted = {"release": form.get("hold_id", ""), "reason": form.get("reason", "")}
         return Shown(_page(asked, await _known(asked), wanted, said_of(error)), error.status)
     said = "The hold is released: records that come from now on are not held by it."
-    return saying(moved(told.entity_address(*_whose(asked))), asked, said)
+    return saying(moved(rows.entity_address(*_whose(asked))), asked, said)
 
 
 def _whose(asked: Asked) -> tuple[str, str]:
@@ -141,33 +141,33 @@ async def _told(asked: Asked, field: str, value: str) -> Mapping[str, Any]:
 
 def _page(asked: Asked, known: _Known, wanted: Mapping[str, str], wrong: str = "") -> EntityPage:
     field, value = _whose(asked)
-    at = told.entity_address(field, value)
+    at = rows.entity_address(field, value)
     api, work = known.api, known.casework
-    held = tuple(told.holds(asked, api["holds"], field, at))
-    listed = tuple(told.lists(asked, api["lists"]))
+    held = tuple(rows.holds(asked, api["holds"], field, at))
+    listed = tuple(rows.lists(asked, api["lists"]))
     why = why_not(asked)
     acting = "act" in wanted or ("action" in wanted and "release" not in wanted)
     releasing = next((each for each in held if each.hold_id == wanted.get("release")), None)
-    days = told.by_day((parse_instant_ms(each["event_time"]) for each in known.recent), asked.parts.now_ms())
+    days = rows.by_day((parse_instant_ms(each["event_time"]) for each in known.recent), asked.parts.now_ms())
     crumbs = (Crumb("Entities", "/entities"), Crumb(field), Crumb(value))
     return EntityPage(
         shell=asked.shell(f"{field} {value}", crumbs, KEYS),
         field=field,
         value=value,
         address=at,
-        around=told.links_address(field, value),
+        around=rows.links_address(field, value),
         stands=_stands(held, listed),
         facts=_facts(work, known.recent),
         as_of=_as_of(asked, api),
-        figures=tuple(told.figures(api["figures"])),
+        figures=tuple(rows.figures(api["figures"])),
         missing=tuple((each["rule_id"], each["why"]) for each in api.get("missing", ())),
-        alerts=tuple(told.alerts(asked, api["alerts"])),
+        alerts=tuple(rows.alerts(asked, api["alerts"])),
         alerts_more=bool(api["alerts_more"]),
-        decisions=tuple(told.decisions(asked, api["decisions"])),
+        decisions=tuple(rows.decisions(asked, api["decisions"])),
         holds=held,
         lists=listed,
-        cases=tuple(told.cases(work.cases)),
-        links=told.links(work.links),
+        cases=tuple(rows.cases(work.cases)),
+        links=rows.links(work.links),
         days=days,
         days_said=f"Alerts a day over {len(days)} days: {days[-1]:,} today, at most {max(days):,} on a day.",
         panel=panel_of(asked, field, value, at, wanted, known.past, wrong) if acting and not why else None,
@@ -199,12 +199,12 @@ def _as_of(asked: Asked, api: Mapping[str, Any]) -> str:
     figures = api["figures"]
     if api["figures_as_of"] == "replica":
         at = max((each["as_of"] for each in figures if each.get("as_of")), default=None)
-        return "from a replica" + ("" if at is None else f", as of {told.moment_of(asked, at, exact=True).text}")
+        return "from a replica" + ("" if at is None else f", as of {rows.moment_of(asked, at, exact=True).text}")
     why = f": {api['figures_missing']}" if api.get("figures_missing") else ""
     if not figures:
         return f"no replica answers{why}"
     last = max(each["event_time"] for each in api["alerts"])
-    return f"from its alerts, as of {told.moment_of(asked, last).text}{why}"
+    return f"from its alerts, as of {rows.moment_of(asked, last).text}{why}"
 
 
 PAGE = Page(

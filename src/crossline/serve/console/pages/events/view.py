@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.parts import Receive, Scope, Send
+from crossline.serve.console.request import Asked
 
 ADDRESS = "/v1/events"
 

@@ -8,12 +8,12 @@ from typing import Any
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.texts.problems import one_of, shown
 from crossline.serve.console.access import NEEDS
-from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.health.context import HealthPage, Tab
 from crossline.serve.console.pages.health.rows import held_rows, met_rows, row_of
 from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.request import Asked, moved
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 
 SPANS = {"24h": "24 h", "7d": "7 d", "28d": "28 d"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.request import Asked, moved
 
 FIRST = "/queue"
 

@@ -10,14 +10,14 @@ import orjson
 
 from crossline.core.basics.times import parse_instant_ms
 from crossline.serve.cases.links.walking import DEPTH_MAX
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
 from crossline.serve.console.casework.rows import short
 from crossline.serve.console.layout.numbers import counted
 from crossline.serve.console.layout.shell import Crumb, Key
-from crossline.serve.console.pages.entities.told import entity_address, links_address
+from crossline.serve.console.pages.entities.rows import entity_address, links_address
 from crossline.serve.console.pages.links.context import Beside, EntityRow, LinksPage
 from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.request import Asked
 
 LINKS = "/v1/entities/{field}/{value:path}/links"
 DEPTH, BESIDE_MAX, NUMBERS_MAX = 2, 3, 2

@@ -12,12 +12,12 @@ from crossline.core.basics.times import FOREVER_MS
 from crossline.core.settings.sources import ControlTopic
 from crossline.core.texts.problems import nearest, shown
 from crossline.rulelog.sources.listedit import ListEntry, entry_text
-from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
+from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.lists.context import EntryRow, ListPage, ListRow, ListsPage
 from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, Shown, moved
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.reads.lists import entries_of

@@ -13,13 +13,13 @@ from crossline.logs import get_logger
 from crossline.serve.access.credentials import RefusedCredentialError
 from crossline.serve.access.roles import Principal
 from crossline.serve.console.answers import bounced, icon_address, style_address
-from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.gate import NOBODY, check_origin, origin_of, peer_of, safe_next
 from crossline.serve.console.pages.login.context import LoginPage
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.people.sessions import IDLE_MS, WHOLE_MS, By
 from crossline.serve.console.people.tries import Tried
 from crossline.serve.console.people.users import User
+from crossline.serve.console.request import Asked, Shown, moved
 from crossline.serve.http.problems import refusal
 
 BINDING = "crossline-login"  # the cookie of a log-in with the provider that is under way

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.objectives.context import Burning, ObjectiveRow, ObjectivesPage, WindowCell
 from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.request import Asked, moved
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.objectives.budget import PAIRS
 from crossline.serve.objectives.words import NONE, left_said, percent, percentile_said, unknown_said, value_said

@@ -7,11 +7,11 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from crossline.serve.access.roles import ROLES, SCOPES
-from crossline.serve.console.asked import Asked, moved
+from crossline.serve.console.flash import saying
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.people.context import PeoplePage, PersonRow, RoleRow
 from crossline.serve.console.people.users import User
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, moved
 from crossline.serve.http.problems import conflict, not_found
 
 _PEOPLE = frozenset(ROLES) - {"service"}  # which is for programs

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crossline.core.basics.times import rounded_duration
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.layout.numbers import DASH, counted
 from crossline.serve.console.pages.pipeline.context import DeadRow, Fact, ReplicaRow, SinkRow
+from crossline.serve.console.request import Asked
 from crossline.serve.running.words import limit_said, said
 
 _PHASES = {

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.pipeline.context import PipelinePage, Stat
 from crossline.serve.console.pages.pipeline.rows import dead_row, facts_of, replica_row, sink_row
+from crossline.serve.console.request import Asked
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.running.words import limit_said, said
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from crossline.serve.access.roles import SCOPES
-from crossline.serve.console.asked import Asked, moved
+from crossline.serve.console.flash import saying
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.profile.context import ProfilePage
 from crossline.serve.console.people.preferences import preferences_of, zones
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, moved
 
 
 def view(asked: Asked) -> ProfilePage:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from crossline.serve.console.casework.address import Chip
 from crossline.serve.console.casework.forms import Ask
 from crossline.serve.console.casework.rows import CaseRow, Piece
-from crossline.serve.console.casework.wanted import Chip
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
 

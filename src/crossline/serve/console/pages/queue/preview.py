@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.console.asked import Asked
+from crossline.serve.console.casework.address import Wanted
 from crossline.serve.console.casework.rows import money_said, pieces
-from crossline.serve.console.casework.wanted import Wanted
 from crossline.serve.console.pages.queue.context import Near, Preview
-from crossline.serve.http.cases.asked import case_of, desk_of
+from crossline.serve.console.request import Asked
+from crossline.serve.http.cases.requests import case_of, desk_of
 
 NEAR_MAX = 3
 WHY_NOT = "Your roles let you read cases and not change them: that takes write:cases."

@@ -16,19 +16,19 @@ from crossline.serve.cases.queue.views import views
 from crossline.serve.cases.queue.walking import linked_counts, newest, news
 from crossline.serve.cases.rows import seq_of
 from crossline.serve.cases.values import NotThereError
-from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.casework.acting import on_many, undone
+from crossline.serve.console.casework.address import DECISIONS, FILTERS, SEVERITIES, SORTS, VIEWS, Wanted
 from crossline.serve.console.casework.counts import lines, said, waiting
 from crossline.serve.console.casework.forms import ASKS, Ask, ask_of
 from crossline.serve.console.casework.rows import CaseRow, number_of, one_code, row_of
-from crossline.serve.console.casework.wanted import DECISIONS, FILTERS, SEVERITIES, SORTS, VIEWS, Wanted
+from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.shell import Crumb, Key
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.queue.context import Empty, MoreRows, NewsPart, PreviewPart, QueuePage, Tab
 from crossline.serve.console.pages.queue.preview import preview_of
-from crossline.serve.console.said import saying
-from crossline.serve.http.cases.asked import asked as told
-from crossline.serve.http.cases.asked import desk_of
+from crossline.serve.console.request import Asked, Shown, moved
+from crossline.serve.http.cases.requests import asked as told
+from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import cursor_of, place_of
 from crossline.serve.http.problems import ProblemError, not_found

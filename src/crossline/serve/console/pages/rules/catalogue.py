@@ -8,12 +8,12 @@ from typing import Any
 
 from crossline.core.texts.problems import one_of, shown
 from crossline.rulelog.events import RuleEvent
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import segment
 from crossline.serve.console.layout.numbers import number
 from crossline.serve.console.pages.rules.context import RuleRow, RulesPage
 from crossline.serve.console.pages.rules.health import Doing, doing_of
 from crossline.serve.console.pages.rules.hits import DAYS, daily
+from crossline.serve.console.request import Asked
 from crossline.serve.http.problems import invalid
 from crossline.serve.http.reads.rules import read_rules
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossline.core.basics.errors import UsageError
-from crossline.core.figures.drawn import DrawnLine
+from crossline.core.figures.thresholds import ThresholdLine
 from crossline.core.plan.compose import sources_of
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig
 from crossline.serve.approvals.texts import text_of, the_rule
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
 from crossline.serve.console.charts.curve import CurvePoint, curve, curve_x
 from crossline.serve.console.layout.numbers import number
 from crossline.serve.console.pages.rules.editing import Curve, CurvePart, CurveRow
+from crossline.serve.console.request import Asked
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import current_of, versions_of
 
@@ -44,7 +44,7 @@ async def job_of(asked: Asked, job_id: str) -> Mapping[str, Any]:
     return found
 
 
-def drawn_of(config: PipelineConfig, text: str) -> DrawnLine | None:
+def threshold_of(config: PipelineConfig, text: str) -> ThresholdLine | None:
     """The one line that the rule of a text draws; None where it is wrong, or draws none."""
     rule = the_rule(config, text)
     if rule is None:
@@ -60,7 +60,7 @@ def live_line(asked: Asked, rule_id: str) -> float | None:
     """The threshold of the version in force; None where there is none."""
     config = asked.parts.deps.config
     try:
-        drawn = drawn_of(config, text_of(config, current_of(versions_of(config, rule_id)))[0])
+        drawn = threshold_of(config, text_of(config, current_of(versions_of(config, rule_id)))[0])
     except ProblemError:
         return None
     return None if drawn is None else drawn.threshold

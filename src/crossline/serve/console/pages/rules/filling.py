@@ -8,12 +8,12 @@ from typing import Any
 from crossline.core.basics.errors import UsageError
 from crossline.core.workbench.redraw import with_threshold
 from crossline.serve.approvals.texts import the_rule
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
-from crossline.serve.console.pages.rules.curves import drawn_of, live_line
+from crossline.serve.console.pages.rules.curves import live_line, threshold_of
 from crossline.serve.console.pages.rules.editing import FilledPart
-from crossline.serve.console.pages.rules.sent import PREFIX, TYPE, form_shown, onward, text_in, text_of
+from crossline.serve.console.pages.rules.sent import PREFIX, TYPE, derived, form_shown, text_in, text_of
 from crossline.serve.console.pages.rules.writing import checked_part, inputs_in, interval_in, keep, refused_page
+from crossline.serve.console.request import Asked
 from crossline.serve.http.problems import ProblemError, invalid, problem_of
 
 
@@ -40,7 +40,7 @@ async def apply(asked: Asked) -> Any:
     at = await asyncio.to_thread(keep, asked, text)
     view = asked.form.get("view") or asked.form.get("shown", "text")
     rule_type = _type(asked) if view == "form" and not asked.form.get("type") else ""
-    return onward(asked, at, view=view, type=rule_type)
+    return derived(asked, at, view=view, type=rule_type)
 
 
 async def draw(asked: Asked) -> Any:
@@ -57,14 +57,14 @@ async def draw(asked: Asked) -> Any:
         job = await called(asked, "POST", "/v1/rules:thresholds", body=body)
     except (UsageError, ProblemError) as error:
         return await refused_page(asked, error)
-    return onward(asked, at, "#curve", curve=job["job_id"])
+    return derived(asked, at, "#curve", curve=job["job_id"])
 
 
 def _changed(asked: Asked) -> str:
     if not asked.form.get("threshold"):
         return text_of(asked)
     text = text_in(asked.form)
-    drawn = drawn_of(asked.parts.deps.config, text)
+    drawn = threshold_of(asked.parts.deps.config, text)
     if drawn is None:
         raise invalid("/threshold", "a text that draws no line", "a rule with a threshold, without a fault")
     try:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.core.health.kept import Held
+from crossline.core.health.predictions import Held
 from crossline.core.health.shares import Precision
 from crossline.serve.cases.counting.reading import money_said
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
 from crossline.serve.console.layout.numbers import DASH, counted
+from crossline.serve.console.request import Asked
 from crossline.serve.health.words import held_said
 from crossline.serve.http.problems import ProblemError
 

@@ -9,8 +9,8 @@ from contextlib import closing
 from crossline.connectors.stores import AlertFilter, Store
 from crossline.core.basics.errors import UsageError
 from crossline.serve.cases.counting.reading import read_days
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.pages.rules.health import Doing
+from crossline.serve.console.request import Asked
 
 DAYS, DAY_MS = 14, 86_400_000
 KINDS = ("alert", "shadow")

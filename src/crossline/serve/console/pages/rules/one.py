@@ -16,11 +16,11 @@ from crossline.core.rules.base import legal_moves
 from crossline.rulelog.events import RuleEvent
 from crossline.rulelog.outcomes.overview import about, pending
 from crossline.serve.approvals.texts import diff, differing, english, text_of, the_rule
-from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
+from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.numbers import counted, number
 from crossline.serve.console.layout.shell import Crumb, Key
-from crossline.serve.console.pages.entities.told import entity_address
+from crossline.serve.console.pages.entities.rows import entity_address
 from crossline.serve.console.pages.rules import rollout
 from crossline.serve.console.pages.rules.catalogue import WHY_NOT, kind_of
 from crossline.serve.console.pages.rules.context import AlertRow, EventRow, Kept, RulePage, VersionRow
@@ -28,7 +28,7 @@ from crossline.serve.console.pages.rules.health import Doing, doing_of
 from crossline.serve.console.pages.rules.hits import DAYS, daily, days_of_version
 from crossline.serve.console.pages.rules.rollout import ACTS, before_of, consequence_of, rollout_of
 from crossline.serve.console.pages.rules.writing import number_of
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, Shown, moved
 from crossline.serve.http.problems import ProblemError, conflict
 from crossline.serve.http.reads.alerts import listed, matching
 from crossline.serve.http.reads.rulebook import rulebook
@@ -234,8 +234,8 @@ def _version(row: Mapping[str, Any], now: int) -> VersionRow:
 
 def _events(asked: Asked, rule_id: str) -> Iterator[EventRow]:
     """What became of it, the last first."""
-    book = rulebook(asked.parts.deps.config)
-    folder, events = book.folder, book.events
+    snapshot = rulebook(asked.parts.deps.config)
+    folder, events = snapshot.folder, snapshot.events
     if not folder.histories or rule_id not in folder.histories[0].rules:
         return
     found: list[RuleEvent] = about(rule_id, folder.histories[0], events)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossline.core.basics.share import keys_of
-from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
+from crossline.serve.console.flash import saying
 from crossline.serve.console.pages.rules.context import Kept, Rollout
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, moved
 from crossline.serve.http.reads.rules import current_of, tag_of, versions_of
 
 WIDER = ("1%", "5%", "10%", "25%", "50%", "100%")

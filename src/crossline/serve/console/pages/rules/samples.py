@@ -11,13 +11,13 @@ import orjson
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import shown
 from crossline.serve.approvals.texts import the_rule
-from crossline.serve.console.asked import Asked
 from crossline.serve.console.calling import called
 from crossline.serve.console.pages.rules.curves import job_of
 from crossline.serve.console.pages.rules.editing import SamplePart
-from crossline.serve.console.pages.rules.sent import onward, text_of
+from crossline.serve.console.pages.rules.sent import derived, text_of
 from crossline.serve.console.pages.rules.trials import sample_of
 from crossline.serve.console.pages.rules.writing import keep, refused_page
+from crossline.serve.console.request import Asked
 from crossline.serve.http.problems import ProblemError, invalid
 
 RECORDS_MAX = 20_000
@@ -40,7 +40,7 @@ async def run(asked: Asked) -> Any:
         job = await called(asked, "POST", "/v1/rules:test", body=body)
     except (UsageError, ProblemError) as error:
         return await refused_page(asked, error)
-    return onward(asked, at, "#sample", sample=job["job_id"])
+    return derived(asked, at, "#sample", sample=job["job_id"])
 
 
 def given_in(form: Mapping[str, str], stream: str) -> dict[str, Any]:

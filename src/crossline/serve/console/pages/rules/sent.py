@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from crossline.core.workbench.forms.reading import form_of
 from crossline.core.workbench.forms.values import RuleForm, TypeChange
 from crossline.core.workbench.forms.writing import with_form
-from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.pages.rules.editing import Fault
+from crossline.serve.console.request import Asked, moved
 
 PREFIX = "f."  # of the fields of the form, among those of the page
 TYPE = "rule_type"
@@ -37,7 +37,7 @@ def text_of(asked: Asked) -> str:
     return with_form(text, given, asked.parts.deps.config.streams) if given else text
 
 
-def onward(asked: Asked, at: str, fragment: str = "", **more: str) -> Any:
+def derived(asked: Asked, at: str, fragment: str = "", **more: str) -> Any:
     """To the editor, with what it showed; ``more``: what it shows besides, or instead."""
     kept = {name: asked.form[name] for name in KEPT if asked.form.get(name)}
     view = {"view": "form"} if asked.form.get("shown") == "form" else {}

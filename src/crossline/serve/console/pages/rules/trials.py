@@ -9,10 +9,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.numbers import counted, number
-from crossline.serve.console.pages.entities.told import entity_address
+from crossline.serve.console.pages.entities.rows import entity_address
 from crossline.serve.console.pages.rules.editing import (
     Blasted,
     BlastRow,
@@ -24,6 +23,7 @@ from crossline.serve.console.pages.rules.editing import (
     Trial,
     TrialPart,
 )
+from crossline.serve.console.request import Asked, moved
 from crossline.serve.http.problems import ProblemError
 
 JOB = "/v1/jobs/{job_id}"

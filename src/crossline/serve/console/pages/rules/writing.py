@@ -19,16 +19,16 @@ from crossline.serve.approvals.texts import (
     with_version,
 )
 from crossline.serve.approvals.values import Draft
-from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called, segment
+from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.shell import Crumb, Key
 from crossline.serve.console.pages.rules.context import EditPage
-from crossline.serve.console.pages.rules.curves import curve_at, drawn_of, job_of, live_line
+from crossline.serve.console.pages.rules.curves import curve_at, job_of, live_line, threshold_of
 from crossline.serve.console.pages.rules.editing import CheckPart, Fault
-from crossline.serve.console.pages.rules.sent import form_shown, onward, text_in
+from crossline.serve.console.pages.rules.sent import derived, form_shown, text_in
 from crossline.serve.console.pages.rules.sent import text_of as sent_text
 from crossline.serve.console.pages.rules.trials import end, going_on, is_of, sample_of, trial_of
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, Shown, moved
 from crossline.serve.http.problems import ProblemError, invalid, not_found, problem_of
 from crossline.serve.http.reads.rules import current_of, versions_of
 from crossline.serve.http.writes.bodies import RuleFile
@@ -107,7 +107,7 @@ async def save(asked: Asked) -> Any:
         at = await asyncio.to_thread(keep, asked, await asyncio.to_thread(sent_text, asked))
     except UsageError as error:
         return await refused_page(asked, error)
-    return saying(onward(asked, at), asked, "The draft is saved.")
+    return saying(derived(asked, at), asked, "The draft is saved.")
 
 
 async def prove(asked: Asked) -> Any:
@@ -125,7 +125,7 @@ async def prove(asked: Asked) -> Any:
         job = await called(asked, "POST", "/v1/rules:prove", body=body)
     except (UsageError, ProblemError) as error:
         return await refused_page(asked, error)
-    return onward(asked, at, "#trial", job=job["job_id"])
+    return derived(asked, at, "#trial", job=job["job_id"])
 
 
 async def ask(asked: Asked) -> Any:
@@ -217,7 +217,7 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
     first = base.text if not base.version else with_version(base.text, base.last + 1)
     text = text_in(wanted) if "text" in wanted else draft.text if draft else first
     faults, ok = await asyncio.to_thread(faults_of, asked, text)
-    drawn = await asyncio.to_thread(drawn_of, asked.parts.deps.config, text)
+    drawn = await asyncio.to_thread(threshold_of, asked.parts.deps.config, text)
     live = await asyncio.to_thread(live_line, asked, base.rule_id) if curve and base.version else None
     lines = diff(base.text, text) if base.version else ()
     title = f"{base.rule_id}, edit" if base.version else "New rule"

@@ -10,14 +10,14 @@ from starlette.responses import Response
 
 from crossline.core.basics.times import parse_instant_ms
 from crossline.serve.cases.queue.filters import SEARCH_MAX
-from crossline.serve.console.asked import Asked, moved
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.casework.rows import short
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.numbers import counted
-from crossline.serve.console.pages.entities.told import entity_address
+from crossline.serve.console.pages.entities.rows import entity_address
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.search.context import Hit, Hits, SearchPage
+from crossline.serve.console.request import Asked, moved
 
 SEARCH = "/v1/search"
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.console.asked import Asked, Shown, moved
 from crossline.serve.console.calling import called
+from crossline.serve.console.flash import saying
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.rules.writing import number_of
 from crossline.serve.console.pages.suppressions.context import FraudRow, SuppressionRow, SuppressionsPage
-from crossline.serve.console.said import saying
+from crossline.serve.console.request import Asked, Shown, moved
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import read_rules

@@ -7,16 +7,16 @@ from typing import Any
 from starlette.responses import Response
 
 from crossline.serve.cases.queue import views as kept
-from crossline.serve.console.asked import Asked, Shown, moved
+from crossline.serve.console.casework.address import SORTS, Wanted
 from crossline.serve.console.casework.counts import said as counted
-from crossline.serve.console.casework.wanted import SORTS, Wanted
+from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.pages.queue.preview import WHY_NOT
 from crossline.serve.console.pages.views.context import SavedView, ViewsPage
-from crossline.serve.console.said import saying
-from crossline.serve.http.cases.asked import asked as told
-from crossline.serve.http.cases.asked import desk_of
+from crossline.serve.console.request import Asked, Shown, moved
+from crossline.serve.http.cases.requests import asked as told
+from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.problems import ProblemError
 
 

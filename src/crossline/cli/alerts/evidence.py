@@ -1,0 +1,198 @@
+"""``crossline alerts evidence`` and ``counterfactuals``: one alert judged again on the records of its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crossline.cli.alerts.store_options import DEFAULT_PIPELINE, Db, opened_store
+from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.connectors.stores import StoredAlert
+from crossline.core.alerts.alertjson import json_bytes
+from crossline.core.basics.errors import PermanentError
+from crossline.core.basics.times import format_instant, parse_duration_ms
+
+if TYPE_CHECKING:
+    from crossline.cli.alerts.around import Around
+    from crossline.core.rules.base import Rule
+    from crossline.replay.analysis.bench import Bench
+
+AlertId = Annotated[str, typer.Argument(metavar="ID", help="Id of the alert, or its first characters.")]
+PipelinePath = Annotated[
+    Path, typer.Option("--pipeline", help="Pipeline file: its store, sources, lists and defaults.", exists=True)
+]
+ReadFor = Annotated[str, typer.Option(metavar="DURATION", help="How long to read back for records at most.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, in one line.")]
+Money = Annotated[str | None, typer.Option(help="The field that holds an amount.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """An alert, what judges it again, and the records of its key."""
+
+    alert: dict[str, Any]
+    bench: Bench
+    around: Around
+    fields: list[str]
+
+
+def evidence(
+    alert_id: AlertId,
+    *,
+    pipeline: PipelinePath = DEFAULT_PIPELINE,
+    db: Db = None,
+    money: Money = None,
+    read_for: ReadFor = "10s",
+    as_json: AsJson = False,
+) -> None:
+    """The window of an alert as a timeline, and each of its figures against its threshold."""
+    from crossline.replay.analysis.evidence import timeline
+
+    with _explained(alert_id, pipeline, db, read_for) as found:
+        made = timeline(
+            found.bench,
+            found.alert,
+            found.around.records,
+            shown=found.fields,
+            money=money,
+            missing=found.around.missing,
+        )
+        told = {"alert_id": found.alert["alert_id"], **made.to_json()}
+    if as_json:
+        write_lines([json_bytes(told)])
+        return
+    figures = Listing("figure", "what", "value", "", "threshold", long=["what"])
+    for each in told["figures"]:
+        figures.add(each["name"], each["what"], str(each["value"]), each["operator"], str(each["threshold"]))
+    records = Listing("record", "time", "figure", "mark", "why", long=["why"])
+    for each in told["records"]:
+        records.add(each["record_id"], each["event"], str(each["value"] or ""), each["mark"], each["note"])
+    show(figures, "", records)
+    note("; ".join([f"{len(told['records']):,} records", *told["missing"]]))
+
+
+def what_if(
+    alert_id: AlertId,
+    *,
+    pipeline: PipelinePath = DEFAULT_PIPELINE,
+    db: Db = None,
+    read_for: ReadFor = "10s",
+    runs: Annotated[int, typer.Option(min=1, max=10_000, help="How often the engine may judge at most.")] = 400,
+    search_for: Annotated[str, typer.Option(metavar="DURATION", help="How long to search at most.")] = "20s",
+    as_json: AsJson = False,
+) -> None:
+    """What would not have fired: the smallest change of each kind, each judged by the engine."""
+    from crossline.replay.analysis.bench import Budget
+    from crossline.replay.analysis.counterfactual import counterfactuals
+
+    with _explained(alert_id, pipeline, db, read_for) as found:
+        found.bench.budget = Budget.of(runs, parse_duration_ms(search_for) / 1_000)
+        made = counterfactuals(found.bench, found.alert, found.around.records, found.around.since_ms)
+        rows = [_row(asdict(each)) for each in made.rows]
+        told = {"rows": rows, "not_found": [asdict(each) for each in made.not_found], "runs": made.runs}
+        more = {"why_none": made.why_none or None, "missing": found.around.missing}
+    if as_json:
+        write_lines([json_bytes({"alert_id": found.alert["alert_id"], **told, **more})])
+        return
+    table = Listing("change", "was", "turns at", "then", long=["change", "then"])
+    for each in rows:
+        table.add(
+            each["what"], *("" if each[name] is None else str(each[name]) for name in ("was", "turns_at")), each["then"]
+        )
+    show(table)
+    left = [f"{each.what}: {each.why}" for each in made.not_found]
+    note("; ".join([f"judged {made.runs:,} times", *([made.why_none] if made.why_none else []), *left]))
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    """Without the bodies of rules; instants are texts."""
+    left = {name: value for name, value in row.items() if name not in {"body", "body_less"}}
+    if left["unit"] != "instant":
+        return left
+    times = {name: format_instant(int(left[name])) for name in ("was", "turns_at", "one_less")}
+    return {**left, **times}
+
+
+@contextmanager
+def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> Iterator[Explained]:
+    """Raises PermanentError where there is no such alert, or nothing is known of its rule."""
+    from crossline.cli.alerts.around import around
+    from crossline.cli.alerts.records import Origin, named_fields
+    from crossline.core.rules.reading import read_rule
+    from crossline.engine.machine.temp import own_folder_for
+    from crossline.rulelog.content import read_pipeline_in_place
+
+    config = read_pipeline_in_place(pipeline)
+    with opened_store(db, None if db else pipeline) as source, own_folder_for("explained") as folder:
+        stored = _one(source.find(alert_id), alert_id)
+        alert = stored.alert
+        mark = alert["rule_id"], alert["rule_version"]
+        body = source.rule_body(stored.pipeline, *mark) or _of_files(config, mark)
+        rule = read_rule(dict(body))[0] if body is not None else None
+        if body is None or rule is None:
+            raise PermanentError(f"version {mark[1]} of rule {mark[0]} is not in the rule log of {source.name}")
+        _check_alone(rule)
+        bench = _bench(rule, alert, pipeline, folder)
+        origin = Origin(config.streams, {}, config, config.defaults.time_mode)
+        refused = partial(source.refused, stored.pipeline)
+        read = around(stored, origin, body, bench.program(), refused, parse_duration_ms(read_for) / 1_000)
+        read_of = dict.fromkeys((alert["stream"], *rule.reading.sources))
+        named = (named_fields(alert["key"], body, config.streams[name]) for name in read_of if name in config.streams)
+        fields = list(dict.fromkeys(name for names in named for name in names))
+        yield Explained(alert, bench, read, fields)
+
+
+def _check_alone(rule: Rule) -> None:
+    """Raises PermanentError where a rule reads the hits of others, which would have to be judged again too."""
+    from crossline.core.streams.reading import rule_of, several_of
+
+    hits = [each for each in rule.reading.sources if rule_of(each) is not None or several_of(each) is not None]
+    if hits:
+        raise PermanentError(
+            f"rule {rule.rule_id} reads {', '.join(hits)}: found hits of rules, expected records of streams alone. Its "
+            "window is not judged again; the alert names the records that it rests on"
+        )
+
+
+def _of_files(config: Any, mark: tuple[str, int]) -> dict[str, Any] | None:
+    """The version as the pipeline's rule files have it: a store that no pipeline wrote knows no rules."""
+    from crossline.core.settings.sources import Directory
+    from crossline.rulelog.reading import Known, read_rules
+
+    if not isinstance(config.rules, Directory):
+        return None
+    known = Known(figures=Path(config.figures) if config.figures is not None else None)
+    rules = read_rules(Path(config.rules.path), known)
+    return next((each.canonical() for each in rules if (each.rule_id, each.version) == mark), None)
+
+
+def _one(found: list[StoredAlert], alert_id: str) -> StoredAlert:
+    by_id = {each.alert["alert_id"]: each for each in found}
+    if len(by_id) != 1:
+        raise PermanentError(f"found {len(by_id)} alerts whose id starts with {alert_id!r}; expected one")
+    return next(iter(by_id.values()))
+
+
+def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Bench:
+    """Lists and tables are those of now."""
+    from crossline.cli.backtest import setting_of, with_tables
+    from crossline.core.judge.shard import Bounds
+    from crossline.core.rules.ruleset import RuleSet
+    from crossline.replay.analysis.bench import Bench, active
+    from crossline.replay.backtest import Judged, Recorded
+    from crossline.rulelog.lists import lists_in
+
+    setting = setting_of(None, None, None, str(pipeline), as_of_log=False)
+    lists = lists_in(setting.lists) if setting.lists else {}
+    history = Recorded(setting.streams, {alert["stream"]: ()})
+    judged = Judged(
+        RuleSet.from_rules([active(rule)]), history, lists, setting.defaults, Bounds(setting.partition_lag_ms)
+    )
+    (ready,) = with_tables([judged], setting.config, None, folder / "tables")
+    return Bench(rule, ready, alert["key"], alert["record_id"])

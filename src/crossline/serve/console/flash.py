@@ -1,0 +1,52 @@
+"""What was done, told on the page that is looked at next: in a cookie of its own, which only this server can make."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from crossline.serve.console.layout.shell import Toast
+
+if TYPE_CHECKING:
+    from crossline.serve.console.gate import Gate
+    from crossline.serve.console.request import Asked
+
+COOKIE = "crossline-said"
+LASTS_S = 60
+TEXT_MAX = 300
+
+
+def saying(answer: Response, asked: Asked, text: str, undo: str = "") -> Response:
+    """``answer``, after which the next page says ``text``. ``undo``: where a form takes it back."""
+    said = base64.urlsafe_b64encode(orjson.dumps([text[:TEXT_MAX], undo])).decode().rstrip("=")
+    value = f"{said}.{_mac(said, asked.token)}"
+    answer.headers.append("set-cookie", asked.gate.cookie_of(COOKIE, value, lasts_s=LASTS_S))
+    return answer
+
+
+def said_in(request: Request, token: str) -> Toast | None:
+    """What the page is to say; None where nothing, or somebody else wrote it."""
+    said, _, mac = request.cookies.get(COOKIE, "").partition(".")
+    if not said or not token or not hmac.compare_digest(mac.encode("utf-8", "replace"), _mac(said, token).encode()):
+        return None
+    try:
+        text, undo = orjson.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
+    except (ValueError, binascii.Error):
+        return None
+    return Toast(str(text), str(undo))
+
+
+def without_said(gate: Gate) -> str:
+    """A header that ends it."""
+    return gate.cookie_of(COOKIE, "", lasts_s=0)
+
+
+def _mac(said: str, token: str) -> str:
+    return hmac.new(token.encode(), f"said {said}".encode(), hashlib.sha256).hexdigest()[:32]
