@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 GENERATED = ("configuration.md", "kernel-memory.md", "rule-reference.md")
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md")),
-    *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in GENERATED),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "bench/FIGURES.md")),
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name not in GENERATED),
 ]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _MARKER = re.compile(r"<!-- not run: (.+) -->\n$")
