@@ -107,7 +107,7 @@ def test_what_is_typed_is_bounded_and_harmless(room: Any) -> None:
 
 def test_every_page_has_the_search_for_who_may_read(room: Any) -> None:
     page = seat(room, "vera.lux").get("/profile").text
-    assert '<form class="search" role="search" action="/search"' in page
+    assert '<form class="search" role="search" aria-label="Search the console" action="/search"' in page
     assert 'data-key="/"' in page
     room.user("svc.only", "service")
     made = room.seat()
