@@ -100,7 +100,7 @@ def kind_of(process: psutil.Process, driver: int) -> str:
     if process.name() == "java":
         return "java"
     listening = [str(each.laddr) for each in process.net_connections("unix")]
-    return "state_servers" if any("/state-server-" in name for name in listening) else "workers"
+    return "state_servers" if any("/server-" in name for name in listening) else "workers"
 
 
 def pipeline_of(folder: Path, options: argparse.Namespace) -> Path:

@@ -18,7 +18,7 @@ from oracle.decisions import naive_decisions
 from .project import Project
 from .test_decisions import POLICY, KilledError, told
 from .test_hot_rules import as_published
-from .test_meeting import forget
+from .test_stream_join import forget
 from .topics import by_account, in_ingest_order, project_on, send, twin
 from .traffic import DEFAULTS, OF_RECORDS
 

@@ -19,7 +19,7 @@ from .rulebook import Entry, read_rule
 from .strategies import CITIES, FIELDS, LISTS, Body, Record, formula_body, records, velocity_body
 from .test_corrections import WITHIN
 from .test_detect_equals_naive import DEEP, Shape, check, many, run, shapes
-from .test_tellings import exact
+from .test_feature_queries import exact
 
 KEYS: dict[str, list[Any]] = {**{name: FIELDS[name] for name in ("account", "device", "price", "flag")}}
 KEYS |= {"place.city": CITIES}

@@ -20,7 +20,7 @@ from .fastpath import FastPath, plans_of, stream_spec
 from .naive import naive_detect, running_max_ingest
 from .strategies import LISTS, START_MS, STREAM, Body, Record, formula_body, records
 from .test_detect_equals_naive import DEEP, Shape, many, run, shapes, with_ingest
-from .test_tellings import exact
+from .test_feature_queries import exact
 
 
 def figures_of(table: Body, *, ingest_column: bool) -> list[PlacedFigure]:

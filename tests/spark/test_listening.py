@@ -38,10 +38,10 @@ def test_all_that_listens_is_on_loopback_or_closed_to_others(spark: SparkSession
             listening |= {c.laddr.ip for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN}
             unix |= {c.laddr for c in process.net_connections("unix") if c.laddr}
     # A state server outlives the worker that forked it, and is then nobody's child.
-    unix |= {c.laddr for c in psutil.net_connections("unix") if "keeper-" in str(c.laddr)}
+    unix |= {c.laddr for c in psutil.net_connections("unix") if "server-" in str(c.laddr)}
     assert listening
     assert all(ipaddress.ip_address(ip.removeprefix("::ffff:")).is_loopback for ip in listening), listening
-    assert any("keeper-" in str(path) for path in unix)
+    assert any("server-" in str(path) for path in unix)
     for path in map(Path, unix):
         if path.exists() and path.stat().st_uid == os.getuid():
             # To connect takes the right to write to the socket, and to enter its folder.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crossline.core.workbench.catch import Marks
+from crossline.replay.workbench.interval import ANY_TIME
 from crossline.replay.workbench.sample import batches
 from crossline.replay.workbench.suggest import Suggestion, Wanted, around, suggest
 
@@ -100,7 +101,7 @@ def test_around_the_present_line_each_step_is_judged(tmp_path: Path) -> None:
     rule |= {"aggregation_type": "count", "aggregation_threshold": 4}
     given = judged(write(tmp_path / "in.jsonl", PAYMENTS), rule)
     marks = Marks({"8": frozenset({"f"}), "x": frozenset({"g"})}, frozenset({"f", "g"}), 2)
-    found = around(given, loaded(rule)[0], list(batches(given.history, tmp_path)), 2.0, marks, 3, [9])
+    found = around(given, loaded(rule)[0], list(batches(given.history, tmp_path)), 2.0, marks, 3, [9], ANY_TIME)
     assert found.step == 1
     assert [(each.line, each.alerts, each.per_day) for each in found.judged] == [
         *((1, 2, 1.0), (2, 2, 1.0), (3, 2, 1.0), (4, 1, 0.5), (5, 1, 0.5), (6, 0, 0.0), (7, 0, 0.0), (9, 0, 0.0)),

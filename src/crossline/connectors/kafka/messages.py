@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LIMIT_MIN = 512  # bytes: a topic that does not take that takes nothing
 SPARE = 512  # what the client may count beside our own count of a message
-END_HEADER = "crossline_end"  # of a message that has no value, see OncePost
+END_HEADER = "crossline_end"  # of a message that has no value, see TransactionalProducer
 NAME_HEADERS = ("alert_id", "decision_id", "dead_letter_id", "late_record_id")
 _NAME_MAX = 500  # characters of a name; a path may be longer
 _OVERHEAD = 100  # bytes of the protocol around a message, and 10 more around each header

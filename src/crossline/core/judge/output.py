@@ -35,7 +35,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class StoreDelta:
-    """What a batch added to one state store's store; ``lines``: the rule versions that bits of ``delta.sat`` stand for.
+    """What a batch added to one state store; ``lines``: the rule versions that bits of ``delta.sat`` stand for.
 
     ``crossed``: what became of the last alerts of its rules and keys, where decisions go by them.
     """

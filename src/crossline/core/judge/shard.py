@@ -223,7 +223,7 @@ def lines_of(store_plan: StorePlan) -> tuple[tuple[str, int], ...]:
 
 
 def store_of(state: ShardState, store_plan: StorePlan) -> Kernel:
-    """The state store's store, made when first met, and brought to the state store's present lines."""
+    """The store of ``store_plan``, made when first met, and brought to its present lines."""
     name = store_plan.state_store.name
     store = state.stores.get(name)
     if store is None:

@@ -155,7 +155,7 @@ class FeatureColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowFeatures:
-    """What a plan's telling says: its figures, by name, at ``rows`` (int64[n], ascending) of the batch."""
+    """What a plan's feature query says: its figures, by name, at ``rows`` (int64[n], ascending) of the batch."""
 
     rows: I64
     figures: Mapping[str, FeatureColumn]
@@ -173,7 +173,7 @@ class Hits:
     rows that were kept. ``sat``: uint8[m, ceil(lines/8)], for each kept row the lines it was judged by and satisfied.
     ``emitted_line``, ``emitted_row``: emissions of lines with a cooldown, ``emitted_row`` counted among the kept
     rows. ``formed``: of hits of formulas, by number of the hit, what was read. ``failed``: rows that a model could not
-    judge, by rule version and why. ``told``: of each telling of the plan, what it says.
+    judge, by rule version and why. ``told``: of each feature query of the plan, what it says.
     ``without``: of formulas that wait for their first figure, by number of the line, the rows that lack it.
     ``again``: what came of rows that are judged again; there are no hits here then.
     """

@@ -17,7 +17,7 @@ ALWAYS = ((-(2**63), 2**63 - 1),)
 
 
 def feature_query_plan(plan: WindowPlan, figures: Sequence[tuple[int, int]]) -> WindowPlan:
-    """``plan`` with nothing but a telling of ``figures``: each the number of a group, and of one that counts (or -1).
+    """``plan`` with one feature query alone, of ``figures``: the number of a group, and of one that counts (or -1).
 
     Windows are of the records before the one that is judged, so that the row that asks is in none, whatever it enters.
     Figures are named by their places in ``figures``.

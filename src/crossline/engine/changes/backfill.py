@@ -1,6 +1,6 @@
 """The past of a rule that comes while the pipeline runs.
 
-A new state store's store starts with the records that its windows could reach, read again from the source up to where
+A new state store starts with the records that its windows could reach, read again from the source up to where
 the pipeline stands. Without that, a rule published now would differ for a while from the same rule in a backtest.
 
 The past is read in slices that end where batches ended, each judged on the state of the slices before, as batches are:

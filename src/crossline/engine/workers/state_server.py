@@ -77,7 +77,7 @@ class Place:
             spill_folder.replace(met)
 
     def _address(self, number: int) -> str:
-        return str(self.folder / f"keeper-{number}")
+        return str(self.folder / f"server-{number}")
 
     def _fork(self, number: int, lifeline: int) -> Connection:
         self.folder.mkdir(mode=0o700, exist_ok=True)
@@ -122,7 +122,7 @@ def open_place() -> None:
     """In the daemon, before it forks: where its workers will find state servers."""
     global _place  # noqa: PLW0603 - what a fork inherits
     folder = Path(tempfile.gettempdir()) / f"crossline-{os.getpid()}-{secrets.token_hex(8)}"
-    if len(os.fsencode(folder / "keeper-000")) <= ADDRESS_BYTES_MAX:
+    if len(os.fsencode(folder / "server-000")) <= ADDRESS_BYTES_MAX:
         _place = Place(folder, os.pipe())
         _place.open_fork_server()
 

@@ -14,7 +14,7 @@ from crossline.connectors.objects.files import FileStore
 from crossline.core.basics.errors import StateError
 from crossline.engine.state.statelog import Segment
 
-STATE, PASTS, DECIDED = "state", "pasts/", "decided/"
+STATE, BACKFILLS, DECIDED = "state", "backfills/", "decided/"
 LIST_EVERY = 16  # batches between two looks at all segments: merged ones come, others go
 TRIES = 3  # listings, while the pipeline merges and drops
 
@@ -94,7 +94,7 @@ class SegmentCopies:
             except FileNotFoundError:  # merged or dropped meanwhile
                 continue
             self._drop(there)
-            self._logs = {log for log in there if not log.startswith((PASTS, DECIDED))}
+            self._logs = {log for log in there if not log.startswith((BACKFILLS, DECIDED))}
             return
         raise StateError(
             f"{self._shown}, {self.folder}: segments go before they can be read; the next look tries again"

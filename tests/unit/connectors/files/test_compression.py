@@ -229,7 +229,7 @@ def test_a_file_under_another_name_and_one_that_is_gone(tmp_path: Path) -> None:
     assert read_text(moved) == lines(0, 900)[moved.start : moved.end]
     path.with_name("b").unlink()
     (first,) = log.chunks(0, 1)
-    with pytest.raises(SourceError, match=rf"cannot read bytes 0-{first.compression}"):
+    with pytest.raises(SourceError, match=rf"cannot read bytes 0-{first.packed}"):
         read_text(first)
 
 

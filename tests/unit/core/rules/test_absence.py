@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from .meetings import refused
 from .rulekit import rule, said
 from .scenes import alerts
+from .stream_joins import refused
 
 UNPAID: dict[str, Any] = {
     "rule_type": "absence",

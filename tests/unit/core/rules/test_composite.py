@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .meetings import Row, alerts, payment, refused, row
 from .rulekit import without
+from .stream_joins import Row, alerts, payment, refused, row
 
 # Ids as rules may have them: with a dot, and with a digit first.
 OFTEN: dict[str, Any] = {

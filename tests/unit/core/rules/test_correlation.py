@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from crossline.core.rules.base import Defaults
 from crossline.core.rules.ruleset import RuleSet
 
-from .meetings import START_MS, Row, alerts, loaded, payment, rate, row
 from .rulekit import without
+from .stream_joins import START_MS, Row, alerts, loaded, payment, rate, row
 
 OFF: dict[str, Any] = {
     "rule_id": "off",

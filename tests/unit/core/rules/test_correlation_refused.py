@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .meetings import refused
+from .stream_joins import refused
 from .test_correlation import OFF, velocity
 
 

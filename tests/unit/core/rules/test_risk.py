@@ -14,7 +14,7 @@ from crossline.core.plan.compile import layout_of
 from crossline.core.plan.compose import compile_all, known_later
 from crossline.core.rules.base import Defaults
 
-from .meetings import STREAMS, Row, alerts, loaded, payment, refused, row
+from .stream_joins import STREAMS, Row, alerts, loaded, payment, refused, row
 
 HOUR = 3600
 LARGE: dict[str, Any] = {

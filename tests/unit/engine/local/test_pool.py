@@ -24,7 +24,7 @@ from crossline.engine.local import pool as pool_module
 from crossline.engine.local.pool import Dealt, Pool
 from crossline.engine.local.worker import Worker
 from crossline.engine.stages.rows import OUT, ArrowBatches, rows_of
-from crossline.engine.stages.stages import Stage, Step
+from crossline.engine.stages.stages import Stage, StageFunction
 from crossline.engine.state.cache import Rows
 from crossline.engine.work.task import Task
 from e2e.ended import still_running
@@ -164,7 +164,7 @@ def numbered() -> Iterator[Dealt]:
         batch_id += 1
 
 
-def run_with(folder: Path, step: Step, stop: threading.Event | None = None) -> list[Rows]:
+def run_with(folder: Path, step: StageFunction, stop: threading.Event | None = None) -> list[Rows]:
     """Two processes with ``step`` as the second stage, over batches without an end; what came out before it raised."""
     found: list[Rows] = []
     stages = [Stage("read", read, by_shard=False), Stage("odd", step)]

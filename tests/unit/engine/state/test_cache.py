@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.books import snapshot_of
 
 from crossline.core.alerts.alert import alerts_of
 from crossline.core.basics.errors import StateError
@@ -23,6 +22,7 @@ from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state import cache as caching
 from crossline.engine.state.cache import ShardCache
 from e2e.project import by_id, figures, from_twin
+from e2e.snapshots import snapshot_of
 from e2e.traffic import OF_RECORDS, STREAM, Record, expected, lines, records, velocity
 
 SHARDS = 2

@@ -19,7 +19,6 @@ from typing import Any, Self
 import orjson
 import psutil
 import pytest
-from e2e.books import snapshot_of
 
 from crossline.core.basics.errors import StateError
 from crossline.core.decode import decode_lines
@@ -33,9 +32,10 @@ from crossline.engine.work.stopwatch import Stopwatch
 from crossline.engine.workers.state_servers import judged
 from e2e.killing import family
 from e2e.project import by_id, figures, from_twin
+from e2e.snapshots import snapshot_of
 from e2e.traffic import OF_RECORDS, STREAM, Record, expected, lines, records
 
-HOME = Path(__file__).with_name("keeper_home.py")
+HOME = Path(__file__).with_name("state_server_home.py")
 SHARDS = 3
 STATE_SERVERS = 2
 WAIT_S = 300.0

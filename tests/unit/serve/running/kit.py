@@ -63,7 +63,7 @@ def run(
     alerts = [alert((now_s - each) * 1000) for each in waits_s]
     delivery = Delivery(name, 7, alerts, dead, figures=told)
     for sink in sinks:
-        watch.figures.took(sink, delivery, 0.02)
+        watch.figures.on_delivered(sink, delivery, 0.02)
     watch.batch(delivery, Totals(after_ms={"deliver": 20.0, "mark": 10.0}))
     if held:
         watch.figures.failed(sinks[1], OSError("it is away"))

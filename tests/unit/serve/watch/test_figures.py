@@ -131,14 +131,14 @@ def test_sinks_are_told_apart(tmp_path: Any) -> None:
     figures.name_sinks(sinks)
     figures.failed(sinks[2], OSError("full"))
     figures.failed(sinks[2], OSError("full"))
-    figures.took(sinks[0], delivered(), 0.2)
+    figures.on_delivered(sinks[0], delivered(), 0.2)
     found = exposed(figures)
     assert found["crossline_sink_retries_total"] == {("console",): 0, ("jsonl",): 0, ("jsonl-2",): 2}
     behind = found["crossline_sink_behind_seconds"]
     assert (behind["console",], behind["jsonl",]) == (0, 0)
     since_s = figures.sinks["jsonl-2"].behind_since_s
     assert since_s is not None
-    figures.took(sinks[2], delivered(), 3.0)
+    figures.on_delivered(sinks[2], delivered(), 3.0)
     assert exposed(figures)["crossline_sink_behind_seconds"]["jsonl-2",] == 0
     assert found["crossline_sink_delivery_seconds_count"] == {("console",): 1, ("jsonl",): 0, ("jsonl-2",): 0}
 
@@ -150,8 +150,8 @@ def test_a_sink_that_no_batch_waits_for_has_a_backlog(tmp_path: Any) -> None:
     found = exposed(figures)
     assert found["crossline_sink_backlog_batches"] == found["crossline_sink_backlog_seconds"] == {("jsonl",): 0}
     figures.failed(behind.sink, OSError("down"))
-    figures.took(behind, delivered(), 0.1)
-    figures.took(behind.sink, delivered(), 5.0)
+    figures.on_delivered(behind, delivered(), 0.1)
+    figures.on_delivered(behind.sink, delivered(), 5.0)
     assert figures.sinks["jsonl"].behind_since_s is None, "no batch waits for it"
     found = exposed(figures)
     assert found["crossline_sink_retries_total"]["jsonl",] == 1

@@ -15,7 +15,7 @@ from crossline.core.windows.verdicts.formulas import Judged, Numbered, Told
 
 @dataclass(slots=True)
 class _Pieces:
-    """What a telling has said of a batch so far: rows, and of each figure values, what they lack, defined, counts."""
+    """What a feature query said of a batch so far: rows, and of each figure values, what they lack, defined, counts."""
 
     rows: list[Any] = field(default_factory=list)
     figures: dict[str, list[tuple[Any, Any, Any, Any]]] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class FeatureQueries:
                 pieces.figures.setdefault(name, []).append(piece)
 
     def told(self) -> tuple[RowFeatures, ...]:
-        """What each telling says of the batch; the next one begins."""
+        """What each feature query says of the batch; the next one begins."""
         found = tuple(self._joined(number) for number in range(len(self._lines)))
         self._pieces = [_Pieces() for _ in self._lines]
         return found

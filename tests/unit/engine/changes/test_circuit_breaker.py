@@ -160,7 +160,7 @@ def test_a_batch_waits_for_a_log_that_cannot_be_written(
     changes.flooded(0, alerts(1, 2, 3, 4))
     assert (len(tried), changes.logged["tripped"]) == (3, 1)
 
-    monkeypatch.setattr(changes, "_floods", CircuitBreaker(str(tmp_path / "other"), config.defaults.bound))
+    monkeypatch.setattr(changes, "_circuit_breaker", CircuitBreaker(str(tmp_path / "other"), config.defaults.bound))
     monkeypatch.setattr(changes, "_rules", RuleSet.from_rules(read_rules(tmp_path / "rules")))
     monkeypatch.setattr(feed, "trip", lambda *_: stopping.set() or fails_again())
     with pytest.raises(StoppedError, match="stopped before a rule that floods could be made shadow"):
