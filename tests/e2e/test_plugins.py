@@ -123,8 +123,21 @@ def test_a_sink_names_what_it_needs(project: Path) -> None:
             ENTRY_POINTS.replace("rule:AtLeastRule", "settings:LedgerSettings"),
             "expected a subclass of crossline.core.rules.base.Rule, which crossline.rule_types asks for",
         ),
+        (
+            ENTRY_POINTS + "\n[crossline.aggregates]\nhalf = shop_plugins.half\n",
+            "half of package shop-plugins 1.0 (shop_plugins.half) cannot be loaded for crossline.aggregates: "
+            "ModuleNotFoundError",
+        ),
+        (
+            ENTRY_POINTS + "\n[crossline.aggregates]\nhalf = shop_plugins.rule:AtLeastRule\n",
+            "expected a module, which crossline.aggregates asks for",
+        ),
+        (
+            ENTRY_POINTS + "\n[crossline.aggregates]\nhalf = shop_plugins.rule\n",
+            "shop_plugins.rule declares no aggregate: AGGREGATE = Aggregate(...) is expected",
+        ),
     ],
-    ids=["not there", "something else"],
+    ids=["not there", "something else", "no aggregate there", "no module", "none declared"],
 )
 def test_what_cannot_be_loaded_is_told(project: Path, entry_points: str, said: str) -> None:
     install(project.parent / "site", entry_points=entry_points)

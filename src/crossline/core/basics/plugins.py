@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any, Literal
 
 from crossline.core.basics.errors import UsageError
@@ -45,20 +46,41 @@ def load_plugin(group: Group, name: str, kind: type) -> Any:
     entry = plugins(group).get(name)
     if entry is None:
         return None
-    try:
-        found = entry.load()
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        raise UsageError(
-            f"{name} of package {_package(entry)} ({entry.value}) cannot be loaded for {group}: {said}; install "
-            "a version of the package that fits this crossline, or uninstall it"
-        ) from error
+    found = _loaded(group, entry)
     if not (isinstance(found, type) and issubclass(found, kind)):
         raise UsageError(
             f"{name} of package {_package(entry)} ({entry.value}): found {found!r}; expected a subclass of "
             f"{kind.__module__}.{kind.__qualname__}, which {group} asks for"
         )
     return found
+
+
+def load_modules(group: Group) -> list[ModuleType]:
+    """The modules that packages bring for ``group``, by name.
+
+    Raises UsageError where one cannot be loaded, or is no module.
+    """
+    found = []
+    for name, entry in plugins(group).items():
+        module = _loaded(group, entry)
+        if not isinstance(module, ModuleType):
+            raise UsageError(
+                f"{name} of package {_package(entry)} ({entry.value}): found {module!r}; expected a module, which "
+                f"{group} asks for"
+            )
+        found.append(module)
+    return found
+
+
+def _loaded(group: Group, entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise UsageError(
+            f"{entry.name} of package {_package(entry)} ({entry.value}) cannot be loaded for {group}: {said}; install "
+            "a version of the package that fits this crossline, or uninstall it"
+        ) from error
 
 
 def _package(entry: EntryPoint) -> str:

@@ -10,41 +10,39 @@ import inspect
 import keyword
 import pkgutil
 from functools import cache
-from importlib.metadata import entry_points
 from types import MappingProxyType, ModuleType
 
+from crossline.core.basics.errors import UsageError
+from crossline.core.basics.plugins import AGGREGATES, load_modules
 from crossline.core.figures import tools
 from crossline.core.figures.aggregate import Aggregate
 
 _PACKAGE = "crossline.core.aggregates"
-ENTRY_POINTS = "crossline.aggregates"
 
 
 def _modules() -> list[ModuleType]:
     """Our own, then those of other packages, each by name."""
     package = importlib.import_module(_PACKAGE)
     own = sorted(each.name for each in pkgutil.iter_modules(package.__path__))
-    theirs = sorted({each.value for each in entry_points(group=ENTRY_POINTS)})
-    return [importlib.import_module(name) for name in (*(f"{_PACKAGE}.{name}" for name in own), *theirs)]
+    return [*(importlib.import_module(f"{_PACKAGE}.{name}") for name in own), *load_modules(AGGREGATES)]
 
 
 def collected(modules: list[ModuleType]) -> dict[str, Aggregate]:
     """The aggregates that ``modules`` declare, by name, in the order of their places.
 
     Raises:
-        TypeError: a module without one.
-        ValueError: two of one name, or a name that cannot be written in a rule.
+        UsageError: a module without one, two of one name, or a name that cannot be written in a rule.
     """
     found: dict[str, tuple[Aggregate, str]] = {}
     for module in modules:
         declared = getattr(module, "AGGREGATE", None)
         if not isinstance(declared, Aggregate):
-            raise TypeError(f"{module.__name__} declares no aggregate: AGGREGATE = Aggregate(...) is expected")
+            raise UsageError(f"{module.__name__} declares no aggregate: AGGREGATE = Aggregate(...) is expected")
         name = declared.name
         if name in found:
-            raise ValueError(f"{module.__name__}: the aggregate {name} is declared by {found[name][1]} already")
+            raise UsageError(f"{module.__name__}: the aggregate {name} is declared by {found[name][1]} already")
         if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
-            raise ValueError(f"{module.__name__}: {name!r} is no name of an aggregate: small letters, digits and _ are")
+            raise UsageError(f"{module.__name__}: {name!r} is no name of an aggregate: small letters, digits and _ are")
         found[name] = declared, module.__name__
     in_order = sorted(found.values(), key=lambda each: (each[0].place, each[0].name))
     return {declared.name: declared for declared, _ in in_order}
