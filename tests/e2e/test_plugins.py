@@ -125,8 +125,7 @@ def test_a_sink_names_what_it_needs(project: Path) -> None:
         ),
         (
             ENTRY_POINTS + "\n[crossline.aggregates]\nhalf = shop_plugins.half\n",
-            "half of package shop-plugins 1.0 (shop_plugins.half) cannot be loaded for crossline.aggregates: "
-            "ModuleNotFoundError",
+            "half of package shop-plugins 1.0 (shop_plugins.half) cannot be loaded for crossline.aggregates: Module",
         ),
         (
             ENTRY_POINTS + "\n[crossline.aggregates]\nhalf = shop_plugins.rule:AtLeastRule\n",
