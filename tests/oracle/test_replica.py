@@ -125,9 +125,10 @@ MORE = st.fixed_dictionaries({}, optional={"hold": st.just("3s"), "reevaluate": 
 
 
 def with_more(bodies: list[Body], more: list[Body]) -> list[Body]:
-    """``bodies`` with what of ``more`` each of them takes."""
-    found = []
-    for number, body in enumerate(bodies):
+    """``bodies`` with what of ``more`` each version of them takes; it has one body, under whatever status."""
+    found, numbers = list[Body](), dict[tuple[Any, Any], int]()
+    for body in bodies:
+        number = numbers.setdefault((body["rule_id"], body["version"]), len(numbers))
         fuller = {**body, **more[number % len(more)]}
         found.append(body if read_rule(fuller)[1] else fuller)
     return found
