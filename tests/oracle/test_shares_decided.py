@@ -214,6 +214,9 @@ def test_each_key_is_judged_as_if_there_were_no_share_or_no_such_version(
     new = {**fresh, **both, "version": 2, "action": "block", "score": 50}
     old = {**older, **both, "version": 1, "action": "review", "score": 10}
     others = with_holds(weighted(others, weights, 3), holds)
+    # What is too late for all rules is decided by none: each run has rules that are as patient, and decide nothing.
+    apart = {"group_by": groups, "version": 1, "status": "shadow"}
+    others += [{**fresh, **apart, "rule_id": "as_new"}, {**older, **apart, "rule_id": "as_old"}]
     before = [old] if replaces else []
     cuts = data.draw(cut(list(made)))
     runs = [

@@ -84,8 +84,8 @@ def test_what_compiles_beside_spark_ends_with_the_process_that_it_is_a_fork_of(t
     path = tmp_path / "socket"
     program = f"""{AT_WORK}
 import crossline.engine.workers.warm as module
-from crossline.engine.workers import direct
-module.warm, direct.main = (lambda: None), work
+from crossline.engine.workers import in_process
+module.warm, in_process.main = (lambda: None), work
 from crossline.engine.workers.zygote import serve
 serve({str(path)!r})
 """

@@ -81,6 +81,8 @@ def test_what_suppressions_hid_is_counted_in_a_file_of_version_3(tmp_path: Path)
     with sqlite3.connect(desk.path) as connection:  # as version 3 had it
         for name in ("hidden", "hidden_ms", "frauds"):
             connection.execute(f"ALTER TABLE suppressions DROP COLUMN {name}")
+        for name in ("rule_cooled", "cooled_records"):
+            connection.execute(f"DROP TABLE {name}")
         connection.execute("PRAGMA user_version = 3")
     connection.close()
     desk = Desk(tmp_path)

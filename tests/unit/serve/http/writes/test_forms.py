@@ -19,7 +19,8 @@ def test_a_text_is_told_as_fields_and_changes_are_written_into_it(writing: Clien
     told = writing.post("/v1/rules:form", json={"text": RULE}).json()
     fields = {each["name"]: each for section in told["sections"] for each in section["fields"]}
     fields |= {each["name"]: each for section in told["sections"] for row in section["rows"] for each in row["fields"]}
-    assert (told["text"], told["left"], told["why_none"]) == (RULE, [["hold", 7]], "")
+    assert (told["text"], told["left"], told["why_none"]) == (RULE, [], "")
+    assert (fields["hold"]["value"], fields["hold"]["line"]) == ("{odd: yes}", 7)  # as it is written
     assert fields["conditions/0/value"]["value"] == "1000000"
     assert "amount_cents" in fields["conditions/0/field"]["options"]
     changes = {"version": "2", "conditions/0/value": "5", "no_such_field": "x"}
