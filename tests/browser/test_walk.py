@@ -111,7 +111,6 @@ def _written_and_proven(page: Page) -> None:
     trial = page.locator("#trial")
     expect(trial).to_contain_text("Proof", timeout=WAIT_MS)
     expect(trial).to_contain_text("3 appear")  # a mule a day
-    page.reload()  # what can be asked for now is said by the server
     page.get_by_role("button", name="Ask for approval").press("Enter")
     page.wait_for_url("**/approvals/1")
     expect(page.get_by_role("link", name="Approve…")).to_have_count(0)

@@ -58,6 +58,8 @@ def test_the_same_pipeline_has_more_payments(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
     going_on.go_on(config, folder, 8_000)
     monkeypatch.undo()
+    kept = (folder / "in/payments.jsonl").read_bytes().splitlines()  # what a rule can be tried on
+    assert (len(kept), json.loads(kept[-1])["transaction_id"]) == (8_000, "t0007999")
     ((_, *command),) = Interrupted.commands
     assert command == ["-m", "crossline.cli.main", "run", str(folder / "pipeline.yaml"), "--serve"]
     after = read_config(str(folder / "pipeline.yaml"))

@@ -16,6 +16,7 @@ from crossline.cli.demo.people import make_people, people_said
 if TYPE_CHECKING:
     from crossline.core.settings.config import PipelineConfig as Config
 
+PAST = "in/payments.jsonl"  # of the demo's folder: what was judged, for who tries a rule on it
 RECORDS = 10**9  # more than anybody waits for
 SOURCE = "payments"
 RATE_PER_S = 20  # payments of a second of event time
@@ -49,6 +50,7 @@ def go_on(config: Config, folder: Path, records: int) -> None:
     # Whoever approves of a rule has to be somebody, which nobody is where all are `anybody`.
     text = text.replace(found[0], now_on).replace(OPEN, "") + WATCHED.format(place=place_at(WATCH_PORT))
     pipeline.write_text(text, encoding="utf-8")
+    _keep_past(config, folder / PAST, records)
     passwords = make_people(Path(config.serve.users))
     _as_if_begun(Path(config.engine.checkpoint) / "sources" / SOURCE / "started.json", int(found[1]))
     sys.stderr.write(SAID.format(place=config.serve.place, people=people_said(passwords), pipeline=pipeline))
@@ -57,6 +59,15 @@ def go_on(config: Config, folder: Path, records: int) -> None:
         while running.poll() is None:
             with suppress(KeyboardInterrupt):  # it goes to both, and the run ends by itself
                 running.wait()
+
+
+def _keep_past(config: Config, path: Path, records: int) -> None:
+    """The payments that were judged, as a file: a generator has no past to try rules on."""
+    from crossline.generate.source import read_source
+
+    source = read_source(config.sources[SOURCE].model_dump(exclude_none=True))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(source.lines(0, records))
 
 
 def _as_if_begun(started: Path, at_ms: int) -> None:

@@ -36,6 +36,7 @@ from crossline.serve.http.writes.rules import checked
 
 KEYS = (Key(("Ctrl", "Enter"), "run the test"), Key(("Ctrl", "S"), "save the draft"))
 NEW = "new"
+FILES = "in/*.jsonl"  # below the pipeline's folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,14 @@ def inputs_in(asked: Asked) -> dict[str, list[str]] | None:
     return found or None
 
 
+def _offered(asked: Asked) -> str:
+    """Files to try a rule on where the one source is a generator, which has no past: those that lie in ``in``."""
+    config = asked.parts.deps.config
+    if len(config.streams) != 1 or any(each.kind != "generator" for each in config.sources.values()):
+        return ""
+    return FILES if any(asked.parts.deps.pipeline.parent.glob(FILES)) else ""
+
+
 def interval_in(form: Mapping[str, str]) -> dict[str, str]:
     """The past that was chosen, as the API takes it; times are UTC."""
     return {name: form[name] + ":00Z" for name in ("from", "to") if form.get(name)}
@@ -255,7 +264,7 @@ async def _page(asked: Asked, base: _Base, wanted: Mapping[str, str], wrong: str
         stale=trial is not None and not is_of(trial, text),
         going_on=() if trial is not None else await going_on(asked),
         job=wanted.get("job", ""),
-        inputs=wanted.get("inputs", ""),
+        inputs=wanted["inputs"] if "inputs" in wanted else await asyncio.to_thread(_offered, asked),
         since=wanted.get("from", ""),
         until=wanted.get("to", ""),
         why_no_ask=await asyncio.to_thread(_why_no_ask, asked, text, ok=ok),
