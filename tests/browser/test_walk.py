@@ -64,6 +64,7 @@ def test_from_the_log_in_to_a_label_that_counts(people: Opened, walk: Walk) -> N
     at = people()
     queue = at.page
     queue.goto(f"{walk.url}/queue?view=open")
+    expect(queue.locator("#user")).to_be_focused()
     queue.keyboard.type("ines.vale")
     queue.keyboard.press("Tab")
     queue.keyboard.type("correct horse battery")

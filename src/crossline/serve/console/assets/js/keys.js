@@ -5,7 +5,9 @@ const GO_MS = 1500;
 let going = 0; // until when a letter after `g` counts, in ms of performance.now()
 
 function inField(target) {
-  return target instanceof HTMLElement && (target.isContentEditable || target.matches("input, textarea, select"));
+  // A dialog that has just been closed may keep the focus for a moment.
+  if (!(target instanceof HTMLElement) || target.closest("dialog:not([open])")) return false;
+  return target.isContentEditable || target.matches("input, textarea, select");
 }
 
 function isShown(element) {

@@ -128,8 +128,10 @@ function assignAtOnce(some) {
 }
 
 function onKey(event) {
+  // A dialog that has just been closed may keep the focus for a moment.
   const field = event.target.closest?.("input:not([type=checkbox]), textarea, select, dialog");
-  if (field || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  const typed = field && !field.closest("dialog:not([open])");
+  if (typed || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (document.documentElement.dataset.keys === "off" || document.querySelector("dialog[open]")) return;
   if (event.key === "Escape" && (picked().length || every)) {
     for (const row of picked()) box(row).checked = false;
