@@ -32,7 +32,12 @@ def saying(answer: Response, asked: Asked, text: str, undo: str = "") -> Respons
 
 
 def said_in(request: Request, token: str) -> Toast | None:
-    """What the page is to say; None where nothing, or somebody else wrote it."""
+    """What the page is to say; None where nothing, or somebody else wrote it.
+
+    A script that reads a page anew, or a part of one, is shown nothing: what it took would be said to nobody.
+    """
+    if request.headers.get("sec-fetch-mode", "navigate") != "navigate" or "hx-request" in request.headers:
+        return None
     said, _, mac = request.cookies.get(COOKIE, "").partition(".")
     if not said or not token or not hmac.compare_digest(mac.encode("utf-8", "replace"), _mac(said, token).encode()):
         return None
