@@ -54,3 +54,13 @@ def test_said_is_not_taken_from_somebody_else(tmp_path: Path) -> None:
         other.cookies["crossline-said"] = olga.cookies["crossline-said"]
         assert "may log in again." not in other.get("/people").text
         assert "may log in again." in olga.get("/people").text
+
+
+def test_what_was_done_is_not_taken_by_a_script_that_reads_a_page_anew(tmp_path: Path) -> None:
+    with room(tmp_path) as at:
+        at.user("ines.vale")
+        olga = at.seated("olga.ops", "operator")
+        olga.act("/people/ines.vale/enable")
+        for header in ({"Sec-Fetch-Mode": "cors"}, {"HX-Request": "true"}):
+            assert "may log in again." not in olga.get("/people", headers=header).text
+        assert "may log in again." in olga.get("/people", headers={"Sec-Fetch-Mode": "navigate"}).text
