@@ -160,7 +160,7 @@ CLASS_LINES = _array("CLASS_LINES", U8, "CLASSES * LINE_BYTES", "the lines of ea
 
 # A slot.
 NONE_MS = -(2**63)  # a clock that is none
-KEYED = Row("a slot", 64)
+KEYED = Row("a slot", 64, SLOTS, SLOT_BYTES)
 OWN_HASH = KEYED.field("OWN_HASH", U64, "hash of its key", carried=True)
 OWN_KEY = KEYED.field("OWN_KEY", U32, "block of its key; 0: the slot is free", carried=True)
 OWN_LENGTH = KEYED.field("OWN_LENGTH", U32, "bytes of its key; of a free slot the next free one", carried=True)

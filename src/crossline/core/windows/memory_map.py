@@ -150,7 +150,7 @@ class MemoryMap:
 
     def run(self, task: int, argument: int = 0, more: int = 0) -> int:
         """Run one of the tasks of ``entry``."""
-        return self.call(compiled(), task, argument, more)
+        return self.call(compiled(), task, int(argument), int(more))
 
     def call(self, function: Callable[..., Any], *arguments: int) -> int:
         """Call a compiled ``function`` of the address of the words and ``arguments``."""
