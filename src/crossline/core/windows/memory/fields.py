@@ -63,7 +63,7 @@ def put(h: int, place: int, *index_and_value: Any) -> None:
 def address(h: int, place: int, *index: int) -> Any:
     """Where it stands; without index, where an array, rows, bytes or a table begin."""
     reach = _reach(place)
-    if reach.form == "address" or (reach.form == "array" and not index):
+    if reach.form == "address":
         return python_access.load_i64(h + 8 * reach.number)
     return _in_python(h, reach, index)
 
@@ -257,7 +257,7 @@ def _lower_put(context: Any, builder: Any, signed: Any, args: Any) -> Any:
 @lower_builtin(address, types.VarArg(types.Any))  # type: ignore[untyped-decorator]
 def _lower_address(context: Any, builder: Any, signed: Any, args: Any) -> Any:
     reach = signed.args[1].reach
-    if reach.form == "address" or (reach.form == "array" and len(args) == 2):
+    if reach.form == "address":
         return _word_at(context, builder, args[0], reach.number)
     return _place(context, builder, args[0], reach, args[2:])
 
