@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -13,12 +14,13 @@ from crossline.core.windows.batch import Delta
 from .invariants import check
 from .kit import placed, retraction
 
-PLAN = count_plan(
+COUNTS = count_plan(
     20,
     line(0, ">=", 2, rule_id="each"),
     line(0, "<", 2, rule_id="few", emit_every=False),
     line(0, ">=", 2, rule_id="cools", cooldown_ms=25),
 )
+PLAN = replace(COUNTS, retention_ms=30)  # what a record is judged by lies no further back
 LINES = tuple((line.rule_id, line.version) for line in PLAN.judging)
 
 

@@ -38,7 +38,7 @@ RULE = """
 def drawn(name: str) -> list[str]:
     """The cells of a line of the drawing, which begins with ``name``; without what stands behind the last one."""
     (found,) = re.findall(rf"^    {re.escape(name)} {{2,}}(.*)$", package.__doc__ or "", re.MULTILINE)
-    return re.findall(r"p\d|\d+(?: !)?|retracted|amended|-", re.split(r" {6,}(?=alerts|variant|corrections)", found)[0])
+    return re.findall(r"p\d|\d+(?: !)?|retracted|amended|-", re.split(r" {4,}(?=alerts|variant|corrections)", found)[0])
 
 
 IDS, CLOCKS_S, AMOUNTS = drawn("record"), list(map(int, drawn("clock, s"))), list(map(int, drawn("amount")))
