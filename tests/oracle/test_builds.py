@@ -42,17 +42,17 @@ RULES = f"""
 # Each is a record that a decoder must take, or refuse, with care: texts with escapes and beyond ASCII, numbers at the
 # edges of what 64 bits hold, digits that take more than one rounding, and lines that are no record at all.
 EDGES = (
-    rb'{"id": "e0", "card": "\u00e9\ud83d\ude00", "at": 1700000000000, "amount": 9007199254740993, "units": 1, "shop": "a\\n"}',
+    rb'{"id": "e0", "card": "\u00e9\ud83d\ude00", "at": 1700000000000, "amount": 9007199254740993, "units": 1}',
     '{"id": "e1", "card": "é😀", "at": 1700000001000, "amount": 901.0000000000000001e0, "units": 1}'.encode(),
     b'{"id": "e2", "card": "x", "at": 1700000001500, "amount": 1.7976931348623157e308, "units": 9223372036854775807}',
     b'{"id": "e3", "card": "x", "at": 1700000001600, "amount": 5e-324, "units": -9223372036854775808}',
-    b'{"id": "e4", "card": "x", "at": 1700000001700, "amount": -0.0, "units": 9223372036854775807}',
+    rb'{"id": "e4", "card": "x", "at": 1700000001700, "amount": -0.0, "units": 9223372036854775807, "shop": "\n"}',
     b'{"id": "e5", "card": "x", "at": 1700000001800, "amount": 1e309, "units": 1}',
     b'{"id": "e6", "card": "x", "at": 1700000001900, "amount": 1, "units": 9223372036854775808}',
     b'{"id": "e7", "card": "x", "at": 1700000002000, "amount": 1, "uni',
     b'{"id": "e8", "card": "\xff\xfe", "at": 1700000002000, "amount": 1, "units": 1}',
     b'{"id": "e9", "card": "\\ud800", "at": 1700000002000, "amount": 1, "units": 1}',
-    b'  {"more": {"deep": [1, {"a": null}]}, "at": 1700000002100, "id": "f0", "card": "x", "amount": 1E3, "units": 0}  ',
+    b'  {"more": {"deep": [1, {"a": null}]}, "at": 1700000002100, "id": "f0", "card": "x", "amount": 1E3, "units": 0} ',
 )
 
 
@@ -76,7 +76,7 @@ def records() -> bytes:
 
 
 def judged(folder: Path, build: dict[str, str]) -> tuple[Any, list[Any]]:
-    """What a backtest says in figures, and its alerts."""
+    """What a backtest says in figures, and its alerts, without when the machine found them."""
     options = ["--rules", "rules.yaml", "--stream", "stream.yaml", "--input", "taps.jsonl", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "crossline", "backtest", *options, "--output", "alerts.jsonl"],
@@ -87,7 +87,8 @@ def judged(folder: Path, build: dict[str, str]) -> tuple[Any, list[Any]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return orjson.loads(done.stdout), [orjson.loads(line) for line in (folder / "alerts.jsonl").read_bytes().splitlines()]
+    alerts = [orjson.loads(line) for line in (folder / "alerts.jsonl").read_bytes().splitlines()]
+    return orjson.loads(done.stdout), [{**alert, "detected_at": ""} for alert in alerts]
 
 
 @pytest.fixture

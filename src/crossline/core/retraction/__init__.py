@@ -26,8 +26,8 @@ The steps, each a module:
 2. ``replays``: of a key where something is out of order, the *variants*: the rows from the first change on, without any
    change, with the first one, with the second besides, and so on. Variant n is judged on the rows before its first one
    that windows reach back to. Where all is in order there is one variant, of the new rows.
-3. ``replay_kernel``: all variants of all keys are loaded into a store made for the purpose, each under a key of its own,
-   and judged by the inner kernel in one call.
+3. ``replay_kernel``: all variants of all keys are loaded into a store made for the purpose, each under a key of its
+   own, and judged by the inner kernel in one call.
 4. What the hits of one variant and of the next differ by is what the record between them changed: it is told as alerts
    and corrections (``core/alerts/corrections.py``). Of each row the table keeps what the last variant says of it.
 

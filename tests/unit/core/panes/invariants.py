@@ -1,4 +1,4 @@
-"""``check(state)``: what must hold of a state between any two calls, found out anew from its records and panes alone."""
+"""``check(state)``: what must hold of a state between any two calls, found anew from its records and panes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def check(state: Reevaluation, rows: Sequence[Row]) -> None:
     check_columns(state)
     check_names(state)
     table = state._table
-    held = [row for row in np.flatnonzero(table.live & (table.key >= 0)).tolist()]
+    held = np.flatnonzero(table.live & (table.key >= 0)).tolist()
     names = [(table._key_names[table.key[row]].decode(), table.id_of(row), table.clock(row)) for row in held]
     assert Counter(names) == Counter((row.key, row.id, row.clock) for row in rows)
     found = hits_of(state, dict(zip(names, held, strict=True)), rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def placed(plan: KeySpacePlan, rows: Sequence[Row], first: int, removes: Sequenc
 def variants(again: Any) -> list[tuple[str | None, list[str], list[tuple[str, int]]]]:
     """Of what was judged again each variant: its cause, its rows by their ids, and its hits as (record, value)."""
     ends = again.rows.id_offsets.tolist()
-    ids = [again.rows.id_bytes[a:b].tobytes().decode() for a, b in zip(ends, ends[1:], strict=False)]
+    ids = [again.rows.id_bytes[a:b].tobytes().decode() for a, b in pairwise(ends)]
     found = []
     for number, cause in enumerate(again.causes):
         rows = np.flatnonzero(again.replay == number).tolist()

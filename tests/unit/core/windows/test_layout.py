@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools.docs.kernel_memory import page
 
 from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan
 from crossline.core.windows.memory import layout as at
-from crossline.core.windows.page import page
 from crossline.core.windows.program import KernelProgram, compile_plan
 from crossline.core.windows.store import KeySpaceState
 
@@ -98,7 +98,7 @@ def test_what_a_plan_leaves_is_copied_in_few_pieces() -> None:
 
 def test_the_page_is_as_written() -> None:
     assert (ROOT / "docs/kernel-memory.md").read_text(encoding="utf-8") == page(), (
-        "run: python -m crossline.core.windows.page > docs/kernel-memory.md"
+        "run: python -m tools.docs.kernel_memory > docs/kernel-memory.md"
     )
 
 
