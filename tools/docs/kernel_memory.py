@@ -17,8 +17,8 @@ from crossline.core.windows.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE
 _HEAD = """\
 # The kernels' memory
 
-Written from the declarations, `core/windows/memory/layout.py`, `core/panes/layout.py` and
-`core/retraction/layout.py`, by `python -m tools.docs.kernel_memory`. How to add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md). A kernel gets
+Written from the declarations, `core/windows/memory/layout.py`, `core/panes/layout.py` and `core/retraction/layout.py`,
+by `python -m tools.docs.kernel_memory`. How to add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md). A kernel gets
 and puts by the declared name (`core/windows/memory/fields.py`), so its type is that of the declaration.
 
 Windows and patterns come first, then [panes](#panes) and [retraction](#retraction).
