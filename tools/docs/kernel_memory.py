@@ -8,18 +8,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from crossline.core.panes import layout as of_panes
-from crossline.core.retraction import layout as of_retraction
-from crossline.core.windows.memory import layout as at
-from crossline.core.windows.memory.declare import Field, Item, Row, Table, Word
-from crossline.core.windows.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
+from crossline.state.memory import layout as at
+from crossline.state.memory.declare import Field, Item, Row, Table, Word
+from crossline.state.panes import layout as of_panes
+from crossline.state.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
+from crossline.state.retraction import layout as of_retraction
 
 _HEAD = """\
 # The kernels' memory
 
-Written from the declarations, `core/windows/memory/layout.py`, `core/panes/layout.py` and `core/retraction/layout.py`,
+Written from the declarations, `state/memory/layout.py`, `state/panes/layout.py` and `state/retraction/layout.py`,
 by `python -m tools.docs.kernel_memory`. How to add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md). A kernel gets
-and puts by the declared name (`core/windows/memory/fields.py`), so its type is that of the declaration.
+and puts by the declared name (`state/memory/fields.py`), so its type is that of the declaration.
 
 Windows and patterns come first, then [panes](#panes) and [retraction](#retraction).
 

@@ -1,0 +1,243 @@
+"""The loop over a batch's rows: take a record in, offer it to the steps of each pattern, note the hits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossline.state.memory import layout as at
+from crossline.state.memory.access import inlined, jit, prefetch
+from crossline.state.memory.fields import address, get, load, put, store
+from crossline.state.memory.header import bits_at, clock, row_of, slot_row, taken_row, waiting_at
+from crossline.state.windows.ahead import SCOUTS_EACH, find_keys, look_ahead
+from crossline.state.windows.kernel import take_in
+from crossline.state.windows.verdicts.compare import EVIDENCE_MAX, cooling, count_up, kept
+
+WAITING, NAMED = 10, 5  # rows ahead: when taken steps are called for, and when the records that they name
+
+
+@jit
+def judge_rows(h: int, start: int) -> Any:
+    """Take rows in from ``start``, and offer each to the steps of all patterns; hits are noted where TELLING is not 0.
+
+    The row to go on from: that of the batch's end, or earlier where what another row gives may not fit.
+    """
+    patterns, rows, width = get(h, at.LINES), get(h, at.ROWS), get(h, at.ENTRY_BYTES)
+    if start == 0:
+        find_keys(h)
+    for row in range(start, rows):
+        look_ahead(h, row, rows)
+        _look_ahead(h, row, rows)
+        if get(h, at.N_HITS) + patterns > get(h, at.OUT_ROOM):
+            return row
+        if get(h, at.N_EVIDENCE) + patterns * EVIDENCE_MAX > get(h, at.EVIDENCE_ROOM):
+            return row
+        if get(h, at.N_TAKEN) + get(h, at.STEPS) > get(h, at.TAKEN_ROOM):
+            return row
+        i = take_in(h, row, get(h, at.INGEST_MS, row) - get(h, at.DUPLICATE_MS))
+        if i < 0:
+            continue
+        slot = get(h, at.SLOT, i)
+        _stand(h, slot, i)
+        bits = address(h, at.ENTRIES) + width * row
+        for p in range(patterns):
+            if _concerned(h, p, bits, width):
+                _offer(h, slot, i, row if get(h, at.NOTES_HITS) != 0 else -1, p, bits)
+    return rows
+
+
+@jit
+def offer_all(h: int, start: int) -> Any:
+    """Offer the records that are held, from number ``start``, to the steps of all patterns. None of it is a hit.
+
+    The record to go on from, as of ``judge_rows``.
+    """
+    patterns, records, width = get(h, at.LINES), get(h, at.N_RECORDS), get(h, at.ENTRY_BYTES)
+    for i in range(start, records):
+        if get(h, at.N_TAKEN) + get(h, at.STEPS) > get(h, at.TAKEN_ROOM):
+            return i
+        slot, bits = get(h, at.SLOT, i), bits_at(h, i, 0)
+        for p in range(patterns):
+            if _concerned(h, p, bits, width):
+                _offer(h, slot, i, -1, p, bits)
+    return records
+
+
+@inlined
+def _look_ahead(h: int, row: int, rows: int) -> None:
+    """Call for what waits for the rows soon to come, and then for the records that it names."""
+    places = min(get(h, at.WAITS), SCOUTS_EACH)
+    if row + WAITING < rows:
+        slot = get(h, at.KEY_SLOT, get(h, at.KEY_INDEX, row + WAITING))
+        for k in range(places if slot >= 0 else 0):
+            prefetch(taken_row(h, get(h, at.WAITING, slot, k)))
+    if row + NAMED < rows:
+        slot = get(h, at.KEY_SLOT, get(h, at.KEY_INDEX, row + NAMED))
+        for k in range(places if slot >= 0 else 0):
+            waits = get(h, at.WAITING, slot, k)
+            if waits >= 0:
+                prefetch(row_of(h, get(h, at.BY, waits)))
+                prefetch(row_of(h, get(h, at.BEGAN, waits)))
+
+
+@inlined
+def _stand(h: int, slot: int, i: int) -> None:
+    """Patterns need no list of a key's records: only its last by clock is known, with which the key goes."""
+    row, keyed = row_of(h, i), slot_row(h, slot)
+    store(row, at.BEFORE, -1)
+    store(row, at.AFTER, -1)
+    tail = load(keyed, at.TAIL)
+    if tail < 0 or clock(h, tail) <= clock(h, i):
+        store(keyed, at.TAIL, i)
+
+
+@jit
+def _judged(h: int, p: int, row: int) -> Any:
+    """Whether pattern ``p`` judges the record of ``row``, so that a hit at it is one."""
+    if get(h, at.LATENESS_MS, row) > get(h, at.PATTERN_LATE, p):
+        return False
+    ingest = get(h, at.INGEST_MS, row)
+    for span in range(get(h, at.PATTERN_SPAN_AT, p), get(h, at.PATTERN_SPAN_AT, p + 1)):
+        if get(h, at.PATTERN_FROM, span) <= ingest < get(h, at.PATTERN_UNTIL, span):
+            return True
+    return False
+
+
+@inlined
+def _concerned(h: int, p: int, bits: int, width: int) -> Any:
+    """Whether any of the row's entries means anything to pattern ``p``."""
+    some = 0
+    for b in range(width):
+        some |= get(h, at.CONCERNS, width * p + b) & load(bits + b, at.BITS)
+    return some != 0
+
+
+@jit
+def _has(bits: int, entry: int) -> Any:
+    """Whether a row is in an entry; in none below 0."""
+    return entry >= 0 and (load(bits + (entry >> 3), at.BITS) >> (entry & 7)) & 1 != 0
+
+
+@jit
+def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
+    """Offer record ``i`` to the steps of pattern ``p``, the last first, and then let it end what it ends.
+
+    ``row``: of the batch, at which a hit is noted; -1: it is not.
+    """
+    first, last, now = get(h, at.STEP_AT, p), get(h, at.STEP_AT, p + 1) - 1, clock(h, i)
+    strict = _has(bits, get(h, at.STRICT_ENTRY, p))
+    told = row
+    for s in range(last, first, -1):
+        fits = _has(bits, get(h, at.STEP_ENTRY, s))
+        if not fits and not strict:
+            continue
+        place = waiting_at(h, slot, s - 1 - p)
+        waits = load(place, at.WAITING)
+        if waits < 0:
+            continue
+        taken = taken_row(h, waits)
+        began = clock(h, load(taken, at.BEGAN))
+        if fits and clock(h, load(taken, at.BY)) <= now <= began + get(h, at.WITHIN, p):
+            store(place, at.WAITING, -1)
+            told = _take(h, slot, p, s, i, told, waits)
+        elif strict and began <= now:
+            store(place, at.WAITING, -1)
+            _free(h, waits)
+    if _has(bits, get(h, at.STEP_ENTRY, first)):
+        told = _take(h, slot, p, first, i, told, -1)
+    if _has(bits, get(h, at.UNTIL_ENTRY, p)):
+        _end(h, slot, first - p, last - p, now)
+
+
+@jit
+def _mark(h: int, p: int, i: int) -> None:
+    """Pattern ``p`` holds at record ``i``, whether it may emit there or not; written down where any has a cooldown."""
+    width = get(h, at.LINE_BYTES)
+    if width:
+        noted = kept(h, i) * width + (p >> 3)
+        put(h, at.ROW_SAT, noted, get(h, at.ROW_SAT, noted) | (1 << (p & 7)))
+
+
+@jit
+def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> Any:
+    """Record ``i`` takes step ``s`` after taken step ``prior`` (-1: it is the first): a hit, or a match that waits.
+
+    ``told``: the row that a hit is noted at, or -1; the same for the steps that the record is offered to next, which of
+    a probe is -1 after its first.
+    """
+    done = s == get(h, at.STEP_AT, p + 1) - 1
+    if told >= 0 and (done or get(h, at.PROBES, p) != 0) and _judged(h, p, told):
+        _mark(h, p, i)
+        if not cooling(h, slot, get(h, at.PATTERN_COOLDOWN_COL, p), get(h, at.PATTERN_COOLDOWN, p), i, p):
+            _note(h, p, s, i, told, prior)
+        if get(h, at.PROBES, p) != 0:
+            told = -1
+    if done:
+        _free(h, prior)
+        return told
+    began = i if prior < 0 else get(h, at.BEGAN, prior)
+    place = waiting_at(h, slot, s - p)
+    waits = load(place, at.WAITING)
+    if waits >= 0 and clock(h, get(h, at.BEGAN, waits)) > clock(h, began):
+        _free(h, prior)
+        return told
+    _free(h, waits)
+    new = get(h, at.FREE_TAKEN)
+    if new >= 0:
+        put(h, at.FREE_TAKEN, get(h, at.PRIOR, new))
+    else:
+        new = count_up(h, at.N_TAKEN)
+    taken = taken_row(h, new)
+    store(taken, at.BY, i)
+    store(taken, at.PRIOR, prior)
+    store(taken, at.BEGAN, began)
+    store(place, at.WAITING, new)
+    return told
+
+
+@jit
+def _end(h: int, slot: int, start: int, end: int, now: int) -> None:
+    """End what waits at the places from ``start`` to ``end`` and did not begin after ``now``."""
+    for k in range(start, end):
+        place = waiting_at(h, slot, k)
+        waits = load(place, at.WAITING)
+        if waits >= 0 and clock(h, get(h, at.BEGAN, waits)) <= now:
+            store(place, at.WAITING, -1)
+            _free(h, waits)
+
+
+@jit
+def _free(h: int, waits: int) -> None:
+    """The rows of the taken steps from ``waits`` back to the first are free; none where it is -1."""
+    if waits < 0:
+        return
+    first = taken_row(h, waits)
+    while load(first, at.PRIOR) >= 0:
+        first = taken_row(h, load(first, at.PRIOR))
+    store(first, at.PRIOR, get(h, at.FREE_TAKEN))
+    put(h, at.FREE_TAKEN, waits)
+
+
+@jit
+def _note(h: int, p: int, s: int, i: int, row: int, prior: int) -> None:
+    """Write a hit of the steps up to ``s`` down, with the last records that took them."""
+    n, start = count_up(h, at.N_HITS), get(h, at.N_EVIDENCE)
+    count = s + 1 - get(h, at.STEP_AT, p)
+    to = start + min(count, EVIDENCE_MAX)
+    began = i if prior < 0 else get(h, at.BEGAN, prior)
+    put(h, at.OUT_LINE, n, p)
+    put(h, at.OUT_ROW, n, row)
+    put(h, at.OUT_IS_INT, n, 1)
+    put(h, at.OUT_VALUE_I, n, count)
+    put(h, at.OUT_VALUE_UP, n, 0)
+    put(h, at.OUT_VALUE_F, n, 0.0)
+    put(h, at.OUT_COUNT, n, count)
+    put(h, at.OUT_START, n, clock(h, began))
+    put(h, at.OUT_END, n, clock(h, i))
+    put(h, at.OUT_EVIDENCE_END, n, to)
+    put(h, at.N_EVIDENCE, to)
+    record = i
+    while to > start:
+        to -= 1
+        put(h, at.OUT_EVIDENCE, to, record)
+        if prior >= 0:
+            record, prior = get(h, at.BY, prior), get(h, at.PRIOR, prior)

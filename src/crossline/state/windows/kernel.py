@@ -1,0 +1,167 @@
+"""The loop over a batch's rows: take a record in, move the windows it is judged by, compare, note the hits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crossline.state.memory import layout as at
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import address, get, load, put, store
+from crossline.state.memory.header import row_of, sat_at, set_clock, slot_row, value_at
+from crossline.state.records.lists import chain_in, link, tie_values
+from crossline.state.records.tables import claim, copy_bytes, enter, find_id
+from crossline.state.windows.ahead import find_keys, look_ahead, slot_of
+from crossline.state.windows.figures import count_figure
+from crossline.state.windows.program import COUNT
+from crossline.state.windows.readings import figure
+from crossline.state.windows.rolling import insert, move
+from crossline.state.windows.verdicts.compare import (
+    COUNT_NOW,
+    EVIDENCE_MAX,
+    compare,
+    count_up,
+    counted_in,
+    judged_by,
+    judging,
+    remember,
+    tell,
+)
+
+NEVER = 2**62
+
+
+@jit
+def _add_key(h: int, key: int) -> Any:
+    """A new slot for key number ``key`` of the batch."""
+    slot = count_up(h, at.N_SLOTS)
+    row, end = slot_row(h, slot), get(h, at.N_KEY_BYTES)
+    start = get(h, at.KEY_OFFSETS, key)
+    length = get(h, at.KEY_OFFSETS, key + 1) - start
+    put(h, at.N_KEY_BYTES, end + length)
+    copy_bytes(address(h, at.KEY_BYTES) + start, address(h, at.KEYS) + end, length)
+    copy_bytes(address(h, at.SLOT_BORN), row, get(h, at.SLOT_BYTES))
+    store(row, at.KEY_END, end + length)
+    enter(h, at.KEY_TABLE, np.uint64(get(h, at.KEY_HASH, key)), slot)
+    return slot
+
+
+@inlined
+def take_in(h: int, row: int, since_ms: int) -> Any:
+    """Take row ``row`` in as a record; its number, or -1 where it is in no entry or a duplicate.
+
+    It is a duplicate of a record of its key and id with a clock of ``since_ms`` or later.
+    """
+    key = get(h, at.KEY_INDEX, row)
+    slot = slot_of(h, key)
+    start, hash_ = get(h, at.ID_OFFSETS, row), np.uint64(get(h, at.ID_HASH, row))
+    length, source = get(h, at.ID_OFFSETS, row + 1) - start, address(h, at.ID_BYTES) + start
+    place = find_id(h, slot, hash_, source, length, since_ms)
+    if place < 0:
+        put(h, at.DUPLICATE, row, 1)
+        return -1
+    width = get(h, at.ENTRY_BYTES)
+    bits = address(h, at.ENTRIES) + width * row
+    wanted = 0
+    for b in range(width):
+        wanted |= load(bits + b, at.BITS)
+    if wanted == 0:
+        return -1
+    if slot < 0:
+        slot = _add_key(h, key)
+        put(h, at.KEY_SLOT, key, slot)
+    i = count_up(h, at.N_RECORDS)
+    record, end = row_of(h, i), get(h, at.N_ID_BYTES)
+    put(h, at.N_ID_BYTES, end + length)
+    copy_bytes(source, address(h, at.IDS) + end, length)
+    store(record, at.ID_END, end + length)
+    set_clock(h, i, get(h, at.CLOCK_MS, row))
+    store(record, at.SLOT, slot)
+    columns = get(h, at.COLUMNS)
+    for col in range(columns):
+        store(value_at(h, i, col), at.WHOLE_VALUE, get(h, at.VALUES, row * columns + col))
+    for b in range(get(h, at.BITS_BYTES)):
+        put(h, at.BITS, i, b, load(bits + b, at.BITS))
+    claim(address(h, at.ID_TABLE), place, hash_, i)
+    put(h, at.RETAINED, count_up(h, at.N_RETAINED), row)
+    return i
+
+
+@inlined
+def place(h: int, slot: int, i: int) -> Any:
+    """Put record ``i`` into lists, chains and windows. Whether it is the last of its key's list."""
+    newest = link(h, slot, i)
+    chain_in(h, slot, i, newest)
+    tie_values(h, slot, i)
+    if not newest:
+        insert(h, slot, i)
+    return newest
+
+
+@jit
+def judge_rows(h: int, start: int) -> Any:
+    """Judge rows from ``start``.
+
+    The row to go on from: ROW_END, or an earlier one where another row's hits may not fit.
+    """
+    lines, rows, end, told = get(h, at.LINES), get(h, at.ROWS), get(h, at.ROW_END), get(h, at.TOLD)
+    if start == 0:
+        find_keys(h)
+    for row in range(start, end):
+        look_ahead(h, row, rows)
+        if get(h, at.N_HITS) + lines > get(h, at.OUT_ROOM):
+            return row
+        if get(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > get(h, at.EVIDENCE_ROOM):
+            return row
+        i = take_in(h, row, get(h, at.INGEST_MS, row) - get(h, at.DUPLICATE_MS))
+        if i < 0:
+            continue
+        slot = get(h, at.SLOT, i)
+        newest = place(h, slot, i)
+        if told:
+            put(h, at.ROW_RECORD, row, i)
+        if not judging(h, i, row):
+            continue
+        for c in range(get(h, at.CURSORS)):
+            if not judged_by(h, c):
+                continue
+            move(h, slot, c, i, newest)
+            extra = counted_in(h, c, i)
+            for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
+                if get(h, at.GROUP_KIND, g) == COUNT:
+                    defined = count_figure(h, slot, c, extra)
+                else:
+                    defined = figure(h, slot, c, g, i, extra)
+                compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined)
+                if told and get(h, at.GROUP_TOLD, g) < told:
+                    tell(h, slot, c, g, row, extra, defined)
+        remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
+    return end
+
+
+@jit
+def load_rows(h: int) -> None:
+    """Take rows in that were judged before.
+
+    LINE_MASK: the lines that ROW_SAT speaks of; CLASS_LINES: those of each class.
+    """
+    width = get(h, at.LINE_BYTES)
+    find_keys(h)
+    for row in range(get(h, at.ROWS)):
+        look_ahead(h, row, get(h, at.ROWS))
+        i = take_in(h, row, NEVER)
+        if i < 0:
+            continue
+        slot = get(h, at.SLOT, i)
+        place(h, slot, i)
+        judging(h, i, row)
+        remember(h, slot, i, 0, get(h, at.CLASSES))
+        for k in range(get(h, at.CLASSES)):
+            if get(h, at.ACTIVE, k) == 0:
+                continue
+            for b in range(width):
+                mask = get(h, at.CLASS_LINES, k * width + b) & get(h, at.LINE_MASK, b)
+                now = get(h, at.ROW_SAT, row * width + b)
+                bits = sat_at(h, slot, b)
+                store(bits, at.SAT, (load(bits, at.SAT) & ~mask) | (now & mask))
