@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from crossline.api.detection import detect, figures
     from crossline.api.detector import Detector, Processed
     from crossline.api.results import DECISION_SCHEMA, Alerts, Decisions, Figures
-    from crossline.core.alerts.alert import ALERT_SCHEMA
-    from crossline.core.basics.errors import CrosslineError, StateError, UsageError
-    from crossline.core.rules.base import Defaults
-    from crossline.core.rules.ruleset import RuleSet
-    from crossline.core.texts.problems import RefusedError
+    from crossline.basics.errors import CrosslineError, StateError, UsageError
+    from crossline.basics.texts.problems import RefusedError
+    from crossline.evaluate.alerts.alert import ALERT_SCHEMA
+    from crossline.rules.base import Defaults
+    from crossline.rules.ruleset import RuleSet
 
     __version__: str
 

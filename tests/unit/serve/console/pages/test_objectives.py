@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from crossline.serve.running.report import ReplicaLag
-from unit.serve.http.kit import NOW_MS, dependencies, project
 from unit.serve.running.kit import end_of, minutes, promises, promising, run
+
+from crossline.observe.running.report import ReplicaLag
+from unit.serve.http.kit import NOW_MS, dependencies, project
 
 from .working import seat, working
 

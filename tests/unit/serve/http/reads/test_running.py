@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crossline.serve.objectives.report import report
-from crossline.serve.running.report import ReplicaLag
-from unit.serve.http.kit import NOW_MS, dependencies, detail, project, served
 from unit.serve.running.kit import end_of, minutes, promises, promising
+
+from crossline.observe.objectives.report import report
+from crossline.observe.running.report import ReplicaLag
+from unit.serve.http.kit import NOW_MS, dependencies, detail, project, served
 
 
 def test_objectives_and_health_are_told(tmp_path: Path) -> None:
