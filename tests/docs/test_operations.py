@@ -12,6 +12,7 @@ from crossline.basics import wire
 from crossline.evaluate.alerts import alert
 from crossline.ingest.decode import REASONS
 from crossline.io.postgres.migrate import newest
+from crossline.io.sqlite import schema
 from crossline.rule_registry import events
 from crossline.runtime.snapshot import snapshot
 
@@ -57,6 +58,6 @@ def test_the_versions_are_those_of_the_code() -> None:
     assert (alert.SCHEMA_VERSION, events.SCHEMA_VERSION) == (1, 1)
     assert f"| state segments and packed parts | {wire.FORMAT_VERSION} |" in PAGE
     assert f"| the plan snapshot of a checkpoint | {snapshot.FORMAT} |" in PAGE
-    assert f"| the store | {sqlite_schema.SCHEMA_VERSION} |" in PAGE
+    assert f"| the store | {schema.SCHEMA_VERSION} |" in PAGE
     assert f"| tables in PostgreSQL | {newest()} |" in PAGE
     assert "`schema_version: 1`" in PAGE

@@ -15,7 +15,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
-FOLDER = Path(__file__).parents[3] / "golden" / "workbench"
+FOLDER = Path(__file__).parents[2] / "golden" / "workbench"
 STREAMS = load_streams((FOLDER / "stream.yaml").read_text(), "stream.yaml")
 SPEC = STREAMS["payments"]
 RULES = [each.rule for each in load_rules_text((FOLDER / "explain.yaml").read_text(), "explain.yaml", STREAMS)]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crossline.analysis.lint import KINDS, lint
+from crossline.analysis.lint import KINDS
+from crossline.analysis.ruleset_lint import lint
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
 from crossline.cli.rules.lint import place
@@ -16,7 +17,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.registry import rule_types
 
-FOLDER = Path(__file__).parents[3] / "golden" / "workbench"
+FOLDER = Path(__file__).parents[2] / "golden" / "workbench"
 STREAMS = load_streams((FOLDER / "stream.yaml").read_text(), "stream.yaml")
 
 
@@ -72,7 +73,7 @@ window: 10s
 @pytest.mark.parametrize("name", rule_types())
 def test_the_examples_of_types_are_clean(name: str) -> None:
     """Where an example fits the stream of the cards that ``crossline demo`` has."""
-    cards = Path(__file__).parents[4] / "src/crossline/cli/templates/cards/stream.yaml"
+    cards = Path(__file__).parents[3] / "src/crossline/cli/templates/cards/stream.yaml"
     streams = load_streams(cards.read_text(), "stream.yaml")
     try:
         items = load_rules_text(rule_types()[name].example, "example.yaml", streams)

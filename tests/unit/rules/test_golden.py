@@ -11,7 +11,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
 from crossline.rules.reading import load_rules_text
 
-FOLDER = Path(__file__).parents[3] / "golden" / "rules"
+FOLDER = Path(__file__).parents[2] / "golden" / "rules"
 STREAMS = load_streams((FOLDER / "stream.yaml").read_text(), "stream.yaml")
 CASES = sorted(path for path in FOLDER.glob("*.yaml") if path.name != "stream.yaml")
 

@@ -12,7 +12,7 @@ from crossline.settings.reference import reference
 from crossline.settings.sinks import SINKS, rule_topics
 from crossline.settings.sources import SOURCES
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden/config"
 CASES = sorted(GOLDEN.glob("*.yaml"))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rulelog.desk import STREAMS
-
 from crossline.basics.message import TopicMessage
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.yamltext import SIZE_MAX
@@ -17,6 +15,7 @@ from crossline.rule_registry.sources.folder import Files
 from crossline.rule_registry.sources.rule_publisher import TopicPublisher
 from crossline.rule_registry.sources.topic import TopicPublications, rule_name
 from crossline.rules.ruleset import RuleSet
+from rule_registry.desk import STREAMS
 
 TOPIC = "control"
 

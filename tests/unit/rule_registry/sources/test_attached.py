@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rulelog.test_models import onnx_of, write
-from rulelog.test_shared_figures import FIGURE, RULE
 
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.directory import ruleset_of_log
 from crossline.rule_registry.reading import read_rules
 from crossline.rules.ruleset import RuleSet
+from rule_registry.test_models import onnx_of, write
+from rule_registry.test_shared_figures import FIGURE, RULE
 
 from .board import Board, Pipeline, desk_of, told
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rulelog.desk import STREAMS, rule
 
 from crossline.basics.errors import PermanentError
 from crossline.basics.streams.schema import load_streams
@@ -26,6 +25,7 @@ from crossline.rule_registry.sources.ownership import (
     user_name,
 )
 from crossline.rule_registry.sources.review import approval_text
+from rule_registry.desk import STREAMS, rule
 
 
 class Team:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-from rulelog.desk import rule
 
 from crossline.basics.errors import PermanentError
 from crossline.basics.texts.problems import RefusedError
@@ -17,6 +16,7 @@ from crossline.rule_registry.history import History
 from crossline.rule_registry.reading import NOTHING_KNOWN, read_files
 from crossline.rule_registry.sources.review import check_proof
 from crossline.rule_registry.sources.rule_publisher import TopicPublisher
+from rule_registry.desk import rule
 
 from .board import Board, Pipeline, desk_of, files_of, told
 

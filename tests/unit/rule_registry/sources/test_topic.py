@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rulelog.desk import rule
 
 from crossline.basics.errors import SourceError
 from crossline.rule_registry.directory import ruleset_of_log
@@ -15,6 +14,7 @@ from crossline.rule_registry.listlog import ListContents
 from crossline.rule_registry.lists import ListsDirectory
 from crossline.rule_registry.sources.keys import ApprovalKey, ListKey, RuleKey, key_of, key_of_bytes
 from crossline.rule_registry.sources.topic import STEPS_MAX, TopicPublications, list_file
+from rule_registry.desk import rule
 
 from .board import Board, BoardReader, Pipeline, told
 

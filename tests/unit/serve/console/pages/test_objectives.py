@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.serve.running.kit import end_of, minutes, promises, promising, run
 
 from crossline.observe.running.report import ReplicaLag
+from unit.observe.running.kit import end_of, minutes, promises, promising, run
 from unit.serve.http.kit import NOW_MS, dependencies, project
 
 from .working import seat, working

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unit.serve.running.kit import end_of, minutes, promises, promising
-
 from crossline.observe.objectives.report import report
 from crossline.observe.running.report import ReplicaLag
+from unit.observe.running.kit import end_of, minutes, promises, promising
 from unit.serve.http.kit import NOW_MS, dependencies, detail, project, served
 
 
