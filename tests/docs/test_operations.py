@@ -25,7 +25,7 @@ MESSAGES = re.findall(r"^\| `([^`]+)` \|", ERRORS, re.MULTILINE)
 
 def texts() -> Iterator[str]:
     """Every text in the code; what is filled in reads ``…``."""
-    for path in (ROOT / "src").rglob("*.py"):
+    for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "dev").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
