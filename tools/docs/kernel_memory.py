@@ -18,8 +18,8 @@ _HEAD = """\
 # The kernels' memory
 
 Written from the declarations, `state/memory/layout.py`, `state/panes/layout.py` and `state/retraction/layout.py`,
-by `python -m tools.docs.kernel_memory`. How to add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md). A kernel gets
-and puts by the declared name (`state/memory/fields.py`), so its type is that of the declaration.
+by `python -m tools.docs.kernel_memory`. How to add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md). A kernel
+gets and puts by the declared name (`state/memory/fields.py`), so its type is that of the declaration.
 
 Windows and patterns come first, then [panes](#panes) and [retraction](#retraction).
 
