@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-CORE = Path(__file__).parents[2] / "src" / "crossline" / "core"
+STATE = Path(__file__).parents[2] / "src" / "crossline" / "state"
 WIDTHS = {"u8", "i32", "u32", "i64", "f64", "fixed", "8", "32", "64"}
 # What emits hits is written once for all kernels, apart from this.
-LEFT = {CORE / "windows/verdicts/compare.py", CORE / "windows/verdicts/emit.py", CORE / "panes/emit.py"}
-OWN = CORE / "windows" / "memory"
+LEFT = {STATE / "windows/verdicts/compare.py", STATE / "windows/verdicts/emit.py", STATE / "panes/emit.py"}
+OWN = STATE / "memory"
 KERNELS = [
     path
-    for name in ("windows", "panes", "patterns")
-    for path in sorted((CORE / name).rglob("*.py"))
+    for name in ("windows", "panes", "patterns", "records", "arithmetic")
+    for path in sorted((STATE / name).rglob("*.py"))
     if OWN not in path.parents and path not in LEFT
 ]
 
@@ -27,10 +27,10 @@ def picked(path: Path) -> list[str]:
     return [name for name in names if name.partition("_")[0] in {"load", "store"} and name.partition("_")[2] in WIDTHS]
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda path: str(path.relative_to(CORE)))
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: str(path.relative_to(STATE)))
 def test_no_kernel_picks_a_width(path: Path) -> None:
     assert picked(path) == []
 
 
 def test_what_picks_a_width_is_seen() -> None:
-    assert "load_u8" in picked(CORE / "windows/memory/hashing.py")
+    assert "load_u8" in picked(STATE / "memory/hashing.py")
