@@ -17,7 +17,7 @@ import orjson
 import psutil
 import pytest
 
-from crossline.core.basics.times import instant_text
+from crossline.basics.times import instant_text
 
 from .scraping import Scrape
 from .serving import T0, Running, serving, shop

@@ -16,7 +16,7 @@ from types import ModuleType
 import psutil
 import pytest
 
-from crossline.engine.workers.warm import HALVES
+from crossline.runtime.workers.warm import HALVES
 from e2e.ended import still_running
 
 ROOT = Path(__file__).parents[3]
@@ -72,9 +72,9 @@ esac
         ("setup", ["tools/setup.py"]),
         ("demo", ["tools/setup.py", ".venv/bin/crossline demo"]),
         ("test", ["tools/setup.py broker s3 browser", ".venv/bin/python -m pytest -n 3 --dist loadgroup"]),
-        ("services", ["tools/setup.py broker registry s3", ".venv/bin/python tools/services.py"]),
-        ("services-status", [".venv/bin/python tools/services.py status"]),
-        ("services-stop", [".venv/bin/python tools/services.py stop"]),
+        ("services", ["tools/setup.py broker registry s3", ".venv/bin/python -m dev.services"]),
+        ("services-status", [".venv/bin/python -m dev.services status"]),
+        ("services-stop", [".venv/bin/python -m dev.services stop"]),
         ("bench", ["tools/setup.py broker", ".venv/bin/python -m bench"]),
         ("lint", ["tools/setup.py", ".venv/bin/ruff check", ".venv/bin/ruff format --check", ".venv/bin/mypy"]),
     ],
@@ -205,10 +205,12 @@ def test_bytecode_that_cannot_be_compiled_is_told_and_stops_nothing(
 
 
 def test_each_folder_of_compiled_functions_is_compiled_ahead() -> None:
-    core = ROOT / "src" / "crossline" / "core"
-    compilers = re.compile(r"import njit|core\.decode\.jit import")
-    compiled = {path.relative_to(core).parts[0] for path in core.rglob("*.py") if compilers.search(path.read_text())}
-    assert {f"src/crossline/core/{room}" for room in compiled} == set(setup.KERNELS)
+    package = ROOT / "src" / "crossline"
+    compilers = re.compile(r"import njit|ingest\.decode\.jit import")
+    compiled = {path.parent for path in package.rglob("*.py") if compilers.search(path.read_text())}
+    kept = [ROOT / folder for folder in setup.KERNELS]
+    assert [folder for folder in compiled if not any(folder.is_relative_to(each) for each in kept)] == []
+    assert [folder for folder in kept if not any(each.is_relative_to(folder) for each in compiled)] == []
 
 
 def test_kernels_that_are_compiled_stay_though_the_rest_was_interrupted(
@@ -243,7 +245,7 @@ def test_kernels_that_are_compiled_stay_though_the_rest_was_interrupted(
 )
 def test_a_set_up_that_is_stopped_leaves_no_step_behind(number: signal.Signals, *, tied: bool) -> None:
     work = (
-        "import os, sys, time\nfrom crossline.engine.machine.lifeline import tied\n"
+        "import os, sys, time\nfrom crossline.runtime.machine.lifeline import tied\n"
         "with tied():\n    print(os.getpid(), file=sys.stderr, flush=True)\n    while True: time.sleep(0.01)"
     )
     program = (
@@ -290,7 +292,7 @@ def test_kernels_are_compiled_anew_where_any_source_of_theirs_changed(
     (tmp_path / setup.WARM).write_text("first")
     setup.compile_kernels(Path("python"), stamp)
     setup.compile_kernels(Path("python"), stamp)
-    assert ran == [[["python", "-m", "crossline.engine.workers.warm", "--tied", half] for half in HALVES]]
+    assert ran == [[["python", "-m", "crossline.runtime.workers.warm", "--tied", half] for half in HALVES]]
     for number, path in enumerate((windows / "kernel.py", nested / "kernel.py", tmp_path / setup.WARM), start=2):
         (nested / "__pycache__" / "kernel.nbi").write_text("compiled")
         path.write_text("second")

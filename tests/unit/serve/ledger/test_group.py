@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.basics.errors import RetryableError, StateError
 from crossline.serve.ledger.base import Claimed
 from crossline.serve.ledger.group import LedgerGroup
-from crossline.serve.ledger.reading import check_ledger
+from crossline.serve.ledger.reports import check_ledger
 from crossline.serve.ledger.sqlite import SqliteLedger
 
 from .ledgerkit import asked, decision_of, entry

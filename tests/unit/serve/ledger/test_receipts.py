@@ -16,11 +16,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 from crossline.serve.decisions.values import Basis
 from crossline.serve.ledger import receipts
 from crossline.serve.ledger.chain import check_chain, faults_of
-from crossline.serve.ledger.reading import check_ledger
 from crossline.serve.ledger.receipts import (
     BEGINNING,
     FIELDS,
@@ -30,6 +29,7 @@ from crossline.serve.ledger.receipts import (
     digest_of,
     receipt_body,
 )
+from crossline.serve.ledger.reports import check_ledger
 from crossline.serve.ledger.signing import Signer, Verifier, key_id_of
 from crossline.serve.ledger.sqlite import SqliteLedger
 
