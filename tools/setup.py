@@ -146,9 +146,9 @@ def compile_kernels(python: Path, stamp: Path) -> None:
         for compiled in (file for folder in KERNELS for file in (ROOT / folder).rglob("__pycache__/*.nb?*")):
             compiled.unlink(missing_ok=True)
         begun.write_text(wanted)
-    # Two processes: one keeps one processor busy for two minutes. Locks keep them apart where both need a kernel.
+    # Two processes: one keeps one processor busy for a minute and a half. Locks keep them apart where both need a kernel.
     warm = [str(python), "-m", "crossline.engine.workers.warm", "--tied"]
-    run_beside([[*warm, half] for half in ("windows", "rest")], "the kernels could not be compiled", tied=True)
+    run_beside([[*warm, half] for half in ("panes", "rest")], "the kernels could not be compiled", tied=True)
     stamp.write_text(wanted)
 
 

@@ -3,7 +3,7 @@
 Numba takes every function for one that Python may call. It links into it all that it calls, optimizes the whole, and
 makes machine code of it; and again for what calls that, up to the function that is called in fact. Of a kernel of some
 hundred functions that was most of its compilation. A part is what numba lowers it to, and nothing is made of it before
-the function that Python calls is linked of all of them.
+the function that Python calls is linked of all of them. That is a door, where nothing compiled calls it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,33 @@ class Part(Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
+class Door(Compiler):  # type: ignore[misc]
+    """Numba's compiler for what Python alone calls: ``njit(cache=True, **DOOR)``."""
+
+    def define_pipelines(self) -> Any:
+        """Those of numba, into a library that is kept without what others would be linked of."""
+        if self.state.library is None:
+            self.state.library = _Door(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+            self.state.library.enable_object_caching()
+        return super().define_pipelines()
+
+
 PART: dict[str, Any] = {"pipeline_class": Part, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+DOOR: dict[str, Any] = {"pipeline_class": Door}
+
+
+class _Door(JITCodeLibrary):  # type: ignore[misc]
+    """Is kept as machine code and names; to read what numba keeps besides takes longer than all else of a load."""
+
+    def _get_module_for_linking(self) -> Any:
+        """What is defined here, by name, with nothing in it: nobody is linked of it."""
+        self._ensure_finalized()
+        if self._shared_module is None:
+            names = [each.name for each in self._final_module.functions if not each.is_declaration]
+            text = "\n".join(f'define void @"{name}"() {{ ret void }}' for name in names)
+            self._shared_module = binding.parse_assembly(text)
+        return self._shared_module
 
 
 class _Part(JITCodeLibrary):  # type: ignore[misc]

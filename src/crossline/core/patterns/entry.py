@@ -8,6 +8,7 @@ from typing import Any
 from numba import njit, types
 
 from crossline.core.basics.compiling import compiled_for
+from crossline.core.basics.parts import DOOR
 from crossline.core.patterns.absences import meet_all, meet_rows
 from crossline.core.patterns.close import close_taken
 from crossline.core.patterns.kernel import judge_rows, offer_all
@@ -31,7 +32,7 @@ def _made(sources: int) -> Any:
             meet_all(h)
         return done
 
-    return compiled_for(njit(cache=True)(run), types.int64(types.int64, types.int64, types.int64))
+    return compiled_for(njit(cache=True, **DOOR)(run), types.int64(types.int64, types.int64, types.int64))
 
 
 @cache

@@ -11,7 +11,7 @@ from crossline.core.basics.values import I64, U8
 from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows.ahead import SCOUTS_EACH
 from crossline.core.windows.arithmetic.wide import LIMBS
-from crossline.core.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, compiled
+from crossline.core.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, doing
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory.regions import HUGE_FROM, Region
 from crossline.core.windows.memory.watch import WATCHES, Piece, watching
@@ -150,7 +150,7 @@ class MemoryMap:
 
     def run(self, task: int, argument: int = 0, more: int = 0) -> int:
         """Run one of the tasks of ``entry``."""
-        return self.call(compiled(), task, argument, more)
+        return self.call(doing(task), task, argument, more)
 
     def call(self, function: Callable[..., Any], *arguments: int) -> int:
         """Call a compiled ``function`` of the address of the words and ``arguments``."""

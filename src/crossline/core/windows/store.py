@@ -19,6 +19,7 @@ from crossline.core.windows.entry import (
     RELINK,
     TAKE,
     compiled,
+    compiled_in_order,
 )
 from crossline.core.windows.gather import Buffers, hits_of
 from crossline.core.windows.lookup import loaded, no_rows, rows_under
@@ -30,7 +31,7 @@ from crossline.core.windows.records.record_store import RecordStore, Sizes
 from crossline.core.windows.verdicts.feature_queries import FeatureQueries
 from crossline.core.windows.verdicts.formulas import Formulas, Judged, Told
 
-__all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm"]
+__all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm", "warm_in_order"]
 
 DEEP = 3  # steps back from the end of its list that a record takes: from there on a batch is better judged in order
 PIECE = 8_192  # rows whose figures are told at a time; sorted, those of one key are held against each other
@@ -281,13 +282,18 @@ class KeySpaceState(RecordStore):
 
 
 def warm() -> None:
-    """Compile the kernel (half a minute, once per installation), or load what was compiled before (half a second).
+    """Compile the kernel (some twenty seconds, once per installation), or load what was compiled before.
 
     ``judge`` does it by itself at its first call; processes that start together should not each do it.
     """
     compiled()
     for hashes in (xxh64_many, keyed_many):
         hashes(np.zeros(0, np.uint8), np.zeros(1, np.int64))
+
+
+def warm_in_order() -> None:
+    """The same for what a batch is judged by whose records come far out of order."""
+    compiled_in_order()
 
 
 def _link(memory: MemoryMap, name: int, column: int) -> Any:
