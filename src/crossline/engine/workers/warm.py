@@ -138,13 +138,6 @@ def warm_for(plans: Iterable[StreamPlan], on_step: OnStep | None = None) -> None
     warm(**wanted_by(plans), on_step=on_step)
 
 
-def warm_besides_windows(plans: Iterable[StreamPlan]) -> None:
-    """The same, where the processes that judge are forked of one that has what every pipeline needs, and no more."""
-    wanted = wanted_by(plans)
-    if any(wanted.values()):
-        warm(**wanted, windows=False)
-
-
 def _decode_all() -> None:
     """Decode a record of each format, with times of each kind."""
     at, kinds = np.zeros(1, np.int64), ["i", "t", "u", "n", "b"]

@@ -18,7 +18,7 @@ from crossline.core.rules.base import Defaults
 from crossline.core.rules.reading import load_rules_text
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.streams.schema import load_streams
-from crossline.engine.workers.warm import warm
+from crossline.engine.workers.warm import ALL, warm
 
 STREAMS = """
 schema_version: 1
@@ -107,7 +107,7 @@ def made() -> set[tuple[str, str, str]]:
 
 
 if __name__ == "__main__":
-    warm(panes=True, patterns=True, formats=True)
+    warm(**ALL)
     ahead = made()
     told = [each for unit in TIMES for each in alerted(unit)]
     sys.stdout.write(
