@@ -316,4 +316,3 @@ def _names(folder: RuleFolder) -> set[str]:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-

@@ -52,6 +52,8 @@ DOOR: dict[str, Any] = {"pipeline_class": Door}
 class _Door(JITCodeLibrary):  # type: ignore[misc]
     """Is kept as machine code and names; to read what numba keeps besides takes longer than all else of a load."""
 
+    _shared_module: Any
+
     def _get_module_for_linking(self) -> Any:
         """What is defined here, by name, with nothing in it: nobody is linked of it."""
         self._ensure_finalized()
@@ -64,6 +66,8 @@ class _Door(JITCodeLibrary):  # type: ignore[misc]
 
 class _Part(JITCodeLibrary):  # type: ignore[misc]
     """What a part was lowered to, and what it calls."""
+
+    _shared_module: Any
 
     @property
     def codegen(self) -> Any:

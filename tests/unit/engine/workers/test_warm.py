@@ -59,7 +59,12 @@ ABSENT = """
 
 @pytest.mark.parametrize(
     ("rules", "more"),
-    [(RULES, []), (LONG, ["warm_panes"]), (ABSENT, ["warm_patterns"]), (LONG + ABSENT, ["warm_panes", "warm_patterns"])],
+    [
+        (RULES, []),
+        (LONG, ["warm_panes"]),
+        (ABSENT, ["warm_patterns"]),
+        (LONG + ABSENT, ["warm_panes", "warm_patterns"]),
+    ],
     ids=["windows", "panes", "patterns", "both"],
 )
 def test_what_a_plan_is_judged_by_is_compiled_and_nothing_else(
