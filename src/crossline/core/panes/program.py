@@ -10,6 +10,7 @@ import numpy as np
 from crossline.core.basics.values import I64
 from crossline.core.figures.registry import aggregates
 from crossline.core.plan.spaces import FormulaLine, Group, Line, PanePart, PaneSpacePlan, own_parts, parts_of
+from crossline.core.windows.emission.columns import cooldown_columns, cooldowns
 from crossline.core.windows.program import (
     INT_KINDS,
     all_told,
@@ -116,7 +117,7 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
         "CLASSES": len(classes(plan)),
         "JUDGING": len(plan.judging),
         "LINES": len(plan.lines),
-        "COOLING": len(cooling(plan)),
+        "COOLING": len(cooldown_columns(plan.judging)),
         "LINE_BYTES": -(-len(plan.judging) // 8),
         "TOLD": len(told),
     }
@@ -169,21 +170,15 @@ class _Groups:
         return self.accs.index((cursor, part)) if (cursor, part) in self.accs else -1
 
 
-def cooling(plan: PaneSpacePlan) -> list[int]:
-    """The numbers of the lines with a cooldown."""
-    return [i for i, line in enumerate(plan.judging) if line.cooldown_ms > 0]
-
-
 def _judging(plan: PaneSpacePlan) -> dict[str, Any]:
-    number, cold = classes(plan), cooling(plan)
+    number = classes(plan)
     cursors = [_window_of(plan, line) for line in plan.judging]
     return {
         "LINE_CLASS": [number[judge_class(plan, line)] for line in plan.judging],
-        "LINE_EVERY": [int(line.emit_every) for line in plan.judging],
-        "LINE_REARM": [reach_ms for reach_ms, _ in cursors],
+        "EVERY": [int(line.emit_every) for line in plan.judging],
+        "REARM": [reach_ms for reach_ms, _ in cursors],
         "LINE_EXACT": [exact for _, exact in cursors],
-        "LINE_COOLDOWN": [line.cooldown_ms for line in plan.judging],
-        "LINE_COOLING": [cold.index(i) if i in cold else -1 for i in range(len(plan.judging))],
+        **{name.upper(): array for name, array in cooldowns(plan.judging).items()},
     }
 
 

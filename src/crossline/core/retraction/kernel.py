@@ -13,8 +13,9 @@ from crossline.core.plan.spaces import KeySpacePlan, PatternSpacePlan
 from crossline.core.retraction.intake import Entered, carry_told, enter
 from crossline.core.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged, waiting
 from crossline.core.retraction.replays import Variant, replays_of
-from crossline.core.retraction.table import BITS, Lines, Table, facts_in, places_in, remapped
+from crossline.core.retraction.table import BITS, Table, facts_in, places_in
 from crossline.core.windows.batch import Again, Bools, Delta, Failure, Hits, KeyedBatch, no_hits
+from crossline.core.windows.emission.columns import Lines, lines_of, remapped
 from crossline.core.windows.lookup import loaded, numbered
 from crossline.core.windows.records.record_store import ANY_AGE, Sizes
 
@@ -33,7 +34,7 @@ class Reevaluation:
         self.plan = plan
         self.duplicate_ms = duplicate_ms
         self._make = make
-        self._table = Table(_lines(plan), (plan.entries + 7) // 8)
+        self._table = Table(lines_of(plan.judging), (plan.entries + 7) // 8)
         self._delta: Delta | None = None
         self._came = 0
 
@@ -161,7 +162,7 @@ class Reevaluation:
         if plan.entries != self.plan.entries:
             raise ValueError(f"a store of {self.plan.entries} entries cannot be judged by a plan of {plan.entries}")
         self.plan = plan
-        self._table.relined(_lines(plan))
+        self._table.relined(lines_of(plan.judging))
 
     def evict(self, cutoff_ms: int) -> None:
         """Drop records with a clock at or before ``cutoff_ms``, once they are half of all."""
@@ -194,10 +195,6 @@ class Reevaluation:
     def sizes(self) -> Sizes:
         """What is held."""
         return Sizes(self.records, self._table.keys, self._table.nbytes())
-
-
-def _lines(plan: Plan) -> Lines:
-    return tuple((line.rule_id, line.version) for line in plan.judging)
 
 
 def _out_of_order(table: Table, ordered: I64, first: int, entered: Entered, *, tied: bool) -> Any:

@@ -12,8 +12,9 @@ from crossline.core.basics.bits import set_bits
 from crossline.core.basics.values import I64
 from crossline.core.plan.spaces import Cursor, FormulaLine, KeySpacePlan
 from crossline.core.retraction.replays import Variant
-from crossline.core.retraction.table import Lines, Table
+from crossline.core.retraction.table import Table
 from crossline.core.windows.batch import Again, Cause, Delta, EarlierHits, Hits, KeyedBatch, Met
+from crossline.core.windows.emission.columns import Lines
 from crossline.core.windows.records.record_store import ANY_AGE
 from crossline.core.windows.verdicts.single_record import read_alone, waited_by
 

@@ -13,7 +13,7 @@ from crossline.core.figures.kinds import ColumnKind
 from crossline.core.windows.batch import Hits
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory_map import MemoryMap
-from crossline.core.windows.verdicts.compare import EVIDENCE_MAX
+from crossline.core.windows.verdicts.emission import EVIDENCE_MAX
 
 Columns = tuple[tuple[str, ColumnKind], ...]
 

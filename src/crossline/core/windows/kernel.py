@@ -34,17 +34,9 @@ from crossline.core.windows.readings import figure
 from crossline.core.windows.records.lists import chain_in, link, tie_values
 from crossline.core.windows.records.tables import claim, copy_bytes, find_id, put
 from crossline.core.windows.rolling import insert, move
-from crossline.core.windows.verdicts.compare import (
-    COUNT_NOW,
-    EVIDENCE_MAX,
-    compare,
-    count_up,
-    counted_in,
-    judged_by,
-    judging,
-    remember,
-    tell,
-)
+from crossline.core.windows.verdicts.compare import COUNT_NOW, compare, count_up, counted_in, tell
+from crossline.core.windows.verdicts.emission import hits_fit
+from crossline.core.windows.verdicts.judging import judged_by, judging, remember
 
 NEVER = 2**62
 
@@ -127,9 +119,7 @@ def judge_rows(h: int, start: int) -> Any:
         find_keys(h)
     for row in range(start, end):
         look_ahead(h, row, rows)
-        if tally(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):
-            return row
-        if tally(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
+        if not hits_fit(h, lines):
             return row
         i = take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.DUPLICATE_MS))
         if i < 0:

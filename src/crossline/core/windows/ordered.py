@@ -44,16 +44,9 @@ from crossline.core.windows.memory.header import (
 from crossline.core.windows.program import AVG_INT, COUNT
 from crossline.core.windows.readings import figure
 from crossline.core.windows.rolling import insert, move
-from crossline.core.windows.verdicts.compare import (
-    EVIDENCE_MAX,
-    compare,
-    counted_in,
-    judged_by,
-    judging,
-    kept,
-    remember,
-    tell,
-)
+from crossline.core.windows.verdicts.compare import compare, counted_in, tell
+from crossline.core.windows.verdicts.emission import hits_fit, kept
+from crossline.core.windows.verdicts.judging import judged_by, judging, remember
 
 
 @jit
@@ -219,9 +212,7 @@ def compare_rows(h: int, start: int) -> Any:
     lines, rows, figure_at = word(h, at.LINES), word(h, at.ROW_END), word(h, at.FIGURE)
     store_f64(figure_at + 16, 0.0)
     for row in range(start, rows):
-        if tally(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):
-            return row
-        if tally(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
+        if not hits_fit(h, lines):
             return row
         i = load_i32(word(h, at.ROW_RECORD) + 4 * row)
         if i < 0 or not judging(h, i, row):
