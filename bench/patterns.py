@@ -23,7 +23,7 @@ import numpy as np
 from bench.kernel import FOREVER, Case, batches
 from crossline.core.patterns.absence_store import AbsenceSpaceState
 from crossline.core.patterns.store import PatternSpaceState
-from crossline.core.plan.spaces import Absence, AbsenceSpacePlan, Pattern, PatternSpacePlan, Step
+from crossline.core.plan.order_spaces import Absence, AbsenceSpacePlan, Pattern, PatternSpacePlan, Step
 from crossline.core.windows.batch import KeyedBatch
 
 ROOT = Path(__file__).parent.parent

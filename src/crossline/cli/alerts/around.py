@@ -14,7 +14,7 @@ from crossline.connectors.stores import StoredAlert
 from crossline.core.basics.errors import CrosslineError, UsageError
 from crossline.core.basics.times import format_duration, parse_instant_ms
 from crossline.core.conditions.holds import lookup
-from crossline.core.figures.program import AbsencePredicate, Program, SequencePredicate
+from crossline.core.figures.program import Program
 from crossline.core.streams.schema import StreamSpec
 from crossline.replay.analysis.evidence import BEFORE
 from crossline.replay.analysis.rows import KeyRecord
@@ -98,15 +98,14 @@ def around(
 
 def reach_of(alert: Mapping[str, Any], program: Program) -> Reach:
     """Back to the far edge of the longest window, and a fifth of it before."""
-    verdict = program.verdict
     figures = [*program.figures, *(each for brought in program.cross_key for each in brought.figures.values())]
     lengths = [each.window.reach_ms for each in figures]
-    if isinstance(verdict, SequencePredicate | AbsencePredicate):
-        lengths.append(verdict.within_ms)
+    if program.verdict is not None:
+        lengths.append(program.verdict.span_ms)
     longest = max(lengths, default=0)
     slack_ms = program.feed.allowed_lateness_ms
     at_ms = parse_instant_ms(alert["event_time"])
-    return Reach(at_ms - longest - longest // BEFORE, 0 if slack_ms is None else slack_ms, verdict is None)
+    return Reach(at_ms - longest - longest // BEFORE, 0 if slack_ms is None else slack_ms, program.verdict is None)
 
 
 def keys_of(alert: Mapping[str, Any], program: Program) -> Keys:

@@ -17,13 +17,9 @@ from crossline.core.basics.fields import canonical_key
 from crossline.core.basics.times import format_duration, format_instant, instant_text
 from crossline.core.basics.uuids import seeded, uuid5_text
 from crossline.core.figures.program import (
-    AbsencePredicate,
-    Comparison,
     Evidence,
     Figure,
-    FormulaPredicate,
     Program,
-    SequencePredicate,
 )
 from crossline.core.plan.compile import StreamPlan
 from crossline.core.rules.ruleset import RuleVersion
@@ -58,15 +54,14 @@ class AlertMaker:
 
     def __init__(self, version: RuleVersion, program: Program) -> None:
         rule = version.rule
-        verdict = program.verdict
-        self._line = verdict.fixed_line if isinstance(verdict, FormulaPredicate) else None
-        self._line = verdict if isinstance(verdict, Comparison) else self._line
-        self._formed = verdict if isinstance(verdict, FormulaPredicate) and self._line is None else None
-        self._steps = verdict.names if isinstance(verdict, SequencePredicate) else ()
-        self._waits = isinstance(verdict, AbsencePredicate)
+        formula = program.formula
+        self._line = program.comparison if formula is None else formula.fixed_line
+        self._formed = formula if self._line is None else None
+        self._steps = () if program.sequence is None else program.sequence.names
+        self._waits = program.absence is not None
         self._sentence = rule.sentence
         self._window_ms = program.window_ms
-        names = program.verdict.names if isinstance(program.verdict, FormulaPredicate) else [""] * len(program.figures)
+        names = () if program.verdict is None else program.verdict.figure_names
         self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
         self._kept |= {name: _kept(figure) for each in program.cross_key for name, figure in each.figures.items()}
         self._kind = "shadow" if version.kind == "shadow" else "alert"

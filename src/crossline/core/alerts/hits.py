@@ -14,9 +14,9 @@ import pyarrow as pa
 from crossline.core.basics.fields import KeyValue
 from crossline.core.basics.values import I64
 from crossline.core.basics.wire import Arrays
-from crossline.core.figures.kinds import ColumnKind
 from crossline.core.plan.compile import Stateless, StorePlan, StreamPlan
-from crossline.core.plan.spaces import Absence, FormulaLine, KeySpacePlan, Line, Pattern
+from crossline.core.plan.order_spaces import Absence, Pattern
+from crossline.core.plan.spaces import FormulaLine, Line
 from crossline.core.plan.stream_join import read_log
 from crossline.core.route.keys import key_values
 from crossline.core.rules.entity import entity_of
@@ -205,9 +205,8 @@ class JudgedRows:
     def met_later(self, met: Met) -> Hit:
         """The hit at a record by what came behind it."""
         number, row, read = met.line, met.row, met.read
-        line, kernel = self.store_plan.kernel.judging[number], self.store_plan.kernel
-        assert isinstance(line, FormulaLine)  # noqa: S101 - others wait for nothing
-        assert isinstance(kernel, KeySpacePlan)  # noqa: S101 - as above
+        kernel, line = self.store_plan.kernel.windowed, dict(self.store_plan.kernel.waiting)[number]
+        assert kernel is not None  # noqa: S101 - others wait for nothing
         of, ingest_ms = _LineOf(self, number, line), int(self.batch.ingest_ms[row])
         start_ms, end_ms = waited_by(kernel, line).span_ms(int(self.batch.clock_ms[row]))
         record_ids, alerts = rests_on(self.plan, [self._id(met.other)])
@@ -337,11 +336,8 @@ class _LineOf:
     """What is asked of a line again and again."""
 
     def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine | Pattern | Absence) -> None:
-        kernel = judged.store_plan.kernel
         self._versions = judged.store_plan.versions[number]
-        self._kind: ColumnKind | None = None
-        if isinstance(kernel, KeySpacePlan) and isinstance(line, Line) and kernel.groups[line.group].column >= 0:
-            self._kind = kernel.columns[kernel.groups[line.group].column][1]
+        self._kind = judged.store_plan.kernel.listed_kind(number)
         self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
         self.carried = judged.plan.carried.get(line.rule_id, ())
         self._shown = judged.plan.programs[line.rule_id, line.version].evidence.fields

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import orjson
 
 from crossline.core.decide.revise import Known
 from crossline.core.plan.compile import StorePlan, StreamPlan
+from crossline.core.plan.spaces import PlanKind
 from crossline.core.plan.state_stores import StateStore
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch
 from crossline.core.windows.records.record_store import ANY_AGE, Sizes
@@ -20,6 +21,8 @@ Which = tuple[str, str, int]  # a record, by stream, partition and offset
 @dataclass(frozen=True, slots=True)
 class DecidedPlan:
     """That records are remembered."""
+
+    kind: ClassVar[PlanKind] = "decided"
 
 
 class DecidedStore:

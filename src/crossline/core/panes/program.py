@@ -9,7 +9,7 @@ import numpy as np
 
 from crossline.core.basics.values import I64
 from crossline.core.figures.registry import aggregates
-from crossline.core.plan.spaces import FormulaLine, Group, Line, PanePart, PaneSpacePlan, own_parts, parts_of
+from crossline.core.plan.spaces import Group, PanePart, PaneSpacePlan, own_parts, parts_of
 from crossline.core.windows.emission.columns import cooldown_columns, cooldowns
 from crossline.core.windows.program import (
     INT_KINDS,
@@ -172,12 +172,12 @@ class _Groups:
 
 def _judging(plan: PaneSpacePlan) -> dict[str, Any]:
     number = classes(plan)
-    cursors = [_window_of(plan, line) for line in plan.judging]
+    rearmed = [line.rearm_in(plan) for line in plan.judging]
     return {
         "LINE_CLASS": [number[judge_class(plan, line)] for line in plan.judging],
         "EVERY": [int(line.emit_every) for line in plan.judging],
-        "REARM": [reach_ms for reach_ms, _ in cursors],
-        "LINE_EXACT": [exact for _, exact in cursors],
+        "REARM": [reach_ms for reach_ms, _ in rearmed],
+        "LINE_EXACT": [-1 if in_panes else 1 for _, in_panes in rearmed],
         **{name.upper(): array for name, array in cooldowns(plan.judging).items()},
     }
 
@@ -200,12 +200,3 @@ def _lines(plan: PaneSpacePlan, kinds: dict[int, int]) -> dict[str, Any]:
         "LINE_CURSOR": [plan.groups[group].cursor for group in shown_groups(plan)],
         **{name.upper(): bound for name, bound in wide_bounds(bounds).items()},
     }
-
-
-def _window_of(plan: PaneSpacePlan, line: Line | FormulaLine) -> tuple[int, int]:
-    """How far back the record judged before still counts, and how that edge is meant (see EXACT)."""
-    if isinstance(line, Line):
-        cursor = plan.cursors[plan.groups[line.group].cursor]
-        return cursor.window_ms, -1 if cursor.resolution_ms else int(not cursor.left_closed)
-    panes = any(plan.cursors[plan.groups[group].cursor].resolution_ms for _, group, _ in line.figures)
-    return line.rearm_ms, -1 if panes else 1

@@ -13,7 +13,8 @@ from crossline.core.basics.values import I32, I64, U8
 from crossline.core.patterns.deadlines import Deadlines, Tier
 from crossline.core.patterns.entry import MEET, MEET_ALL, compiled
 from crossline.core.patterns.store import without_values
-from crossline.core.plan.spaces import Absence, AbsenceSpacePlan, KeySpacePlan
+from crossline.core.plan.order_spaces import Absence, AbsenceSpacePlan
+from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows.batch import Delta, Due, Hits, KeyedBatch
 from crossline.core.windows.emission.columns import in_force, lines_of
 from crossline.core.windows.emission.decision import NONE_MS, is_cooling

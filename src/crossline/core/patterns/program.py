@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from crossline.core.basics.values import I64
-from crossline.core.plan.spaces import KeySpacePlan, Pattern, PatternSpacePlan
+from crossline.core.plan.order_spaces import Pattern, PatternSpacePlan
+from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.windows.emission.columns import cooldown_columns, cooldowns
 from crossline.core.windows.memory import layout as at
 from crossline.core.windows.memory_map import MemoryMap

@@ -9,7 +9,7 @@ import numpy as np
 from crossline.core.basics.values import I64, U8
 from crossline.core.patterns.entry import CLOSE, JUDGE, OFFER, compiled
 from crossline.core.patterns.program import memory_of
-from crossline.core.plan.spaces import PatternSpacePlan
+from crossline.core.plan.order_spaces import PatternSpacePlan
 from crossline.core.windows.batch import Delta, Hits, KeyedBatch
 from crossline.core.windows.emission.columns import cooldown_columns
 from crossline.core.windows.gather import Buffers, hits_of

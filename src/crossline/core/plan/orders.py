@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crossline.core.figures.program import AbsencePredicate, Feed, Program, SequencePredicate
-from crossline.core.plan.spaces import Absence, Pattern, Step
+from crossline.core.plan.order_spaces import Absence, Pattern, Step
 from crossline.core.rules.ruleset import RuleVersion
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from crossline.core.basics.values import Columns, Records
 from crossline.core.conditions.condition import Condition
 from crossline.core.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, Node, Not
-from crossline.core.figures.program import AbsencePredicate, Feed, Figure, Program, SequencePredicate
+from crossline.core.figures.program import Feed, Figure, Program
 from crossline.core.streams.reading import HIT, SOURCE, Look, Reading, rule_of, spec_like, spec_of
 from crossline.core.streams.schema import FieldSpec, StreamSpec
 
@@ -172,9 +172,7 @@ def wide_program(program: Program, reading: Reading, *, strict: bool) -> Program
         streak = None if of.streak_of is None else condition(of.streak_of, source)
         return replace(of, feed=feed(of.feed), column=column, streak_of=streak)
 
-    verdict = program.verdict
-    if isinstance(verdict, SequencePredicate | AbsencePredicate):
-        verdict = verdict.over(feed)
+    verdict = None if program.verdict is None else program.verdict.over(feed)
     return replace(program, feed=feed(program.feed), figures=tuple(map(figure, program.figures)), verdict=verdict)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from crossline.core.basics.values import I32, I64
-from crossline.core.plan.spaces import KeySpacePlan, PatternSpacePlan
+from crossline.core.plan.order_spaces import PatternSpacePlan
+from crossline.core.plan.spaces import KeySpacePlan
 from crossline.core.retraction.intake import Entered, carry_told, enter
-from crossline.core.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged, waiting
+from crossline.core.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged
 from crossline.core.retraction.replays import Variant, replays_of
 from crossline.core.retraction.table import BITS, Table, facts_in, places_in
 from crossline.core.windows.batch import Again, Bools, Delta, Failure, Hits, KeyedBatch, no_hits
@@ -50,7 +51,7 @@ class Reevaluation:
         again, failed, changed = list[Again](), dict[Failure, int](), [entered.removed]
         places = batch.places
         shared = places.named if places is not None and places.shared else None
-        tied = shared is not None or bool(waiting(self.plan))
+        tied = shared is not None or bool(self.plan.waiting)
         for piece in self._pieces(entered, first, tied=tied):
             found, settled = judged(table, self.plan, self._make, piece, first, shared)
             again.append(found)
@@ -177,7 +178,7 @@ class Reevaluation:
         too late to be waited for.
         """
         table, found = self._table, dict[str, int]()
-        lines = waiting(self.plan)
+        lines = self.plan.waiting
         if not lines:
             return found
         due_ms, live = table.number("clock_ms") + late_ms, table.live & (table.key >= 0)

@@ -99,10 +99,9 @@ JudgeClass = tuple[int, tuple[tuple[int, int], ...], int, bool]
 
 def judge_class(plan: WindowPlan, line: Line | FormulaLine | FeatureQueryLine) -> JudgeClass:
     """What decides which records a line judges: entry, spans of ingest time, the latest lateness; and when."""
-    formed = isinstance(line, FormulaLine)
-    entry = plan.cursors[plan.groups[line.group].cursor].entry if isinstance(line, Line) else line.entry
     late = I64_MAX if line.judge_lateness_ms is None else line.judge_lateness_ms
-    return entry, tuple((_clip(start), _clip(end)) for start, end in line.spans), _clip(late), formed
+    spans = tuple((_clip(start), _clip(end)) for start, end in line.spans)
+    return line.entry_in(plan), spans, _clip(late), line.by_formula
 
 
 def classes(plan: WindowPlan) -> dict[JudgeClass, int]:
@@ -288,7 +287,7 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "high_f": np.array([b[3] for b in bounds], np.float64),
         "negated": _bytes(plan.lines[i].operator == "!=" for i in lines),
         "every": _bytes(each.emit_every for each in plan.judging),
-        "rearm": _longs(_rearm_ms(plan, each) for each in plan.judging),
+        "rearm": _longs(each.rearm_in(plan)[0] for each in plan.judging),
         **cooldowns(plan.judging),
         "line_class": _ints(number[judge_class(plan, plan.lines[i])] for i in lines),
         "class_at": parts.starts(c for c, _ in of_cursor),
@@ -308,14 +307,6 @@ def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
     """Whether what a record adds to the cursor's figures can be taken off again in any order."""
     mine = [plan.groups[number] for number in all_told(plan) if plan.groups[number].cursor == cursor]
     return all(declared(each.aggregate).sortable and not is_float(plan, each) for each in mine)
-
-
-def _rearm_ms(plan: KeySpacePlan, line: Line | FormulaLine) -> int:
-    """How far back from a record the one judged before it no longer counts."""
-    if isinstance(line, FormulaLine):
-        return line.rearm_ms
-    cursor = plan.cursors[plan.groups[line.group].cursor]
-    return cursor.window_ms + cursor.left_closed
 
 
 def _formulas(plan: KeySpacePlan) -> dict[str, Any]:

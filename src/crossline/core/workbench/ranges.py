@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from crossline.core.figures.aggregate import Asked
-from crossline.core.figures.program import Figure, FormulaPredicate, Program
+from crossline.core.figures.program import Figure, Program
 from crossline.core.figures.registry import declared
 from crossline.core.streams.schema import FieldSpec
 from crossline.core.workbench.claims import All, Present
@@ -31,6 +31,6 @@ def figure_values(program: Program, figure: Figure, fields: Mapping[str, FieldSp
 
 def _own(program: Program, figure: Figure, fields: Mapping[str, FieldSpec]) -> int:
     """1 where the record that is judged is one of those that the figure is of, whatever it has."""
-    if figure.column is None or not isinstance(program.verdict, FormulaPredicate):
+    if figure.column is None or program.formula is None:
         return 1  # a line judges the records that have the column
     return 0 if fields[figure.column].optional else 1

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crossline.core.basics import wire
 from crossline.core.basics.values import I64
-from crossline.core.figures.program import FeatureQuery, Program
+from crossline.core.figures.program import Program
 from crossline.core.judge.feature_rows import FeatureRows
 from crossline.core.judge.output import Reported, ShardOutput
 from crossline.core.plan.compile import StreamPlan
@@ -61,7 +61,7 @@ def _tables(plans: Iterable[StreamPlan], stream: str | None) -> Iterator[tuple[t
     """What tells figures of the records of ``stream`` (None: of any) to those who ask for tables."""
     for plan in plans:
         if stream in {None, plan.base}:
-            yield from ((name, each) for name, each in plan.programs.items() if isinstance(each.verdict, FeatureQuery))
+            yield from ((name, each) for name, each in plan.programs.items() if each.query is not None)
 
 
 def _records(reported: Reported, tables: Sequence[Program]) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.plan.spaces import Pattern, PatternSpacePlan, Step
+from crossline.core.plan.order_spaces import Pattern, PatternSpacePlan, Step
 from crossline.core.windows.batch import Hits, KeyedBatch
 from crossline.core.windows.memory.hashing import xxh64_many
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numba import config
 
 from crossline.core.patterns.store import PatternSpaceState
-from crossline.core.plan.spaces import Pattern, Step
+from crossline.core.plan.order_spaces import Pattern, Step
 
 from .naive import Row, batch_of, expanded, pattern, plain, plan_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crossline.core.basics import wire
 from crossline.core.patterns.store import PatternSpaceState
-from crossline.core.plan.spaces import Pattern, PatternSpacePlan, Step
+from crossline.core.plan.order_spaces import Pattern, PatternSpacePlan, Step
 from crossline.core.windows.batch import Delta
 
 from .invariants import check

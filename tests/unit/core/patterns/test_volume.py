@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crossline.core.patterns.store import PatternSpaceState
-from crossline.core.plan.spaces import Step
+from crossline.core.plan.order_spaces import Step
 from crossline.core.windows.batch import Delta
 from crossline.core.windows.memory import layout as at
 

@@ -6,7 +6,7 @@ import pytest
 
 from crossline.core.judge.kernels import new_kernel
 from crossline.core.patterns.store import PatternSpaceState
-from crossline.core.plan.spaces import Pattern, PatternSpacePlan, Step
+from crossline.core.plan.order_spaces import Pattern, PatternSpacePlan, Step
 from crossline.core.windows.batch import Delta
 
 from .invariants import check
