@@ -1,7 +1,7 @@
 """What kind something is, is asked of the thing: predicates, lines, plans and stores are not told apart by their class.
 
 A predicate says ``kind``, gives itself as ``.formula``, ``.sequence`` and so on, and answers what is asked of all of
-them; so do lines and plans. A class that is new is then found where it is declared, and by no search for ``isinstance``.
+them; so do lines and plans. A new class is then complete where it is declared, and nobody searches for ``isinstance``.
 """
 
 from __future__ import annotations
