@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.figures.predicate import Predicate
-from crossline.core.judge.kernels import KERNELS
-from crossline.core.retraction.kernel import Reevaluation
+from crossline.evaluate.kernels import KERNELS
+from crossline.programs.predicate import Predicate
+from crossline.state.retraction.kernel import Reevaluation
 
 PACKAGE = Path(__file__).parents[2] / "src" / "crossline"
-DECLARED = ("core/figures/program.py", "core/plan/spaces.py", "core/plan/order_spaces.py")
+DECLARED = ("programs/program.py", "plan/spaces.py", "plan/order_spaces.py")
 # What is left, by file: how often it asks, and why.
-LEFT = {"engine/stages/deciding.py": 1}  # an error is raised where a store is not the one that was put there
+LEFT = {"runtime/stages/deciding.py": 1}  # an error is raised where a store is not the one that was put there
 RULES_LEFT = {  # of rules that nobody wrote, and of those whose type draws a line
-    "core/plan/compose.py": 1,
-    "core/rules/holds/hold.py": 1,
-    "core/workbench/english.py": 1,
-    "core/workbench/lint.py": 1,
-    "engine/changes/backfill.py": 1,
-    "engine/stages/holding.py": 2,
+    "plan/compose.py": 1,
+    "rules/holds/hold.py": 1,
+    "analysis/english.py": 1,
+    "analysis/lint.py": 1,
+    "runtime/changes/backfill.py": 1,
+    "runtime/stages/holding.py": 2,
     "replay/sample_view.py": 2,
-    "rulelog/outcomes/warnings.py": 1,
+    "rule_registry/outcomes/warnings.py": 1,
 }
 
 
