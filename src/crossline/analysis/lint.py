@@ -5,10 +5,9 @@ A finding is true, whatever the records: what is not certain is not said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from types import MappingProxyType
 from typing import Literal, get_args
 
 from crossline.analysis.claims import All, Claim, Denied, Opaque, Present, Test
@@ -23,7 +22,6 @@ from crossline.basics.texts.problems import Path
 from crossline.basics.times import format_duration
 from crossline.programs.program import Figure, FormulaPredicate, Program
 from crossline.rules.base import Defaults, Rule
-from crossline.rules.composition import Sources
 from crossline.rules.predicate_rule import PredicateRule
 
 Kind = Literal[
@@ -314,31 +312,6 @@ def unbounded(rule: Rule, what: str, why: str) -> LintFinding:
     more = f"{why}: a window never holds more than one, and what is kept of keys grows with the records"
     todo = "group by what records have in common"
     return LintFinding(rule.rule_id, "unbounded_key", rule.place_of("group_by"), what, more, todo)
-
-
-def lint(
-    rules: Sequence[Rule],
-    streams: Mapping[str, StreamSpec],
-    defaults: Defaults,
-    before: Mapping[str, Rule] = MappingProxyType({}),
-) -> list[LintFinding]:
-    """All that is found in rules, by themselves and next to each other, each id once; in the order of ``rules``.
-
-    ``before``: by rule, the version that has the keys which a share leaves.
-    """
-    # These need what is said here.
-    from crossline.analysis.beside.shares import odd_shares  # noqa: PLC0415
-    from crossline.analysis.beside.subsumed import subsumed  # noqa: PLC0415
-
-    sources = Sources.of(streams, {})
-    known = [(rule, sources.of_reading(rule.reading)) for rule in rules if rule.status != "retired"]
-    found = [finding for rule, spec in known for finding in lint_rule(rule, spec, defaults)]
-    hopeless = {each.rule_id for each in found if each.kind in {"never_true", "contradictory"}}
-    others = [meant(rule, spec, defaults) for rule, spec in known if rule.rule_id not in hopeless]
-    found += subsumed(others)
-    found += odd_shares(others, before)
-    places = {rule.rule_id: number for number, rule in enumerate(rules)}
-    return sorted(found, key=lambda each: (places[each.rule_id], KINDS.index(each.kind)))
 
 
 def _short(condition: Condition) -> str:
