@@ -23,7 +23,7 @@ DEMO = "demo"  # what main is told before the demo, which compiles what it needs
 BROWSER = "browser"  # what main is told so that tests of the console have one
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 GROUPS = ("local-fs", "spark-kafka")
-KERNELS = tuple(f"src/crossline/core/{room}" for room in ("avro", "decode", "panes", "patterns", "windows"))
+KERNELS = tuple(f"src/crossline/{room}" for room in ("ingest/avro", "ingest/decode", "state"))
 WARM = "src/crossline/runtime/workers/warm.py"  # which of them it compiles
 # uv does not read pip's configuration; these are the settings of a machine that it has to know.
 UV_OF_PIP = {
@@ -180,7 +180,8 @@ def ensure_java(python: Path, groups: Sequence[str] = ()) -> None:
     """Install a Java as a wheel where the machine has none that fits, be it for Spark or for what is of ``groups``."""
     program = "from crossline.runtime.machine.java import find_java; find_java()"
     if "registry" in groups:
-        program += "; from dev.services.registry import JAVA; find_java(fitting=JAVA)"
+        program += f"; import sys; sys.path.insert(0, {str(ROOT)!r}); from dev.services.registry import JAVA"
+        program += "; find_java(fitting=JAVA)"
     find = [str(python), "-c", program]
     if subprocess.run(find, check=False, capture_output=True).returncode == 0:
         return

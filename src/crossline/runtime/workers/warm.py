@@ -92,8 +92,8 @@ def warm(
     order. ``windows``: what every pipeline needs; without it, only what is named. What judges again has no kernel but
     those of what it judges.
 
-    ``on_step`` is called before each step, also where all is cached; ``on_compiling`` (``runtime/machine/compiling.py``)
-    tells whether it is.
+    ``on_step`` is called before each step, also where all is cached; ``on_compiling`` tells whether it is (see
+    ``runtime/machine/compiling.py``).
     """
     begun = time.monotonic()
     wanted: list[tuple[str, Callable[[], None], bool]] = [

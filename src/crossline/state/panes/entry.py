@@ -16,7 +16,7 @@ from crossline.state.panes.kernel import judge_rows, load_rows, sweep
 from crossline.state.panes.tables import rebuild_keys
 
 JUDGE, EMIT, LOAD, SWEEP, REBUILD_KEYS, PUT_IDS = range(6)
-PACKAGES = ("crossline.state.windows", "crossline.state.panes")
+PACKAGE = "crossline.state.panes"
 
 
 def _made(sources: int) -> Any:
@@ -45,4 +45,4 @@ def compiled() -> Any:
 
     Compiles, or loads what an earlier process compiled.
     """
-    return _made(digest(*PACKAGES))
+    return _made(digest(PACKAGE))

@@ -41,4 +41,4 @@ def compiled() -> Any:
 
     Compiles, or loads what an earlier process compiled.
     """
-    return _made(digest("crossline.state.windows", "crossline.state.patterns"))
+    return _made(digest("crossline.state.patterns"))

@@ -71,7 +71,6 @@ class MemoryMap:
         words, program = self.words, self.program
         for word in at.OF_PROGRAM:
             self.keep(word.number, getattr(program, word.name.lower()))
-        cooling = max(program.cooldown_col.max(initial=-1), program.formula_cooldown_col.max(initial=-1)) + 1
         entry_bytes = (plan.entries + 7) // 8
         for name, count in (
             (at.COLUMNS, len(plan.columns)),
@@ -88,7 +87,8 @@ class MemoryMap:
             (at.UNTIED, program.sortable.all() and not len(program.chain_entry) and not len(program.link_entry)),
             (at.LINES, len(plan.lines)),
             (at.FORMULAS, len(plan.formulas)),
-            (at.COOLING, cooling),
+            (at.JUDGING, len(plan.judging)),
+            (at.COOLING, program.cooldown_col.max(initial=-1) + 1),
             (at.LINE_BYTES, (len(plan.judging) + 7) // 8),
             (at.ENTRY_BYTES, entry_bytes),
             (at.BITS_BYTES, 0 if plan.entries == 1 else entry_bytes),
