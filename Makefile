@@ -24,7 +24,8 @@ help:
 setup:
 	$(SETUP)
 
-demo: setup
+demo:
+	$(SETUP) demo
 	$(VENV)/crossline demo $(ARGS)
 
 test:

@@ -101,7 +101,10 @@ GROUPS = {
     "kafka_broker": "kafka",
     "postgres_server": "postgres",
     "s3_server": "s3",
-    "casework": "casework",  # what is judged for it, once
+    # What takes long to make for tests of one file: made once, not in each process that gets some of them.
+    "casework": "casework",
+    "shop_served": "shop_served",
+    "wheel": "wheel",
 }
 
 

@@ -229,6 +229,20 @@ def test_only_the_runtime_and_the_api_run_spark(paths: list[Path]) -> None:
             assert module.partition(".")[0] not in {"pyspark", "py4j"}, f"{label(path)} imports {module}"
 
 
+def test_private_parts_of_spark_have_a_room_of_their_own() -> None:
+    """What a release of Spark may change without a word is found in one place."""
+    private = {"_gateway", "_gateway_client", "_jdf", "_jsc", "_jsparkSession", "_jsq", "_jvm", "_jwrite", "_sc"}
+    doors = {"gateway", "door", "calls", "homes", "pace", "leftovers"}
+    found = {
+        label(path)
+        for path in modules("")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and node.attr in private
+        if not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    }
+    assert found == {f"runtime/spark_internals/{door}.py" for door in doors}
+
+
 def test_no_modules_import_each_other_in_a_ring() -> None:
     known = {name_of(path) for path in modules("")}
     graph = {

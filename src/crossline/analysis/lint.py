@@ -20,14 +20,7 @@ from crossline.basics.conditions.tree import AllOf, AnyOf, Leaf, Node
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.problems import Path
 from crossline.basics.times import format_duration
-from crossline.programs.program import (
-    AbsencePredicate,
-    Comparison,
-    Figure,
-    FormulaPredicate,
-    Program,
-    SequencePredicate,
-)
+from crossline.programs.program import Figure, FormulaPredicate, Program
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.predicate_rule import PredicateRule
 
@@ -79,18 +72,17 @@ def meant(rule: Rule, spec: StreamSpec, defaults: Defaults) -> Meant:
     fields = fields_of(spec)
     there = [Present(name) for name in program.feed.key_fields]
     known: dict[str, Values] = dict(fields)
-    verdict = program.verdict
     hits: Claim | None = None
-    if isinstance(verdict, Comparison):
+    if (line := program.comparison) is not None:
         (figure,) = program.figures
         there += [Present(figure.column)] if figure.column is not None else []
         known[LINE] = figure_values(program, figure, spec.columns, fields)
-        hits = Test(LINE, verdict.operator, verdict.threshold, "number")
-    elif isinstance(verdict, SequencePredicate):
+        hits = Test(LINE, line.operator, line.threshold, "number")
+    elif program.sequence is not None:
         hits = Opaque(f"the steps of {rule.rule_id}")  # of what follows what nothing is claimed
-    elif isinstance(verdict, AbsencePredicate):
+    elif program.absence is not None:
         hits = Opaque(f"the absences of {rule.rule_id}")
-    elif isinstance(verdict, FormulaPredicate):
+    elif (verdict := program.formula) is not None:
         for name, each in zip(verdict.names, program.figures, strict=True):
             known[name] = figure_values(program, each, spec.columns, fields)
         for cross_key in program.cross_key:  # to a record that has not their key, none
@@ -161,10 +153,10 @@ def _always(rule: Rule, part: str, what: str) -> LintFinding:
 
 def _line(said: Meant) -> str:
     """What the figures are held against."""
-    verdict = said.program.verdict
-    if isinstance(verdict, FormulaPredicate):
-        return " ".join(verdict.when.text.split())
-    assert isinstance(verdict, Comparison)  # noqa: S101 - only asked where something is known of one
+    formula, verdict = said.program.formula, said.program.comparison
+    if formula is not None:
+        return " ".join(formula.when.text.split())
+    assert verdict is not None  # noqa: S101 - only asked where something is known of one
     figure, values = said.program.figures[0], said.known[LINE]
     ends = [f"at least {values.low:g}"] if values.low > -(2**63) else []
     ends += [f"at most {values.high:g}"] if values.high < 2**63 - 1 else []
@@ -226,8 +218,8 @@ def _places(node: Node, *, under_and: bool) -> Iterator[tuple[Node, bool]]:
 
 def _waits(said: Meant) -> Iterator[LintFinding]:
     """Of an absence: that nothing waits, or that nothing can answer."""
-    rule, verdict, fields = said.rule, said.program.verdict, fields_of(said.spec)
-    if not isinstance(verdict, AbsencePredicate) or impossible(said.enters, said.known):
+    rule, verdict, fields = said.rule, said.program.absence, fields_of(said.spec)
+    if verdict is None or impossible(said.enters, said.known):
         return
     waiting, answer = (feed.condition for feed in verdict.feeds)
     if impossible(claim_of(waiting.node, said.spec.columns), fields):
@@ -284,7 +276,7 @@ def _windows(said: Meant, defaults: Defaults) -> Iterator[LintFinding]:
 def _keys(said: Meant) -> Iterator[LintFinding]:
     """A key that every record has for itself."""
     spec, program = said.spec, said.program
-    looks_back = bool(program.figures) or isinstance(program.verdict, AbsencePredicate)
+    looks_back = bool(program.figures) or program.absence is not None
     if looks_back and spec.id in program.feed.key_fields:
         what = f"the key has {spec.id}, the id of the record"
         yield unbounded(said.rule, what, "each record is a key of its own")
@@ -299,10 +291,10 @@ def _rarely(said: Meant) -> Iterator[LintFinding]:
     rule, program = said.rule, said.program
     if rule.action == "allow" or rule.hold is not None or not program.emission.delivered:
         return
-    if isinstance(program.verdict, AbsencePredicate):
+    if program.absence is not None:
         what = f"action {rule.action}, of an absence, which is known long after its record was decided about"
         why = "its alerts decide nothing"
-    elif isinstance(program.verdict, SequencePredicate):
+    elif program.sequence is not None:
         what = f"action {rule.action}, of a sequence, which decides about the record that completes it"
         why = "what the key does next is decided without it"
         if program.emission.cooldown_ms:

@@ -70,7 +70,7 @@ esac
     ("target", "commands"),
     [
         ("setup", ["tools/setup.py"]),
-        ("demo", ["tools/setup.py", ".venv/bin/crossline demo"]),
+        ("demo", ["tools/setup.py demo", ".venv/bin/crossline demo"]),
         ("test", ["tools/setup.py broker s3 browser", ".venv/bin/python -m pytest -n 3 --dist loadgroup"]),
         ("services", ["tools/setup.py broker registry s3", ".venv/bin/python -m dev.services"]),
         ("services-status", [".venv/bin/python -m dev.services status"]),
@@ -176,6 +176,7 @@ def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
     monkeypatch.setattr(setup, "install", lambda *_: did.append("packages installed"))
     monkeypatch.setattr(setup, "ensure_java", lambda *_: did.append("java installed"))
     monkeypatch.setattr(setup, "compile_kernels", lambda *_: did.append("kernels compiled"))
+    monkeypatch.setattr(setup, "begin_kernels", lambda *_: did.append("kernels left to the demo"))
     monkeypatch.setattr(setup, "put_classes_by", lambda *_: None)
     ours = ".venv/bin/python tools/bytecode.py --sources src"
     jars = ".venv/bin/python tools/fetch.py local-fs spark-kafka"
@@ -185,6 +186,9 @@ def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
     did.clear()
     assert setup.main([]) == 0
     assert did == ["java installed", ours, jars, "kernels compiled"]
+    did.clear()
+    assert setup.main(["demo"]) == 0
+    assert did == ["java installed", ours, jars, "kernels left to the demo"]
     did.clear()
     monkeypatch.setattr(setup, "digest", lambda: "other locks")
     assert setup.main([]) == 0

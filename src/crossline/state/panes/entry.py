@@ -8,6 +8,7 @@ from typing import Any
 from numba import njit, types
 
 from crossline.basics.compiling import compiled_for
+from crossline.basics.parts import DOOR
 from crossline.state.memory.sources import digest
 from crossline.state.panes.emit import emit_rows
 from crossline.state.panes.ids import put_ids
@@ -35,7 +36,7 @@ def _made(sources: int) -> Any:
             put_ids(h, argument, more)
         return done
 
-    return compiled_for(njit(cache=True)(run), types.int64(types.int64, types.int64, types.int64, types.int64))
+    return compiled_for(njit(cache=True, **DOOR)(run), types.int64(types.int64, types.int64, types.int64, types.int64))
 
 
 @cache

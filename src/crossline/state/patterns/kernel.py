@@ -10,7 +10,9 @@ from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.memory.header import bits_at, clock, row_of, slot_row, taken_row, waiting_at
 from crossline.state.windows.ahead import SCOUTS_EACH, find_keys, look_ahead
 from crossline.state.windows.kernel import take_in
-from crossline.state.windows.verdicts.compare import EVIDENCE_MAX, cooling, count_up, kept
+from crossline.state.windows.verdicts.compare import count_up
+from crossline.state.windows.verdicts.emission import cools, hits_fit, mark, note_hit, note_window
+from crossline.state.windows.verdicts.judging import in_force
 
 WAITING, NAMED = 10, 5  # rows ahead: when taken steps are called for, and when the records that they name
 
@@ -27,9 +29,7 @@ def judge_rows(h: int, start: int) -> Any:
     for row in range(start, rows):
         look_ahead(h, row, rows)
         _look_ahead(h, row, rows)
-        if get(h, at.N_HITS) + patterns > get(h, at.OUT_ROOM):
-            return row
-        if get(h, at.N_EVIDENCE) + patterns * EVIDENCE_MAX > get(h, at.EVIDENCE_ROOM):
+        if not hits_fit(h, patterns):
             return row
         if get(h, at.N_TAKEN) + get(h, at.STEPS) > get(h, at.TAKEN_ROOM):
             return row
@@ -90,18 +90,6 @@ def _stand(h: int, slot: int, i: int) -> None:
         store(keyed, at.TAIL, i)
 
 
-@jit
-def _judged(h: int, p: int, row: int) -> Any:
-    """Whether pattern ``p`` judges the record of ``row``, so that a hit at it is one."""
-    if get(h, at.LATENESS_MS, row) > get(h, at.PATTERN_LATE, p):
-        return False
-    ingest = get(h, at.INGEST_MS, row)
-    for span in range(get(h, at.PATTERN_SPAN_AT, p), get(h, at.PATTERN_SPAN_AT, p + 1)):
-        if get(h, at.PATTERN_FROM, span) <= ingest < get(h, at.PATTERN_UNTIL, span):
-            return True
-    return False
-
-
 @inlined
 def _concerned(h: int, p: int, bits: int, width: int) -> Any:
     """Whether any of the row's entries means anything to pattern ``p``."""
@@ -115,6 +103,12 @@ def _concerned(h: int, p: int, bits: int, width: int) -> Any:
 def _has(bits: int, entry: int) -> Any:
     """Whether a row is in an entry; in none below 0."""
     return entry >= 0 and (load(bits + (entry >> 3), at.BITS) >> (entry & 7)) & 1 != 0
+
+
+@jit
+def _judges(h: int, p: int, row: int) -> Any:
+    """Whether pattern ``p`` judges the record of ``row``, so that a hit at it is one."""
+    return in_force(h, p, get(h, at.INGEST_MS, row), get(h, at.LATENESS_MS, row))
 
 
 @jit
@@ -149,15 +143,6 @@ def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
 
 
 @jit
-def _mark(h: int, p: int, i: int) -> None:
-    """Pattern ``p`` holds at record ``i``, whether it may emit there or not; written down where any has a cooldown."""
-    width = get(h, at.LINE_BYTES)
-    if width:
-        noted = kept(h, i) * width + (p >> 3)
-        put(h, at.ROW_SAT, noted, get(h, at.ROW_SAT, noted) | (1 << (p & 7)))
-
-
-@jit
 def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> Any:
     """Record ``i`` takes step ``s`` after taken step ``prior`` (-1: it is the first): a hit, or a match that waits.
 
@@ -165,9 +150,10 @@ def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> A
     a probe is -1 after its first.
     """
     done = s == get(h, at.STEP_AT, p + 1) - 1
-    if told >= 0 and (done or get(h, at.PROBES, p) != 0) and _judged(h, p, told):
-        _mark(h, p, i)
-        if not cooling(h, slot, get(h, at.PATTERN_COOLDOWN_COL, p), get(h, at.PATTERN_COOLDOWN, p), i, p):
+    if told >= 0 and (done or get(h, at.PROBES, p) != 0) and _judges(h, p, told):
+        if get(h, at.LINE_BYTES):  # where any has a cooldown: what is held back by it still decides
+            mark(h, i, p)
+        if not cools(h, slot, p, i):
             _note(h, p, s, i, told, prior)
         if get(h, at.PROBES, p) != 0:
             told = -1
@@ -220,21 +206,10 @@ def _free(h: int, waits: int) -> None:
 @jit
 def _note(h: int, p: int, s: int, i: int, row: int, prior: int) -> None:
     """Write a hit of the steps up to ``s`` down, with the last records that took them."""
-    n, start = count_up(h, at.N_HITS), get(h, at.N_EVIDENCE)
     count = s + 1 - get(h, at.STEP_AT, p)
-    to = start + min(count, EVIDENCE_MAX)
     began = i if prior < 0 else get(h, at.BEGAN, prior)
-    put(h, at.OUT_LINE, n, p)
-    put(h, at.OUT_ROW, n, row)
-    put(h, at.OUT_IS_INT, n, 1)
-    put(h, at.OUT_VALUE_I, n, count)
-    put(h, at.OUT_VALUE_UP, n, 0)
-    put(h, at.OUT_VALUE_F, n, 0.0)
-    put(h, at.OUT_COUNT, n, count)
-    put(h, at.OUT_START, n, clock(h, began))
-    put(h, at.OUT_END, n, clock(h, i))
-    put(h, at.OUT_EVIDENCE_END, n, to)
-    put(h, at.N_EVIDENCE, to)
+    n = note_hit(h, p, row, count, 0, 0.0, count)
+    start, to = note_window(h, n, 1, clock(h, began), clock(h, i), count)
     record = i
     while to > start:
         to -= 1

@@ -19,8 +19,8 @@ from crossline.state.batch import Bools, Cause, Chunk, Delta, KeyedBatch, Places
 from crossline.state.memory.hashing import xxh64_many
 from crossline.state.retraction import layout
 from crossline.state.retraction.columns import Column, Fact, Texts, joined
+from crossline.state.windows.emission.columns import Lines, remapped
 
-Lines = tuple[tuple[str, int], ...]
 BITS = tuple(each.name for each in layout.BITS)
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
 
@@ -319,18 +319,6 @@ def _ranks(names: Sequence[Any]) -> I64:
 
 def _width(lines: Sequence[Any]) -> int:
     return (len(lines) + 7) // 8
-
-
-def remapped(bits: U8, old: Lines, new: Lines) -> U8:
-    """Bits by ``old`` lines as bits by ``new`` ones."""
-    if old == new:
-        return bits
-    out, numbers = np.zeros((len(bits), _width(new)), np.uint8), {name: number for number, name in enumerate(old)}
-    for at, name in enumerate(new):
-        was = numbers.get(name)
-        if was is not None:
-            out[:, at >> 3] |= ((bits[:, was >> 3] >> (was & 7)) & 1) << np.uint8(at & 7)
-    return out
 
 
 def _taken(data: U8, offsets: I64, rows: Any) -> tuple[U8, I64]:

@@ -24,16 +24,9 @@ from crossline.state.windows.kernel import place, take_in
 from crossline.state.windows.program import AVG_INT, COUNT
 from crossline.state.windows.readings import figure
 from crossline.state.windows.rolling import insert, move
-from crossline.state.windows.verdicts.compare import (
-    EVIDENCE_MAX,
-    compare,
-    counted_in,
-    judged_by,
-    judging,
-    kept,
-    remember,
-    tell,
-)
+from crossline.state.windows.verdicts.compare import compare, counted_in, tell
+from crossline.state.windows.verdicts.emission import hits_fit, kept
+from crossline.state.windows.verdicts.judging import judged_by, judging, remember
 
 
 @jit
@@ -194,9 +187,7 @@ def compare_rows(h: int, start: int) -> Any:
     lines, rows = get(h, at.LINES), get(h, at.ROW_END)
     put(h, at.OFF, 0.0)
     for row in range(start, rows):
-        if get(h, at.N_HITS) + lines > get(h, at.OUT_ROOM):
-            return row
-        if get(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > get(h, at.EVIDENCE_ROOM):
+        if not hits_fit(h, lines):
             return row
         i = get(h, at.ROW_RECORD, row)
         if i < 0 or not judging(h, i, row):
