@@ -13,9 +13,7 @@ from crossline.core.settings.config import (
     load_pipeline,
 )
 from crossline.core.settings.kafka import KafkaSecurity
-from crossline.core.settings.reference import reference
-from crossline.core.settings.sinks import SINKS, rule_topics
-from crossline.core.settings.sources import SOURCES
+from crossline.core.settings.sinks import rule_topics
 from crossline.core.texts.problems import RefusedError
 
 ROOT = Path(__file__).parents[4]
@@ -158,17 +156,6 @@ def test_a_password_comes_from_the_environment_or_a_file() -> None:
         from_environment.password({}, refuse)
     with pytest.raises(PermanentError, match="password_file f cannot be read: No such file or directory"):
         KafkaSecurity(password_file="f").password({}, refuse)
-
-
-def test_every_key_has_a_description() -> None:
-    assert "| None |" not in reference()
-    for model in [*SOURCES.values(), *SINKS.values(), EngineSettings, PipelineDefaults, KafkaSecurity]:
-        assert all(field.description for field in model.model_fields.values()), model
-
-
-def test_the_reference_is_current() -> None:
-    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    assert page == reference(), "run: python -m crossline.core.settings.reference > docs/configuration.md"
 
 
 def test_rules_may_name_the_topics_that_every_kafka_sink_has() -> None:
