@@ -6,11 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 def cell(text: str) -> str:
-    """``text`` on one line, as a cell of a table holds it.
-
-    >>> cell("one | two\\nthree")
-    'one \\\\| two three'
-    """
+    """``text`` on one line, as a cell of a table holds it."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

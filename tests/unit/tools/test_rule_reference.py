@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "rule-reference.md"
 
 def test_the_page_is_current() -> None:
     assert PAGE.read_text() == reference(), (
-        "write it anew: python -m tools.docs.rule_reference > docs/rule-reference.md"
+        "run: python -m tools.docs.rule_reference > docs/rule-reference.md"
     )
 
 
