@@ -114,7 +114,7 @@ def check_spark(project: Path, _: str) -> None:
 
 
 def check_tutorial(project: Path, said: str) -> None:
-    """What the page shows is what is printed; version 2 judges the second morning alone."""
+    """What the page shows is what is printed; version 2 judges the third morning alone."""
     shown = [block.text for block in blocks(ROOT / "docs" / "tutorial.md") if not block.language]
     printed = {" ".join(line.split()) for line in said.splitlines()}
     for line in "".join(shown).splitlines():
@@ -122,7 +122,7 @@ def check_tutorial(project: Path, said: str) -> None:
     assert "2 cases, 0 failed" in said
     with closing(sqlite3.connect(project / "out" / "crossline.db")) as store:
         query = "SELECT record_id, rule_version FROM alerts ORDER BY event_time"
-        assert store.execute(query).fetchall() == [("l05", 1), ("l13", 2)]
+        assert store.execute(query).fetchall() == [("l05", 1), ("l14", 2)]
 
 
 CHECKS: dict[str, Callable[[Path, str], None]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -27,6 +26,12 @@ GENERATED = {
     "metrics.md": metrics.page,
     "python-api.md": python_api.page,
 }
+# What MkDocs Material is told of a page, besides its text: home has no pages beside it, and searches find others first.
+TOLD = {
+    "index.md": "hide: [navigation]",
+    "changelog.md": "search: {boost: 0.2}",
+    "kernel-memory.md": "search: {boost: 0.2}",
+}
 ASSETS = ROOT / "src" / "crossline" / "serve" / "console" / "assets"
 
 
@@ -38,10 +43,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what does not lie in ``docs``: pages, and the console's fonts and icon."""
-    for source, place in PLACES.items():
-        files.append(File.generated(config, place, content=(ROOT / source).read_text(encoding="utf-8")))
-    for place, page in GENERATED.items():
-        files.append(File.generated(config, place, content=page()))
+    texts = {place: (ROOT / source).read_text(encoding="utf-8") for source, place in PLACES.items()}
+    for place, text in (texts | {place: page() for place, page in GENERATED.items()}).items():
+        head = f"---\n{TOLD[place]}\n---\n\n" if place in TOLD else ""
+        files.append(File.generated(config, place, content=head + text))
     for path in (ASSETS / "icon.svg", *sorted(ASSETS.glob("fonts/*.woff2"))):
         files.append(File.generated(config, f"assets/console/{path.name}", abs_src_path=str(path)))
     return files
@@ -49,7 +54,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - MkDocs' own
     """Links and pictures as the site needs them."""
-    sources: dict[str, str] = {place: source for source, place in PLACES.items()}
+    sources = {place: source for source, place in PLACES.items()}
     place = page.file.src_uri
-    known: Any = files.src_uris
-    return for_site(markdown, sources.get(place, f"docs/{place}"), PLACES, known)
+    return for_site(markdown, sources.get(place, f"docs/{place}"), PLACES, _titles(files))
+
+
+def _titles(files: Files) -> dict[str, str]:
+    """The title that the navigation gives each page; "" of other files."""
+    return {each.src_uri: str(each.page.title or "") if each.page is not None else "" for each in files}

@@ -17,9 +17,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "rule-reference.md"
 
 
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text() == reference(), (
-        "run: python -m tools.docs.rule_reference > docs/rule-reference.md"
-    )
+    assert PAGE.read_text() == reference(), "run: python -m tools.docs.rule_reference > docs/rule-reference.md"
 
 
 @pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", reference(), re.DOTALL))

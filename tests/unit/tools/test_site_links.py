@@ -6,7 +6,10 @@ import pytest
 from tools.docs.links import anchors, for_site, slug, targets
 
 PLACES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
-SITE = {"index.md", "contributing.md", "semantics.md", "design/panes.md", "pictures/a.png", "pictures/a-dark.png"}
+SITE = {
+    **dict.fromkeys(("index.md", "contributing.md", "semantics.md", "pictures/a.png", "pictures/a-dark.png"), ""),
+    "design/panes.md": "Panes",
+}
 
 
 @pytest.mark.parametrize(
@@ -53,6 +56,7 @@ def test_links_in_code_are_none() -> None:
             "[s](../semantics.md), [r](../../README.md)",
             "[s](../semantics.md), [r](../index.md)",
         ),
+        ("docs/semantics.md", "see [panes.md](design/panes.md#one)", "see [Panes](design/panes.md#one)"),
         ("docs/semantics.md", "[k](https://keep.example/x)", "[k](https://keep.example/x)"),
         ("docs/semantics.md", "```md\n[r](../README.md)\n```\n", "```md\n[r](../README.md)\n```\n"),
         ("docs/semantics.md", "[two\nlines](../README.md)", "[two\nlines](index.md)"),
