@@ -99,7 +99,7 @@ def test_what_it_tells_to_do_works(
 def check_readme(_: Path, said: str) -> None:
     """Three merchants in a minute once, on the sample and from Python."""
     assert re.search(r"many_merchants\W+1\W+1\W", said)
-    assert len(re.findall(r"2026-01-05\S* \S* +many_merchants ", said)) == 1
+    assert len(re.findall(r"^many_merchants p\d+ 3 different ", said, re.MULTILINE)) == 1
 
 
 def check_change(_: Path, said: str) -> None:
@@ -119,7 +119,6 @@ def check_tutorial(project: Path, said: str) -> None:
     printed = {" ".join(line.split()) for line in said.splitlines()}
     for line in "".join(shown).splitlines():
         assert " ".join(line.split()) in printed or "looks at each login" in line or "the last 5 min" in line, line
-    assert "2 cases, 0 failed" in said
     with closing(sqlite3.connect(project / "out" / "crossline.db")) as store:
         query = "SELECT record_id, rule_version FROM alerts ORDER BY event_time"
         assert store.execute(query).fetchall() == [("l05", 1), ("l14", 2)]
