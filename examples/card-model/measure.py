@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.basics.values import F64
-from crossline.core.workbench.catch import rests_on
+from crossline.analysis.catch import rests_on
+from crossline.basics.values import F64
 from crossline.generate.labels import Label
 
 MODEL = "card_model"

@@ -16,36 +16,30 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from crossline.core.basics.times import format_duration
-from crossline.core.decide.fallback import FallbackBranch
-from crossline.core.decide.policy import Band, Branch, Policy
-from crossline.core.settings.config import PipelineDefaults, PipelineFile
-from crossline.core.settings.decisions import DecisionSettings
-from crossline.core.settings.fields import DurationMs
-from crossline.core.settings.kafka import KafkaSecurity
-from crossline.core.settings.postgres import LedgerSettings
-from crossline.core.settings.process.casework import CasesSettings, MoneySettings
-from crossline.core.settings.process.engine import EngineSettings
-from crossline.core.settings.process.serve import (
-    LimitSettings,
-    OidcSettings,
-    RevisionSettings,
-    ServeSettings,
-    TlsSettings,
-)
-from crossline.core.settings.process.slo import (
+from crossline.basics.texts.fieldtypes import GivenRecord
+from crossline.basics.times import format_duration
+from crossline.rules.policy.fallback import FallbackBranch
+from crossline.rules.policy.policy import Band, Branch, Policy
+from crossline.settings.config import PipelineDefaults, PipelineFile
+from crossline.settings.decisions import DecisionSettings
+from crossline.settings.fields import DurationMs
+from crossline.settings.kafka import KafkaSecurity
+from crossline.settings.postgres import LedgerSettings
+from crossline.settings.process.casework import CasesSettings, MoneySettings
+from crossline.settings.process.engine import EngineSettings
+from crossline.settings.process.serve import LimitSettings, OidcSettings, RevisionSettings, ServeSettings, TlsSettings
+from crossline.settings.process.slo import (
     AvailabilityObjective,
     CheckpointObjective,
     LagObjective,
     LatencyObjective,
     SloSettings,
 )
-from crossline.core.settings.registry import RegistrySettings
-from crossline.core.settings.sinks import SINKS
-from crossline.core.settings.sources import SOURCES, ControlTopic, Directory, RulesDirectory, RulesTopic
-from crossline.core.settings.tables import TableOfFiles, TableOfTopic
-from crossline.core.settings.watch import BreakerSettings, OtlpSettings, WatchSettings
-from crossline.core.texts.fieldtypes import GivenRecord
+from crossline.settings.registry import RegistrySettings
+from crossline.settings.sinks import SINKS
+from crossline.settings.sources import SOURCES, ControlTopic, Directory, RulesDirectory, RulesTopic
+from crossline.settings.tables import TableOfFiles, TableOfTopic
+from crossline.settings.watch import BreakerSettings, OtlpSettings, WatchSettings
 
 _HEAD = """\
 # pipeline.yaml

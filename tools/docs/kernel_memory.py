@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from crossline.core.windows.memory import layout as at
-from crossline.core.windows.memory.declare import Field, Item, Row, Word
-from crossline.core.windows.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
+from crossline.state.memory import layout as at
+from crossline.state.memory.declare import Field, Item, Row, Word
+from crossline.state.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
 
 _HEAD = """\
 # The kernel's memory
 
-Written from its declaration, `core/windows/memory/layout.py`, by `python -m tools.docs.kernel_memory`. How to
+Written from its declaration, `state/memory/layout.py`, by `python -m tools.docs.kernel_memory`. How to
 add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md#add-a-field-to-the-kernels-memory).
 
 A key space of a shard is one table of 64-bit words, and what its words point at:

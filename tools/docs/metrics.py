@@ -12,16 +12,16 @@ from typing import Any, cast
 
 from prometheus_client.core import Metric
 
-from crossline.engine.pipeline.standing import Standing, Waiting
+from crossline.observe.objectives.metrics import ObjectiveCollector
+from crossline.observe.watch.exposition import RunCollector
+from crossline.observe.watch.figures import Figures
+from crossline.observe.watch.space import Space
+from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.serve.metrics.exposition import ApiCollector
 from crossline.serve.metrics.exposition import Standing as ApiStanding
 from crossline.serve.metrics.figures import ApiFigures
 from crossline.serve.metrics.rules import RuleGauges
-from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.replica.answers import Lag
-from crossline.serve.watch.exposition import RunCollector
-from crossline.serve.watch.figures import Figures
-from crossline.serve.watch.space import Space
 from tools.docs.markdown import code, table
 
 _HEAD = """\

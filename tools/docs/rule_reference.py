@@ -13,14 +13,14 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from crossline.core.basics.times import format_duration
-from crossline.core.figures.registry import aggregates
-from crossline.core.rules.base import NOT_YET, Rule
-from crossline.core.rules.breaker import Breaker
-from crossline.core.rules.figure import FigureFields
-from crossline.core.rules.registry import rule_types
-from crossline.core.rules.shared import FigureTable, SharedFigure
-from crossline.core.texts import fieldtypes
+from crossline.basics.texts import fieldtypes
+from crossline.basics.times import format_duration
+from crossline.programs.registry import aggregates
+from crossline.rules.base import NOT_YET, Rule
+from crossline.rules.breaker import Breaker
+from crossline.rules.figure import FigureFields
+from crossline.rules.registry import rule_types
+from crossline.rules.shared import FigureTable, SharedFigure
 
 _HEAD = """\
 # Rules

@@ -14,9 +14,9 @@ import pytest
 from crossline.cli.demo import going_on
 from crossline.cli.demo.command import _lay_out
 from crossline.cli.demo.people import new_password
-from crossline.core.settings.config import in_folder
-from crossline.engine.pipeline.assemble import read_config
+from crossline.runtime.pipeline.assemble import read_config
 from crossline.serve.console.people.users import UserFile
+from crossline.settings.config import in_folder
 
 PEOPLE_SHOWN = (["ines.vale"], ["oda.lind"])
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crossline.connectors.feed.files import write_batch
+from crossline.io.feed.files import write_batch
 from crossline.serve.console.people.sessions import Sessions
 from crossline.serve.console.people.store import kept_in
 from crossline.serve.console.people.tries import Tries

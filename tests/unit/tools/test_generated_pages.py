@@ -14,11 +14,11 @@ from tools.docs.markdown import cell, table
 
 import crossline
 from crossline.cli.main import COMMANDS
-from crossline.core.settings.config import EngineSettings, PipelineDefaults
-from crossline.core.settings.kafka import KafkaSecurity
-from crossline.core.settings.sinks import SINKS
-from crossline.core.settings.sources import SOURCES
-from crossline.core.windows.memory import layout as at
+from crossline.settings.config import EngineSettings, PipelineDefaults
+from crossline.settings.kafka import KafkaSecurity
+from crossline.settings.sinks import SINKS
+from crossline.settings.sources import SOURCES
+from crossline.state.memory import layout as at
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,15 +5,15 @@ import pytest
 import yaml
 from tools.docs.rule_reference import reference
 
-from crossline.core.conditions.tree import OPERATORS, parse_conditions
-from crossline.core.rules.base import NOT_YET, Rule
-from crossline.core.rules.figure import FigureFields
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.registry import rule_types
-from crossline.core.rules.shared import FigureTable, SharedFigure, load_figures_document
-from crossline.core.texts.yamltext import load_yaml
+from crossline.basics.conditions.tree import OPERATORS, parse_conditions
+from crossline.basics.texts.yamltext import load_yaml
+from crossline.rules.base import NOT_YET, Rule
+from crossline.rules.figure import FigureFields
+from crossline.rules.reading import load_rules_text
+from crossline.rules.registry import rule_types
+from crossline.rules.shared import FigureTable, SharedFigure, load_figures_document
 
-PAGE = Path(__file__).parents[3] / "docs" / "rule-reference.md"
+PAGE = Path(__file__).parents[2] / "docs" / "rule-reference.md"
 
 
 def test_the_page_is_current() -> None:

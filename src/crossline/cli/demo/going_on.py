@@ -14,7 +14,7 @@ from crossline.cli.demo.asking import OPEN, place_at
 from crossline.cli.demo.people import make_people, people_said
 
 if TYPE_CHECKING:
-    from crossline.core.settings.config import PipelineConfig as Config
+    from crossline.settings.config import PipelineConfig as Config
 
 PAST = "in/payments.jsonl"  # of the demo's folder: what was judged, for who tries a rule on it
 RECORDS = 10**9  # more than anybody waits for

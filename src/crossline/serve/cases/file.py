@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from crossline.connectors.standing import Standing
-from crossline.core.basics.errors import RetryableError, SinkError, StateError
+from crossline.basics.errors import RetryableError, SinkError, StateError
+from crossline.io.stores.standing import Standing
 from crossline.serve.cases.counting.schema import TO_VERSION_3, TO_VERSION_5
 from crossline.serve.cases.hiding.schema import TO_VERSION_4
 from crossline.serve.cases.schema import TABLES, TO_VERSION_2

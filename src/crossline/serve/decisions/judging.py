@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from crossline.core.decide.words import ACTIONS
+from crossline.rules.policy.words import ACTIONS
 from crossline.serve.decisions.parts import Parts
 from crossline.serve.decisions.replies import Answer, fallback_decision
 from crossline.serve.decisions.values import Asked, Degraded, NotJudgedError, Verdict

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.connectors.feed.files import FeedBatch
+from crossline.io.feed.files import FeedBatch
 from crossline.serve.decisions.places import Places
 from crossline.serve.decisions.replies import Answer
 from crossline.serve.decisions.values import Place

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.serve.cases.casekit import HOUR, START, Desk, alert
 
-from crossline.core.basics.times import instant_text
+from crossline.basics.times import instant_text
 from crossline.serve.cases import labels
 from crossline.serve.cases.hiding import suppressions
 from crossline.serve.cases.hiding.matching import Condition

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.core.basics.times import BEGINNING_MS
-from crossline.rulelog.events import RuleEvent
+from crossline.basics.times import BEGINNING_MS
+from crossline.rule_registry.events import RuleEvent
 from crossline.serve.ledger.comparing import Again, RecordPlace, differences
 from crossline.serve.ledger.receipts import Link, receipt_body
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.health.stability import bucket_of
+from crossline.analysis.health.stability import bucket_of
 from crossline.serve.cases.counting.schema import DAY_MS, HOUR_MS
 from crossline.serve.cases.counting.verdicts import Counted, standing_verdict, weigh
 from crossline.serve.cases.file import CaseFile

@@ -9,11 +9,10 @@ from typing import Any, Literal
 
 import orjson
 
-from crossline.connectors.base import wall_clock_ms
-from crossline.connectors.feed.files import FeedBatch
-from crossline.core.alerts.alertjson import read_alert
-from crossline.core.decide.words import ACTIONS
-from crossline.core.settings.process.casework import CasesSettings
+from crossline.evaluate.alerts.alertjson import read_alert
+from crossline.io.feed.files import FeedBatch
+from crossline.io.sinks.base import wall_clock_ms
+from crossline.rules.policy.words import ACTIONS
 from crossline.serve.cases.counting.alerts import (
     aside_kind,
     count_alert,
@@ -30,6 +29,7 @@ from crossline.serve.cases.hiding.counting import count_hidden
 from crossline.serve.cases.hiding.matching import Hidden
 from crossline.serve.cases.intake.facts import facts_of, opens_cases
 from crossline.serve.cases.intake.linking import Linker
+from crossline.settings.process.casework import CasesSettings
 
 _NAME = "feed"
 

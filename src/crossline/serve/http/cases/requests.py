@@ -9,7 +9,7 @@ from fastapi import Path as InPath
 from fastapi import Query, Request
 from pydantic import Field, StringConstraints
 
-from crossline.core.texts.problems import shown
+from crossline.basics.texts.problems import shown
 from crossline.serve.cases.acts.values import Act, ActName
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.cases.intake.facts import VALUE_MAX

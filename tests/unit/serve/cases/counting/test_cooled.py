@@ -15,7 +15,7 @@ from tests.unit.serve.cases.casekit import START, Desk
 from tests.unit.serve.cases.counting.test_counting import DAY, table
 
 from crossline.cli.main import run_command
-from crossline.core.rules.reading import read_rule
+from crossline.rules.reading import read_rule
 from crossline.serve.cases.counting.cooled import cools
 from crossline.serve.cases.counting.reading import read_counts
 from crossline.serve.cases.intake.cooling import LOOK_S, Cooling

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.unit.serve.cases.casekit import HOUR, START, Desk, alert, correction
 
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.health.stability import bucket_of
+from crossline.analysis.health.stability import bucket_of
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.cases.acts.values import Act
 from crossline.serve.cases.hiding import suppressions
 from crossline.serve.cases.hiding.suppressions import NewSuppression

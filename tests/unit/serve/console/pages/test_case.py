@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 from crossline.serve.cases.acts.values import Act
 from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.http.reads import evidence

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crossline.core.workbench.forms.reading import form_of
+from crossline.analysis.forms.reading import form_of
 from crossline.serve.approvals.values import Draft
 from crossline.serve.console.pages.rules.editing import Fault
 from crossline.serve.console.pages.rules.sent import wrongs_of

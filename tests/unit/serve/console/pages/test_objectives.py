@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from crossline.serve.running.report import ReplicaLag
+from crossline.observe.running.report import ReplicaLag
+from unit.observe.running.kit import end_of, minutes, promises, promising, run
 from unit.serve.http.kit import NOW_MS, dependencies, project
-from unit.serve.running.kit import end_of, minutes, promises, promising, run
 
 from .working import seat, working
 

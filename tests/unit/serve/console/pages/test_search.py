@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.connectors.stores import DecisionFilter
+from crossline.io.stores.stores import DecisionFilter
 from crossline.serve.cases.acts.values import Act
 from crossline.serve.cases.intake.taking import Intake
 from unit.serve.cases.casekit import SETTINGS, START, alert

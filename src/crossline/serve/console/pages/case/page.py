@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.console.casework.address import Wanted
 from crossline.serve.console.casework.evidence import kept_of, shown, width_of
 from crossline.serve.console.casework.forms import ASKS, Ask, ask_of, counted

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
+from crossline.observe.objectives.budget import PAIRS
+from crossline.observe.objectives.words import NONE, left_said, percent, percentile_said, unknown_said, value_said
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.objectives.context import Burning, ObjectiveRow, ObjectivesPage, WindowCell
 from crossline.serve.console.pages.page import Page, Way
 from crossline.serve.console.request import Asked, moved
 from crossline.serve.http.problems import ProblemError, not_found
-from crossline.serve.objectives.budget import PAIRS
-from crossline.serve.objectives.words import NONE, left_said, percent, percentile_said, unknown_said, value_said
 
 LITTLE = 0.25  # of a budget: less is worth a look
 _WORDS = {True: "kept", False: "missed", None: "not known"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crossline.core.basics.times import rounded_duration
+from crossline.basics.times import rounded_duration
+from crossline.observe.running.words import limit_said, said
 from crossline.serve.console.layout.numbers import DASH, counted
 from crossline.serve.console.pages.pipeline.context import DeadRow, Fact, ReplicaRow, SinkRow
 from crossline.serve.console.request import Asked
-from crossline.serve.running.words import limit_said, said
 
 _PHASES = {
     "plan": "Plan",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
+from crossline.observe.running.words import limit_said, said
 from crossline.serve.console.calling import called, segment
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Crumb
@@ -14,7 +15,6 @@ from crossline.serve.console.pages.pipeline.context import PipelinePage, Stat
 from crossline.serve.console.pages.pipeline.rows import dead_row, facts_of, replica_row, sink_row
 from crossline.serve.console.request import Asked
 from crossline.serve.http.problems import ProblemError, not_found
-from crossline.serve.running.words import limit_said, said
 
 STALE_MS = 180_000  # since the last minute that was written
 UNKNOWN = "unknown"
