@@ -25,7 +25,8 @@ help:
 setup:
 	$(SETUP)
 
-demo: setup
+demo:
+	$(SETUP) demo
 	$(VENV)/crossline demo $(ARGS)
 
 test:
@@ -34,10 +35,10 @@ test:
 
 services:
 	$(SETUP) broker registry s3
-	@$(VENV)/python tools/services.py $(ARGS)
+	@$(VENV)/python -m dev.services $(ARGS)
 
 services-stop services-status: services-%:
-	@$(VENV)/python tools/services.py $* $(ARGS)
+	@$(VENV)/python -m dev.services $* $(ARGS)
 
 bench:
 	$(SETUP) broker
@@ -70,6 +71,6 @@ doctor: setup
 	$(VENV)/crossline doctor $(ARGS)
 
 clean:
-	-@if [ -x $(VENV)/python ]; then $(VENV)/python tools/services.py stop && $(VENV)/python tools/services.py clear; fi
+	-@if [ -x $(VENV)/python ]; then $(VENV)/python -m dev.services stop && $(VENV)/python -m dev.services clear; fi
 	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis out bench/results
 	find src tests bench chaos tools -name __pycache__ -prune -exec rm -rf {} +

@@ -13,7 +13,7 @@ from crossline.rules.reading import load_rules_text
 from crossline.rules.registry import rule_types
 from crossline.rules.shared import FigureTable, SharedFigure, load_figures_document
 
-PAGE = Path(__file__).parents[2] / "docs" / "rule-reference.md"
+PAGE = Path(__file__).parents[3] / "docs" / "rule-reference.md"
 
 
 def test_the_page_is_current() -> None:

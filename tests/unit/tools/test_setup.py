@@ -70,11 +70,11 @@ esac
     ("target", "commands"),
     [
         ("setup", ["tools/setup.py"]),
-        ("demo", ["tools/setup.py", ".venv/bin/crossline demo"]),
+        ("demo", ["tools/setup.py demo", ".venv/bin/crossline demo"]),
         ("test", ["tools/setup.py broker s3 browser site", ".venv/bin/python -m pytest -n 3 --dist loadgroup"]),
-        ("services", ["tools/setup.py broker registry s3", ".venv/bin/python tools/services.py"]),
-        ("services-status", [".venv/bin/python tools/services.py status"]),
-        ("services-stop", [".venv/bin/python tools/services.py stop"]),
+        ("services", ["tools/setup.py broker registry s3", ".venv/bin/python -m dev.services"]),
+        ("services-status", [".venv/bin/python -m dev.services status"]),
+        ("services-stop", [".venv/bin/python -m dev.services stop"]),
         ("docs", ["tools/setup.py site", ".venv/bin/python -m mkdocs build --strict"]),
         ("bench", ["tools/setup.py broker", ".venv/bin/python -m bench"]),
         ("lint", ["tools/setup.py", ".venv/bin/ruff check", ".venv/bin/ruff format --check", ".venv/bin/mypy"]),
@@ -177,6 +177,7 @@ def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
     monkeypatch.setattr(setup, "install", lambda *_: did.append("packages installed"))
     monkeypatch.setattr(setup, "ensure_java", lambda *_: did.append("java installed"))
     monkeypatch.setattr(setup, "compile_kernels", lambda *_: did.append("kernels compiled"))
+    monkeypatch.setattr(setup, "begin_kernels", lambda *_: did.append("kernels left to the demo"))
     monkeypatch.setattr(setup, "put_classes_by", lambda *_: None)
     ours = ".venv/bin/python tools/bytecode.py --sources src"
     jars = ".venv/bin/python tools/fetch.py local-fs spark-kafka"
@@ -186,6 +187,9 @@ def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
     did.clear()
     assert setup.main([]) == 0
     assert did == ["java installed", ours, jars, "kernels compiled"]
+    did.clear()
+    assert setup.main(["demo"]) == 0
+    assert did == ["java installed", ours, jars, "kernels left to the demo"]
     did.clear()
     monkeypatch.setattr(setup, "digest", lambda: "other locks")
     assert setup.main([]) == 0
@@ -221,10 +225,12 @@ def test_bytecode_that_cannot_be_compiled_is_told_and_stops_nothing(
 
 
 def test_each_folder_of_compiled_functions_is_compiled_ahead() -> None:
-    core = ROOT / "src" / "crossline" / "core"
-    compilers = re.compile(r"import njit|core\.decode\.jit import")
-    compiled = {path.relative_to(core).parts[0] for path in core.rglob("*.py") if compilers.search(path.read_text())}
-    assert {f"src/crossline/core/{room}" for room in compiled} == set(setup.KERNELS)
+    package = ROOT / "src" / "crossline"
+    compilers = re.compile(r"import njit|ingest\.decode\.jit import")
+    compiled = {path.parent for path in package.rglob("*.py") if compilers.search(path.read_text())}
+    kept = [ROOT / folder for folder in setup.KERNELS]
+    assert [folder for folder in compiled if not any(folder.is_relative_to(each) for each in kept)] == []
+    assert [folder for folder in kept if not any(each.is_relative_to(folder) for each in compiled)] == []
 
 
 def test_kernels_that_are_compiled_stay_though_the_rest_was_interrupted(

@@ -22,7 +22,8 @@ from crossline.cli.startup import tell_compiling
 from crossline.cli.verify.proving import is_proof, proven_again
 from crossline.cli.verify.reading import read_receipt_file
 from crossline.serve.ledger.chain import ChainFault, faults_of
-from crossline.serve.ledger.reading import LedgerCheck, check_ledger, receipt_of
+from crossline.serve.ledger.reading import LedgerCheck
+from crossline.serve.ledger.reports import check_ledger, receipt_of
 from crossline.serve.ledger.signing import Verifier
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ import argparse
 import os
 import sys
 
+from crossline.basics.errors import CrosslineError
 from dev.services.members import Member
 from dev.services.together import Group, State, services_folder, usual_folder
-
-from crossline.basics.errors import CrosslineError
 
 
 def main(arguments: list[str]) -> int:
