@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("requirements-bootstrap.lock", "requirements.lock")
 JAVA_LOCK = "requirements-java.lock"
+SITE = "site"  # what main is told so that docs/ can be built
+SITE_LOCK = "requirements-docs.lock"
 DEMO = "demo"  # what main is told before the demo, which compiles what it needs, and no more
 BROWSER = "browser"  # what main is told so that tests of the console have one
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -42,7 +44,7 @@ class SetupError(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    """Set up, then fetch what ``arguments`` name: groups of jars besides those always needed, ``browser``; ``demo``."""
+    """Set up, then fetch what ``arguments`` name: groups of jars besides those always needed, and the names above."""
     venv = ROOT / ".venv"
     python = venv / "bin" / "python"
     stamp = venv / "setup-done"
@@ -52,8 +54,10 @@ def main(arguments: list[str]) -> int:
             install(venv, python)
             stamp.write_text(wanted)
         ensure_java(python, arguments)
+        if SITE in arguments:
+            ensure_site(python, venv / "site-done", wanted)
         compile_bytecode(python, venv, wanted)
-        groups = [each for each in arguments if each not in {BROWSER, DEMO}]
+        groups = [each for each in arguments if each not in {BROWSER, SITE, DEMO}]
         run([str(python), str(ROOT / "tools" / "fetch.py"), *GROUPS, *groups], "the jars could not be fetched")
         if BROWSER in arguments:
             ensure_browser()
@@ -190,6 +194,18 @@ def ensure_java(python: Path, groups: Sequence[str] = ()) -> None:
     failed = "no Java could be installed; install a Java 17 or 21 and set JAVA_HOME to it"
     run([*uv, "-r", str(ROOT / JAVA_LOCK)], failed, uv_environment(pip_settings(python), os.environ))
     run(find, failed)
+
+
+def ensure_site(python: Path, stamp: Path, wanted: str) -> None:
+    """Install what builds the site, where it is not there yet or was taken away with the environment of before."""
+    lock = ROOT / SITE_LOCK
+    made_from = f"{wanted} {hashlib.sha256(lock.read_bytes()).hexdigest()}"
+    if stamp.is_file() and stamp.read_text() == made_from:
+        return
+    step("what builds the site (MkDocs, about 15 MB)")
+    uv = [str(python.parent / "uv"), "pip", "install", "--python", str(python), "--require-hashes", "-r", str(lock)]
+    run(uv, "MkDocs could not be installed", uv_environment(pip_settings(python), os.environ))
+    stamp.write_text(made_from)
 
 
 def find_browser() -> str | None:

@@ -1,6 +1,6 @@
 """Draws the kernels' memory from their declarations.
 
-``python -m tools.docs.kernel_memory > docs/kernel-memory.md``
+``python -m tools.docs.kernel_memory``
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _HEAD = """\
 # The kernels' memory
 
 Written from the declarations, `state/memory/layout.py`, `state/panes/layout.py` and `state/retraction/layout.py`,
-by `python -m tools.docs.kernel_memory`. How to add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md). A kernel
-gets and puts by the declared name (`state/memory/fields.py`), so its type is that of the declaration.
+by `python -m tools.docs.kernel_memory`. How to add a field stands in
+[CONTRIBUTING.md](../CONTRIBUTING.md#add-a-field-to-the-kernels-memory). A kernel gets and puts by the declared name
+(`state/memory/fields.py`), so its type is that of the declaration.
 
 Windows and patterns come first, then [panes](#panes) and [retraction](#retraction).
 

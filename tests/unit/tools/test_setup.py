@@ -71,10 +71,11 @@ esac
     [
         ("setup", ["tools/setup.py"]),
         ("demo", ["tools/setup.py demo", ".venv/bin/crossline demo"]),
-        ("test", ["tools/setup.py broker s3 browser", ".venv/bin/python -m pytest -n 3 --dist loadgroup"]),
+        ("test", ["tools/setup.py broker s3 browser site", ".venv/bin/python -m pytest -n 3 --dist loadgroup"]),
         ("services", ["tools/setup.py broker registry s3", ".venv/bin/python -m dev.services"]),
         ("services-status", [".venv/bin/python -m dev.services status"]),
         ("services-stop", [".venv/bin/python -m dev.services stop"]),
+        ("docs", ["tools/setup.py site", ".venv/bin/python -m mkdocs build --strict"]),
         ("bench", ["tools/setup.py broker", ".venv/bin/python -m bench"]),
         ("lint", ["tools/setup.py", ".venv/bin/ruff check", ".venv/bin/ruff format --check", ".venv/bin/mypy"]),
     ],
@@ -146,7 +147,7 @@ def test_pips_settings_are_read_from_files_and_environment(tmp_path: Path, monke
     assert found["trusted-host"].split() == ["a.example", "b.example"]
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-java.lock", "requirements-bootstrap.lock"])
+@pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("requirements*.lock")))
 def test_each_locked_package_has_hashes_and_no_lock_names_an_address(name: str) -> None:
     text = (ROOT / name).read_text()
     assert "://" not in text
@@ -193,6 +194,21 @@ def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
     monkeypatch.setattr(setup, "digest", lambda: "other locks")
     assert setup.main([]) == 0
     assert did == ["packages installed", "java installed", every, jars, "kernels compiled"]
+
+
+def test_what_builds_the_site_comes_once_and_again_with_a_new_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setattr(setup, "run", lambda command, *_: did.append(command[-1]))
+    monkeypatch.setattr(setup, "pip_settings", lambda _: {})
+    lock, stamp = tmp_path / setup.SITE_LOCK, tmp_path / "stamp"
+    lock.write_text("first")
+    for wanted, text, installed in (("a", "first", 1), ("a", "first", 1), ("b", "first", 2), ("b", "second", 3)):
+        lock.write_text(text)
+        setup.ensure_site(tmp_path / "python", stamp, wanted)
+        assert did == [str(lock)] * installed
 
 
 def test_bytecode_that_cannot_be_compiled_is_told_and_stops_nothing(

@@ -1,9 +1,9 @@
-"""The one declaration of the kernel's memory, drawn in docs/kernel-memory.md.
+"""The one declaration of the kernel's memory, drawn by ``tools/docs/kernel_memory.py``.
 
 Every compiled function takes ``h``, the address of a table of words. A record, and a slot (one key's state), is a row
 of bytes; the offsets that depend on the plan are words of the table. Accessors (``header``), the layout of a plan and
 what a new plan takes along (``memory_map``), what compaction renumbers (``compact``), what is let go after a batch
-(``store``), and the drawn page (``page``) all come from here.
+(``store``), and the drawn page all come from here.
 """
 
 from __future__ import annotations
