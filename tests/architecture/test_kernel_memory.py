@@ -9,14 +9,12 @@ import pytest
 
 STATE = Path(__file__).parents[2] / "src" / "crossline" / "state"
 WIDTHS = {"u8", "i32", "u32", "i64", "f64", "fixed", "8", "32", "64"}
-# What emits hits is written once for all kernels, apart from this.
-LEFT = {STATE / "windows/verdicts/compare.py", STATE / "windows/verdicts/emit.py", STATE / "panes/emit.py"}
 OWN = STATE / "memory"
 KERNELS = [
     path
     for name in ("windows", "panes", "patterns", "records", "arithmetic")
     for path in sorted((STATE / name).rglob("*.py"))
-    if OWN not in path.parents and path not in LEFT
+    if OWN not in path.parents
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from crossline.state.memory.access import jit, load_fixed, load_fixed_f64, load_i64
+from crossline.state.memory.access import jit, load_fixed
 from crossline.state.memory.declare import Declared, Row
 from crossline.state.memory.fields import address, get, load, put
 from crossline.state.memory.layout import (
@@ -20,10 +20,8 @@ from crossline.state.memory.layout import (
     CLOCK_HIGH_AT,
     DEVIATION_AT,
     DISTINCT_AT,
-    EMITTED_AT,
     HIGH,
     ID_END,
-    JUDGED_AT,
     KEY_END,
     KEYED,
     POINTER_AT,
@@ -52,24 +50,6 @@ from crossline.state.memory.layout import (
 def word(h: int, name: int) -> Any:
     """Word number ``name``, no count, where that is chosen as the kernel runs."""
     return load_fixed(h + 8 * name)
-
-
-@jit
-def tally(h: int, name: int) -> Any:
-    """Count ``name``, which the kernel moves on."""
-    return load_i64(h + 8 * name)
-
-
-@jit
-def item(h: int, name: int, k: int) -> Any:
-    """Item ``k`` of an array of int64 that the kernel does not write."""
-    return load_fixed(load_fixed(h + 8 * name) + 8 * k)
-
-
-@jit
-def item_f(h: int, name: int, k: int) -> Any:
-    """Item ``k`` of an array of float64 that the kernel does not write."""
-    return load_fixed_f64(load_fixed(h + 8 * name) + 8 * k)
 
 
 @jit
@@ -121,8 +101,6 @@ bits_at = _part(RECORD, row_of, BITS_AT)
 window_at = _first_part(KEYED, slot_row, WINDOWS)
 pointer_at = _part(KEYED, slot_row, POINTER_AT)
 tail_at = _part(KEYED, slot_row, TAIL_AT)
-judged_at = _part(KEYED, slot_row, JUDGED_AT)
-emitted_at = _part(KEYED, slot_row, EMITTED_AT)
 distinct_at = _part(KEYED, slot_row, DISTINCT_AT)
 sum_i_at = _part(KEYED, slot_row, SUM_I_AT)
 sum_f_at = _part(KEYED, slot_row, SUM_F_AT)

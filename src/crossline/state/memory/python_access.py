@@ -40,7 +40,7 @@ load_u8 = _load(ctypes.c_uint8, np.int64)
 load_i32 = _load(ctypes.c_int32, np.int64)
 load_u32 = _load(ctypes.c_uint32, np.int64)
 load_i64 = load_fixed = _load(ctypes.c_int64, np.int64)
-load_f64 = load_fixed_f64 = _load(ctypes.c_double, np.float64)
+load_f64 = _load(ctypes.c_double, np.float64)
 store_8 = _store(ctypes.c_uint8, int)  # ctypes keeps the low bits of integers
 store_32 = _store(ctypes.c_int32, int)
 store_64 = _store(ctypes.c_int64, int)

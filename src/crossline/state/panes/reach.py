@@ -30,18 +30,6 @@ def acc_at(h: int, row: int, a: int) -> Any:
 
 
 @jit
-def judged_at(h: int, slot: int, k: int) -> Any:
-    """Address of the clock of the last record judged by class ``k``."""
-    return slot_row(h, slot) + get(h, at.JUDGED_AT) + 8 * k
-
-
-@jit
-def emitted_at(h: int, slot: int, k: int) -> Any:
-    """Address of the clock of the last emission of the ``k``-th line with a cooldown."""
-    return slot_row(h, slot) + get(h, at.EMITTED_AT) + 8 * k
-
-
-@jit
 def sat_at(h: int, slot: int, byte: int) -> Any:
     """Address of 8 bits of lines."""
     return slot_row(h, slot) + get(h, at.SAT_AT) + byte
