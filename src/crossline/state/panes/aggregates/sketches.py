@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import jit
+from crossline.state.memory.access import inlined, jit
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 from crossline.state.panes.heap import block, fitting, give, take, units_of
@@ -37,6 +37,7 @@ BUCKETS = 2 * BUCKETS_HALF
 SUM_BITS = 9  # buckets that are summed, as a power of 2
 # A block of codes, of registers or of buckets begins with its size's number and how many items it has.
 ITEMS_AT = at.SKETCH_HEAD.bytes
+BUCKET_BYTES = at.A_BUCKET.bytes
 DENSE = -1  # items of a block of registers
 A, B = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
@@ -307,7 +308,7 @@ def add_bucket(h: int, handle: int, bucket: int) -> Any:
     return handle
 
 
-@jit
+@inlined
 def count_bucket(h: int, bucket: int, count: int) -> None:
     """Count values of a bucket among those that are read."""
     place = bucket + BUCKETS_HALF
@@ -320,9 +321,11 @@ def count_bucket(h: int, bucket: int, count: int) -> None:
 def count_buckets(h: int, handle: int) -> None:
     """As ``count_bucket``, for all that a sketch has."""
     if handle != 0:
-        items = block(h, handle) + ITEMS_AT
-        for k in range(load(block(h, handle), at.SKETCH_ITEMS)):
-            count_bucket(h, load(items + 8 * k, at.BUCKET), load(items + 8 * k, at.BUCKET_COUNT))
+        head = block(h, handle)
+        item = head + ITEMS_AT
+        for _ in range(load(head, at.SKETCH_ITEMS)):
+            count_bucket(h, load(item, at.BUCKET), load(item, at.BUCKET_COUNT))
+            item += BUCKET_BYTES
 
 
 @jit
