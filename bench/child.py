@@ -24,7 +24,7 @@ from crossline.engine.pipeline.assemble import RunOptions, assemble, clocks_of, 
 from crossline.engine.pipeline.pipeline import Pipeline
 from crossline.engine.runtime.session import build_session, wake_workers
 from crossline.engine.work.totals import Totals
-from crossline.serve.watch.watch import Watch as Pages
+from crossline.serve.watch.watch import RunWatch as Pages
 
 USAGE_EVERY_S = 0.5  # looking at all processes takes milliseconds, which a small batch would feel
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crossline.api.declared import Stream, load_rules, load_streams
+    from crossline.api.declarations import Stream, load_rules, load_streams
     from crossline.api.detection import detect, figures
     from crossline.api.detector import Detector, Processed
     from crossline.api.results import DECISION_SCHEMA, Alerts, Decisions, Figures

@@ -25,7 +25,7 @@ from crossline.engine.snapshot.snapshot import PlanSnapshot
 from crossline.engine.state import cache as caching
 from crossline.engine.state import statelog
 from crossline.engine.state.follow import FollowedState
-from crossline.serve.replica.overlay import Laid, Overlay, overlay_snapshot
+from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 
 from .fastpath import stream_spec
 from .living import Feed, Life
@@ -86,7 +86,7 @@ def said_of(snapshot: PlanSnapshot, followed: FollowedState, batch: int, cuts: l
     followed.advance(snapshot, batch)
 
     def work() -> list[Any]:
-        overlay = Overlay(overlay_snapshot(snapshot), followed.states)
+        overlay = StateOverlay(overlay_snapshot(snapshot), followed.states)
         found = [
             each
             for cut in cuts

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from crossline.api.declared import Stream
-from crossline.api.telling import FigurePlan
+from crossline.api.declarations import Stream
+from crossline.api.feature_queries import FigurePlan
 from crossline.core.alerts.alert import ALERT_SCHEMA, alert_table
 from crossline.core.alerts.alertjson import read_alerts
 from crossline.engine.snapshot.snapshot import PlanSnapshot, StaticSnapshot

@@ -14,9 +14,9 @@ import orjson
 import typer
 
 from crossline.cli.process import do_without_pandas
+from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
-from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
-from crossline.cli.summary import Progress, as_text, check_some_judged, differences, recorded_only, without_row
+from crossline.cli.summary import ProgressLine, as_text, check_some_judged, differences, recorded_only, without_row
 from crossline.connectors.files.names import matching_files
 from crossline.connectors.outfile import drafted, is_standard_output, make_folder
 from crossline.core.basics.errors import UsageError
@@ -251,7 +251,7 @@ def _judge(
     """
     from crossline.engine.machine.temp import own_folder_for
 
-    progress = Progress(sys.stderr)
+    progress = ProgressLine(sys.stderr)
     with _runner(on, stopping) as run, own_folder_for("compare") as folder:
         try:
             first = run(judged[0], output, decisions=decisions, on_batch=progress.batch)

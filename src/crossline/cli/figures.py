@@ -16,10 +16,10 @@ from rich.text import Text
 
 from crossline.cli.backtest import Setting, files_of, inputs_by_stream, lists_for, setting_of, with_tables
 from crossline.cli.process import do_without_pandas
-from crossline.cli.screen import Listing, screen
+from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
-from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
-from crossline.cli.summary import Progress, check_some_judged
+from crossline.cli.summary import ProgressLine, check_some_judged
+from crossline.cli.terminal import Listing, screen
 from crossline.connectors.files.names import matching_files
 from crossline.connectors.outfile import drafted, is_standard_output, make_folder
 from crossline.core.basics.errors import UsageError
@@ -225,7 +225,7 @@ def _write(
     from crossline.replay.figures import types_of
 
     columns = types_of(told, judged.history.streams)
-    progress = Progress(sys.stderr)
+    progress = ProgressLine(sys.stderr)
     make_folder(output)
     with drafted(output, inputs=read) as draft:
         with _teller(on, stopping) as tell:
@@ -256,7 +256,7 @@ def _follow(
     from crossline.engine.runtime.gateway import end_session
     from crossline.replay.figures_following import follow
 
-    columns, progress = types_of(told, judged.history.streams), Progress(sys.stderr)
+    columns, progress = types_of(told, judged.history.streams), ProgressLine(sys.stderr)
     spark = session_for(setting.config)
     try:
         stopping.check()

@@ -22,7 +22,7 @@ from crossline.core.basics.errors import UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.labels import label_lines
 from crossline.generate.rules_many import many_rules_yaml
-from crossline.generate.send import DirectoryTarget, Sent, StreamTarget, Target, send
+from crossline.generate.send import DirectoryTarget, SendResult, StreamTarget, Target, send
 from crossline.generate.source import Workload, make_workload
 
 app = typer.Typer(
@@ -298,7 +298,7 @@ def _progress(records: int) -> Iterator[Callable[[int], None] | None]:
         yield lambda done: bar.advance(task, done)
 
 
-def _sentence(summary: dict[str, Any], sent: Sent) -> str:
+def _sentence(summary: dict[str, Any], sent: SendResult) -> str:
     text = f"{sent.records:,} records ({sent.data_bytes / 1e6:,.1f} MB) to {summary['output']} in {sent.seconds:.1f} s"
     if "behind_ms_max" in summary:
         text += f", at most {summary['behind_ms_max']} ms behind"

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from crossline.cli.exit_status import check_arguments, open_standard_streams, outcome
 from crossline.cli.help import LazyGroup, made
 from crossline.cli.logs import configure
-from crossline.cli.outcome import check_arguments, open_standard_streams, outcome
 from crossline.cli.process import be_alone, close_to_others, leave
 
 # One module a command, or a folder with the module ``command``; each has ``register(app)``. What is said here is what

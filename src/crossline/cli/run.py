@@ -15,9 +15,9 @@ import typer
 import yaml
 
 from crossline.cli.logs import LogFormat, configure
+from crossline.cli.signals import Stopping, stoppable
 from crossline.cli.startup import Startup
-from crossline.cli.stopping import Stopping, stoppable
-from crossline.cli.summary import Progress, summary_json, summary_text
+from crossline.cli.summary import ProgressLine, summary_json, summary_text
 from crossline.core.basics.errors import CrosslineError, UsageError
 from crossline.engine.runtime.launch import Started, give_up, launch_ahead
 from crossline.logs import of_run
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from crossline.connectors.base import Delivery
     from crossline.core.settings.config import PipelineConfig
     from crossline.engine.work.totals import Totals
-    from crossline.serve.beside import ApiBeside
-    from crossline.serve.watching import Watching
+    from crossline.serve.api_process import ApiProcess
+    from crossline.serve.telemetry import Telemetry
 
 
 def register(app: typer.Typer) -> None:
@@ -52,7 +52,7 @@ def run(
     """Run ``pipeline``; relative paths in it start at its folder."""
     if log_format != LogFormat.AUTO:
         configure(log_format)
-    progress = Progress(sys.stderr)
+    progress = ProgressLine(sys.stderr)
     startup = Startup(progress.show)
     said = None
     with stoppable(endless=not drain) as stopping:
@@ -77,7 +77,7 @@ class _Wanted:
     with_api: bool
 
 
-def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progress, wanted: _Wanted) -> str:
+def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: ProgressLine, wanted: _Wanted) -> str:
     """Run it to its end; the summary."""
     ahead = _launch_ahead(pipeline)
     watch = None
@@ -136,7 +136,7 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
     return summary_text(config, totals, startup.spent_ms)
 
 
-def _on_batch(startup: Startup, progress: Progress, watch: Watching | None) -> Callable[[Delivery, Totals], None]:
+def _on_batch(startup: Startup, progress: ProgressLine, watch: Telemetry | None) -> Callable[[Delivery, Totals], None]:
     def told(delivery: Delivery, totals: Totals) -> None:
         startup.done()
         progress.batch(delivery, totals)
@@ -152,26 +152,26 @@ def _check_api(pipeline: Path, config: PipelineConfig, wanted: _Wanted) -> None:
         return
     if config.serve is None:
         raise UsageError(f"{pipeline}: found no serve; expected serve: {{listen: 127.0.0.1:8080}} to serve the API by")
-    from crossline.serve.startable import check_startable
+    from crossline.serve.start_check import check_startable
 
     check_startable(config)
 
 
-def _api(pipeline: Path) -> ApiBeside:
-    from crossline.serve.beside import ApiBeside
+def _api(pipeline: Path) -> ApiProcess:
+    from crossline.serve.api_process import ApiProcess
 
-    return ApiBeside(pipeline)
+    return ApiProcess(pipeline)
 
 
-def _watching(config: PipelineConfig) -> Watching | None:
+def _watching(config: PipelineConfig) -> Telemetry | None:
     """Who watches it, from before Java is up: whether the place is free shows at once."""
     from crossline.serve.tracing import spans_wanted
 
     if config.watch is None and config.slo is None and not spans_wanted(None, os.environ):
         return None
-    from crossline.serve.watching import Watching
+    from crossline.serve.telemetry import Telemetry
 
-    return Watching.of(config)
+    return Telemetry.of(config)
 
 
 def _launch_ahead(pipeline: Path) -> Started | None:

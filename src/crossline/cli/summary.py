@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.text import Text
 
-from crossline.cli.screen import Listing, fitted, screen
+from crossline.cli.terminal import Listing, fitted, screen
 from crossline.core.basics.errors import PermanentError
 from crossline.core.texts.plaintext import printable, printable_lines
 
@@ -28,7 +28,7 @@ _WAYS = {"in_process": "in a process beside Spark", "one_task": "as one task of 
 COSTLIEST = 3  # rules that the text of a summary names
 
 
-class Progress:
+class ProgressLine:
     """One line, written over itself on a terminal; silent elsewhere, but for a program that asks for lines."""
 
     def __init__(self, out: TextIO) -> None:

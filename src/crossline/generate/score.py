@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossline.core.workbench.catch import rests_on
-from crossline.generate.labels import Label
+from crossline.generate.labels import PlantedFraud
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Score:
     false_alerts: tuple[str, ...]
 
 
-def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[Label]) -> Score:
+def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[PlantedFraud]) -> Score:
     """Judge alerts (in the shape of an alert's JSON) against labels.
 
     An alert is true if its record, or a record of its evidence, was planted. A fraud that is not complete makes alerts
@@ -82,7 +82,7 @@ def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[Label]) -> Score
     )
 
 
-def _found(labels: list[Label], caught: set[str]) -> Caught:
+def _found(labels: list[PlantedFraud], caught: set[str]) -> Caught:
     return Caught(planted=len(labels), caught=sum(label.fraud_id in caught for label in labels))
 
 

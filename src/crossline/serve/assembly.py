@@ -23,29 +23,29 @@ from crossline.engine.snapshot.snapshot import SnapshotFile
 from crossline.logs import get_logger
 from crossline.serve.backlog import placed_later
 from crossline.serve.decisions.adapters import FeedStream, LedgerAnswers, LedgerDecisions, PolicyFallback
+from crossline.serve.decisions.interfaces import ServiceParts
 from crossline.serve.decisions.outbox import SqliteOutbox, send_on
-from crossline.serve.decisions.parts import Parts
+from crossline.serve.decisions.reconciliation import Reconciliation
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.service import Decisions
-from crossline.serve.decisions.settling import Settling
+from crossline.serve.decisions.service import DecisionService
 from crossline.serve.decisions.values import RecordLog
-from crossline.serve.earlier import Mark, TakenUp, take_up
-from crossline.serve.elsewhere.following import StoreFollower
 from crossline.serve.feed.exact import Exact
 from crossline.serve.feed.reader import FeedReader
+from crossline.serve.ledger.factory import ledger_of
 from crossline.serve.ledger.group import LedgerGroup
-from crossline.serve.ledger.opening import ledger_of
 from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
 from crossline.serve.objectives.declaration import OF_RUN, objectives_of
 from crossline.serve.objectives.requests import RequestCounts, counting
 from crossline.serve.ownership import held as folder_held
 from crossline.serve.ownership import note_owner
-from crossline.serve.replica.answers import Bounds
+from crossline.serve.reconciler import Reconciler
+from crossline.serve.recovery import ProgressFile, TakenUp, take_up
+from crossline.serve.remote.store_follower import StoreFollower
+from crossline.serve.replica.answers import ReplicaLimits
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.replica.setup import pipeline_of
-from crossline.serve.revising import Revising
 from crossline.serve.revisions.revision_log import RevisedLog
-from crossline.serve.steady import SteadyClock
+from crossline.serve.steady_clock import SteadyClock
 
 OUTBOX = "outbox.db"
 FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
@@ -59,11 +59,11 @@ class Api:
 
     config: PipelineConfig
     settings: ServeSettings
-    decisions: Decisions
+    decisions: DecisionService
     replicas: Replicas
     ledger: LedgerGroup
     reader: FeedReader
-    settling: Settling
+    settling: Reconciliation
     path: Path
     answers: LedgerDecisions
     figures: ApiFigures
@@ -114,17 +114,17 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         checkpoint, unseen_ms = await _followed(held, config, replica_of)
         reader = FeedReader(Path(checkpoint) / FEED)
         held.push_async_callback(reader.close)
-        bounds = Bounds(behind_max_ms=settings.behind_max, unseen_ms=unseen_ms)
+        bounds = ReplicaLimits(behind_max_ms=settings.behind_max, unseen_ms=unseen_ms)
         replicas = Replicas(checkpoint, count=settings.replicas, bounds=bounds)
         await replicas.start()
         held.push_async_callback(replicas.close)
-        settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
+        settling, outbox = Reconciliation(), SqliteOutbox(path / OUTBOX)
         figures, counts = _figures(config)
-        mark = Mark(path)
+        mark = ProgressFile(path)
         taken = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
         by_broker = _by_broker(config)
-        decisions = Decisions(
-            Parts(
+        decisions = DecisionService(
+            ServiceParts(
                 records=records,
                 judge=replicas,
                 stream=FeedStream(Exact(reader, policy), records, by_broker),
@@ -144,7 +144,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep, ages_ms),
             counting(counts),
-            Revising(reader, settling, group, settings, path, taken.after, mark, told, clock_ms) as revising,
+            Reconciler(reader, settling, group, settings, path, taken.after, mark, told, clock_ms) as revising,
             _placing(taken),
         ):
             parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)
@@ -242,7 +242,7 @@ async def _warmed(records: StreamRecords, group: LedgerGroup) -> None:
 
 
 @asynccontextmanager
-async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling: Settling) -> AsyncIterator[None]:
+async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling: Reconciliation) -> AsyncIterator[None]:
     """What was answered and is in no stream yet is sent on."""
     stop = asyncio.Event()
     sending = asyncio.create_task(send_on(outbox, logs, stop, settling.placed))

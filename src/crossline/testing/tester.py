@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crossline.api.declared import FilePath, Stream, stream_of
+from crossline.api.declarations import FilePath, Stream, stream_of
 from crossline.api.detector import Detector
 from crossline.api.results import Alerts
 from crossline.core.alerts.standing import last_words

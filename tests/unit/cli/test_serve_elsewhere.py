@@ -17,7 +17,7 @@ from crossline.core.settings.config import PipelineConfig, load_pipeline
 from crossline.core.settings.process.engine import EngineSettings
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve import assembly
-from crossline.serve.app.elsewhere import ReadsAlone
+from crossline.serve.app.read_only import ReadOnly
 from crossline.serve.replica.setup import pipeline_of
 
 LEDGER = {"dsn_env": "LEDGER"}
@@ -114,7 +114,7 @@ def test_writes_are_left_to_the_api_beside_the_pipeline(method: str) -> None:
         return {"type": "http.request", "body": b""}
 
     scope = {"type": "http", "method": method, "path": "/v1/lists/cash/CSH", "headers": []}
-    asyncio.run(ReadsAlone(app)(scope, receive, send))
+    asyncio.run(ReadOnly(app)(scope, receive, send))
     if method in {"GET", "HEAD"}:
         assert (seen, sent) == ([method], [])
         return

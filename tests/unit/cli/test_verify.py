@@ -20,7 +20,7 @@ from crossline.core.settings.config import in_folder
 from crossline.engine.changes.rulefeed import DirectoryFeed
 from crossline.rulelog.reading import Known, read_rules
 from crossline.serve.decisions.values import Asked, Basis
-from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
 
@@ -101,7 +101,7 @@ def test_a_late_record_that_makes_a_figure(shop: Shop, verify: Verify) -> None:
     shop.receipt("t1")
     late = record(9, 0)
     shop.kept(
-        Entry(
+        ReceiptEntry(
             Asked(2, "payments", "t9", b"", digest(late), 2),
             {"decision_id": "d9", "stream": "payments", "record_id": "t9", "decision": "allow", "answered": "peek"},
         ),
@@ -335,7 +335,11 @@ def test_a_generator_is_a_log_as_well(tmp_path: Path, monkeypatch: pytest.Monkey
     asked = Asked(1, "payments", mine[-1]["transaction_id"], b"", digest(mine[-1]), 1)
     ledger = SqliteLedger("ledger.db")
     (kept,) = ledger.answer(
-        [Entry(asked, {**decided, "answered": "peek"}, basis, {"card_declines": figure}, {"card_declines": evidence})]
+        [
+            ReceiptEntry(
+                asked, {**decided, "answered": "peek"}, basis, {"card_declines": figure}, {"card_declines": evidence}
+            )
+        ]
     )
     assert kept is not None
     Path("receipt.json").write_text(json.dumps(ledger.receipt(kept.decision_id)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crossline.api import declared as api
+from crossline.api import declarations as api
 from crossline.core.basics.errors import CrosslineError, UsageError
 from crossline.core.texts.problems import RefusedError
 from crossline.engine.pipeline.assemble import read_config

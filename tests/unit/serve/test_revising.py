@@ -18,15 +18,15 @@ from crossline.connectors.feed.files import write_batch
 from crossline.connectors.postgres.client import Place
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.decisions.adapters import SqliteReads
-from crossline.serve.decisions.settling import Settling
+from crossline.serve.decisions.reconciliation import Reconciliation
 from crossline.serve.decisions.values import Place as At
-from crossline.serve.earlier import Mark
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.postgres.reads import PostgresReads
 from crossline.serve.ledger.sqlite import SqliteLedger
-from crossline.serve.revising import PUSHED, Revising
+from crossline.serve.reconciler import PUSHED, Reconciler
+from crossline.serve.recovery import ProgressFile
 from crossline.serve.revisions.pusher import RevisionPusher
 from crossline.serve.revisions.queue import QueueFullError
 from crossline.serve.revisions.values import Revision
@@ -88,13 +88,13 @@ class Shop:
 
         async def whole() -> None:
             group = LedgerGroup(self.ledger())
-            reader, settling = FeedReader(self.folder / "feed"), Settling()
+            reader, settling = FeedReader(self.folder / "feed"), Reconciliation()
             reads = self.reads()
             for each in reads.unsettled(0, 100):
                 settling.expect(*each, At(LOG, AT[each[1]]))
             reads.close()
-            given = (reader, settling, group, settings, self.folder, after, Mark(self.folder))
-            async with Revising(*given), asyncio.timeout(WAIT_S):
+            given = (reader, settling, group, settings, self.folder, after, ProgressFile(self.folder))
+            async with Reconciler(*given), asyncio.timeout(WAIT_S):
                 while not await until(group):  # noqa: ASYNC110 - a disk says when
                     await asyncio.sleep(0.01)
             await reader.close()
@@ -191,7 +191,7 @@ def test_a_revision_of_the_stream_is_told_though_the_ledger_had_it_before_a_kill
     shop.batch(1, 1, 1)
 
     async def followed(_: LedgerGroup) -> bool:
-        return Mark(tmp_path).read() is not None and bool(shop.pushed())
+        return ProgressFile(tmp_path).read() is not None and bool(shop.pushed())
 
     shop.run(followed)
     shop.run(followed)

@@ -14,11 +14,11 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from crossline.cli import screen
+from crossline.cli import terminal
 from crossline.cli.alerts.evidence import evidence, what_if
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.alerts.text import candidates, csv_lines, dead_table, list_table, story
-from crossline.cli.screen import note, write_lines
+from crossline.cli.terminal import note, write_lines
 from crossline.connectors.jsonl import dead_line
 from crossline.connectors.outfile import written
 from crossline.connectors.stores import AlertFilter, Store
@@ -34,7 +34,7 @@ LIMIT_MAX = 2**63 - 1
 app = typer.Typer(help="Read the alerts and dead letters of a store.", no_args_is_help=True)
 
 
-class Kind(StrEnum):
+class AlertKind(StrEnum):
     """Kinds of alerts."""
 
     ALERT = "alert"
@@ -61,7 +61,7 @@ class Format(StrEnum):
 
 Rule = Annotated[str | None, typer.Option(help="Only alerts of this rule.")]
 Key = Annotated[list[str] | None, typer.Option(help="Only alerts whose key has field=value; may be given again.")]
-OfKind = Annotated[Kind | None, typer.Option(help="Only this kind.")]
+OfKind = Annotated[AlertKind | None, typer.Option(help="Only this kind.")]
 OfSeverity = Annotated[Severity | None, typer.Option(help="Only this severity.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
 
@@ -98,7 +98,7 @@ def list_alerts(
         from crossline.cli.alerts.origin import corrections
 
         last = {each["alert_id"]: corrections(each, reader)[-1:] for each in alerts}
-        screen.show(list_table(alerts, {name: found[0]["outcome"] for name, found in last.items() if found}))
+        terminal.show(list_table(alerts, {name: found[0]["outcome"] for name, found in last.items() if found}))
         total = reader.count(which)
     if total > len(alerts):
         note(f"the latest {len(alerts):,} of {total:,} alerts; --limit {total} lists all, export writes them to a file")
@@ -135,9 +135,9 @@ def show(
     The records are read from the source, back from the one at which the alert fired. What the source no longer has, or
     is not met in time, is said.
     """
-    from crossline.cli.alerts.origin import Asked, corrections, read_origin
+    from crossline.cli.alerts.origin import OriginOptions, corrections, read_origin
 
-    asked = Asked(db, pipeline, alerts, stream, tuple(input_ or ()), rules, _duration("--read-for", read_for))
+    asked = OriginOptions(db, pipeline, alerts, stream, tuple(input_ or ()), rules, _duration("--read-for", read_for))
     with asked.lines() if alerts is not None else opened_store(db, None if db else pipeline) as source:
         found = source.find(alert_id)
         if not found:
@@ -156,7 +156,7 @@ def show(
                 more = {"corrections": later} if later else {}
                 write_lines([json_bytes({**each.alert, **more, **(seen.as_json() if seen else {})})])
             else:
-                screen.show(story(each.alert, seen.as_table() if seen else None, later))
+                terminal.show(story(each.alert, seen.as_table() if seen else None, later))
 
 
 @app.command()
@@ -218,7 +218,7 @@ def dead(
     elif reason is not None and reason not in counts:
         note(f"no dead letters for {reason!r}; there are: {', '.join(f'{name} ({n:,})' for name, n in counts.items())}")
     else:
-        screen.show(dead_table(counts, letters))
+        terminal.show(dead_table(counts, letters))
 
 
 def _filter(
@@ -227,7 +227,7 @@ def _filter(
     key: list[str] | None,
     since: str | None,
     until: str | None,
-    kind: Kind | None,
+    kind: AlertKind | None,
     severity: Severity | None,
 ) -> AlertFilter:
     since_ms, until_ms = since_until(since, until)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crossline.cli.alerts.store_options import DEFAULT_PIPELINE, Db, opened_store
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.connectors.stores import StoredAlert
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import PermanentError
 from crossline.core.basics.times import format_instant, parse_duration_ms
 
 if TYPE_CHECKING:
-    from crossline.cli.alerts.around import Around
+    from crossline.cli.alerts.key_records import KeyRecords
     from crossline.core.rules.base import Rule
     from crossline.replay.analysis.bench import Bench
 
@@ -38,7 +38,7 @@ class Explained:
 
     alert: dict[str, Any]
     bench: Bench
-    around: Around
+    around: KeyRecords
     fields: list[str]
 
 
@@ -122,8 +122,8 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> Iterator[Explained]:
     """Raises PermanentError where there is no such alert, or nothing is known of its rule."""
-    from crossline.cli.alerts.around import around
-    from crossline.cli.alerts.records import Origin, named_fields
+    from crossline.cli.alerts.key_records import around
+    from crossline.cli.alerts.records import RecordOrigin, named_fields
     from crossline.core.rules.reading import read_rule
     from crossline.engine.machine.temp import own_folder_for
     from crossline.rulelog.content import read_pipeline_in_place
@@ -139,7 +139,7 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
             raise PermanentError(f"version {mark[1]} of rule {mark[0]} is not in the rule log of {source.name}")
         _check_alone(rule)
         bench = _bench(rule, alert, pipeline, folder)
-        origin = Origin(config.streams, {}, config, config.defaults.time_mode)
+        origin = RecordOrigin(config.streams, {}, config, config.defaults.time_mode)
         refused = partial(source.refused, stored.pipeline)
         read = around(stored, origin, body, bench.program(), refused, parse_duration_ms(read_for) / 1_000)
         read_of = dict.fromkeys((alert["stream"], *rule.reading.sources))

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from crossline.cli.alerts.records import Origin, Seen, seen
-from crossline.cli.screen import note
+from crossline.cli.alerts.records import RecordOrigin, Seen, seen
+from crossline.cli.terminal import note
 from crossline.connectors.stores import AlertFilter, StoredAlert
 from crossline.core.alerts.alertjson import read_alert
 from crossline.core.basics.errors import CrosslineError, UsageError
@@ -19,7 +19,7 @@ from crossline.core.basics.times import parse_instant_ms
 DEFAULT_PIPELINE = Path("pipeline.yaml")
 
 
-class Alerts(Protocol):
+class AlertReader(Protocol):
     """A store, or a file of alerts."""
 
     name: str
@@ -46,7 +46,7 @@ class Alerts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OriginOptions:
     """The options; ``for_s``: how many seconds to read back."""
 
     db: str | None
@@ -58,7 +58,7 @@ class Asked:
     for_s: float
 
     @contextmanager
-    def lines(self) -> Iterator[Alerts]:
+    def lines(self) -> Iterator[AlertReader]:
         """The alerts in the file of ``--alerts``. Raises UsageError where it cannot be read."""
         if self.alerts is None or self.db is not None:
             raise UsageError("give --db or --alerts, not both")
@@ -107,7 +107,7 @@ class AlertLines:
         return set()
 
 
-def corrections(alert: Mapping[str, Any], source: Alerts) -> list[dict[str, Any]]:
+def corrections(alert: Mapping[str, Any], source: AlertReader) -> list[dict[str, Any]]:
     """The corrections of ``alert``, in the order in which they were told, each once; those of a correction are none."""
     if alert["corrects"] is not None:
         return []
@@ -116,7 +116,7 @@ def corrections(alert: Mapping[str, Any], source: Alerts) -> list[dict[str, Any]
     return list({each["alert_id"]: each for each in source.alerts(which, newest_first=False)}.values())
 
 
-def read_origin(asked: Asked, stored: StoredAlert, source: Alerts) -> Seen | None:
+def read_origin(asked: OriginOptions, stored: StoredAlert, source: AlertReader) -> Seen | None:
     """The records of an alert; None where it is not known where to look for them, which is told."""
     try:
         origin = _origin(asked, stored)
@@ -134,7 +134,7 @@ def read_origin(asked: Asked, stored: StoredAlert, source: Alerts) -> Seen | Non
         return None
 
 
-def _origin(asked: Asked, stored: StoredAlert) -> Origin | None:
+def _origin(asked: OriginOptions, stored: StoredAlert) -> RecordOrigin | None:
     from crossline.cli.backtest import inputs_by_stream
     from crossline.core.streams.schema import load_streams
     from crossline.rulelog.content import read_pipeline_in_place, read_text
@@ -143,17 +143,17 @@ def _origin(asked: Asked, stored: StoredAlert) -> Origin | None:
     path = asked.pipeline or (None if named or not DEFAULT_PIPELINE.is_file() else DEFAULT_PIPELINE)
     if asked.stream is not None:
         streams = load_streams(read_text(asked.stream), str(asked.stream))
-        return Origin(streams, inputs_by_stream(list(asked.inputs), streams))
+        return RecordOrigin(streams, inputs_by_stream(list(asked.inputs), streams))
     if path is None:
         return None
     config = read_pipeline_in_place(path)
     if stored.pipeline not in ("", config.name):
         raise UsageError(f"the alert is of pipeline {stored.pipeline}, and {path} is of {config.name}: add --pipeline")
     inputs = inputs_by_stream(list(asked.inputs), config.streams)
-    return Origin(config.streams, inputs, config, config.defaults.time_mode)
+    return RecordOrigin(config.streams, inputs, config, config.defaults.time_mode)
 
 
-def _body(asked: Asked, origin: Origin, alert: Mapping[str, Any]) -> dict[str, Any] | None:
+def _body(asked: OriginOptions, origin: RecordOrigin, alert: Mapping[str, Any]) -> dict[str, Any] | None:
     """A version of a rule as the files have it that were named, or, of a file of alerts, those of the pipeline."""
     from crossline.rulelog.reading import Known, read_rules
 

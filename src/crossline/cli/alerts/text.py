@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from crossline.cli.screen import Listing, Pairs
+from crossline.cli.terminal import Listing, NameValues
 from crossline.connectors.console import SEVERITY_STYLE, alert_line
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.times import format_duration, parse_instant_ms
@@ -57,7 +57,7 @@ def story(
     head.append(printable(alert["message"]) + "\n")
     became = map(_became, corrections)
     rests_on = (*_rests_on(alert), *(() if records else _ids(alert)))
-    told = Group(head, Pairs([*_what(alert), *became, *_when(alert), *rests_on]))
+    told = Group(head, NameValues([*_what(alert), *became, *_when(alert), *rests_on]))
     return told if records is None else Group(told, Text(), records)
 
 

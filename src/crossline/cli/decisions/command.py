@@ -10,9 +10,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from crossline.cli import screen
+from crossline.cli import terminal
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
-from crossline.cli.screen import Listing, Pairs, note, write_lines
+from crossline.cli.terminal import Listing, NameValues, note, write_lines
 from crossline.connectors.stores import DecisionFilter, Store
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import PermanentError
@@ -27,7 +27,7 @@ _STYLES = {"allow": "green", "review": "yellow", "step_up": "yellow", "block": "
 app = typer.Typer(help="Read what was decided about records, and why.", no_args_is_help=True)
 
 
-class Decided(StrEnum):
+class DecisionKind(StrEnum):
     """What may be decided, the gravest last."""
 
     ALLOW = "allow"
@@ -46,7 +46,7 @@ def list_decisions(
     *,
     db: Db = None,
     pipeline: Pipeline = None,
-    decision: Annotated[Decided | None, typer.Option(help="Only this decision.")] = None,
+    decision: Annotated[DecisionKind | None, typer.Option(help="Only this decision.")] = None,
     not_allowed: Annotated[bool, typer.Option("--not-allowed", help="All but those that allow.")] = False,
     record: Annotated[str | None, typer.Option(help="Only those on this record.")] = None,
     stream: Annotated[str | None, typer.Option(help="Only those on records of this stream.")] = None,
@@ -66,7 +66,7 @@ def list_decisions(
         if not found:
             note(_nothing(store))
             return
-        screen.show(_table(found, {name: _cause(store, name) for name in _causes(found)}))
+        terminal.show(_table(found, {name: _cause(store, name) for name in _causes(found)}))
         total = store.count_decisions(which)
     if total > len(found):
         note(f"the latest {len(found):,} of {total:,} decisions; --limit {total} lists all")
@@ -96,7 +96,7 @@ def show(
         write_lines(map(json_bytes, told))
         return
     for number, decision in enumerate(told):
-        screen.show(*([Text()] if number else []), _story(decision))
+        terminal.show(*([Text()] if number else []), _story(decision))
 
 
 def _whole(found: Sequence[Mapping[str, Any]], store: Store) -> list[dict[str, Any]]:
@@ -155,7 +155,7 @@ def _why(decision: Mapping[str, Any], causes: Mapping[str, str]) -> str:
 def _story(decision: Mapping[str, Any]) -> RenderableType:
     head = Text(printable(decision["decision"]), _STYLES.get(decision["decision"], "bold"))
     head.append(printable(f"  {decision['record_id']} of {decision['stream']}"), "bold")
-    return Group(head, Pairs(_said(decision)))
+    return Group(head, NameValues(_said(decision)))
 
 
 def _said(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -17,10 +17,10 @@ import orjson
 import typer
 from rich.text import Text
 
-from crossline.cli.demo.asking import as_lines, ask, payment_to_ask, serve_section, served
-from crossline.cli.demo.going_on import RATE_PER_S, SOURCE, go_on
-from crossline.cli.screen import Listing, screen
-from crossline.cli.stopping import stoppable
+from crossline.cli.demo.api_request import as_lines, ask, payment_to_ask, serve_section, served
+from crossline.cli.demo.live_traffic import RATE_PER_S, SOURCE, go_on
+from crossline.cli.signals import stoppable
+from crossline.cli.terminal import Listing, screen
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.texts.plaintext import printable

@@ -13,7 +13,7 @@ import typer
 
 from crossline.cli.rules.release import key_given
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, ask_there, goes_to_topic
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import format_instant, parse_duration_ms, parse_instant_ms
 from crossline.core.rules.holds.release import release_key

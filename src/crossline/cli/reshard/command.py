@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from crossline.cli.screen import note
+from crossline.cli.terminal import note
 from crossline.core.basics.errors import UsageError
 from crossline.core.settings.config import in_folder
 from crossline.core.settings.process.engine import SHARDS_MAX

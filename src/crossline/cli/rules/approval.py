@@ -10,7 +10,7 @@ import orjson
 import typer
 
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, approve_there, goes_to_topic, set_share_there
-from crossline.cli.screen import note, write_lines
+from crossline.cli.terminal import note, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.share import read_share
 from crossline.core.settings.sources import ReviewNeed, RulesTopic

@@ -12,7 +12,7 @@ import orjson
 import typer
 import yaml
 
-from crossline.cli import screen
+from crossline.cli import terminal
 from crossline.cli.rules.approval import approve, set_share
 from crossline.cli.rules.compare import compare
 from crossline.cli.rules.explain import explain
@@ -32,7 +32,7 @@ from crossline.cli.rules.topic import (
     set_status_there,
 )
 from crossline.cli.rules.trial import try_rules
-from crossline.cli.screen import note, write_lines
+from crossline.cli.terminal import note, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.shared import SharedFigure
 from crossline.core.streams.schema import load_streams
@@ -147,7 +147,7 @@ def list_rules(
     if as_json:
         write_lines(orjson.dumps(row) for row in rows)
     elif rows:
-        screen.show(rules_table(rows))
+        terminal.show(rules_table(rows))
     else:
         note(f"there are no rules in {rules}")
     if events is None:
@@ -209,7 +209,7 @@ def history(
     if as_json:
         write_lines(orjson.dumps(event_row(event)) for event in mine)
     else:
-        screen.show(events_table(mine))
+        terminal.show(events_table(mine))
 
 
 @app.command()

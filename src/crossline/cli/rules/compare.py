@@ -14,14 +14,14 @@ from crossline.cli.rules.sample_options import (
     Amount,
     AsJson,
     FiguresPath,
-    Given,
     Input,
     Labels,
     ListFolder,
     PipelineFile,
     StreamFile,
+    TrialInput,
 )
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule
 
@@ -54,7 +54,7 @@ def compare(
     from crossline.replay.compare import compare as by_rule
     from crossline.replay.workbench.together import judge_together
 
-    given = Given(stream, lists, pipeline, tuple(input_), figures)
+    given = TrialInput(stream, lists, pipeline, tuple(input_), figures)
     sets = [_judged(given, each) for each in (one, other)]
     marks = marks_of(labels, sets[0], amount)
     with own_folder_for("compare") as folder:
@@ -89,7 +89,7 @@ def marks_of(labels: str | None, judged: Judged, amount: str | None) -> Marks | 
     return labels_at(labels, {name: judged.history.streams[name].id for name in judged.history.inputs})
 
 
-def _judged(given: Given, named: str) -> Judged:
+def _judged(given: TrialInput, named: str) -> Judged:
     path, version = Path(named), None
     match = _VERSIONED.fullmatch(named)
     if match and not path.exists():

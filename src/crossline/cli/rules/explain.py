@@ -11,16 +11,16 @@ import typer
 from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
-    Given,
     ListFolder,
     OneRule,
     PipelineFile,
     Rules,
     SomeInput,
     StreamFile,
+    TrialInput,
     chosen,
 )
-from crossline.cli.screen import Listing, Pairs, fitted, note, show, write_lines
+from crossline.cli.terminal import Listing, NameValues, fitted, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import format_duration
 from crossline.core.rules.base import Rule
@@ -56,7 +56,7 @@ def explain(
 
     if cost and not input_:
         raise UsageError("--cost is measured on a sample: name its files with --input")
-    given = Given(stream, lists, pipeline, tuple(input_ or ()), figures)
+    given = TrialInput(stream, lists, pipeline, tuple(input_ or ()), figures)
     found = given.rules(rules)
     mine = chosen(found, rule)
     judged = given.judged(rules, found)
@@ -145,7 +145,7 @@ def _tell(rows: Sequence[dict[str, Any]]) -> None:
             )
             show(f"  It keeps nothing of the past{held}.")
         for keeps in row["keeps"]:
-            show(Pairs(_pairs(keeps)))
+            show(NameValues(_pairs(keeps)))
 
 
 def _pairs(keeps: dict[str, Any]) -> list[tuple[str, str]]:

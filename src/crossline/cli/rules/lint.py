@@ -14,16 +14,16 @@ import typer
 from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
-    Given,
     ListFolder,
     OneRule,
     PipelineFile,
     Rules,
     SomeInput,
     StreamFile,
+    TrialInput,
 )
 from crossline.cli.rules.sample_options import chosen as chosen_rules
-from crossline.cli.screen import note, write_lines
+from crossline.cli.terminal import note, write_lines
 from crossline.core.texts.plaintext import printable_lines
 from crossline.core.texts.problems import Finding, path_text
 from crossline.rulelog.reading import FileRule
@@ -108,7 +108,7 @@ def lint(
     from crossline.core.plan.compose import sources_of
     from crossline.core.workbench.lint import lint as found_in
 
-    given = Given(stream, lists, pipeline, tuple(input_ or ()), figures)
+    given = TrialInput(stream, lists, pipeline, tuple(input_ or ()), figures)
     placed = {each.rule.rule_id: each for each in given.placed(rules)}
     every = [each.rule for each in placed.values()]
     chosen = {each.rule_id for each in chosen_rules(every, rule)}
@@ -130,7 +130,7 @@ def place(found: LintFinding, item: FileRule) -> Placed:
     return Placed(found, item.source, problem.line, path_text((*item.path, *found.path)), problem.snippet)
 
 
-def many_keys(given: Given, judged: Judged, known: Iterable[str]) -> list[LintFinding]:
+def many_keys(given: TrialInput, judged: Judged, known: Iterable[str]) -> list[LintFinding]:
     """Rules whose keys are nearly as many as their records, in a sample that is longer than what they keep."""
     from crossline.core.workbench.lint import unbounded
     from crossline.engine.machine.temp import own_folder_for

@@ -12,9 +12,9 @@ import typer
 
 from crossline.cli.backtest import inputs_by_stream
 from crossline.cli.rules.compare import marks_of
-from crossline.cli.rules.sample_options import Amount, AsJson, Given, Labels, OneRule, chosen, read_by
-from crossline.cli.screen import Pairs, note, show, write_lines
-from crossline.cli.summary import Progress
+from crossline.cli.rules.sample_options import Amount, AsJson, Labels, OneRule, TrialInput, chosen, read_by
+from crossline.cli.summary import ProgressLine
+from crossline.cli.terminal import NameValues, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.rules.base import Rule
@@ -81,7 +81,7 @@ def proven(
 
     config = read_pipeline_in_place(pipeline)
     past = inputs_by_stream(list(inputs), config.streams) if inputs else past_of(config)
-    given = Given(
+    given = TrialInput(
         pipeline=pipeline, inputs=tuple(f"{name}={each}" for name, several in past.items() for each in several)
     )
     mine = _the_rule(given.rules(rules), rules, rule)
@@ -92,7 +92,7 @@ def proven(
     if before is not None:
         sets.append(given.judged(rules, [before, *read_by(before, live.values())]))
     marks = marks_of(labels, sets[0], None if labels is None else amount)
-    progress = Progress(sys.stderr)
+    progress = ProgressLine(sys.stderr)
     told = files_told(past, pipeline.resolve().parent)
     whole = sum(each["bytes"] for each in told)
 
@@ -125,7 +125,7 @@ def past_of(config: PipelineConfig) -> dict[str, list[str]]:
     return found
 
 
-def live_rules(given: Given, config: PipelineConfig) -> Mapping[str, Rule]:
+def live_rules(given: TrialInput, config: PipelineConfig) -> Mapping[str, Rule]:
     """The versions in force by the rule log; where there is none yet, those of the folder."""
     from crossline.rulelog.history import History
     from crossline.serve.http.reads.rulebook import log_of
@@ -162,7 +162,7 @@ def _tell(found: Mapping[str, Any]) -> None:
     live = "no version is live" if against["version"] is None else f"version {against['version']} is live"
     show(
         f"{found['rule_id']} version {found['version']}; {live}",
-        Pairs(
+        NameValues(
             [
                 ("past", f"{data['from']} to {data['to']}, {data['records']:,} records"),
                 ("alerts", f"{found['result']['alerts']:,}, {ahead['per_day']:,.4g} a day"),

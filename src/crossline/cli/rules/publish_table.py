@@ -10,7 +10,7 @@ import orjson
 import typer
 
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, publisher
-from crossline.cli.screen import write_lines
+from crossline.cli.terminal import write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.rulelog.content import read_pipeline_in_place
 from crossline.rulelog.sources.keys import HOST, WHO

@@ -12,7 +12,7 @@ import orjson
 import typer
 
 from crossline.cli.rules.topic import As, goes_to_topic, release_there
-from crossline.cli.screen import write_lines
+from crossline.cli.terminal import write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.holds.release import release_key
 from crossline.rulelog.content import read_pipeline_in_place

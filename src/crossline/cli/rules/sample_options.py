@@ -68,7 +68,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class TrialInput:
     """Where rules and records stand, and what holds beside them."""
 
     stream: Path | None = None

@@ -16,15 +16,15 @@ from crossline.cli.rules.sample_options import (
     Amount,
     AsJson,
     FiguresPath,
-    Given,
     Labels,
     ListFolder,
     PipelineFile,
     SomeInput,
     StreamFile,
+    TrialInput,
     chosen,
 )
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.core.alerts.standing import last_words
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import parse_instant_ms
@@ -38,7 +38,7 @@ _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ShadowReport:
     """Alerts, which rules are shadow rules, how long the time is that they are of, and amounts by record."""
 
     alerts: Sequence[Mapping[str, Any]]
@@ -82,7 +82,7 @@ def shadow(
     if (rules is not None) + (db is not None) + (alerts is not None) != 1:
         raise UsageError("name one of RULES (with --input), --db and --alerts")
     if rules is not None:
-        given = Given(stream, lists, pipeline, tuple(input_ or ()), figures)
+        given = TrialInput(stream, lists, pipeline, tuple(input_ or ()), figures)
         found = _judged(rules, given, labels, amount)
     else:
         if input_ or amount:
@@ -98,7 +98,7 @@ def shadow(
         note(f"alerts of {found.days:,.3g} days")
 
 
-def _judged(rules: Path, given: Given, labels: str | None, amount: str | None) -> Found:
+def _judged(rules: Path, given: TrialInput, labels: str | None, amount: str | None) -> ShadowReport:
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.workbench.together import judge_together
 
@@ -110,7 +110,7 @@ def _judged(rules: Path, given: Given, labels: str | None, amount: str | None) -
     with own_folder_for("shadow") as folder:
         found = judge_together(given.with_tables([judged], folder / "tables"), folder, amount)
     shadow = {each.rule_id for each in every if each.status == "shadow"}
-    return Found(found.alerts[0], shadow, found.days, marks, found.amounts)
+    return ShadowReport(found.alerts[0], shadow, found.days, marks, found.amounts)
 
 
 def _marks(labels: str | None, stream: Path | None) -> Marks | None:
@@ -123,13 +123,13 @@ def _marks(labels: str | None, stream: Path | None) -> Marks | None:
     return labels_at(labels, {name: spec.id for name, spec in streams.items()})
 
 
-def _stored(alerts: Sequence[Mapping[str, Any]], marks: Marks | None) -> Found:
+def _stored(alerts: Sequence[Mapping[str, Any]], marks: Marks | None) -> ShadowReport:
     """Alerts that are there already; a rule is a shadow rule where its latest alert is that of one."""
     kinds = {each["rule_id"]: each["kind"] for each in alerts}
     times = [parse_instant_ms(each["event_time"]) for each in alerts]
     days = max(1, max(times) - min(times)) / _DAY_MS if times else 1.0
     mine = {name for name, kind in kinds.items() if kind == "shadow"}
-    return Found(
+    return ShadowReport(
         [each for each in alerts if (each["kind"] == "shadow") == (each["rule_id"] in mine)], mine, days, marks
     )
 

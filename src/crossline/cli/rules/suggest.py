@@ -14,17 +14,17 @@ from crossline.cli.rules.prove import instant_of, past_of
 from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
-    Given,
     Labels,
     ListFolder,
     PipelineFile,
     Rules,
     SomeInput,
     StreamFile,
+    TrialInput,
     chosen,
     read_by,
 )
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.problems import path_text
 from crossline.rulelog.content import read_pipeline_in_place
@@ -73,7 +73,7 @@ def suggest_threshold(
 
     interval = Interval(instant_of("--from", from_), instant_of("--to", to))
     _check_wanted(steps, whole=interval == ANY_TIME, best=alerts_per_day is not None or labels is not None)
-    given = Given(stream, lists, pipeline, _inputs(input_, pipeline), figures)
+    given = TrialInput(stream, lists, pipeline, _inputs(input_, pipeline), figures)
     every = chosen(given.rules(rules), None)
     (mine,) = chosen(every, rule)
     judged = given.judged(rules, [mine, *read_by(mine, every)])

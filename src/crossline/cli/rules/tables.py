@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from crossline.cli.screen import Listing
+from crossline.cli.terminal import Listing
 from crossline.core.basics.times import format_instant
 from crossline.core.rules.holds.release import release_key
 from crossline.core.texts.plaintext import printable_lines

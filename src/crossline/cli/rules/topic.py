@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from crossline.cli.screen import write_lines
+from crossline.cli.terminal import write_lines
 from crossline.core.basics.errors import PermanentError, SinkError, UsageError
 from crossline.core.rules.holds.release import Key
 from crossline.core.rules.shared import SharedFigure
@@ -54,7 +54,7 @@ PipelineFile = Annotated[Path, typer.Option("--pipeline", help="Pipeline file, w
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OpenControlTopic:
     """A control topic that is open, and who is at it."""
 
     config: PipelineConfig
@@ -199,7 +199,7 @@ def publish_list(
 
 
 @contextmanager
-def _at(pipeline: Path, as_: str | None) -> Iterator[Place]:
+def _at(pipeline: Path, as_: str | None) -> Iterator[OpenControlTopic]:
     config = read_pipeline_in_place(pipeline)
     if not isinstance(config.rules, RulesTopic):
         raise UsageError(
@@ -210,7 +210,7 @@ def _at(pipeline: Path, as_: str | None) -> Iterator[Place]:
 
 
 @contextmanager
-def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> Iterator[Place]:
+def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> Iterator[OpenControlTopic]:
     from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicWriter
     from crossline.engine.changes.control import client_of
 
@@ -218,7 +218,7 @@ def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> It
     who, _ = publisher(settings, as_)
     reader = ControlTopicReader(client, settings.topic)
     try:
-        yield Place(config, settings, who, reader, ControlTopicWriter(client, settings.topic))
+        yield OpenControlTopic(config, settings, who, reader, ControlTopicWriter(client, settings.topic))
     finally:
         reader.close()
 
@@ -239,12 +239,12 @@ def _user() -> str:
         raise UsageError("this user has no name; expected who publishes: --as NAME") from None
 
 
-def _sent(place: Place, publisher: TopicPublisher, message: Message) -> int | None:
+def _sent(place: OpenControlTopic, publisher: TopicPublisher, message: Message) -> int | None:
     return None if message.value is None else place.send(message.key, message.value, publisher.author(message))
 
 
 def _check_first(
-    place: Place, files: Files, file: Path, messages: Sequence[Message], offsets: Sequence[int | None]
+    place: OpenControlTopic, files: Files, file: Path, messages: Sequence[Message], offsets: Sequence[int | None]
 ) -> None:
     """Whether somebody else published the same at the same moment; he was first, and his message is put back.
 
@@ -291,14 +291,16 @@ def _name(message: TopicMessage) -> str | None:
         return None
 
 
-def _row(place: Place, message: Message, offset: int | None) -> Mapping[str, Any]:
+def _row(place: OpenControlTopic, message: Message, offset: int | None) -> Mapping[str, Any]:
     rule = message.rule
     kind = "figure_id" if isinstance(rule, SharedFigure) else "rule_id"
     named = {kind: _id(message), "version": rule.version, "status": rule.status, "change": message.change}
     return {**named, "topic": place.settings.topic, "key": message.key, "offset": offset, "who": place.who}
 
 
-def _tell(place: Place, messages: Sequence[Message], offsets: Sequence[int | None], *, as_json: bool) -> None:
+def _tell(
+    place: OpenControlTopic, messages: Sequence[Message], offsets: Sequence[int | None], *, as_json: bool
+) -> None:
     if as_json:
         write_lines(orjson.dumps(_row(place, *each)) for each in zip(messages, offsets, strict=True))
         return
@@ -317,7 +319,7 @@ def _id(message: Message) -> str:
     return message.rule.figure_id if isinstance(message.rule, SharedFigure) else message.rule.rule_id
 
 
-def _when(place: Place, message: Message) -> str:
+def _when(place: OpenControlTopic, message: Message) -> str:
     if isinstance(message.rule, SharedFigure):
         return "rules that are published from now on may name it"
     if message.rule.status == "draft":

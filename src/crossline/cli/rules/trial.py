@@ -15,9 +15,9 @@ from rich.text import Text
 from crossline.cli.backtest import inputs_by_stream, setting_of, with_tables
 from crossline.cli.process import do_without_pandas
 from crossline.cli.rules.sample_options import FiguresPath
-from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import check_some_judged
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.core.basics.errors import UsageError
 from crossline.core.rules.base import Rule

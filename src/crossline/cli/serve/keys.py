@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, now_ms, serve_settings, this_user
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import format_duration, format_instant, parse_duration_ms
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.core.texts.problems import nearest, one_of
 from crossline.serve.access.audit import AuditLog, Write
-from crossline.serve.access.keyfile import Key, KeyFile
+from crossline.serve.access.keyfile import ApiKey, KeyFile
 from crossline.serve.access.roles import ROLES, scope_problem
 
 NEVER = "never"
@@ -123,7 +123,7 @@ def revoke(
         note("all of them were revoked before")
 
 
-def _hand_over(key: str, made: Key, now: int, *, as_json: bool) -> None:
+def _hand_over(key: str, made: ApiKey, now: int, *, as_json: bool) -> None:
     """The key alone on the standard output, for ``KEY=$(crossline serve keys create …)``."""
     end = "without an end" if made.expires_ms is None else f"until {format_instant(made.expires_ms)}"
     note(f"key {made.key_id} of {made.name}, {end}: {', '.join(made.scopes)}. It is shown this once")
@@ -169,7 +169,7 @@ def _duration(option: str, text: str) -> int:
         raise UsageError(f"{option}: {error}") from None
 
 
-def _state(key: Key, now: int) -> str:
+def _state(key: ApiKey, now: int) -> str:
     state = key.state(now)
     if state != "good":
         return state

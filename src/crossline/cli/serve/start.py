@@ -88,7 +88,7 @@ async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None,
     from crossline.serve.app.server import listening, serve
     from crossline.serve.assembly import checked, running
     from crossline.serve.metrics.exposition import told_at
-    from crossline.serve.startable import check_files
+    from crossline.serve.start_check import check_files
 
     settings, _ = checked(config)
     check_files(settings)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, now_ms, serve_settings, this_user
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import format_instant
 from crossline.core.settings.process.serve import ServeSettings
@@ -21,7 +21,7 @@ from crossline.serve.access.audit import AuditLog, Write
 from crossline.serve.access.roles import ROLES
 
 if TYPE_CHECKING:
-    from crossline.serve.console.people.users import User, UserFile
+    from crossline.serve.console.accounts.users import User, UserFile
 
 STDIN = "-"
 app = typer.Typer(help="Make, list, change and disable local users of the console.", no_args_is_help=True)
@@ -116,7 +116,7 @@ def disable(
 
 def _users(pipeline: Path) -> tuple[ServeSettings, UserFile]:
     try:
-        from crossline.serve.console.people.users import UserFile
+        from crossline.serve.console.accounts.users import UserFile
     except ModuleNotFoundError as error:
         raise UsageError(
             f"the console needs {error.name}, which is not installed: pip install 'crossline[serve]'"

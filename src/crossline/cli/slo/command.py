@@ -11,13 +11,20 @@ import orjson
 import typer
 from rich.text import Text
 
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.core.basics.errors import UsageError
 from crossline.rulelog.content import read_pipeline_in_place
 from crossline.serve.objectives.declaration import objectives_of
+from crossline.serve.objectives.formatting import (
+    left_said,
+    pace_said,
+    percentile_said,
+    share_said,
+    unknown_said,
+    value_said,
+)
 from crossline.serve.objectives.prometheus import rules_of
 from crossline.serve.objectives.report import report
-from crossline.serve.objectives.words import left_said, pace_said, percentile_said, share_said, unknown_said, value_said
 
 PIPELINE = Path("pipeline.yaml")
 _STYLES = {True: "", False: "red", None: "yellow"}

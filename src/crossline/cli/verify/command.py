@@ -12,21 +12,21 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from crossline.cli import screen
+from crossline.cli import terminal
 from crossline.cli.backtest import inputs_by_stream
 from crossline.cli.process import do_without_pandas
-from crossline.cli.screen import Pairs
 from crossline.cli.startup import tell_compiling
-from crossline.cli.verify.proving import is_proof, proven_again
-from crossline.cli.verify.reading import read_receipt_file
+from crossline.cli.terminal import NameValues
+from crossline.cli.verify.inputs import read_receipt_file
+from crossline.cli.verify.proof import is_proof, proven_again
 from crossline.core.basics.errors import UsageError
 from crossline.core.texts.plaintext import printable
 from crossline.serve.ledger.chain import ChainFault, faults_of
-from crossline.serve.ledger.reading import LedgerCheck, check_ledger, receipt_of
+from crossline.serve.ledger.queries import LedgerCheck, check_ledger, receipt_of
 from crossline.serve.ledger.signing import Verifier
 
 if TYPE_CHECKING:
-    from crossline.serve.ledger.comparing import Again, Difference
+    from crossline.serve.ledger.comparison import Difference, ReplayResult
 
 SAME, OTHERWISE = 0, 1
 _STYLES = {"the same": "bold green", "differs": "bold yellow", "altered": "bold red", "whole": "bold green"}
@@ -139,15 +139,15 @@ def _judged(
     """Judge again, and write what came of it into ``result``."""
     do_without_pandas()
     tell_compiling()
-    from crossline.cli.verify.judging import judge_again, open_log
+    from crossline.cli.verify.replay import judge_again, open_log
     from crossline.engine.machine.temp import own_folder_for
     from crossline.rulelog.content import read_pipeline_in_place
-    from crossline.serve.ledger.comparing import differences
+    from crossline.serve.ledger.comparison import differences
 
     given = inputs_by_stream(inputs, read_pipeline_in_place(pipeline).streams) if inputs else {}
     with own_folder_for("verify") as folder:
-        log = open_log(pipeline, policy, given, folder, receipt, then=then, tell=screen.note)
-        again: Again = judge_again(log, receipt, folder, then=then)
+        log = open_log(pipeline, policy, given, folder, receipt, then=then, tell=terminal.note)
+        again: ReplayResult = judge_again(log, receipt, folder, then=then)
     found: list[Difference] = differences(receipt, again)
     result["result"] = "differs" if found else "the same"
     result["records"] = again.records
@@ -159,9 +159,9 @@ def _report(result: Mapping[str, Any], *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
     else:
-        screen.show(Group(_head(str(result["result"])), Pairs(_said(result))))
+        terminal.show(Group(_head(str(result["result"])), NameValues(_said(result))))
         for note in result["notes"]:
-            screen.note(note)
+            terminal.note(note)
     return SAME if result["result"] in {"the same", "whole"} else OTHERWISE
 
 
@@ -177,7 +177,7 @@ def _report_proof(result: Mapping[str, Any], *, as_json: bool) -> int:
                 for each in result["differences"]
             ),
         ]
-        screen.show(Group(_head(str(result["result"])), Pairs(said)))
+        terminal.show(Group(_head(str(result["result"])), NameValues(said)))
     return SAME if result["result"] == "the same" else OTHERWISE
 
 
@@ -214,7 +214,7 @@ def _report_ledger(check: LedgerCheck, path: str, *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(orjson.dumps(said).decode() + "\n")
     else:
-        screen.show(Group(_head(said["result"]), Pairs(_of_ledger(check, path))))
+        terminal.show(Group(_head(said["result"]), NameValues(_of_ledger(check, path))))
     return OTHERWISE if check.faults else SAME
 
 

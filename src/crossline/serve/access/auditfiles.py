@@ -19,7 +19,7 @@ ROTATE_BYTES = 64 << 20
 _PART = re.compile(r"audit-([0-9]{12})-([0-9]{12})\.jsonl")
 
 
-class Part(NamedTuple):
+class AuditFile(NamedTuple):
     """A file that is written no more: numbers of its first and its last line."""
 
     first: int
@@ -27,10 +27,10 @@ class Part(NamedTuple):
     path: Path
 
 
-def parts_of(path: Path) -> list[Part]:
+def parts_of(path: Path) -> list[AuditFile]:
     """Those before the file ``path``, in their order."""
     there = ((_PART.fullmatch(each.name), each) for each in path.parent.glob("audit-*.jsonl"))
-    return sorted(Part(int(name[1]), int(name[2]), each) for name, each in there if name is not None)
+    return sorted(AuditFile(int(name[1]), int(name[2]), each) for name, each in there if name is not None)
 
 
 def lines_of(path: Path, after: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -61,7 +61,7 @@ def mapped(path: Path) -> Iterator[list[mmap]]:
         yield [held.enter_context(mmap(each.fileno(), size, access=ACCESS_READ)) for each, size in sizes if size]
 
 
-def _there(path: Path, held: ExitStack) -> tuple[IO[bytes] | None, list[Part]]:
+def _there(path: Path, held: ExitStack) -> tuple[IO[bytes] | None, list[AuditFile]]:
     """The file that is written, open, and those before it.
 
     Opened before the others are listed: where it became one of them meanwhile, it is read once.

@@ -10,7 +10,7 @@ from time import monotonic
 
 from crossline.core.basics.errors import CrosslineError
 from crossline.logs import get_logger
-from crossline.serve.access.keyfile import Key, KeyFile, digest_of_key, read_keys
+from crossline.serve.access.keyfile import ApiKey, KeyFile, digest_of_key, read_keys
 from crossline.serve.access.roles import Principal
 
 CHECK_S = 0.25
@@ -41,7 +41,7 @@ class KeyRing:
     def __init__(self, path: Path, clock: Callable[[], float] = monotonic) -> None:
         self._file = KeyFile(path)
         self._clock = clock
-        self._known: dict[bytes, tuple[Key, Principal]] = {}
+        self._known: dict[bytes, tuple[ApiKey, Principal]] = {}
         self._db: sqlite3.Connection | None = None
         self._place: tuple[int, int] | None = None
         self._version = -1

@@ -12,11 +12,11 @@ from crossline.core.basics.errors import UsageError
 from crossline.serve.assembly import Api
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.changes import CaseChanges
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.intake.batches import CaseIntake
 from crossline.serve.cases.intake.catch_up import Missed
-from crossline.serve.cases.intake.cooling import Cooling
-from crossline.serve.cases.intake.following import CaseFollower
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.intake.cooldowns import CooldownRules
+from crossline.serve.cases.intake.follower import CaseFollower
+from crossline.serve.cases.service import CaseService
 from crossline.serve.http.reads.rules import read_rules
 
 
@@ -24,7 +24,7 @@ from crossline.serve.http.reads.rules import read_rules
 class Casework:
     """What runs."""
 
-    desk: CaseDesk
+    desk: CaseService
     changes: CaseChanges
     following: asyncio.Task[None] | None
 
@@ -50,12 +50,12 @@ def of(api: Api) -> Casework:
             loop.call_soon_threadsafe(follower.changed)
 
     loop = asyncio.get_running_loop()
-    desk = CaseDesk(Cases(path), told=changed)
+    desk = CaseService(Cases(path), told=changed)
     told.append(CaseChanges(desk))
     if api.replica_of is not None:
         return Casework(desk, told[0], None)
-    cooling = Cooling(lambda: read_rules(api.config)[0])
-    intake = Intake(path, api.settings.cases, told=told[0].told, cooling=cooling)
+    cooling = CooldownRules(lambda: read_rules(api.config)[0])
+    intake = CaseIntake(path, api.settings.cases, told=told[0].told, cooling=cooling)
     follower = CaseFollower(api.reader, intake, desk, Missed(api.config.name, partial(_store, api)))
     followers.append(follower)
     return Casework(desk, told[0], asyncio.create_task(_running(follower)))

@@ -13,7 +13,7 @@ State = Literal["waiting", "published", "rejected"]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class RuleDraft:
     """A text that somebody works on. ``at_ms``: when it was saved last, epoch milliseconds."""
 
     rule_id: str

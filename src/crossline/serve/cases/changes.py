@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.service import CaseService
 
 LOOK_S = 1.0  # between two looks at what other processes changed
 
@@ -17,7 +17,7 @@ class CaseChanges:
     ``told`` may be called from any thread.
     """
 
-    def __init__(self, desk: CaseDesk) -> None:
+    def __init__(self, desk: CaseService) -> None:
         self._desk = desk
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -33,7 +33,7 @@ class CaseChanges:
         return self._desk.last_change()
 
     def life(self) -> int:
-        """See ``CaseDesk.life``."""
+        """See ``CaseService.life``."""
         return self._desk.life()
 
     async def follow(self, after: int) -> AsyncIterator[tuple[int, dict[str, Any]]]:

@@ -16,14 +16,14 @@ from crossline.serve.console.layout.shell import Toast
 
 if TYPE_CHECKING:
     from crossline.serve.console.gate import Gate
-    from crossline.serve.console.request import Asked
+    from crossline.serve.console.request import PageRequest
 
 COOKIE = "crossline-said"
 LASTS_S = 60
 TEXT_MAX = 300
 
 
-def saying(answer: Response, asked: Asked, text: str, undo: str = "") -> Response:
+def saying(answer: Response, asked: PageRequest, text: str, undo: str = "") -> Response:
     """``answer``, after which the next page says ``text``. ``undo``: where a form takes it back."""
     said = base64.urlsafe_b64encode(orjson.dumps([text[:TEXT_MAX], undo])).decode().rstrip("=")
     value = f"{said}.{_mac(said, asked.token)}"

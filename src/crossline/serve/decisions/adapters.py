@@ -17,22 +17,22 @@ from crossline.core.decide.fallback import Fallback
 from crossline.core.decide.hits import DecidedRecord
 from crossline.core.decide.policy import Policy
 from crossline.core.streams.schema import StreamSpec
-from crossline.serve.decisions.parts import Claim, Given
+from crossline.serve.decisions.interfaces import IdClaim, RecordedAnswer
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.replies import Answer
+from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.values import Asked, NotJudgedError, Place
-from crossline.serve.faults import noted, with_fault
+from crossline.serve.fault_log import noted, with_fault
 from crossline.serve.feed.exact import Exact, NotDecidedError
-from crossline.serve.ledger.base import Answer as Kept
+from crossline.serve.ledger.base import LedgerAnswer as Kept
 from crossline.serve.ledger.group import LedgerGroup
-from crossline.serve.ledger.reading import (
+from crossline.serve.ledger.queries import (
     read_answer,
     read_differing,
     read_figures,
     read_receipt,
     read_unsettled,
 )
-from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.receipts import ReceiptEntry
 
 T = TypeVar("T")
 
@@ -43,18 +43,18 @@ class LedgerAnswers:
     def __init__(self, group: LedgerGroup) -> None:
         self._group = group
 
-    async def claim(self, asked: Asked, timeout_s: float) -> Claim:
+    async def claim(self, asked: Asked, timeout_s: float) -> IdClaim:
         """Claim its id; one that another process has is waited for."""
         claimed = await self._group.claim(asked)
         if claimed.outcome == "pending":
             claimed = await self._group.settled(asked, timeout_s)
-        return Claim(claimed.outcome, claimed.body)
+        return IdClaim(claimed.outcome, claimed.body)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
+    async def answer(self, answer: DecisionAnswer, said: Mapping[str, Any]) -> RecordedAnswer | None:
         """Keep an answer; what its client gets, which may be one that was given before."""
-        entry = Entry(answer.asked, said, answer.basis, answer.figures, answer.evidence)
+        entry = ReceiptEntry(answer.asked, said, answer.basis, answer.figures, answer.evidence)
         kept = await self._group.answer(entry)
-        return None if kept is None else Given(kept.body, kept.first)
+        return None if kept is None else RecordedAnswer(kept.body, kept.first)
 
     async def release(self, asked: Asked) -> None:
         """Nothing was decided about it."""

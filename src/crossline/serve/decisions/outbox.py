@@ -119,7 +119,10 @@ async def _send_all(
 
 
 async def send_on(
-    outbox: SqliteOutbox, logs: Mapping[str, RecordLog], stop: asyncio.Event, placed: Callable[[str, str, Place], None]
+    outbox: SqliteOutbox,
+    logs: Mapping[str, RecordLog],
+    stop: asyncio.Event,
+    placed: Callable[[str, str, Place], None],
 ) -> None:
     """Put what waits into its stream, again and again until ``stop`` is set. ``placed`` is told where each stands.
 

@@ -52,7 +52,7 @@ class EventId:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class FeedEvent:
     """A decision, a revision, an alert or a correction; ``raw``: its JSON.
 
     ``missed``: how many batches right before it cannot be had any more; their events are not told. ``planned_ms``: when
@@ -135,7 +135,7 @@ class FeedReader:
                     yield replace(found, missed=missed, anew=anew)
                     missed, anew = 0, False
 
-    async def events(self, after: EventId | None = None) -> AsyncIterator[Event]:
+    async def events(self, after: EventId | None = None) -> AsyncIterator[FeedEvent]:
         """The events behind ``after`` (None: from now on), in order: of each batch its decisions, then its alerts.
 
         A batch that is run again gives its events the same numbers.
@@ -260,12 +260,12 @@ class FeedReader:
         news.set()
 
 
-def events_of(batch: FeedBatch) -> Iterator[Event]:
+def events_of(batch: FeedBatch) -> Iterator[FeedEvent]:
     """The events of a batch, with the numbers that they have there."""
     number, planned_ms = 0, batch.planned_ms
     for name, more, (plain, other) in _EVENTS:
         for raw in batch.section(name):
-            yield Event(EventId(batch.number, number), other if more in raw else plain, raw, planned_ms=planned_ms)
+            yield FeedEvent(EventId(batch.number, number), other if more in raw else plain, raw, planned_ms=planned_ms)
             number += 1
 
 

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from crossline.core.basics.times import instant_text
-from crossline.serve.cases.counting.reading import LABEL_DAYS
-from crossline.serve.cases.counting.schema import DAY_MS
+from crossline.serve.cases.statistics.queries import LABEL_DAYS
+from crossline.serve.cases.statistics.schema import DAY_MS
+from crossline.serve.health.sentences import notes_of, parity_said
 from crossline.serve.health.values import HealthReport, RuleHealth, share_json
-from crossline.serve.health.words import notes_of, parity_said
 
 
 def report_json(report: HealthReport) -> dict[str, Any]:

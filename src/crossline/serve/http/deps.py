@@ -13,12 +13,12 @@ from crossline.core.settings.config import PipelineConfig
 from crossline.serve.http.problems import ProblemError
 
 if TYPE_CHECKING:
-    from crossline.serve.cases.desk import CaseDesk
+    from crossline.serve.cases.service import CaseService
     from crossline.serve.http.events.source import EventSource
-    from crossline.serve.http.reads.dead import DeadLetters
+    from crossline.serve.http.reads.dead_letters import DeadLetters
     from crossline.serve.http.reads.decisions import DecisionStore
     from crossline.serve.http.writes.casework import CaseStore
-    from crossline.serve.running.report import ReplicaLag
+    from crossline.serve.run_health.report import ReplicaLag
 
 BODY_MAX = 8 << 20
 
@@ -82,7 +82,7 @@ class Dependencies:
     path: Path
     decisions: DecisionStore | None = None
     cases: CaseStore | None = None
-    desk: CaseDesk | None = None
+    desk: CaseService | None = None
     events: EventSource | None = None
     figures: FigureSource | None = None
     dead: DeadLetters | None = None

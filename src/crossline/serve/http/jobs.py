@@ -17,7 +17,7 @@ import orjson
 from crossline.core.basics.times import format_instant
 from crossline.core.texts.plaintext import printable, printable_lines
 from crossline.logs import get_logger
-from crossline.serve.faults import TellableError
+from crossline.serve.fault_log import TellableError
 from crossline.serve.http.commands import command_line, end, text_of, without_folder
 
 RUNNING_MAX = 2

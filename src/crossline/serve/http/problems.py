@@ -20,7 +20,7 @@ from crossline.core.basics.errors import CrosslineError, PermanentError, Retryab
 from crossline.core.texts.plaintext import printable, printable_lines
 from crossline.core.texts.problems import PROBLEMS_SHOWN, RefusedError, cut, shown
 from crossline.logs import get_logger
-from crossline.serve.faults import TellableError, noted, with_fault
+from crossline.serve.fault_log import TellableError, noted, with_fault
 
 MEDIA_TYPE = "application/problem+json"
 # A problem names its kind: a program tells one 409 from another by it.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from crossline.serve.decisions.values import Asked
-from crossline.serve.ledger.receipts import Entry, Link
+from crossline.serve.ledger.receipts import ChainHead, ReceiptEntry
 from crossline.serve.revisions.values import Revision
 
 Outcome = Literal["fresh", "answered", "differs", "pending"]
@@ -29,7 +29,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredAnswer:
     """The answer that holds for an id: what the client must be sent.
 
     ``first``: it is the one that was given now. Else another was kept before, since the claim had been taken over.
@@ -43,7 +43,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LedgerAnswer:
     """An answer that was given, as it was sent, and what the stream made of it since."""
 
     stream: str
@@ -56,7 +56,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class AnswerCounts:
     """How much was answered, by how; what was revised of that; and where another decision came out of it.
 
     ``revised``: answers with a revision; ``differs``: those whose last revision decides otherwise. By how they were
@@ -99,7 +99,7 @@ class DecisionLedger(Protocol):
         """
         ...
 
-    def answer(self, entries: Sequence[Entry]) -> list[Kept | None]:
+    def answer(self, entries: Sequence[ReceiptEntry]) -> list[StoredAnswer | None]:
         """Keep answers with their receipts, all or none; what holds for each is what its client must be sent.
 
         None: the id was given up meanwhile, and was asked with another body: a conflict.
@@ -109,7 +109,9 @@ class DecisionLedger(Protocol):
         """
         ...
 
-    def exchange(self, asked: Sequence[Asked], entries: Sequence[Entry]) -> tuple[list[Claimed], list[Kept | None]]:
+    def exchange(
+        self, asked: Sequence[Asked], entries: Sequence[ReceiptEntry]
+    ) -> tuple[list[Claimed], list[StoredAnswer | None]]:
         """Keep answers, then claim ids, in one transaction: what a group commit is made of. Raises as the two."""
         ...
 
@@ -121,11 +123,11 @@ class DecisionLedger(Protocol):
         """
         ...
 
-    def decision(self, decision_id: str) -> Answer | None:
+    def decision(self, decision_id: str) -> LedgerAnswer | None:
         """The answer with this id; None where there is none."""
         ...
 
-    def by_record(self, stream: str, record_id: str) -> Answer | None:
+    def by_record(self, stream: str, record_id: str) -> LedgerAnswer | None:
         """The answer about a record; None where there is none."""
         ...
 
@@ -149,7 +151,7 @@ class DecisionLedger(Protocol):
         """These are told, or will be whatever happens."""
         ...
 
-    def counts(self) -> Counts:
+    def counts(self) -> AnswerCounts:
         """How much was answered, revised, and decided otherwise."""
         ...
 
@@ -162,7 +164,7 @@ class DecisionLedger(Protocol):
         ...
 
     @property
-    def link(self) -> Link:
+    def link(self) -> ChainHead:
         """Where the chain of this process stands."""
         ...
 

@@ -17,15 +17,15 @@ from crossline.core.settings.watch import Place
 from crossline.logs import get_logger
 from crossline.serve.metrics.figures import ApiFigures
 from crossline.serve.metrics.rules import RuleGauges
-from crossline.serve.replica.answers import Lag
+from crossline.serve.replica.answers import ReplicationLag
 from crossline.serve.watch.exposition import Collector, metric_counter, metric_gauge, metric_histogram, registry_of
-from crossline.serve.watch.listener import Listener, Page
+from crossline.serve.watch.listener import HttpListener, HttpPage
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ApiStatus:
     """How an API process stands when somebody asks.
 
     ``laid_over``: records of this API that replicas have on top of their batch. ``unsettled``: answers that no batch
@@ -33,7 +33,7 @@ class Standing:
     seconds these judged. ``lost``: forks that ended or hung.
     """
 
-    lag: Lag
+    lag: ReplicationLag
     laid_over: int
     unsettled: int
     outbox: int | None
@@ -45,7 +45,7 @@ class ApiCollector:
     """Makes metrics of what is known when somebody asks. ``rules``: how rules do, where that is known."""
 
     def __init__(
-        self, pipeline: str, figures: ApiFigures, standing: Callable[[], Standing], rules: RuleGauges | None = None
+        self, pipeline: str, figures: ApiFigures, standing: Callable[[], ApiStatus], rules: RuleGauges | None = None
     ) -> None:
         self._pipeline = pipeline
         self._figures = figures
@@ -110,11 +110,11 @@ def told_at(settings: ServeSettings, *collectors: Collector) -> AbstractContextM
         return nullcontext()
     registry = registry_of(*collectors)
 
-    def page(accepted: str) -> Page:
+    def page(accepted: str) -> HttpPage:
         encode, form = choose_encoder(accepted)
-        return Page(encode(registry), form)
+        return HttpPage(encode(registry), form)
 
-    listener = Listener(place, {"/metrics": page}, _refused)
+    listener = HttpListener(place, {"/metrics": page}, _refused)
     log.info("the API's figures are told", at=str(listener.place), page="/metrics")
     if not place.loopback:
         log.warning("others than this machine get to the API's figures, which ask nobody who they are", at=str(place))

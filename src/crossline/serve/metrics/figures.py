@@ -9,9 +9,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from crossline.serve.decisions.parts import Answers, Claim, Given
-from crossline.serve.decisions.replies import Answer
-from crossline.serve.decisions.settling import Revised
+from crossline.serve.decisions.interfaces import AnswerLedger, IdClaim, RecordedAnswer
+from crossline.serve.decisions.reconciliation import Revised
+from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.watch.figures import Histogram
 
@@ -62,16 +62,18 @@ class ApiFigures:
         if self._told is not None:
             self._told(route, status, took_s)
 
-    def before(self, told: Callable[[Answer, Place | None], None]) -> Callable[[Answer, Place | None], None]:
+    def before(
+        self, told: Callable[[DecisionAnswer, Place | None], None]
+    ) -> Callable[[DecisionAnswer, Place | None], None]:
         """For ``Parts.on_answer``: an answer is counted, then ``told``."""
 
-        def both(answer: Answer, place: Place | None) -> None:
+        def both(answer: DecisionAnswer, place: Place | None) -> None:
             self.answered(answer)
             told(answer, place)
 
         return both
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: DecisionAnswer) -> None:
         """A record was decided about."""
         which = (answer.asked.stream, answer.answered, str(answer.decision["decision"]))
         self.decisions[which] = self.decisions.get(which, 0) + 1
@@ -86,7 +88,7 @@ class ApiFigures:
             self.revised[which] = self.revised.get(which, 0) + 1
 
 
-class Counted:
+class RequestCounter:
     """ASGI middleware around all others: each request in ``figures``."""
 
     def __init__(self, app: App, figures: ApiFigures) -> None:
@@ -115,20 +117,20 @@ class Counted:
 class TimedAnswers:
     """The ledger as the service asks it, with the time that requests wait for it."""
 
-    def __init__(self, answers: Answers, figures: ApiFigures) -> None:
+    def __init__(self, answers: AnswerLedger, figures: ApiFigures) -> None:
         self._answers = answers
         self._claims, self._kept = figures.ledger["claim"], figures.ledger["answer"]
 
-    async def claim(self, asked: Asked, timeout_s: float) -> Claim:
-        """See ``Answers``."""
+    async def claim(self, asked: Asked, timeout_s: float) -> IdClaim:
+        """See ``AnswerLedger``."""
         began_s = time.perf_counter()
         try:
             return await self._answers.claim(asked, timeout_s)
         finally:
             self._claims.add(time.perf_counter() - began_s)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
-        """See ``Answers``."""
+    async def answer(self, answer: DecisionAnswer, said: Mapping[str, Any]) -> RecordedAnswer | None:
+        """See ``AnswerLedger``."""
         began_s = time.perf_counter()
         try:
             return await self._answers.answer(answer, said)
@@ -136,5 +138,5 @@ class TimedAnswers:
             self._kept.add(time.perf_counter() - began_s)
 
     async def release(self, asked: Asked) -> None:
-        """See ``Answers``."""
+        """See ``AnswerLedger``."""
         await self._answers.release(asked)

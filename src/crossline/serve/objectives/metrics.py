@@ -10,7 +10,7 @@ from crossline.core.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.serve.objectives.budget import PERIOD
 from crossline.serve.objectives.recorder import Recorder
-from crossline.serve.objectives.report import Found, found_of, last_minute
+from crossline.serve.objectives.report import ObjectiveStatus, found_of, last_minute
 from crossline.serve.watch.exposition import metric_counter, metric_gauge
 
 EVENTS, BAD = "slo_events", "slo_bad_events"
@@ -25,7 +25,7 @@ class ObjectiveCollector:
     def __init__(self, pipeline: str, recorder: Recorder) -> None:
         self._pipeline = pipeline
         self._recorder = recorder
-        self._known: tuple[int, list[Found]] = (-1, [])
+        self._known: tuple[int, list[ObjectiveStatus]] = (-1, [])
 
     def collect(self) -> Iterator[Metric]:
         """All families."""
@@ -62,7 +62,7 @@ class ObjectiveCollector:
         yield metric_gauge("slo_good_ratio", "How much kept the objective.", [*labels, "window"], shares)
         yield metric_gauge("slo_budget_left_ratio", "What is left of the 30 days' error budget.", labels, left)
 
-    def _found(self) -> list[Found]:
+    def _found(self) -> list[ObjectiveStatus]:
         """Read once a minute, however often it is scraped; nothing where the file cannot be read now."""
         recorder = self._recorder
         end = last_minute(recorder.now_ms())

@@ -20,7 +20,7 @@ from crossline.engine.work.totals import Totals
 from crossline.logs import get_logger
 from crossline.serve.objectives.declaration import ALERT_LATENCY, CHECKPOINT, LAG, OF_RUN, objectives_of
 from crossline.serve.objectives.file import MinuteFile
-from crossline.serve.objectives.lag import Lag
+from crossline.serve.objectives.lag import LagMeter
 from crossline.serve.objectives.recorder import Recorder
 from crossline.serve.watch.figures import waits_of
 
@@ -54,7 +54,7 @@ class RunCounts:
         self.samples = any(each.name == LAG for each in mine)
         self._now_ms = now_ms
         self._wall = frozenset(broker_streams(config.sources, config.streams))
-        self._lag = Lag(self._wall, now_ms())
+        self._lag = LagMeter(self._wall, now_ms())
         self._ingest_ms: dict[str, int] = {}
         self._spent = Counter[str]()  # of the minute that runs, in ms: all of its batches, and the checkpoint in them
         self._lock = threading.Lock()

@@ -16,7 +16,7 @@ from typing import Any
 
 from crossline.serve.decisions.values import Basis
 from crossline.serve.replica.entity import KeyAsked, KeyFigures
-from crossline.serve.replica.overlay import Judged, Laid
+from crossline.serve.replica.overlay import JudgedRecord, Laid
 
 _LENGTH = struct.Struct("<I")
 BYTES_MAX = 1 << 30
@@ -52,7 +52,7 @@ class ForkNow:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ForkRequest:
     """``lay`` is laid over in this order; then a copy judges each list of ``dry`` by itself, which leaves nothing.
 
     Or it tells the figures of a key, which leaves as little.
@@ -66,8 +66,8 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of an ``Ask``: of each record of ``lay`` (nothing where none was wanted); of a copy, of ``dry``.
+class ForkReply:
+    """What came of a ``ForkRequest``: for each record of ``lay`` (nothing where none was wanted); from a copy, for ``dry``.
 
     ``laid``: so many records are laid over now. ``basis``: what was in force, by the number of the record in ``lay``
     and of lists in ``dry`` as digests; ``known``: those that were not told before. ``error``: why there is none.
@@ -75,8 +75,8 @@ class Answer:
     """
 
     laid: int = 0
-    judged: Sequence[tuple[Judged, str]] = ()
-    dry: Sequence[Sequence[tuple[Judged, str]] | KeyFigures] = ()
+    judged: Sequence[tuple[JudgedRecord, str]] = ()
+    dry: Sequence[Sequence[tuple[JudgedRecord, str]] | KeyFigures] = ()
     known: Sequence[Basis] = ()
     error: str = ""
     spent_ms: float = 0.0

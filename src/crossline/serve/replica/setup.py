@@ -19,7 +19,7 @@ PAUSE_MS = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class FollowerSetup:
     """Plain values. ``state``: where shards log their state; "": in the folder ``checkpoint``.
 
     ``number``: of the follower. ``socket``: where those who ask listen. ``pause_ms``: at least between two forks.

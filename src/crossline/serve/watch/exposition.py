@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.process_collector import ProcessCollector
 
 from crossline.engine.pipeline.standing import Standing, Waiting
-from crossline.serve.watch.figures import Figures, Histogram
+from crossline.serve.watch.figures import Histogram, RunFigures
 from crossline.serve.watch.space import Space
 
 
@@ -27,7 +27,7 @@ class RunCollector:
     def __init__(
         self,
         pipeline: str,
-        figures: Figures,
+        figures: RunFigures,
         standing: Callable[[], Standing],
         waiting: Callable[[], Iterable[Waiting]],
         space: Callable[[], Space],
@@ -47,7 +47,7 @@ class RunCollector:
         yield from families
         yield from self._as_it_stands()
 
-    def _counters(self, of: Figures) -> Iterator[Metric]:
+    def _counters(self, of: RunFigures) -> Iterator[Metric]:
         yield metric_counter(
             "records", "Records that were judged, by the stream that they came in.", ["stream"], of.records
         )
@@ -75,7 +75,7 @@ class RunCollector:
         )
         yield metric_counter("task_seconds", "Time of tasks, by what they did.", ["step"], of.step_s)
 
-    def _of_batches(self, of: Figures) -> Iterator[Metric]:
+    def _of_batches(self, of: RunFigures) -> Iterator[Metric]:
         yield metric_histogram(
             "batch_seconds", "Batches, from their begin until all sinks had them.", [], {(): of.batch_s}
         )
@@ -127,7 +127,7 @@ def _events(logged: Mapping[str, int]) -> Mapping[str, int]:
     return {**dict.fromkeys(_EVENTS, 0), **logged}
 
 
-def _of_sinks(of: Figures) -> Iterator[Metric]:
+def _of_sinks(of: RunFigures) -> Iterator[Metric]:
     retries = {name: each.retries for name, each in of.sinks.items()}
     yield metric_counter("sink_retries", "Attempts of sinks that failed and were made again.", ["sink"], retries)
     now_s = time.time()

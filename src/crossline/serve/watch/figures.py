@@ -77,7 +77,7 @@ def waits_of(
     return {stream: np.maximum(0.0, now_s - instants_ms(each) / 1000) for stream, each in texts.items()}
 
 
-class Figures:
+class RunFigures:
     """The sums of a run. ``lock`` is held while they are added to, and by who reads them.
 
     ``rules_max``: how many rules are named; those that come later are told together. ``wall``: streams whose ingest

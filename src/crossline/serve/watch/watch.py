@@ -17,9 +17,9 @@ from crossline.engine.pipeline.standing import Standing, Waiting
 from crossline.engine.work.totals import Totals
 from crossline.logs import get_logger
 from crossline.serve.watch.exposition import Collector, RunCollector, registry_of
-from crossline.serve.watch.figures import Figures
-from crossline.serve.watch.health import Answer, Progress, keeps_up, lives
-from crossline.serve.watch.listener import Listener, Page
+from crossline.serve.watch.figures import RunFigures
+from crossline.serve.watch.health import HealthStatus, RunProgress, keeps_up, lives
+from crossline.serve.watch.listener import HttpListener, HttpPage
 from crossline.serve.watch.space import Space, SpaceWatch
 
 ASK_EVERY_S = 5.0  # Java whether the query lives, brokers what waits
@@ -49,7 +49,7 @@ class Followed(Protocol):
         ...
 
 
-class Watch:
+class RunWatch:
     """Listens from the start; ``figures`` is told of sinks, ``batch`` of batches, ``follow`` which pipeline it is.
 
     ``clocks``: by stream, whether ingest time is a ``wall`` clock, or comes from the records. What may take long is
@@ -61,7 +61,7 @@ class Watch:
         self, settings: WatchSettings, pipeline: str, clocks: Mapping[str, str], more: Collector | None = None
     ) -> None:
         wall = [stream for stream, clock in clocks.items() if clock == "wall"]
-        self.figures = Figures(settings.rules_max, wall, clocks)
+        self.figures = RunFigures(settings.rules_max, wall, clocks)
         self._settings = settings
         self._pipeline: Followed | None = None
         self._since_s = time.time()
@@ -76,7 +76,7 @@ class Watch:
         )
         self._registry = registry_of(collector, *([] if more is None else [more]))
         pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
-        self._listener = Listener(settings.place, pages)
+        self._listener = HttpListener(settings.place, pages)
         log.info("watched", pipeline=pipeline, url=f"http://{self.place}/metrics")
         if not settings.place.loopback:
             log.warning("others than this machine get to the watch, which asks nobody who they are", at=str(self.place))
@@ -109,19 +109,19 @@ class Watch:
         """How the pipeline stands; before there is one, as nothing."""
         return self._pipeline.standing() if self._pipeline is not None else Standing()
 
-    def healthz(self) -> Answer:
+    def healthz(self) -> HealthStatus:
         """Whether the run lives."""
         asked_s = self._asked_s
         silent_s = 0.0 if asked_s is None else time.monotonic() - asked_s
         started = self.standing().started
         return lives(started=started, alive=self._alive, silent_s=silent_s, stopped=self._ended.is_set())
 
-    def readyz(self) -> Answer:
+    def readyz(self) -> HealthStatus:
         """Whether it keeps up."""
         standing, now_s = self.standing(), time.time()
         with self.figures.lock:
             last_s, sinks = self.figures.last_batch_s, dict(self.figures.sinks)
-        progress = Progress(now_s, self._since_s, last_s, self._settings.ready_within / 1000)
+        progress = RunProgress(now_s, self._since_s, last_s, self._settings.ready_within / 1000)
         return keeps_up(self.healthz(), standing, progress, self._waiting, sinks)
 
     def _ask(self) -> None:
@@ -144,17 +144,17 @@ class Watch:
     def _space_now(self) -> Space:
         return self._space.of(self.standing().state_root)
 
-    def _metrics(self, accepted: str) -> Page:
+    def _metrics(self, accepted: str) -> HttpPage:
         encode, form = choose_encoder(accepted)
-        return Page(encode(self._registry), form)
+        return HttpPage(encode(self._registry), form)
 
-    def _healthz(self, _: str) -> Page:
+    def _healthz(self, _: str) -> HttpPage:
         return _page(self.healthz())
 
-    def _readyz(self, _: str) -> Page:
+    def _readyz(self, _: str) -> HttpPage:
         return _page(self.readyz())
 
 
-def _page(answer: Answer) -> Page:
+def _page(answer: HealthStatus) -> HttpPage:
     status = HTTPStatus.OK if answer.ok else HTTPStatus.SERVICE_UNAVAILABLE
-    return Page(orjson.dumps(answer.to_json()) + b"\n", "application/json", status)
+    return HttpPage(orjson.dumps(answer.to_json()) + b"\n", "application/json", status)

@@ -31,7 +31,7 @@ from crossline.serve.access.guard import guarded
 from crossline.serve.access.keyfile import KeyFile
 from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.server import listening, serve
-from crossline.serve.startable import check_files
+from crossline.serve.start_check import check_files
 
 from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
 

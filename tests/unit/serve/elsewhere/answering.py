@@ -17,13 +17,13 @@ from tests.unit.serve.replica.conftest import SPEC, STREAM
 from crossline.connectors.objects.files import LocalFiles
 from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.decisions.adapters import LedgerAnswers
-from crossline.serve.decisions.parts import Parts
+from crossline.serve.decisions.interfaces import ServiceParts
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.service import Decisions
+from crossline.serve.decisions.service import DecisionService
 from crossline.serve.decisions.values import Asked, Place
-from crossline.serve.elsewhere.following import StoreFollower
-from crossline.serve.ledger.opening import ledger_of
-from crossline.serve.replica.answers import Bounds
+from crossline.serve.ledger.factory import ledger_of
+from crossline.serve.remote.store_follower import StoreFollower
+from crossline.serve.replica.answers import ReplicaLimits
 from crossline.serve.replica.replicas import Replicas
 from crossline.services.postgres import LocalPostgres
 
@@ -57,10 +57,10 @@ async def main(store: str, port: str, schema: str, password_file: str) -> None:
     settings = ServeSettings.model_validate({"ledger": ledger})
     follower = StoreFollower("s3://bank/checkpoint", 0.02, LocalFiles(Path(store)))
     await follower.start()
-    replicas = Replicas(str(follower.folder), bounds=Bounds(unseen_ms=follower.unseen_ms))
+    replicas = Replicas(str(follower.folder), bounds=ReplicaLimits(unseen_ms=follower.unseen_ms))
     await replicas.start()
     group, _ = ledger_of(settings, [STREAM])
-    parts = Parts(
+    parts = ServiceParts(
         records=StreamRecords({STREAM: SPEC}),
         judge=replicas,
         stream=FakeStream(),
@@ -69,7 +69,7 @@ async def main(store: str, port: str, schema: str, password_file: str) -> None:
         logs={STREAM: Topic()},
         fallback=Fallback(),
     )
-    decisions = Decisions(parts)
+    decisions = DecisionService(parts)
     while not replicas.lag().ready:  # noqa: ASYNC110 - other processes say when
         await asyncio.sleep(0.01)
     say({"ready": replicas.lag().batch})
@@ -85,7 +85,7 @@ async def main(store: str, port: str, schema: str, password_file: str) -> None:
     follower.close()
 
 
-async def answer(decisions: Decisions, record: bytes) -> None:
+async def answer(decisions: DecisionService, record: bytes) -> None:
     reply = await decisions.decide(STREAM, record, "peek", 5.0)
     say({"id": orjson.loads(record)["id"], "status": int(reply.status), "body": reply.body.decode()})
 

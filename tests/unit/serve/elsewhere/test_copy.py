@@ -20,9 +20,9 @@ from crossline.engine.snapshot.sparklog import committed, last_committed
 from crossline.engine.state import cache as caching
 from crossline.engine.state import statelog
 from crossline.engine.state.follow import FollowedState
-from crossline.serve.elsewhere.copy import LOGS_KEPT, CheckpointCopy
+from crossline.serve.remote.checkpoint_copy import LOGS_KEPT, CheckpointCopy
+from crossline.serve.replica.pending_records import BatchEnds
 from crossline.serve.replica.setup import sources_of
-from crossline.serve.replica.waiting import SourceEnds
 
 from .stored import PLANNED_MS, StoredPipeline
 
@@ -103,7 +103,7 @@ def test_a_batch_is_there_once_it_is_done_and_with_all_that_it_needs(stored: Sto
     mine = sizes(state_at(here / "state", here, 0))
     assert mine == sizes(state_at(tmp_path / "store" / "state", here, 0))
     assert sum(mine[1].values()) >= 3
-    assert SourceEnds(str(here), sources_of(str(here))).of(0) == {"payments": {}}
+    assert BatchEnds(str(here), sources_of(str(here))).of(0) == {"payments": {}}
     assert (here / "spark" / "commits" / "0").stat().st_mtime * 1e3 == pytest.approx(PLANNED_MS + 5)
 
 

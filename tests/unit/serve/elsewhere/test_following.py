@@ -15,10 +15,10 @@ from tests.unit.serve.replica.conftest import BURST, Asks, ready, snapshot_of
 
 from crossline.connectors.objects.files import LocalFiles
 from crossline.engine.state import cache as caching
-from crossline.serve.decisions.values import NotJudgedError, Verdict
-from crossline.serve.elsewhere.following import StoreFollower
+from crossline.serve.decisions.values import NotJudgedError, RecordVerdict
 from crossline.serve.feed.reader import FeedReader
-from crossline.serve.replica.answers import Bounds
+from crossline.serve.remote.store_follower import StoreFollower
+from crossline.serve.replica.answers import ReplicaLimits
 from crossline.serve.replica.replicas import Replicas
 
 from .stored import StoredPipeline
@@ -44,7 +44,7 @@ def over(store: LocalFiles, play: Play) -> None:
     async def whole() -> None:
         follower = StoreFollower("s3://bank/checkpoint", 0.02, store)
         await follower.start()
-        replicas = Replicas(str(follower.folder), bounds=Bounds(unseen_ms=follower.unseen_ms))
+        replicas = Replicas(str(follower.folder), bounds=ReplicaLimits(unseen_ms=follower.unseen_ms))
         await replicas.start()
         try:
             await asyncio.wait_for(play(replicas, follower), 90)
@@ -56,8 +56,8 @@ def over(store: LocalFiles, play: Play) -> None:
     asyncio.run(whole())
 
 
-def decided(found: list[Verdict | NotJudgedError]) -> list[Any]:
-    return [told(each.decision) if isinstance(each, Verdict) else str(each) for each in found]
+def decided(found: list[RecordVerdict | NotJudgedError]) -> list[Any]:
+    return [told(each.decision) if isinstance(each, RecordVerdict) else str(each) for each in found]
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -117,7 +117,7 @@ def test_a_store_that_is_away_is_told_by_how_far_behind_the_replica_is(stored: S
         away.fails_at = -1
         await ready(replicas, 1)
         (verdict,) = await replicas.judge([asks.record()])
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, RecordVerdict)
 
     over(away, play)
 
@@ -143,7 +143,7 @@ def test_another_checkpoint_in_its_place_is_begun_anew(stored: StoredPipeline, t
     async def play(replicas: Replicas, follower: StoreFollower) -> None:
         await ready(replicas, 2)
         (before,) = await replicas.judge([later], keep=False)
-        assert isinstance(before, Verdict)
+        assert isinstance(before, RecordVerdict)
         assert before.decision["decision"] == "review", "six in a minute"
         reader = FeedReader(follower.folder / "feed")
         assert reader.last() == 2
@@ -156,7 +156,7 @@ def test_another_checkpoint_in_its_place_is_begun_anew(stored: StoredPipeline, t
         await until(lambda: not replicas.lag().ready)
         await until(lambda: replicas.lag().ready and replicas.lag().batch == 0)
         (after,) = await replicas.judge([later], keep=False)
-        assert isinstance(after, Verdict)
+        assert isinstance(after, RecordVerdict)
         assert after.decision["decision"] == "allow", "the first that this checkpoint knows of"
         await until(lambda: reader.last() == 0)
         await reader.close()

@@ -13,7 +13,7 @@ from crossline.connectors.objects.files import file_store
 from crossline.connectors.objects.place import under
 from crossline.engine.snapshot.sparklog import last_committed
 from crossline.engine.state import cache as caching
-from crossline.serve.elsewhere.copy import CheckpointCopy
+from crossline.serve.remote.checkpoint_copy import CheckpointCopy
 
 from .stored import StoredPipeline
 from .test_copy import sizes, state_at

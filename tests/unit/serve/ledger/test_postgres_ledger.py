@@ -14,9 +14,9 @@ from crossline.connectors.postgres.client import Place
 from crossline.core.basics.errors import RetryableError, StateError, UsageError
 from crossline.core.settings.postgres import LedgerSettings
 from crossline.serve.ledger.chain import faults_of
-from crossline.serve.ledger.postgres.cutting import Cutter
+from crossline.serve.ledger.postgres.connection_cutter import Cutter
 from crossline.serve.ledger.postgres.reads import PostgresReads, check_postgres
-from crossline.serve.ledger.reading import answered_later, check_ledger, receipt_of
+from crossline.serve.ledger.queries import answered_later, check_ledger, receipt_of
 from crossline.serve.ledger.signing import Signer
 
 from .ledgerkit import BASIS, Clock, Open, asked, decision_of, entry, key_files, outcomes

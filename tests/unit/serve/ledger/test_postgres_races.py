@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from crossline.connectors.postgres.client import Place
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.postgres.reads import check_postgres
-from crossline.serve.ledger.reading import LedgerCheck, check_ledger
+from crossline.serve.ledger.queries import LedgerCheck, check_ledger
 from crossline.serve.ledger.sqlite import SqliteLedger
 
 from .ledgerkit import Clock, Open, asked, entry, outcomes

@@ -9,7 +9,7 @@ from crossline.core.basics.errors import RetryableError
 from crossline.core.health.predictions import Held
 from crossline.core.health.shares import Precision
 from crossline.core.workbench.predicted import Predicted
-from crossline.serve.cases.counting.reading import RuleCounts
+from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.health.assess import Measured, assessed
 from crossline.serve.health.values import Foretold, HealthReport, RuleFacts
 from crossline.serve.metrics.rules import RuleGauges

@@ -20,12 +20,12 @@ from crossline.core.basics.times import format_instant
 from crossline.core.settings.process.slo import SloSettings
 from crossline.serve.objectives.declaration import objectives_of
 from crossline.serve.objectives.file import Minute, MinuteFile
+from crossline.serve.objectives.formatting import value_said
 from crossline.serve.objectives.histogram import counted, packed
 from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.objectives.prometheus import rules_of
 from crossline.serve.objectives.recorder import Recorder
 from crossline.serve.objectives.report import report
-from crossline.serve.objectives.words import value_said
 from e2e.scraping import names_in
 
 from .test_counting import NOW_MS, OTHERS, PIPELINE, START, pipeline

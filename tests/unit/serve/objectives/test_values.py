@@ -17,11 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from crossline.core.settings.process.slo import SloSettings
 from crossline.serve.objectives.declaration import Objective, objectives_of
 from crossline.serve.objectives.file import KEPT, Minute, MinuteFile
+from crossline.serve.objectives.formatting import value_said
 from crossline.serve.objectives.histogram import REACH, SIZE, added, counted, empty, packed, place_of, value_at
 from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.objectives.recorder import Recorder
 from crossline.serve.objectives.report import found_of
-from crossline.serve.objectives.words import value_said
 
 END = 29_800_017  # 17 minutes past an hour: windows begin and end within hours
 LAG = "lag"

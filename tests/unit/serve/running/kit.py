@@ -19,7 +19,7 @@ from crossline.engine.pipeline.standing import Standing, Waiting
 from crossline.engine.work.totals import Totals
 from crossline.serve.objectives.declaration import objectives_of
 from crossline.serve.objectives.file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
-from crossline.serve.watch.watch import Watch
+from crossline.serve.watch.watch import RunWatch
 
 STREAM = "payments"
 WAITS_S = (*[12.0] * 98, 31.0, 100.0)  # of the alerts: far from the bounds of buckets, however slow a machine is
@@ -42,9 +42,9 @@ def alert(came_ms: float) -> dict[str, Any]:
 @contextmanager
 def run(
     name: str = "payments", now_s: float = 0.0, waits_s: Sequence[float] = WAITS_S, *, held: bool = False
-) -> Iterator[Watch]:
+) -> Iterator[RunWatch]:
     """One batch was delivered, at ``now_s`` on the wall clock. ``held``: a sink does not take the next one."""
-    watch = Watch(WatchSettings(listen="127.0.0.1:0"), name, {STREAM: "wall"})
+    watch = RunWatch(WatchSettings(listen="127.0.0.1:0"), name, {STREAM: "wall"})
     sinks: Any = [Postgres(), Kafka()]
     watch.figures.name_sinks(sinks)
     watch._pipeline = SimpleNamespace(  # type: ignore[assignment]  # nobody else is asked
@@ -83,7 +83,7 @@ SLO = {
 
 
 def promising(
-    config: PipelineConfig, folder: Path, watch: Watch | None, slo: dict[str, Any] | None = None
+    config: PipelineConfig, folder: Path, watch: RunWatch | None, slo: dict[str, Any] | None = None
 ) -> PipelineConfig:
     """``config`` with objectives, and the place where ``watch`` listens."""
     settings = SloSettings.model_validate({**(SLO if slo is None else slo), "path": str(folder / "slo.db")})

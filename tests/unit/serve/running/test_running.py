@@ -13,12 +13,12 @@ import yaml
 
 from crossline.core.basics.errors import RetryableError
 from crossline.core.settings.watch import Place, WatchSettings
-from crossline.serve.running import limits
-from crossline.serve.running.entries import batches_of, dead_of, figures_of, lag_ms, sinks_of
-from crossline.serve.running.history import History
-from crossline.serve.running.report import NO_SLO, NO_WATCH, ReplicaLag, running_report
-from crossline.serve.running.scrape import Scrape, scrape
-from crossline.serve.watch.listener import Listener, Page
+from crossline.serve.run_health import limits
+from crossline.serve.run_health.entries import batches_of, dead_of, figures_of, lag_ms, sinks_of
+from crossline.serve.run_health.history import RunHistory
+from crossline.serve.run_health.report import NO_SLO, NO_WATCH, ReplicaLag, running_report
+from crossline.serve.run_health.scrape import Scrape, scrape
+from crossline.serve.watch.listener import HttpListener, HttpPage
 
 from ..objectives.test_counting import pipeline  # noqa: TID252 - a pipeline of topics
 from .kit import end_of, minutes, promising, run
@@ -65,7 +65,7 @@ def test_what_it_tells_of_batches_sinks_and_dead_letters(seen: Scrape) -> None:
 
 def test_figures_are_held_against_objectives_and_yesterday(tmp_path: Path, seen: Scrape) -> None:
     config, end = promising(pipeline(tmp_path), tmp_path, None), 29_800_000
-    history = History({}, end)
+    history = RunHistory({}, end)
     told = figures_of(config, seen, history)
     lag = figure(told, "lag")
     assert 900 <= lag.value < 900 + 60_000, "what waits is younger than what was judged last"
@@ -101,13 +101,13 @@ def test_figures_of_minutes_worked_by_hand(tmp_path: Path) -> None:
 
 
 def test_hours_that_are_not_known_are_told_as_such() -> None:
-    history = History({"lag_ms": {1_000: 5.0, 1_059: 7.0}, "late": {}, "records": {1_000: 10.0}}, 1_060)
+    history = RunHistory({"lag_ms": {1_000: 5.0, 1_059: 7.0}, "late": {}, "records": {1_000: 10.0}}, 1_060)
     assert history.hours("lag_ms") == (*[None] * 23, 7.0)
     assert history.hours("late", "records") == (*[None] * 23, 0.0)
     assert history.peak("lag_ms", 60, 60) is None
-    assert (history.last, History({}, 1).last) == (1_059, None)
+    assert (history.last, RunHistory({}, 1).last) == (1_059, None)
     assert history.ratio("late", "batches", 60) is None
-    two = History({"records": {1_000: 30.0, 1_001: 90.0, 900: 5.0}}, 1_060)
+    two = RunHistory({"records": {1_000: 30.0, 1_001: 90.0, 900: 5.0}}, 1_060)
     assert two.per_s("records", 60) == 1.0, "120 records in the two minutes that are known"
     assert two.per_s("records", 60, 500) is None
 
@@ -152,7 +152,7 @@ def test_who_does_not_answer_is_unknown(tmp_path: Path) -> None:
             scrape(place, "others", 0)
     with pytest.raises(RetryableError, match=rf"no run answers at {place} \(watch.listen\): Connection refused"):
         scrape(place, "payments", 0)
-    other = Listener(Place("127.0.0.1", 0), {"/metrics": lambda _: Page(b"<html>", "text/html")})
+    other = HttpListener(Place("127.0.0.1", 0), {"/metrics": lambda _: HttpPage(b"<html>", "text/html")})
     try:
         with pytest.raises(RetryableError, match="no run answers at"):
             scrape(other.place, "payments", 0)

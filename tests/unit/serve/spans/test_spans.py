@@ -17,8 +17,8 @@ from crossline.connectors.outbox.sink import OutboxSink
 from crossline.core.basics.errors import PermanentError, SinkError
 from crossline.core.settings.watch import OtlpSettings
 from crossline.engine.work.totals import Totals
-from crossline.serve.spans import sending
-from crossline.serve.spans.sending import Spans
+from crossline.serve.spans import exporter
+from crossline.serve.spans.exporter import Spans
 from crossline.serve.spans.spans import ids_of
 from e2e.collector import Collector, attributes
 
@@ -53,7 +53,7 @@ class Shaky(ConsoleSink):
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "END_S", 60.0)  # of a machine that is busy
+    monkeypatch.setattr(exporter, "END_S", 60.0)  # of a machine that is busy
     for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SERVICE_NAME"):
         monkeypatch.delenv(name, raising=False)
 

@@ -10,11 +10,11 @@ from fastapi import Query, Request
 from pydantic import Field, StringConstraints
 
 from crossline.core.texts.problems import shown
-from crossline.serve.cases.acts.values import Act, ActName
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.actions.values import ActName, CaseAction
 from crossline.serve.cases.intake.facts import VALUE_MAX
 from crossline.serve.cases.queue.filters import QueueFilter, Sort, View
-from crossline.serve.cases.values import ChangedError, NotTakenError, NotThereError
+from crossline.serve.cases.service import CaseService
+from crossline.serve.cases.values import ChangedError, NoSuchCaseError, NotTakenError
 from crossline.serve.http.deps import Dependencies, there
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.queries import keys_in
@@ -70,16 +70,16 @@ class ActBody(Body):
     case_ids: list[Short] | None = Field(default=None, max_length=500, description="`merge`: become part of this case.")
     alert_id: Short | None = Field(default=None, description="`detach`: gets a case of its own.")
 
-    def wanted(self) -> Act:
+    def wanted(self) -> CaseAction:
         """As the store takes it."""
         given = self.model_dump(exclude={"until", "case_ids"})
         names = None if self.case_ids is None else tuple(self.case_ids)
-        return Act(**given, until_ms=instant("/until", self.until), case_ids=names)
+        return CaseAction(**given, until_ms=instant("/until", self.until), case_ids=names)
 
 
-def desk_of(deps: Dependencies) -> CaseDesk:
+def desk_of(deps: Dependencies) -> CaseService:
     """The desk. Raises ProblemError (409) where this server has none."""
-    found: CaseDesk = there(deps.desk, "store of cases and labels", TODO)
+    found: CaseService = there(deps.desk, "store of cases and labels", TODO)
     return found
 
 
@@ -87,7 +87,7 @@ def asked(ask: Callable[[], T], what: str = "case") -> T:
     """What ``ask`` gives; the store's errors as problems."""
     try:
         return ask()
-    except NotThereError as error:
+    except NoSuchCaseError as error:
         raise not_found(what, str(error)) from None
     except ChangedError as error:
         raise ProblemError(412, "changed", str(error)) from None
@@ -100,7 +100,7 @@ def case_of(deps: Dependencies, case_id: str) -> dict[str, Any]:
     desk = desk_of(deps)
     try:
         return desk.case(case_id)
-    except NotThereError:
+    except NoSuchCaseError:
         raise not_found(f"case {shown(case_id)}", "GET /v1/cases lists those there are") from None
 
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi import Path as InPath
 from pydantic import Field, StringConstraints
 
-from crossline.serve.cases.hiding import suppressions as kept
-from crossline.serve.cases.hiding.matching import Condition
+from crossline.serve.cases.suppressions import store as kept
+from crossline.serve.cases.suppressions.conditions import SuppressionCondition
 from crossline.serve.http.cases.requests import Short, Value, asked, desk_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match, etag_of
@@ -50,7 +50,7 @@ class SuppressionBody(Body):
     def wanted(self) -> kept.NewSuppression:
         """As the store takes it."""
         until_ms = instant("/until", self.until) or 0
-        conditions = [Condition(each.field, each.operator, each.value) for each in self.conditions]
+        conditions = [SuppressionCondition(each.field, each.operator, each.value) for each in self.conditions]
         return kept.NewSuppression(until_ms, self.reason, self.rules, self.key, conditions)
 
 

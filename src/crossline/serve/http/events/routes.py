@@ -11,8 +11,8 @@ from fastapi.responses import StreamingResponse
 
 from crossline.core.texts.problems import nearest, one_of, shown
 from crossline.serve.http.deps import Dependencies, there
-from crossline.serve.http.events.source import KINDS, Event, EventId, EventSource
-from crossline.serve.http.events.stream import Bounds, EventStream, Wanted
+from crossline.serve.http.events.source import KINDS, EventId, EventSource, LiveEvent
+from crossline.serve.http.events.stream import EventFilter, EventStream, StreamLimits
 from crossline.serve.http.principals import Asking, Principal, needs, sees
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.queries import keys_in, only_known
@@ -54,14 +54,14 @@ class OwnEvents:
         self._source = source
         self._who = who
 
-    async def follow(self, after: EventId | None) -> AsyncIterator[Event]:
+    async def follow(self, after: EventId | None) -> AsyncIterator[LiveEvent]:
         """See ``EventSource``."""
         async for event in self._source.follow(after):
             if event.kind in {"decision", "revision"} and sees(self._who, str(orjson.loads(event.body).get("stream"))):
                 yield event
 
 
-def event_routes(deps: Dependencies, listeners: Listeners, bounds: Bounds | None = None) -> APIRouter:
+def event_routes(deps: Dependencies, listeners: Listeners, bounds: StreamLimits | None = None) -> APIRouter:
     """The route of events."""
     routes = APIRouter(tags=["events"])
 
@@ -87,12 +87,12 @@ def event_routes(deps: Dependencies, listeners: Listeners, bounds: Bounds | None
         ``cut_off`` and ``end`` are the last that a client hears.
         """
         only_known(request, "key.")
-        wanted = Wanted(_kinds(kinds), keys_in(request), _id(last_event_id))
+        wanted = EventFilter(_kinds(kinds), keys_in(request), _id(last_event_id))
         source: EventSource = there(deps.events, "events", _TODO)
         if not sees(who):
             source = OwnEvents(source, who)
         listeners.take()
-        return EventStream(source, wanted, bounds or Bounds(), listeners.leave)
+        return EventStream(source, wanted, bounds or StreamLimits(), listeners.leave)
 
     return routes
 

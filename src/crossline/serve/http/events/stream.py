@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from crossline.logs import get_logger
-from crossline.serve.http.events.source import Event, EventId, EventsGoneError, EventSource
+from crossline.serve.http.events.source import EventId, EventsGoneError, EventSource, LiveEvent
 
 QUEUE_MAX = 1_000
 HEARTBEAT_S = 15.0
@@ -29,20 +29,20 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EventFilter:
     """What a client listens to. ``key``: values that an event's key must have; ``after``: where it broke off."""
 
     kinds: Collection[str]
     key: Mapping[str, str]
     after: EventId | None = None
 
-    def has(self, event: Event) -> bool:
+    def has(self, event: LiveEvent) -> bool:
         """Whether it is told of this one."""
         return event.kind in self.kinds and all(event.key.get(name) == value for name, value in self.key.items())
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class StreamLimits:
     """How many events wait for a client, how often it hears that there are none, how long it may take to take one."""
 
     queue_max: int = QUEUE_MAX
@@ -53,7 +53,9 @@ class Bounds:
 class EventStream(Response):
     """An ASGI answer of ``text/event-stream``. ``ended``: told once, when it is over."""
 
-    def __init__(self, source: EventSource, wanted: Wanted, bounds: Bounds, ended: Callable[[], None]) -> None:
+    def __init__(
+        self, source: EventSource, wanted: EventFilter, bounds: StreamLimits, ended: Callable[[], None]
+    ) -> None:
         super().__init__()
         self._source = source
         self._wanted = wanted
@@ -136,7 +138,7 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": text, "more_body": more})
 
 
-def as_text(event: Event) -> bytes:
+def as_text(event: LiveEvent) -> bytes:
     """An event on the wire. Its id and its body are of one line each, whatever they hold."""
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (_line(event.id.encode()), event.kind.encode(), _line(event.body))
 
@@ -155,7 +157,7 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-async def _closing(events: AsyncIterator[Event]) -> Any:
+async def _closing(events: AsyncIterator[LiveEvent]) -> Any:
     """As a generator, which is closed in any case."""
     try:
         async for event in events:

@@ -18,7 +18,7 @@ from crossline.serve.http.principals import needs
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import listed, matching
 from crossline.serve.http.reads.decisions import found_decisions
-from crossline.serve.http.reads.holding import all_held
+from crossline.serve.http.reads.held_keys import all_held
 from crossline.serve.http.reads.lists import entries_of
 from crossline.serve.http.reads.rulebook import rulebook
 

@@ -12,8 +12,8 @@ from crossline.core.basics.errors import UsageError
 from crossline.core.basics.times import instant_text
 from crossline.core.decide.words import ACTIONS
 from crossline.rulelog.outcomes.holding import held_by_hand
+from crossline.serve.cases.links.traversal import DEPTH_MAX, walked
 from crossline.serve.cases.links.values import Entity, Linked
-from crossline.serve.cases.links.walking import DEPTH_MAX, walked
 from crossline.serve.cases.rows import PREFIX
 from crossline.serve.cases.summary import severity_word
 from crossline.serve.http.cases.requests import desk_of
@@ -21,7 +21,7 @@ from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.principals import needs
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.queries import json_answer, only_known
-from crossline.serve.http.reads.holding import all_held
+from crossline.serve.http.reads.held_keys import all_held
 from crossline.serve.http.reads.rulebook import rulebook
 
 DEPTH = 2

@@ -18,7 +18,7 @@ from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import instant
 from crossline.serve.http.writes.bodies import Body
-from crossline.serve.http.writes.casework import CaseStore, ChangedError
+from crossline.serve.http.writes.casework import CaseStore, VersionConflictError
 
 TEXT_CHARS = 20_000
 ALERTS_MAX = 500
@@ -145,7 +145,7 @@ def changed(what: str, change: Callable[[], Mapping[str, Any]]) -> Mapping[str, 
     """What ``change`` gives; ProblemError (412) where somebody else was first."""
     try:
         return change()
-    except ChangedError as error:
+    except VersionConflictError as error:
         raise ProblemError(
             412, "changed", f"{what} was changed at this moment, and is version {error.version}: look at it again"
         ) from None

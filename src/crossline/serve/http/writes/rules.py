@@ -25,7 +25,7 @@ from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.rules import RuleName, tags_of_version
 from crossline.serve.http.writes import changes
 from crossline.serve.http.writes.bodies import Approval, NewShare, NewStatus, PublishedFile, RuleFile
-from crossline.serve.http.writes.waiting import WAITS, check_rule, told
+from crossline.serve.http.writes.pending_approval import WAITS, check_rule, told
 
 IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of the version that was looked at, or `*`.")]
 

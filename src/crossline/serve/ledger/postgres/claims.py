@@ -10,7 +10,7 @@ from crossline.connectors.postgres.texts import indexed
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Claimed
 from crossline.serve.ledger.postgres.schema import alive, slots_key
-from crossline.serve.ledger.postgres.session import Owner, Session
+from crossline.serve.ledger.postgres.session import LedgerSession, Owner
 
 # In the order of the key, so that two who claim the same ids do not wait for each other in a circle.
 _CLAIM = b"""INSERT INTO answers (stream, record_id, body_digest, slot, incarnation, claimed_ms)
@@ -30,7 +30,7 @@ Key = tuple[str, str]
 
 
 def claim_all(
-    session: Session,
+    session: LedgerSession,
     place: Place,
     asked: Sequence[Asked],
     now_ms: int,
@@ -81,13 +81,13 @@ def _told(each: Asked, given: dict[Key, Asked], fresh: dict[Key, Claimed], settl
     return Claimed("pending") if row[5] is None else Claimed("answered", bytes(row[5]), row[4])
 
 
-def _inserted(session: Session, given: dict[Key, Asked], keys: Sequence[Key], now_ms: int) -> list[Key]:
+def _inserted(session: LedgerSession, given: dict[Key, Asked], keys: Sequence[Key], now_ms: int) -> list[Key]:
     columns = ([key[0] for key in keys], [key[1] for key in keys], [given[key].digest for key in keys])
     rows = session.connection.execute(_CLAIM, (session.slot, session.incarnation, now_ms, *columns)).fetchall()
     return [(str(stream), str(record_id)) for stream, record_id in rows]
 
 
-def _rows(session: Session, place: Place, keys: Sequence[Key]) -> dict[Key, Any]:
+def _rows(session: LedgerSession, place: Place, keys: Sequence[Key]) -> dict[Key, Any]:
     if not keys:
         return {}
     columns = ([key[0] for key in keys], [key[1] for key in keys])

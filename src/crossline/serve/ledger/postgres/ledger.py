@@ -14,16 +14,16 @@ from crossline.connectors.postgres.client import Place, told
 from crossline.connectors.postgres.texts import indexed
 from crossline.core.basics.errors import RetryableError, StateError
 from crossline.serve.decisions.values import Asked, OutcomeUnknownError
-from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
+from crossline.serve.ledger.base import AnswerCounts, Claimed, LedgerAnswer, StoredAnswer
 from crossline.serve.ledger.postgres.claims import claim_all
-from crossline.serve.ledger.postgres.cutting import Cutter
-from crossline.serve.ledger.postgres.keeping import KnownBases, LostSlotError, keep_all, remove_oldest, revise_one
+from crossline.serve.ledger.postgres.connection_cutter import Cutter
 from crossline.serve.ledger.postgres.outbox import drop_untold, take_untold
 from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
-from crossline.serve.ledger.postgres.schema import Rows
-from crossline.serve.ledger.postgres.session import Owner, Session, begun, let_go
-from crossline.serve.ledger.reading import read_newest_ms
-from crossline.serve.ledger.receipts import Entry, Link
+from crossline.serve.ledger.postgres.schema import PostgresRows
+from crossline.serve.ledger.postgres.session import LedgerSession, Owner, begun, let_go
+from crossline.serve.ledger.postgres.writes import KnownBases, LostSlotError, keep_all, remove_oldest, revise_one
+from crossline.serve.ledger.queries import read_newest_ms
+from crossline.serve.ledger.receipts import ChainHead, ReceiptEntry
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import CLAIM_MS_MAX
 from crossline.serve.revisions.values import Revision
@@ -97,7 +97,7 @@ class PostgresLedger:
         self._lost: Owner | None = None  # whose connection ended in the midst of this call
         self._bases = KnownBases()
         with told(place, writing=True, opening=True):
-            self._session: Session | None = begun(place, pipeline)
+            self._session: LedgerSession | None = begun(place, pipeline)
         self._replica = self._session.replica
         self._cutter = Cutter()
         self._open = True
@@ -108,27 +108,29 @@ class PostgresLedger:
         return self._replica
 
     @property
-    def link(self) -> Link:
+    def link(self) -> ChainHead:
         """Where the chain of this process stands."""
         with self._connected() as session:
             found = "SELECT sequence, digest FROM chains WHERE slot = %s"
             row = session.connection.execute(found, (session.slot,)).fetchone()
         if row is None:
             raise StateError(f"the ledger {self.place.name} has lost the chain of {session.replica}")
-        return Link(session.replica, int(row[0]), str(row[1]))
+        return ChainHead(session.replica, int(row[0]), str(row[1]))
 
     def claim(self, asked: Sequence[Asked]) -> list[Claimed]:
         """See ``DecisionLedger``."""
         return self.exchange(asked, ())[0]
 
-    def answer(self, entries: Sequence[Entry]) -> list[Kept | None]:
+    def answer(self, entries: Sequence[ReceiptEntry]) -> list[StoredAnswer | None]:
         """See ``DecisionLedger``."""
         return self.exchange((), entries)[1]
 
-    def exchange(self, asked: Sequence[Asked], entries: Sequence[Entry]) -> tuple[list[Claimed], list[Kept | None]]:
+    def exchange(
+        self, asked: Sequence[Asked], entries: Sequence[ReceiptEntry]
+    ) -> tuple[list[Claimed], list[StoredAnswer | None]]:
         """Keep answers, then claim ids. Raises RetryableError where the server takes nothing now."""
         now_ms = self._clock_ms()
-        kept: list[Kept | None] = []
+        kept: list[StoredAnswer | None] = []
         claimed: list[Claimed] = []
         if entries:
             kept = self._tried(lambda session: keep_all(session, entries, now_ms, self._signer, self._bases))
@@ -158,12 +160,12 @@ class PostgresLedger:
         with self._connected() as session:
             session.connection.execute(mine.encode(), (*given, session.slot, session.incarnation))
 
-    def decision(self, decision_id: str) -> Answer | None:
+    def decision(self, decision_id: str) -> LedgerAnswer | None:
         """See ``DecisionLedger``."""
         with self._connected() as session:
             return answer_in(session.connection, "decision_id = ?", (indexed(decision_id),))
 
-    def by_record(self, stream: str, record_id: str) -> Answer | None:
+    def by_record(self, stream: str, record_id: str) -> LedgerAnswer | None:
         """See ``DecisionLedger``."""
         with self._connected() as session:
             return answer_in(session.connection, "stream = ? AND record_id = ?", (stream, indexed(record_id)))
@@ -186,7 +188,7 @@ class PostgresLedger:
         with self._connected() as session:
             drop_untold(session.connection, revision_ids)
 
-    def counts(self) -> Counts:
+    def counts(self) -> AnswerCounts:
         """See ``DecisionLedger``: of all processes together."""
         with self._connected() as session:
             return counts_in(session.connection)
@@ -198,7 +200,7 @@ class PostgresLedger:
     def newest_ms(self) -> int | None:
         """See ``DecisionLedger``."""
         with self._connected() as session:
-            return read_newest_ms(Rows(session.connection))
+            return read_newest_ms(PostgresRows(session.connection))
 
     def close(self) -> None:
         """Let go of the slot and of the connection; safe to call twice."""
@@ -211,7 +213,7 @@ class PostgresLedger:
                 session.connection.close()
         self._cutter.close()
 
-    def _tried(self, call: Callable[[Session], T]) -> T:
+    def _tried(self, call: Callable[[LedgerSession], T]) -> T:
         """``call`` in a transaction, again where another one stood in its way, or its slot or connection was lost."""
         self._lost = None
         for left in reversed(range(TRIES)):
@@ -236,7 +238,7 @@ class PostgresLedger:
         raise AssertionError
 
     @contextmanager
-    def _connected(self) -> Iterator[Session]:
+    def _connected(self) -> Iterator[LedgerSession]:
         if not self._open:
             raise StateError(f"the ledger {self.place.name} is not open")
         with told(self.place, writing=True):
@@ -256,7 +258,7 @@ class PostgresLedger:
                         raise _LostError(f"the ledger {self.place.name} cannot be written now: {said}") from error
                 raise
 
-    def _again(self) -> Session:
+    def _again(self) -> LedgerSession:
         if time.monotonic() - self._failed_s < AGAIN_S:
             raise psycopg.OperationalError("the connection was lost a moment ago")
         try:

@@ -12,7 +12,7 @@ from crossline.connectors.postgres.client import Connection, Place
 from crossline.connectors.postgres.texts import indexed
 from crossline.core.alerts.alertjson import json_bytes
 from crossline.serve.ledger.postgres.schema import alive, slots_key
-from crossline.serve.ledger.postgres.session import Session
+from crossline.serve.ledger.postgres.session import LedgerSession
 from crossline.serve.revisions.values import Revision
 
 _KEEP = b"""INSERT INTO untold (decision_id, revision_id, body, slot, incarnation) VALUES (%s, %s, %s, %s, %s)
@@ -25,14 +25,14 @@ _TAKE = f"""UPDATE untold SET slot = %s, incarnation = %s WHERE number IN (
 _DONE = b"DELETE FROM untold WHERE revision_id = ANY(%s)"
 
 
-def keep_untold(session: Session, decision_id: str, told: Revision) -> None:
+def keep_untold(session: LedgerSession, decision_id: str, told: Revision) -> None:
     """Keep ``told`` until it is told, within the transaction of the revision itself. Raises what psycopg raises."""
     said = {"id": told.revision_id, "stream": told.stream, "record_id": told.record_id, "body": dict(told.body)}
     made = (decision_id, indexed(told.revision_id), json_bytes(said), *session.owner)
     session.connection.execute(_KEEP, made)
 
 
-def take_untold(session: Session, place: Place, most: int) -> list[Revision]:
+def take_untold(session: LedgerSession, place: Place, most: int) -> list[Revision]:
     """The oldest that this process is to tell: its own, and those of processes that ended, ``most`` at once."""
     given = (*session.owner, *session.owner, slots_key(place), most)
     rows = session.connection.execute(_TAKE, given).fetchall()

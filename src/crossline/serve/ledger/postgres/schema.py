@@ -45,7 +45,7 @@ CREATE INDEX untold_by_decision ON untold (decision_id);
 STEPS = (Migration(1, "ledger", _TABLES), Migration(2, "untold", _UNTOLD))
 
 
-class Rows:
+class PostgresRows:
     """A connection as ``serve.ledger.reading`` asks one: values stand where ``?`` is."""
 
     def __init__(self, connection: Connection) -> None:

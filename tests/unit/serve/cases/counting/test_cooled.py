@@ -16,9 +16,9 @@ from tests.unit.serve.cases.counting.test_counting import DAY, table
 
 from crossline.cli.main import run_command
 from crossline.core.rules.reading import read_rule
-from crossline.serve.cases.counting.cooled import cools
-from crossline.serve.cases.counting.reading import read_counts
-from crossline.serve.cases.intake.cooling import LOOK_S, Cooling
+from crossline.serve.cases.intake.cooldowns import LOOK_S, CooldownRules
+from crossline.serve.cases.statistics.cooldowns import cools
+from crossline.serve.cases.statistics.queries import read_counts
 
 ACTIONS = ("allow", "review", "step_up", "block")
 STREAM = """\
@@ -126,7 +126,9 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_counts_are_those_of_a_twin_that_judges_itself(judged: Any, tmp_path: Path, seed: int) -> None:
     records = drawn(seed)
     alerts, decisions = judged(records)
-    desk = Desk(tmp_path / "desk", cooling=Cooling(lambda: [{**body(name), "body": body(name)} for name in RULES]))
+    desk = Desk(
+        tmp_path / "desk", cooling=CooldownRules(lambda: [{**body(name), "body": body(name)} for name in RULES])
+    )
     desk.intake.take([*alerts, *decisions], None)
     expected = twin(records)
     assert {name for _, name, other in expected if name == other} == {"calm", "long"}
@@ -160,7 +162,7 @@ def test_a_version_that_is_not_known_is_looked_for_now_and_then() -> None:
         looks[0] += 1
         return list(rows)
 
-    cooling = Cooling(read, lambda: now_s[0])
+    cooling = CooldownRules(read, lambda: now_s[0])
     assert not cooling("calm", 1)
     rows.append({**body("calm"), "body": body("calm")})
     assert not cooling("calm", 1)

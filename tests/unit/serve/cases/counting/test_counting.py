@@ -15,9 +15,9 @@ from tests.unit.serve.cases.casekit import HOUR, START, Desk, alert, correction
 
 from crossline.core.basics.times import parse_instant_ms
 from crossline.core.health.stability import bucket_of
-from crossline.serve.cases.acts.values import Act
-from crossline.serve.cases.hiding import suppressions
-from crossline.serve.cases.hiding.suppressions import NewSuppression
+from crossline.serve.cases.actions.values import CaseAction
+from crossline.serve.cases.suppressions import store
+from crossline.serve.cases.suppressions.store import NewSuppression
 
 DAY = 24 * HOUR
 RULES = ("burst", "mule", "travel")
@@ -159,9 +159,9 @@ def test_counts_are_those_of_the_naive_twin(desk: Desk, seed: int) -> None:
 
 def test_a_label_that_is_taken_back_counts_no_more(desk: Desk) -> None:
     desk.take(alert("one", record_id="r1"))
-    desk.desk.act("C-1", Act("resolve", label="fraud"), "ines")
+    desk.desk.act("C-1", CaseAction("resolve", label="fraud"), "ines")
     assert [row[5:] for row in table(desk.path, "rule_labels")] == [(1, "", 1, 0.0)]
-    desk.desk.act("C-1", Act("undo"), "ines")
+    desk.desk.act("C-1", CaseAction("undo"), "ines")
     assert nonzero(table(desk.path, "rule_labels"), 2) == {}
 
 
@@ -174,7 +174,7 @@ def test_who_leads_a_decision_and_what_is_hidden_are_counted(desk: Desk) -> None
     led = {row[1:3]: row[5] for row in table(desk.path, "rule_pairs")}
     assert led == {("burst", "mule"): 1, ("mule", "burst"): 0, ("burst", "burst"): 0, ("mule", "mule"): 0}
     until = desk.now_ms + HOUR
-    suppressions.make(desk.cases.file, NewSuppression(until, "known", ["burst"]), "ines", desk.now_ms)
+    store.make(desk.cases.file, NewSuppression(until, "known", ["burst"]), "ines", desk.now_ms)
     desk.take(alert("three", record_id="r3"))
     assert table(desk.path, "rule_days") == [
         (day, "burst", 1, "alert", 2, 0, 1, 0.0),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from crossline.serve.cases.counting import reading
+from crossline.serve.cases.statistics import queries
 from crossline.serve.console.casework.rows import _first, money_said, sums
-from crossline.serve.console.charts.words import Words
+from crossline.serve.console.charts.words import Wording
 from crossline.serve.console.pages.entities.consequence import Stopped
 
 
@@ -28,10 +28,10 @@ def test_amounts_without_a_currency_stand_as_they_are() -> None:
 
 
 def test_rules_entities_and_charts_say_the_same() -> None:
-    assert reading.money_said({"JPY": 98_000.0, "EUR": 0.004, "BHD": 0.004}) == "BHD 0.004, JPY 98,000"
+    assert queries.money_said({"JPY": 98_000.0, "EUR": 0.004, "BHD": 0.004}) == "BHD 0.004, JPY 98,000"
     said = "".join(text for text, _ in Stopped(2, {"EUR": Decimal("7.5"), "JPY": Decimal(98_000)}).said())
     assert "2 records that raised alerts, EUR 7.50 and JPY 98,000." in said
-    assert Words(currency="JPY").money(98_000, code=True) == "JPY 98,000"
-    assert Words(currency="JPY", minor=100).money(9_800_000) == "98,000"
-    assert Words(currency="KWD", minor=1_000).money(98_000) == "98.000"
-    assert Words(minor=100).money(98_000) == "980.00"
+    assert Wording(currency="JPY").money(98_000, code=True) == "JPY 98,000"
+    assert Wording(currency="JPY", minor=100).money(9_800_000) == "98,000"
+    assert Wording(currency="KWD", minor=1_000).money(98_000) == "98.000"
+    assert Wording(minor=100).money(98_000) == "980.00"

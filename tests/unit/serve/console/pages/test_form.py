@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from crossline.core.workbench.forms.reading import form_of
-from crossline.serve.approvals.values import Draft
-from crossline.serve.console.pages.rules.editing import Fault
-from crossline.serve.console.pages.rules.sent import wrongs_of
+from crossline.serve.approvals.values import RuleDraft
+from crossline.serve.console.pages.rules.editor_parts import TextFault
+from crossline.serve.console.pages.rules.form_input import wrongs_of
 from crossline.serve.console.pages.rules.trials import is_of, told
 
 from .working import seat, working
@@ -37,7 +37,7 @@ FORM = {"base": "0", "rule_id": "new", "text": STEPS, "shown": "form"}
 
 
 def drafted(at: Any) -> str:
-    draft: Draft | None = at.parts.approvals.draft("new", "ines.vale")
+    draft: RuleDraft | None = at.parts.approvals.draft("new", "ines.vale")
     assert draft is not None
     return draft.text
 
@@ -132,7 +132,9 @@ def test_a_fault_stands_at_its_field_in_the_command_lines_words(tmp_path: Path) 
 
 def test_a_fault_that_no_field_shows_stands_at_the_nearest_part() -> None:
     form = form_of(STEPS, {})
-    faults = [Fault(1, path, "a", "b", "", False) for path in ("steps[1].no_such", "steps[1].name", "nowhere.at.all")]
+    faults = [
+        TextFault(1, path, "a", "b", "", False) for path in ("steps[1].no_such", "steps[1].name", "nowhere.at.all")
+    ]
     assert wrongs_of(form, faults) == {"steps[1]": "found a; expected b", "steps[1].name": "found a; expected b"}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crossline.serve.running.report import ReplicaLag
+from crossline.serve.run_health.report import ReplicaLag
 from unit.serve.http.kit import NOW_MS, dependencies, project
 from unit.serve.running.kit import end_of, minutes, promises, promising, run
 

@@ -12,9 +12,9 @@ from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app.split import Split
+from crossline.serve.console.accounts.users import UserFile
 from crossline.serve.console.app import Console
-from crossline.serve.console.parts import parts_of
-from crossline.serve.console.people.users import UserFile
+from crossline.serve.console.dependencies import parts_of
 from crossline.serve.http.api import create_api
 from unit.serve.console.kit import FAST, Clock, Room, apart
 from unit.serve.http.kit import NOW_MS, dependencies, project

@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from crossline.serve.console.people.store import kept_in
-from crossline.serve.console.people.tries import Tries
+from crossline.serve.console.accounts.login_attempts import Tries
+from crossline.serve.console.accounts.store import kept_in
 
 MINUTE_MS = 60_000
 

@@ -12,8 +12,8 @@ from argon2 import PasswordHasher
 
 from crossline.cli.main import run_command
 from crossline.core.basics.errors import CrosslineError, StateError, UsageError
-from crossline.serve.console.people.passwords import Passwords, check_password
-from crossline.serve.console.people.users import UserFile
+from crossline.serve.console.accounts.passwords import Passwords, check_password
+from crossline.serve.console.accounts.users import UserFile
 
 from ..kit import FAST, NOW_MS, PASSWORD, PIPELINE, STREAM  # noqa: TID252 - the kit of the console's tests
 

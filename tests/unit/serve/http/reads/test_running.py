@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from crossline.serve.objectives.report import report
-from crossline.serve.running.report import ReplicaLag
+from crossline.serve.run_health.report import ReplicaLag
 from unit.serve.http.kit import NOW_MS, dependencies, detail, project, served
 from unit.serve.running.kit import end_of, minutes, promises, promising
 

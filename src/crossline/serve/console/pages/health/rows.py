@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crossline.core.health.predictions import Held
-from crossline.serve.console.calling import segment
+from crossline.serve.console.api_calls import segment
 from crossline.serve.console.layout.numbers import DASH, counted, number
 from crossline.serve.console.pages.health.context import HealthRow, HeldRow, MetRow, Remark
-from crossline.serve.health.words import NAMES, figure_said, held_said, percent
+from crossline.serve.health.sentences import NAMES, figure_said, held_said, percent
 
 _CRIT = frozenset({"floods", "silent", "alerts", "money", "precision"})
 _HIGH = frozenset({"parity"})

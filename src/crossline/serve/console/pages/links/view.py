@@ -9,24 +9,24 @@ from typing import Any
 import orjson
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.cases.links.walking import DEPTH_MAX
-from crossline.serve.console.calling import called
+from crossline.serve.cases.links.traversal import DEPTH_MAX
+from crossline.serve.console.api_calls import called
 from crossline.serve.console.casework.rows import short
 from crossline.serve.console.layout.numbers import counted
-from crossline.serve.console.layout.shell import Crumb, Key
+from crossline.serve.console.layout.shell import Crumb, ShortcutKey
 from crossline.serve.console.pages.entities.rows import entity_address, links_address
 from crossline.serve.console.pages.links.context import Beside, EntityRow, LinksPage
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest
 
 LINKS = "/v1/entities/{field}/{value:path}/links"
 DEPTH, BESIDE_MAX, NUMBERS_MAX = 2, 3, 2
 SHAPES = ("ellipse", "rectangle", "diamond", "hexagon", "triangle")
 OTHER = "octagon"
-KEYS = (Key(("1", "2", "3"), "so many steps"), Key(("i",), "the entity's page"))
+KEYS = (ShortcutKey(("1", "2", "3"), "so many steps"), ShortcutKey(("i",), "the entity's page"))
 
 
-async def view(asked: Asked) -> LinksPage:
+async def view(asked: PageRequest) -> LinksPage:
     """The graph around an entity, as the API tells it."""
     depth = asked.whole("depth", 1, DEPTH_MAX, DEPTH)
     field, value = asked.path["field"], asked.path["value"]
@@ -96,7 +96,7 @@ def _left_out(left: Mapping[str, int]) -> str:
     return f"Left out, to stay within bounds: {' and '.join(parts)}." if parts else ""
 
 
-def _rows(asked: Asked, told: Mapping[str, Any]) -> Iterator[EntityRow]:
+def _rows(asked: PageRequest, told: Mapping[str, Any]) -> Iterator[EntityRow]:
     entities = told["entities"]
     beside: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
     for link in told["links"]:
@@ -145,4 +145,4 @@ def _graph(told: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
     return orjson.dumps({"nodes": nodes, "links": links}).decode()
 
 
-PAGE = Page("links", (Way("GET", "/links/{field}/{value:path}", view),))
+PAGE = Page("links", (PageRoute("GET", "/links/{field}/{value:path}", view),))

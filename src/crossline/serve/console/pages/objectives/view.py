@@ -6,25 +6,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.console.calling import called, segment
+from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.objectives.context import Burning, ObjectiveRow, ObjectivesPage, WindowCell
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked, moved
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest, moved
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.objectives.budget import PAIRS
-from crossline.serve.objectives.words import NONE, left_said, percent, percentile_said, unknown_said, value_said
+from crossline.serve.objectives.formatting import NONE, left_said, percent, percentile_said, unknown_said, value_said
 
 LITTLE = 0.25  # of a budget: less is worth a look
 _WORDS = {True: "kept", False: "missed", None: "not known"}
 
 
-def first(asked: Asked) -> Any:
+def first(asked: PageRequest) -> Any:
     """The page of the one pipeline that is served here."""
     return moved(f"/objectives/{segment(asked.parts.deps.config.name)}")
 
 
-async def view(asked: Asked) -> ObjectivesPage:
+async def view(asked: PageRequest) -> ObjectivesPage:
     """All objectives of the pipeline."""
     name = asked.parts.deps.config.name
     if asked.path["pipeline"] != name:
@@ -73,7 +73,7 @@ def _cell(objective: Mapping[str, Any], window: Mapping[str, Any]) -> WindowCell
     return WindowCell(value, share, _WORDS[window["kept"]], full)
 
 
-def _burning(asked: Asked, told: Mapping[str, Any]) -> Iterator[Burning]:
+def _burning(asked: PageRequest, told: Mapping[str, Any]) -> Iterator[Burning]:
     """The worst pace of an objective, and when its budget is gone by it."""
     end = ""
     if told["used_up_at"] is not None:
@@ -91,7 +91,7 @@ def _burning(asked: Asked, told: Mapping[str, Any]) -> Iterator[Burning]:
 
 PAGE = Page(
     "objectives",
-    (Way("GET", "/objectives", first), Way("GET", "/objectives/{pipeline}", view)),
+    (PageRoute("GET", "/objectives", first), PageRoute("GET", "/objectives/{pipeline}", view)),
     label="Objectives",
     group="Operations",
 )

@@ -60,7 +60,7 @@ class DeadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class PipelineFact:
     """A line beneath the figures. ``against``: what it is held against; empty: nothing."""
 
     label: str
@@ -84,7 +84,7 @@ class PipelinePage:
     reasons: tuple[str, ...]
     began: Moment | None
     stats: tuple[Stat, ...]
-    facts: tuple[Fact, ...]
+    facts: tuple[PipelineFact, ...]
     sinks: tuple[SinkRow, ...]
     replicas: tuple[ReplicaRow, ...]
     dead: tuple[DeadRow, ...]

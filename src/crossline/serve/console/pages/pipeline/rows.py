@@ -7,9 +7,9 @@ from typing import Any
 
 from crossline.core.basics.times import rounded_duration
 from crossline.serve.console.layout.numbers import DASH, counted
-from crossline.serve.console.pages.pipeline.context import DeadRow, Fact, ReplicaRow, SinkRow
-from crossline.serve.console.request import Asked
-from crossline.serve.running.words import limit_said, said
+from crossline.serve.console.pages.pipeline.context import DeadRow, PipelineFact, ReplicaRow, SinkRow
+from crossline.serve.console.request import PageRequest
+from crossline.serve.run_health.formatting import limit_said, said
 
 _PHASES = {
     "plan": "Plan",
@@ -54,7 +54,9 @@ def dead_row(told: Mapping[str, Any]) -> DeadRow:
     return DeadRow(told["stream"], told["reason"], f"{told['count']:,}")
 
 
-def facts_of(asked: Asked, told: Mapping[str, Any], figures: Mapping[str, Mapping[str, Any]]) -> Iterator[Fact]:
+def facts_of(
+    asked: PageRequest, told: Mapping[str, Any], figures: Mapping[str, Mapping[str, Any]]
+) -> Iterator[PipelineFact]:
     """Batches, phases, the checkpoint, and what waits."""
     share = figures.get("checkpoint_share")
     if share is not None:
@@ -62,23 +64,25 @@ def facts_of(asked: Asked, told: Mapping[str, Any], figures: Mapping[str, Mappin
         yesterday = "" if share["yesterday"] is None else f"{said(share['yesterday'], 'share')} yesterday"
         value = "unknown" if share["value"] is None else said(share["value"], "share")
         compared = ", ".join(each for each in (against, yesterday) if each)
-        yield Fact(f"{share['label']}, {share['over']}", value, compared, bool(share["crossed"]))
+        yield PipelineFact(f"{share['label']}, {share['over']}", value, compared, bool(share["crossed"]))
     run = told.get("run")
     if run is None:
         return
     now_ms = asked.times.now_ms
     running = rounded_duration(run["running_ms"]) if run["running_ms"] else "none"
-    yield Fact("Batch that runs", running, limit_said(run["running_limit_ms"], "alert", "ms"), run["running_crossed"])
-    yield Fact("Batches of this run", f"{run['batches']:,}", _ago("last one", run["last_ms"], now_ms))
+    yield PipelineFact(
+        "Batch that runs", running, limit_said(run["running_limit_ms"], "alert", "ms"), run["running_crossed"]
+    )
+    yield PipelineFact("Batches of this run", f"{run['batches']:,}", _ago("last one", run["last_ms"], now_ms))
     whole_ms = sum(run["phases_ms"].values())
     for name, ms in run["phases_ms"].items():
         part = f"{said(ms / whole_ms, 'share')} of a batch" if whole_ms else ""
-        yield Fact(f"{_PHASES.get(name, name)}, on average", rounded_duration(ms), part)
+        yield PipelineFact(f"{_PHASES.get(name, name)}, on average", rounded_duration(ms), part)
     state = "unknown" if run["state_written_ms"] is None else _bytes(run["state_bytes"])
-    yield Fact("State on the disk", state, _ago("written", run["state_written_ms"], now_ms))
+    yield PipelineFact("State on the disk", state, _ago("written", run["state_written_ms"], now_ms))
     for stream, waits in run["waiting"].items():
         amount = f"{waits['amount']:,} records" if waits["unit"] == "records" else _bytes(waits["amount"])
-        yield Fact(f"Waits in {stream}", amount, "behind the last batch")
+        yield PipelineFact(f"Waits in {stream}", amount, "behind the last batch")
 
 
 def _ago(what: str, at_ms: int | None, now_ms: int) -> str:

@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
-from crossline.serve.console.calling import called, segment
+from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Crumb
-from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.pages.pipeline.context import PipelinePage, Stat
 from crossline.serve.console.pages.pipeline.rows import dead_row, facts_of, replica_row, sink_row
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import ProblemError, not_found
-from crossline.serve.running.words import limit_said, said
+from crossline.serve.run_health.formatting import limit_said, said
 
 STALE_MS = 180_000  # since the last minute that was written
 UNKNOWN = "unknown"
 SHOWN = ("lag", "alert_latency", "records_per_s", "batch", "late_share", "dead_letters")
 
 
-async def view(asked: Asked) -> PipelinePage:
+async def view(asked: PageRequest) -> PipelinePage:
     """How the pipeline runs."""
     name = asked.parts.deps.config.name
     if asked.path["pipeline"] != name:
@@ -32,7 +32,7 @@ async def view(asked: Asked) -> PipelinePage:
         return _page(asked, name, None, error.detail)
 
 
-def _page(asked: Asked, name: str, told: Mapping[str, Any] | None, failed: str = "") -> PipelinePage:
+def _page(asked: PageRequest, name: str, told: Mapping[str, Any] | None, failed: str = "") -> PipelinePage:
     health = f"/health/{segment(name)}"
     crumbs = (Crumb("Health", health), Crumb(name))
     known: Mapping[str, Any] = told or {"state": UNKNOWN, "reasons": [], "figures": [], "minutes": {}}
@@ -60,7 +60,7 @@ def _page(asked: Asked, name: str, told: Mapping[str, Any] | None, failed: str =
     )
 
 
-def _moment(asked: Asked, instant: str | None) -> Moment | None:
+def _moment(asked: PageRequest, instant: str | None) -> Moment | None:
     return None if instant is None else asked.times.moment(parse_instant_ms(instant))
 
 
@@ -81,4 +81,4 @@ def _stat(told: Mapping[str, Any]) -> Stat:
     )
 
 
-PAGE = Page("pipeline", (Way("GET", "/health/{pipeline}/pipeline", view),))
+PAGE = Page("pipeline", (PageRoute("GET", "/health/{pipeline}/pipeline", view),))

@@ -11,11 +11,11 @@ from crossline.core.plan.compose import sources_of
 from crossline.core.rules.ruleset import RuleSet
 from crossline.core.settings.config import PipelineConfig
 from crossline.serve.approvals.texts import text_of, the_rule
-from crossline.serve.console.calling import called
+from crossline.serve.console.api_calls import called
 from crossline.serve.console.charts.curve import CurvePoint, curve, curve_x
 from crossline.serve.console.layout.numbers import number
-from crossline.serve.console.pages.rules.editing import Curve, CurvePart, CurveRow
-from crossline.serve.console.request import Asked
+from crossline.serve.console.pages.rules.editor_parts import Curve, CurvePart, CurveRow
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import current_of, versions_of
 
@@ -23,7 +23,7 @@ JOB = "/v1/jobs/{job_id}"
 WIDTHS = (640, 440, 288)  # pixels: the page shows the widest that there is room for
 
 
-async def view(asked: Asked) -> CurvePart:
+async def view(asked: PageRequest) -> CurvePart:
     """How far it is, or what it found: at the threshold that it was asked with."""
     job, live = await job_of(asked, asked.path["job_id"]), asked.query.get("live", "")
     present = (job["result"] or {}).get("present", {}).get("threshold")
@@ -33,7 +33,7 @@ async def view(asked: Asked) -> CurvePart:
         raise invalid("?live", repr(live[:40]), "a number") from None
 
 
-async def job_of(asked: Asked, job_id: str) -> Mapping[str, Any]:
+async def job_of(asked: PageRequest, job_id: str) -> Mapping[str, Any]:
     """The job; one that is not there any more has failed."""
     try:
         found: Mapping[str, Any] = await called(asked, "GET", JOB, {"job_id": job_id})
@@ -56,7 +56,7 @@ def threshold_of(config: PipelineConfig, text: str) -> ThresholdLine | None:
         return None
 
 
-def live_line(asked: Asked, rule_id: str) -> float | None:
+def live_line(asked: PageRequest, rule_id: str) -> float | None:
     """The threshold of the version in force; None where there is none."""
     config = asked.parts.deps.config
     try:

@@ -8,16 +8,16 @@ from typing import Any
 
 from crossline.core.health.predictions import Held
 from crossline.core.health.shares import Precision
-from crossline.serve.cases.counting.reading import money_said
-from crossline.serve.console.calling import called
+from crossline.serve.cases.statistics.queries import money_said
+from crossline.serve.console.api_calls import called
 from crossline.serve.console.layout.numbers import DASH, counted
-from crossline.serve.console.request import Asked
-from crossline.serve.health.words import held_said
+from crossline.serve.console.request import PageRequest
+from crossline.serve.health.sentences import held_said
 from crossline.serve.http.problems import ProblemError
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class RuleFigures:
     """``labels``: of how many precision is; ``cost``: µs a record.
 
     ``held``: each figure that was foretold beside what came, and whether it is beyond. ``days``: alerts of each
@@ -32,7 +32,7 @@ class Doing:
     days: tuple[int, ...] = ()
 
 
-async def doing_of(asked: Asked) -> dict[str, Doing]:
+async def doing_of(asked: PageRequest) -> dict[str, RuleFigures]:
     """By rule; nothing where it cannot be told now."""
     try:
         report = await called(asked, "GET", "/v1/health/rules")
@@ -43,11 +43,11 @@ async def doing_of(asked: Asked) -> dict[str, Doing]:
     return {each["rule_id"]: doing(each) for each in report["items"]}
 
 
-def doing(said: Mapping[str, Any]) -> Doing:
+def doing(said: Mapping[str, Any]) -> RuleFigures:
     """Of one rule."""
     held = [Held(**each) for each in said["kept"]]
     true, labels = said["precision"]["true"], said["precision"]["labels"]
-    return Doing(
+    return RuleFigures(
         labels=f"of {counted(labels, 'label')}, {true:,} of fraud",
         precision=Precision(true, labels).said(),
         money=money_said(said["fraud"]),

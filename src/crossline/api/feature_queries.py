@@ -1,0 +1,62 @@
+"""Figures from files as a plan that tells them of every record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crossline.api.declarations import Stream, check_alone
+from crossline.core.basics.errors import UsageError
+from crossline.core.rules.composition import Sources
+from crossline.core.rules.ruleset import RuleSet
+from crossline.core.rules.shared import PlacedFigure, feature_query
+from crossline.core.texts.problems import RefusedError
+from crossline.engine.stages.feature_table import FigureTypes
+from crossline.replay.figures import types_of
+from crossline.rulelog.reading import read_figures, told_of
+
+
+@dataclass(frozen=True, slots=True)
+class FigurePlan:
+    """The programs that tell figures, and the columns of the table that they make."""
+
+    rules: RuleSet
+    columns: FigureTypes
+
+
+def figure_plan(path: Path, stream: Stream, hitting: RuleSet | None) -> FigurePlan:
+    """The figures of a file or folder, all of ``stream``; ``hitting``: the rules that risk scores are made of.
+
+    Raises:
+        RefusedError: all that is wrong in the files.
+        UsageError: figures of another stream, or risk scores without rules.
+    """
+    specs = {stream.name: stream.spec}
+    told = told_of(read_figures(path, specs, None))
+    if not told:
+        raise UsageError(f"{path}: found only figures that are retired; expected one that is not")
+    elsewhere = next((each for each in told if each.stream != stream.name), None)
+    if elsewhere is not None:
+        raise UsageError(f"{elsewhere.where}: found a figure of {elsewhere.stream}; expected those of {stream.name}")
+    rules = _hitting(told, hitting, stream)
+    both = RuleSet((*feature_query(told, rules.heads).versions, *rules.versions))
+    check_alone(both, stream)
+    return FigurePlan(both, types_of(told, specs))
+
+
+def _hitting(told: list[PlacedFigure], hitting: RuleSet | None, stream: Stream) -> RuleSet:
+    """The rules that risk scores are made of; none where there are no scores."""
+    scores = [each for each in told if each.fields.risk is not None]
+    if not scores:
+        return RuleSet()
+    if hitting is None:
+        raise UsageError(f"{scores[0].where}: {scores[0].name} is a risk score; pass the rules that it is of as rules=")
+    sources = Sources.of({stream.name: stream.spec}, hitting.heads)
+    problems = [
+        each.problem(replace(finding, path=("risk",)))
+        for each in scores
+        if (finding := sources.finding(str(each.fields.source))) is not None
+    ]
+    if problems:
+        raise RefusedError(problems)
+    return hitting
