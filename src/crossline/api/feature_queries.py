@@ -32,21 +32,21 @@ def figure_plan(path: Path, stream: Stream, hitting: RuleSet | None) -> FigurePl
         UsageError: figures of another stream, or risk scores without rules.
     """
     specs = {stream.name: stream.spec}
-    told = told_of(read_figures(path, specs, None))
-    if not told:
+    declared = told_of(read_figures(path, specs, None))
+    if not declared:
         raise UsageError(f"{path}: found only figures that are retired; expected one that is not")
-    elsewhere = next((each for each in told if each.stream != stream.name), None)
+    elsewhere = next((each for each in declared if each.stream != stream.name), None)
     if elsewhere is not None:
         raise UsageError(f"{elsewhere.where}: found a figure of {elsewhere.stream}; expected those of {stream.name}")
-    rules = _hitting(told, hitting, stream)
-    both = RuleSet((*feature_query(told, rules.heads).versions, *rules.versions))
+    rules = _hitting(declared, hitting, stream)
+    both = RuleSet((*feature_query(declared, rules.heads).versions, *rules.versions))
     check_alone(both, stream)
-    return FigurePlan(both, types_of(told, specs))
+    return FigurePlan(both, types_of(declared, specs))
 
 
-def _hitting(told: list[PlacedFigure], hitting: RuleSet | None, stream: Stream) -> RuleSet:
+def _hitting(declared: list[PlacedFigure], hitting: RuleSet | None, stream: Stream) -> RuleSet:
     """The rules that risk scores are made of; none where there are no scores."""
-    scores = [each for each in told if each.fields.risk is not None]
+    scores = [each for each in declared if each.fields.risk is not None]
     if not scores:
         return RuleSet()
     if hitting is None:

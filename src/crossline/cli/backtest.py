@@ -110,11 +110,11 @@ def backtest(
     # From before the first file is made: what is stopped leaves none.
     with stoppable() as stopping, own_folder_for("tables") as folder:
         joined = with_tables(judged, setting.config, log, folder)
-        told = _figures(joined, (output, decisions), read, on, stopping)
+        summary = _figures(joined, (output, decisions), read, on, stopping)
     # Where alerts or decisions own the standard output, it holds nothing else.
     out = sys.stderr if any(is_standard_output(path) for path in (output, decisions) if path) else sys.stdout
-    out.write(orjson.dumps(told).decode() + "\n" if as_json else as_text(told))
-    check_some_judged(told["records"], told["dead_letters"])
+    out.write(orjson.dumps(summary).decode() + "\n" if as_json else as_text(summary))
+    check_some_judged(summary["records"], summary["dead_letters"])
 
 
 def _sets(setting: Setting, compare: Path | None, log: Path | None) -> list[RuleSet]:

@@ -112,18 +112,18 @@ def figures(
         raise UsageError(
             "found no --figures; expected a file or folder, or --pipeline with a pipeline that has figures"
         )
-    told = told_of(read_figures(path, setting.streams, None))
-    hitting = _hitting(told, None if given == Path() else setting.rules, setting)
-    judged = _judged(_stream_of(path, told), told, hitting, input_, setting)
+    declared = told_of(read_figures(path, setting.streams, None))
+    hitting = _hitting(declared, None if given == Path() else setting.rules, setting)
+    judged = _judged(_stream_of(path, declared), declared, hitting, input_, setting)
     records = (Path(each) for inputs in judged.history.inputs.values() for each in matching_files(inputs))
     read = [*setting.files, *files_of(path), *records]
     found = None
     with stoppable(endless=follow and not drain) as stopping, own_folder_for("tables") as folder:
         (joined,) = with_tables([judged], setting.config, None, folder)
         if follow:
-            found = _follow(setting, joined, told, output, stopping, drain=drain)
+            found = _follow(setting, joined, declared, output, stopping, drain=drain)
         else:
-            found = _write(joined, told, output, read, on, stopping)
+            found = _write(joined, declared, output, read, on, stopping)
     if found is None:
         return  # it was stopped before it began
     out = sys.stderr if is_standard_output(output) else sys.stdout
@@ -145,15 +145,15 @@ def _check_options(inputs: list[str] | None, pipeline: str | None, *, follow: bo
 
 
 def _judged(
-    stream: str, told: Sequence[PlacedFigure], hitting: RuleSet, inputs: list[str] | None, setting: Setting
+    stream: str, declared: Sequence[PlacedFigure], hitting: RuleSet, inputs: list[str] | None, setting: Setting
 ) -> Judged:
-    """What tells the figures ``told`` of records of ``stream``; ``hitting``: the rules that risk scores are of."""
+    """What tells the figures ``declared`` of records of ``stream``; ``hitting``: the rules that risk scores are of."""
     from crossline.core.judge.shard import Bounds
     from crossline.core.rules.ruleset import RuleSet
     from crossline.core.rules.shared import feature_query
     from crossline.replay.backtest import Judged, Recorded
 
-    both = RuleSet((*feature_query(told, hitting.heads).versions, *hitting.versions))
+    both = RuleSet((*feature_query(declared, hitting.heads).versions, *hitting.versions))
     sources = dict.fromkeys(setting.config.sources, ()) if inputs is None and setting.config is not None else None
     wanted = _inputs_of(both, stream, sources or inputs_by_stream(inputs or [], setting.streams))
     history, named = Recorded(setting.streams, wanted), lists_for([both], setting.lists, None)
@@ -175,13 +175,13 @@ def _inputs_of(rules: RuleSet, stream: str, inputs: Mapping[str, Sequence[str]])
     return {source: inputs[source] for source in wanted}
 
 
-def _hitting(told: Sequence[PlacedFigure], path: Path | None, setting: Setting) -> RuleSet:
+def _hitting(declared: Sequence[PlacedFigure], path: Path | None, setting: Setting) -> RuleSet:
     """The rules whose hits are part of the risk scores among the figures; none where there are no such."""
     from crossline.core.rules.composition import Sources
     from crossline.core.rules.ruleset import RuleSet
     from crossline.rulelog.reading import read_rules
 
-    scores = [each for each in told if each.fields.risk is not None]
+    scores = [each for each in declared if each.fields.risk is not None]
     if not scores:
         return RuleSet()
     if path is None:
@@ -200,11 +200,11 @@ def _hitting(told: Sequence[PlacedFigure], path: Path | None, setting: Setting) 
     return found
 
 
-def _stream_of(path: Path, told: Sequence[PlacedFigure]) -> str:
+def _stream_of(path: Path, declared: Sequence[PlacedFigure]) -> str:
     """The one stream that the figures are of."""
-    if not told:
+    if not declared:
         raise UsageError(f"{path}: found only figures that are retired; expected one that is not")
-    first = {each.stream: each for each in reversed(told)}
+    first = {each.stream: each for each in reversed(declared)}
     if len(first) > 1:
         found = " and ".join(f"{name} ({each.where})" for name, each in sorted(first.items()))
         raise UsageError(f"{path}: found figures of {found}; expected those of one stream, whose records are the rows")
@@ -213,7 +213,7 @@ def _stream_of(path: Path, told: Sequence[PlacedFigure]) -> str:
 
 def _write(
     judged: Judged,
-    told: Sequence[PlacedFigure],
+    declared: Sequence[PlacedFigure],
     output: Path,
     read: Sequence[Path],
     on: Runner,
@@ -224,23 +224,23 @@ def _write(
         tell_compiling()
     from crossline.replay.figures import types_of
 
-    columns = types_of(told, judged.history.streams)
+    columns = types_of(declared, judged.history.streams)
     progress = ProgressLine(sys.stderr)
     make_folder(output)
     with drafted(output, inputs=read) as draft:
-        with _teller(on, stopping) as tell:
+        with _computation(on, stopping) as compute:
             try:
-                done = tell(judged, columns, draft, on_batch=progress.batch, on_start=stopping.stops)
+                done = compute(judged, columns, draft, on_batch=progress.batch, on_start=stopping.stops)
             finally:
                 progress.done()
         stopping.check()  # else what was drafted would be kept
-    return _said(done, told, output)
+    return _summary(done, declared, output)
 
 
 def _follow(
     setting: Setting,
     judged: Judged,
-    told: Sequence[PlacedFigure],
+    declared: Sequence[PlacedFigure],
     folder: Path,
     stopping: Stopping,
     *,
@@ -256,7 +256,7 @@ def _follow(
     from crossline.engine.runtime.gateway import end_session
     from crossline.replay.figures_following import follow
 
-    columns, progress = types_of(told, judged.history.streams), ProgressLine(sys.stderr)
+    columns, progress = types_of(declared, judged.history.streams), ProgressLine(sys.stderr)
     spark = session_for(setting.config)
     try:
         stopping.check()
@@ -265,11 +265,11 @@ def _follow(
     finally:
         progress.done()
         end_session(spark)
-    return _said(done, told, folder)
+    return _summary(done, declared, folder)
 
 
 @contextmanager
-def _teller(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
+def _computation(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
     """What tells; Spark, where that is asked for, for as long as the context lasts."""
     if on is not Runner.SPARK:
         from crossline.replay.figures import tell
@@ -282,9 +282,9 @@ def _teller(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
         yield partial(figures_in_spark.tell, spark)
 
 
-def _said(done: Told, told: Sequence[PlacedFigure], output: Path) -> dict[str, Any]:
+def _summary(done: Told, declared: Sequence[PlacedFigure], output: Path) -> dict[str, Any]:
     dead = dict(sorted(done.totals.dead.items()))
-    versions = {each.name: each.shared.version for each in told if each.shared is not None}
+    versions = {each.name: each.shared.version for each in declared if each.shared is not None}
     return {
         "records": done.records,
         "rows": done.rows,
@@ -294,7 +294,7 @@ def _said(done: Told, told: Sequence[PlacedFigure], output: Path) -> dict[str, A
                 **({"version": versions[each.name]} if each.name in versions else {}),
                 **({"beyond_64_bits": done.beyond[each.name]} if each.name in done.beyond else {}),
             }
-            for each in told
+            for each in declared
         },
         "dead_letters": dead,
         "late_records": done.late,

@@ -62,14 +62,14 @@ def close_to_others(arguments: Sequence[str], environment: Mapping[str, str] = o
     """
     if not _process.alone or (arguments and arguments[0] in _SHARED):
         return
-    told = environment.get(UMASK_VARIABLE)
-    if told is None:
+    mask = environment.get(UMASK_VARIABLE)
+    if mask is None:
         os.umask(os.umask(_OTHERS) | _OTHERS)
-    elif re.fullmatch("0?0[0-7][0-7]", told, re.ASCII):
-        os.umask(int(told, 8))
+    elif re.fullmatch("0?0[0-7][0-7]", mask, re.ASCII):
+        os.umask(int(mask, 8))
     else:
         raise UsageError(
-            f"{UMASK_VARIABLE} is {told!r}; expected three octal digits, the first of them 0, that say what others may "
+            f"{UMASK_VARIABLE} is {mask!r}; expected three octal digits, the first of them 0, that say what others may "
             "not: 077 (nobody else reads what a run writes, as without it), 027 (its group does) or 022 (all do)"
         )
 

@@ -137,13 +137,13 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
 
 
 def _on_batch(startup: Startup, progress: ProgressLine, watch: Telemetry | None) -> Callable[[Delivery, Totals], None]:
-    def told(delivery: Delivery, totals: Totals) -> None:
+    def report(delivery: Delivery, totals: Totals) -> None:
         startup.done()
         progress.batch(delivery, totals)
         if watch is not None:
             watch.batch(delivery, totals)
 
-    return told
+    return report
 
 
 def _check_api(pipeline: Path, config: PipelineConfig, wanted: _Wanted) -> None:

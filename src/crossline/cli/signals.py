@@ -62,7 +62,7 @@ class Stopping:
         """With which code a process that was stopped ends."""
         return 0 if self._endless or self.signal is None else 128 + self.signal
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Say that a signal came; once, whether the command comes to its end or is cut off at the same moment."""
         if self.signal is not None and self._untold.acquire(blocking=False):
             sys.stderr.write(f"stopped by {self.signal.name}\n")
@@ -132,7 +132,7 @@ class Stopping:
         """End a start that does not come to its end."""
         if self.ended.wait(START_S_MAX) or (self._pipeline is not None and self._pipeline.running):
             return
-        self.tell()
+        self.notify()
         sys.stderr.flush()
         os._exit(self.code)  # Java ends as after a kill; the next run removes its folder
 
@@ -156,7 +156,7 @@ def stoppable(*, endless: bool = False) -> Iterator[Stopping]:
         stopping.trust_main_thread()
         for number, handler in before.items():
             signal.signal(number, handler)
-    stopping.tell()
+    stopping.notify()
     if stopping.code:
         raise typer.Exit(stopping.code)
 

@@ -208,8 +208,8 @@ def differences(old: Path, new: Path) -> dict[str, Any]:
     from crossline.replay.compare import compare, read_alerts
 
     found = compare(read_alerts(old), read_alerts(new))
-    told = ("both", "appear", "disappear", "appearing", "disappearing")
-    return {rule: {name: getattr(d, name) for name in told} for rule, d in found.items()}
+    columns = ("both", "appear", "disappear", "appearing", "disappearing")
+    return {rule: {name: getattr(d, name) for name in columns} for rule, d in found.items()}
 
 
 def as_text(figures: dict[str, Any]) -> str:

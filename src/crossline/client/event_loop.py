@@ -54,7 +54,7 @@ class LoopThread:
             future.cancel()
             raise
 
-    def tell(self, asked: Coroutine[Any, Any, Any]) -> None:
+    def schedule(self, asked: Coroutine[Any, Any, Any]) -> None:
         """Have it run some time; whoever collects garbage may tell, in whatever thread."""
         asyncio.run_coroutine_threadsafe(asked, self._loop)
 

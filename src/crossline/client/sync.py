@@ -195,7 +195,7 @@ def _each(loop: LoopThread, found: AsyncGenerator[Given, None]) -> Iterator[Give
                 return
     finally:
         if loop.open:
-            loop.tell(found.aclose())
+            loop.schedule(found.aclose())
 
 
 def _forked() -> None:

@@ -38,11 +38,11 @@ async def tell_places(
     placed: Callable[[str, str, Place], None],
 ) -> int:
     """Tell ``placed`` where the records stand that came behind batch ``since``; how many these are."""
-    told = 0
+    count = 0
     for asked, place in await _behind(since, records, stream, behind):
         placed(stream, asked.record_id, place)
-        told += 1
-    return told
+        count += 1
+    return count
 
 
 async def lay_unread(

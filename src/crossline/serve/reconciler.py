@@ -25,7 +25,7 @@ from crossline.serve.ledger.base import DecisionLedger, LedgerAnswer
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.recovery import ProgressFile
 from crossline.serve.revisions.pusher import RevisionPusher
-from crossline.serve.revisions.revision_log import FILE as TOLD
+from crossline.serve.revisions.revision_log import FILE as REVISIONS
 from crossline.serve.revisions.revision_log import RevisedLog
 from crossline.serve.revisions.values import Revision
 from crossline.serve.revisions.values import revision_of as made_of
@@ -63,7 +63,7 @@ class Reconciler:
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._reader = reader
-        self.revised = RevisedLog(path / TOLD)
+        self.revised = RevisedLog(path / REVISIONS)
         self._settling = settling
         self._differed = differed
         self._ledger = ledger
@@ -135,16 +135,16 @@ class Reconciler:
     async def _keep(self, revised: Sequence[Revised]) -> None:
         made = [one for each in revised if (one := pushed_of(each)) is not None]
         if made:
-            await self._tell(made)
+            await self._notify(made)
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between
             part = revised[at : at + AT_ONCE]
             said = [(each.decision_id, revision_of(each)) for each in part]
             await self._revise(said, [pushed_of(each) for each in part])
         if made:
-            self.revised.told()
+            self.revised.notify()
         self._differed(revised)
 
-    async def _tell(self, made: Sequence[Revision]) -> None:
+    async def _notify(self, made: Sequence[Revision]) -> None:
         """For who listens, before the ledger has them: what that has is not found again after a kill."""
         try:
             await _until_taken(lambda: asyncio.to_thread(self.revised.put, made))
@@ -184,12 +184,12 @@ class Reconciler:
         if revisions:
             await self._push(revisions)
             names = [each.revision_id for each in revisions]
-            await _until_taken(partial(self._ledger.call, lambda ledger: ledger.told(names)))
+            await _until_taken(partial(self._ledger.call, lambda ledger: ledger.mark_reported(names)))
 
     async def _push_left(self) -> None:
         """Push what APIs of before kept in a shared ledger and did not come to push: they were killed between."""
         while self._shared and self._pusher is not None:
-            left = await _until_taken(partial(self._ledger.call, lambda ledger: ledger.untold(LEFT_AT_ONCE)))
+            left = await _until_taken(partial(self._ledger.call, lambda ledger: ledger.unreported(LEFT_AT_ONCE)))
             await self._push_kept(left)
             if len(left) < LEFT_AT_ONCE:
                 await asyncio.sleep(LEFT_S)
@@ -217,8 +217,8 @@ def _revise(
     ledger: DecisionLedger,
 ) -> None:
     """Keep them; the numbers of those that were new go into ``new``, over calls that fail half way."""
-    for number, (each, told) in enumerate(zip(part, made, strict=True)):
-        if ledger.revise(*each, told):
+    for number, (each, revision) in enumerate(zip(part, made, strict=True)):
+        if ledger.revise(*each, revision):
             new.add(number)
 
 

@@ -31,8 +31,8 @@ class Telemetry:
         self._watch = watch
         self._spans = spans
         self._objectives = objectives
-        told: list[SinkWatch] = [] if watch is None else [watch.figures]
-        self.sinks = SinkWatches(told if spans is None else [*told, spans])
+        watches: list[SinkWatch] = [] if watch is None else [watch.figures]
+        self.sinks = SinkWatches(watches if spans is None else [*watches, spans])
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Self:

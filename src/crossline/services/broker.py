@@ -187,8 +187,8 @@ class LocalBroker(Server):
     def _let_in(self) -> None:
         """Tell the broker the passwords of SCRAM, which it keeps."""
         users = self._asking.scram if self._asking is not None else {}
-        told = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
-        changes = [UserScramCredentialUpsertion(name, told, each.encode()) for name, each in users.items()]
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
+        changes = [UserScramCredentialUpsertion(name, credential, each.encode()) for name, each in users.items()]
         if changes:
             admin = self.admin()  # the request ends with the client
             for done in admin.alter_user_scram_credentials(changes).values():

@@ -60,8 +60,8 @@ class ServerGroup:
         """What runs; where nobody knows whether it does, it does not."""
         return [self._state(each) for each in self.chosen(names)]
 
-    def start(self, names: Sequence[str], tell: Callable[[MemberState, float | None], None]) -> None:
-        """Start what does not run; ``tell`` each member with the seconds that its start took, None for one that ran.
+    def start(self, names: Sequence[str], report: Callable[[MemberState, float | None], None]) -> None:
+        """Start what does not run; ``report`` each member with the seconds that its start took, None for one that ran.
 
         All run at the end, or nothing that this call started. Raises UsageError for ports that are taken, and what the
         servers raise.
@@ -73,24 +73,24 @@ class ServerGroup:
             for each in chosen:
                 state = self._state(each)
                 if state.address is not None:
-                    tell(state, None)
+                    report(state, None)
                     continue
                 self._end(each)  # one whose start was cut off, if there is one
                 lacking.append(each)
             self._check_ports(lacking)
-            self._start(lacking, tell)
+            self._start(lacking, report)
 
-    def stop(self, names: Sequence[str], tell: Callable[[Member, bool], None]) -> None:
-        """End what runs; ``tell`` each member, and whether it ran."""
+    def stop(self, names: Sequence[str], report: Callable[[Member, bool], None]) -> None:
+        """End what runs; ``report`` each member, and whether it ran."""
         chosen = self.chosen(names)
         if not self._is_own():
             for each in chosen:
-                tell(each, False)
+                report(each, False)
             return
         with self._locked(), ThreadPoolExecutor(len(chosen)) as pool:
             ended = {pool.submit(self._end, each): each for each in chosen}
             for done in as_completed(ended):
-                tell(ended[done], done.result())
+                report(ended[done], done.result())
 
     def clear(self) -> bool:
         """Remove the folder with all data; whether there was one. Raises UsageError while something runs."""
@@ -117,10 +117,10 @@ class ServerGroup:
         taken = [(port, each) for port, each in wanted if not is_free(port)]
         twice = [(port, each) for port, each in wanted if [number for number, _ in wanted].count(port) > 1]
         if taken:
-            told = "".join(
+            advice = "".join(
                 f"\n  {port}, which {each.name} is to have: name another with {each.variable}" for port, each in taken
             )
-            raise UsageError(f"these ports of {HOST} are taken by other programs; end those, or:{told}")
+            raise UsageError(f"these ports of {HOST} are taken by other programs; end those, or:{advice}")
         if twice:
             raise UsageError(f"two services are to have port {twice[0][0]}: {', '.join(e.name for _, e in twice)}")
 
@@ -128,14 +128,14 @@ class ServerGroup:
         first = member.port_in(self.environment)
         return range(first, first + member.ports)
 
-    def _start(self, members: Sequence[Member], tell: Callable[[MemberState, float | None], None]) -> None:
+    def _start(self, members: Sequence[Member], report: Callable[[MemberState, float | None], None]) -> None:
         if not members:
             return
         with ThreadPoolExecutor(len(members)) as pool:
             started = {pool.submit(self._start_one, each): each for each in members}
             try:
                 for done in as_completed(started):
-                    tell(self._state(started[done]), done.result())
+                    report(self._state(started[done]), done.result())
             except BaseException:
                 # Ended from here, so that who waits for an answer of theirs hears of it at once; so is what comes up.
                 while wait(started, timeout=_LOOK_S).not_done:

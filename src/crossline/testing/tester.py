@@ -53,14 +53,14 @@ class RuleTester:
         self._detector = Detector(
             chosen, declared, policy=policy, lists=lists, defaults=defaults, clock_ms=lambda: LATEST_MS
         )
-        self._told: list[Mapping[str, Any]] = []
+        self._alerts: list[Mapping[str, Any]] = []
         self.decisions: list[Mapping[str, Any]] = []
         self.dead_letters: list[DeadLetter] = []
 
     @property
     def alerts(self) -> list[dict[str, Any]]:
         """All alerts so far, as they stand after corrections."""
-        return last_words(self._told)
+        return last_words(self._alerts)
 
     def feed(self, records: Iterable[Mapping[str, Any]] | Any, *, refused: bool = False) -> Alerts:
         """Judge records, after those that were fed before.
@@ -76,7 +76,7 @@ class RuleTester:
             AssertionError: a record is a dead letter.
         """
         alerts, decisions = self._detector.process(records)
-        self._told += alerts
+        self._alerts += alerts
         self.decisions += decisions
         self.dead_letters += alerts.dead_letters
         if alerts.dead_letters and not refused:

@@ -161,17 +161,17 @@ def test_of_two_apis_at_one_ledger_one_tells(tmp_path: Path, place: Place) -> No
         for number, each in enumerate(made):
             assert one.revise(own, revision_of_stream(own, "t1", "block", number), each)
         assert not two.revise(own, revision_of_stream(own, "t1", "block", 0), made[0])
-        one.told(["r1"])
-        assert two.untold(10) == []
-        assert [each.revision_id for each in one.untold(10)] == ["r0", "r2"], "a call that failed told nobody"
+        one.mark_reported(["r1"])
+        assert two.unreported(10) == []
+        assert [each.revision_id for each in one.unreported(10)] == ["r0", "r2"], "a call that failed told nobody"
         one.close()
-        assert two.untold(1) == [made[0]]
-        assert two.untold(10) == [made[0], made[2]]
-        two.told(["r0", "r2"])
-        assert two.untold(10) == []
+        assert two.unreported(1) == [made[0]]
+        assert two.unreported(10) == [made[0], made[2]]
+        two.mark_reported(["r0", "r2"])
+        assert two.unreported(10) == []
         two.revise(own, revision_of_stream(own, "t1", "allow", 4), replace(made[0], revision_id="r4"))
         assert two.expire(1 << 50) == 1
-        assert two.untold(10) == [], "it goes with its answer"
+        assert two.unreported(10) == [], "it goes with its answer"
 
 
 def revision_of_stream(ledger_id: str, name: str, decision: str, number: int) -> dict[str, Any]:

@@ -63,18 +63,18 @@ def evidence(
             money=money,
             missing=found.around.missing,
         )
-        told = {"alert_id": found.alert["alert_id"], **made.to_json()}
+        result = {"alert_id": found.alert["alert_id"], **made.to_json()}
     if as_json:
-        write_lines([json_bytes(told)])
+        write_lines([json_bytes(result)])
         return
     figures = Listing("figure", "what", "value", "", "threshold", long=["what"])
-    for each in told["figures"]:
+    for each in result["figures"]:
         figures.add(each["name"], each["what"], str(each["value"]), each["operator"], str(each["threshold"]))
     records = Listing("record", "time", "figure", "mark", "why", long=["why"])
-    for each in told["records"]:
+    for each in result["records"]:
         records.add(each["record_id"], each["event"], str(each["value"] or ""), each["mark"], each["note"])
     show(figures, "", records)
-    note("; ".join([f"{len(told['records']):,} records", *told["missing"]]))
+    note("; ".join([f"{len(result['records']):,} records", *result["missing"]]))
 
 
 def what_if(
@@ -95,10 +95,10 @@ def what_if(
         found.bench.budget = Budget.of(runs, parse_duration_ms(search_for) / 1_000)
         made = counterfactuals(found.bench, found.alert, found.around.records, found.around.since_ms)
         rows = [_row(asdict(each)) for each in made.rows]
-        told = {"rows": rows, "not_found": [asdict(each) for each in made.not_found], "runs": made.runs}
+        result = {"rows": rows, "not_found": [asdict(each) for each in made.not_found], "runs": made.runs}
         more = {"why_none": made.why_none or None, "missing": found.around.missing}
     if as_json:
-        write_lines([json_bytes({"alert_id": found.alert["alert_id"], **told, **more})])
+        write_lines([json_bytes({"alert_id": found.alert["alert_id"], **result, **more})])
         return
     table = Listing("change", "was", "turns at", "then", long=["change", "then"])
     for each in rows:

@@ -57,8 +57,8 @@ def story(
     head.append(printable(alert["message"]) + "\n")
     became = map(_became, corrections)
     rests_on = (*_rests_on(alert), *(() if records else _ids(alert)))
-    told = Group(head, NameValues([*_what(alert), *became, *_when(alert), *rests_on]))
-    return told if records is None else Group(told, Text(), records)
+    head_text = Group(head, NameValues([*_what(alert), *became, *_when(alert), *rests_on]))
+    return head_text if records is None else Group(head_text, Text(), records)
 
 
 def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

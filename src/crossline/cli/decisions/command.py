@@ -91,23 +91,23 @@ def show(
                 f"no decision in {store.name} has an id that starts with {name!r}, nor is one about such a record; "
                 + (f"it has {total:,} decisions: see crossline decisions list" if total else "it has none at all")
             )
-        told = _whole(found, store)
+        revisions = _whole(found, store)
     if as_json:
-        write_lines(map(json_bytes, told))
+        write_lines(map(json_bytes, revisions))
         return
-    for number, decision in enumerate(told):
+    for number, decision in enumerate(revisions):
         terminal.show(*([Text()] if number else []), _story(decision))
 
 
 def _whole(found: Sequence[Mapping[str, Any]], store: Store) -> list[dict[str, Any]]:
     """All that was decided about the records of ``found``, each once, in order of its revisions."""
     records = dict.fromkeys((each["stream"], each["record_id"]) for each in found)
-    told: dict[str, dict[str, Any]] = {}
+    revisions: dict[str, dict[str, Any]] = {}
     for stream, record_id in records:
         which = DecisionFilter(stream=stream, record_id=record_id)
         ours = list(store.decisions(which, _SHOWN_MAX, newest_first=False))
-        told |= {each["decision_id"]: each for each in sorted(ours, key=lambda each: int(each.get("revision", 0)))}
-    return list(told.values())
+        revisions |= {each["decision_id"]: each for each in sorted(ours, key=lambda each: int(each.get("revision", 0)))}
+    return list(revisions.values())
 
 
 def _nothing(store: Store) -> str:
@@ -123,10 +123,10 @@ def _causes(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _cause(store: Store, name: str) -> str:
     """Why a decision was revised: what became of which rule's alert, by which record; else the id alone."""
-    told = next((each.alert for each in store.find(name, 1)), None)
-    if told is None or not told.get("outcome"):
+    alert = next((each.alert for each in store.find(name, 1)), None)
+    if alert is None or not alert.get("outcome"):
         return f"by {name[:_ID_WIDTH]}"
-    return f"alert of {told['rule_id']}@{told['rule_version']} {told['outcome']} by record {told.get('caused_by')}"
+    return f"alert of {alert['rule_id']}@{alert['rule_version']} {alert['outcome']} by record {alert.get('caused_by')}"
 
 
 def _table(decisions: Sequence[Mapping[str, Any]], causes: Mapping[str, str]) -> Listing:

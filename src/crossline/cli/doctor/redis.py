@@ -30,7 +30,7 @@ def _finding(settings: RedisSettings, environment: Mapping[str, str]) -> CheckRe
         with client_of(settings, environment) as client:
             client.ping()
             try:
-                told = client.info()
+                info = client.info()
             except redis.ResponseError as error:
                 return CheckResult(
                     name, "warning", f"answers; more it does not tell this user: {error}", "let it run INFO"
@@ -42,19 +42,19 @@ def _finding(settings: RedisSettings, environment: Mapping[str, str]) -> CheckRe
         return CheckResult(name, "missing", f"does not let us in: {error}", "see username and password")
     except (redis.RedisError, OSError) as error:
         return CheckResult(name, "missing", f"no answer: {error}", _WHERE)
-    return _server(name, told)
+    return _server(name, info)
 
 
-def _server(name: str, told: Mapping[str, Any]) -> CheckResult:
-    found = f"answers; version {told.get('valkey_version') or told.get('redis_version')}"
-    if told.get("cluster_enabled"):
+def _server(name: str, info: Mapping[str, Any]) -> CheckResult:
+    found = f"answers; version {info.get('valkey_version') or info.get('redis_version')}"
+    if info.get("cluster_enabled"):
         return CheckResult(
             name, "missing", f"{found}; a cluster, which divides keys", "name a server that holds all keys"
         )
-    if told.get("role") == "slave":
+    if info.get("role") == "slave":
         return CheckResult(name, "missing", f"{found}; a replica, which takes nothing", "name the primary")
-    policy = str(told.get("maxmemory_policy", "noeviction"))
-    if told.get("maxmemory") and policy != "noeviction":
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if info.get("maxmemory") and policy != "noeviction":
         found += f"; maxmemory-policy is {policy}: where it is full, it forgets who is blocked"
         return CheckResult(
             name, "warning", found, "set maxmemory-policy to noeviction: a full server then holds the batch"

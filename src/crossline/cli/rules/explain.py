@@ -79,7 +79,7 @@ def explain(
         if as_json:
             write_lines(orjson.dumps(row) for row in rows)
         else:
-            _tell(rows)
+            _print(rows)
         if cost:
             _tell_costs(judged, sample, mine, as_json=as_json)
 
@@ -132,7 +132,7 @@ def _keeps(kept: Kept, store: Store | None) -> dict[str, Any]:
     return row
 
 
-def _tell(rows: Sequence[dict[str, Any]]) -> None:
+def _print(rows: Sequence[dict[str, Any]]) -> None:
     for number, row in enumerate(rows):
         weight = f"severity {row['severity']}, score {row['score']}, action {row['action']}"
         show(*([""] if number else []), f"{row['rule_id']} version {row['version']}, {row['rule_type']}; {weight}")
@@ -201,4 +201,4 @@ def _tell_costs(judged: Judged, sample: Sequence[Batch], rules: Sequence[Rule], 
 
 
 def _cost_row(cost: Cost) -> dict[str, Any]:
-    return {"rule_id": cost.rule_id, "ns_a_record": round(cost.ns), "noise_ns": round(cost.noise_ns), "told": cost.told}
+    return {"rule_id": cost.rule_id, "ns_a_record": round(cost.ns), "noise_ns": round(cost.noise_ns), "above_noise": cost.told}

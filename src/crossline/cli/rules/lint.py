@@ -118,9 +118,9 @@ def lint(
     if input_:
         found += many_keys(given, judged, {each.rule_id for each in found if each.kind == "unbounded_key"})
     left_out = {each.value for each in ignore or ()}
-    told = [each for each in found if each.rule_id in chosen and each.kind not in left_out]
-    _tell([place(each, placed[each.rule_id]) for each in told], len(chosen), as_json=as_json)
-    if told:
+    shown = [each for each in found if each.rule_id in chosen and each.kind not in left_out]
+    _print([place(each, placed[each.rule_id]) for each in shown], len(chosen), as_json=as_json)
+    if shown:
         raise typer.Exit(1)
 
 
@@ -153,7 +153,7 @@ def many_keys(given: TrialInput, judged: Judged, known: Iterable[str]) -> list[L
     return found
 
 
-def _tell(found: Sequence[Placed], rules: int, *, as_json: bool) -> None:
+def _print(found: Sequence[Placed], rules: int, *, as_json: bool) -> None:
     if as_json:
         write_lines(each.as_json() for each in found)
     elif found:

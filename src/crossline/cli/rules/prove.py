@@ -59,7 +59,7 @@ def prove(
     if as_json:
         write_lines([orjson.dumps(found)])
     else:
-        _tell(found)
+        _print(found)
 
 
 def proven(
@@ -93,8 +93,8 @@ def proven(
         sets.append(given.judged(rules, [before, *read_by(before, live.values())]))
     marks = marks_of(labels, sets[0], None if labels is None else amount)
     progress = ProgressLine(sys.stderr)
-    told = files_told(past, pipeline.resolve().parent)
-    whole = sum(each["bytes"] for each in told)
+    files = files_told(past, pipeline.resolve().parent)
+    whole = sum(each["bytes"] for each in files)
 
     def far(records: int, read: int) -> None:
         progress.show(f"{records:,} records, {min(99, 100 * read // max(1, whole))}%")
@@ -108,7 +108,7 @@ def proven(
     reads = {each.rule_id: each.version for each in others}
     version = None if before is None else before.version
     candidate = Candidate(mine.rule_id, mine.version, read_text(rules), reads, version, mine.body_digest())
-    return proof_of(candidate, told, found, interval, None if asked is None else asked.found(), amount, blast)
+    return proof_of(candidate, files, found, interval, None if asked is None else asked.found(), amount, blast)
 
 
 def past_of(config: PipelineConfig) -> dict[str, list[str]]:
@@ -157,7 +157,7 @@ def instant_of(option: str, text: str | None) -> int | None:
         ) from None
 
 
-def _tell(found: Mapping[str, Any]) -> None:
+def _print(found: Mapping[str, Any]) -> None:
     ahead, against, data = found["predicted"], found["against"], found["data"]
     live = "no version is live" if against["version"] is None else f"version {against['version']} is live"
     show(

@@ -94,7 +94,7 @@ def shadow(
     elif not report:
         note("there is no shadow rule: set one's status with crossline rules set-status ID shadow")
     else:
-        _tell(report, weighed=found.marks is not None)
+        _print(report, weighed=found.marks is not None)
         note(f"alerts of {found.days:,.3g} days")
 
 
@@ -138,7 +138,7 @@ def _of_store(place: str) -> list[dict[str, Any]]:
     from crossline.connectors.stores import AlertFilter, open_store
 
     with closing(open_store(place)) as reader:
-        return _told(reader.alerts(AlertFilter(), newest_first=False))
+        return _deliveries(reader.alerts(AlertFilter(), newest_first=False))
 
 
 def _of_lines(path: Path | None) -> list[dict[str, Any]]:
@@ -147,12 +147,12 @@ def _of_lines(path: Path | None) -> list[dict[str, Any]]:
     if path is None:
         return []
     try:
-        return _told(read_alerts(path))
+        return _deliveries(read_alerts(path))
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: found what is no alert ({error}); expected alerts as JSON lines") from None
 
 
-def _told(alerts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _deliveries(alerts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Alerts and shadow alerts as they stand, each once: pipelines that share a store may have the same."""
     return [each for each in last_words(alerts) if each["kind"] in {"alert", "shadow"}]
 
@@ -161,7 +161,7 @@ def _row(each: Shadowed) -> dict[str, Any]:
     return {"rule_id": each.rule_id, **each.side.as_json(), "with_rules": each.with_rules}
 
 
-def _tell(report: Sequence[Shadowed], *, weighed: bool) -> None:
+def _print(report: Sequence[Shadowed], *, weighed: bool) -> None:
     table = Listing("shadow rule", "alerts", "a day", "shared", "only it", "shared with", long=["shared with"])
     for each in report:
         side = each.side

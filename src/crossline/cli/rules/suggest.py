@@ -97,7 +97,7 @@ def suggest_threshold(
     if as_json:
         write_lines([orjson.dumps(_as_json(rule, best, days))])
     else:
-        _tell(rule, best, days)
+        _print(rule, best, days)
 
 
 def _check_wanted(steps: int, *, whole: bool, best: bool) -> None:
@@ -165,7 +165,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     return {**row, **(outcome.weighed.as_json() if outcome.weighed is not None else {})}
 
 
-def _tell(rule_id: str, found: Suggestion, days: float) -> None:
+def _print(rule_id: str, found: Suggestion, days: float) -> None:
     drawn = found.drawn
     weighed = ("precision", "recall", "F1", "frauds caught") if found.best.weighed is not None else ()
     table = Listing("", f"{drawn.named} {drawn.operator}", "alerts", "a day", *weighed)

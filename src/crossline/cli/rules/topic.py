@@ -109,7 +109,7 @@ def publish_rules(file: Path, pipeline: Path, as_: str | None, *, as_json: bool)
         messages = publisher.publish(file)
         offsets = [_sent(place, publisher, each) for each in messages]
         _check_first(place, files, file, messages, offsets)
-        _tell(place, messages, offsets, as_json=as_json)
+        _print(place, messages, offsets, as_json=as_json)
 
 
 def set_status_there(
@@ -119,7 +119,7 @@ def set_status_there(
     with _at(pipeline, as_) as place:
         publisher = place.publisher(place.files())
         message = publisher.set_status(rule_id, status, version)
-        _tell(place, [message], [_sent(place, publisher, message)], as_json=as_json)
+        _print(place, [message], [_sent(place, publisher, message)], as_json=as_json)
 
 
 def set_share_there(
@@ -129,7 +129,7 @@ def set_share_there(
     with _at(pipeline, as_) as place:
         publisher = place.publisher(place.files())
         message = publisher.set_share(rule_id, share, version)
-        _tell(place, [message], [_sent(place, publisher, message)], as_json=as_json)
+        _print(place, [message], [_sent(place, publisher, message)], as_json=as_json)
 
 
 def approve_there(
@@ -139,7 +139,7 @@ def approve_there(
     with _at(pipeline, as_) as place:
         publisher = place.publisher(place.files())
         message = publisher.approve(rule_id, place.who, version, proof)
-        _tell(place, [message], [_sent(place, publisher, message)], as_json=as_json)
+        _print(place, [message], [_sent(place, publisher, message)], as_json=as_json)
 
 
 def release_there(
@@ -298,7 +298,7 @@ def _row(place: OpenControlTopic, message: Message, offset: int | None) -> Mappi
     return {**named, "topic": place.settings.topic, "key": message.key, "offset": offset, "who": place.who}
 
 
-def _tell(
+def _print(
     place: OpenControlTopic, messages: Sequence[Message], offsets: Sequence[int | None], *, as_json: bool
 ) -> None:
     if as_json:

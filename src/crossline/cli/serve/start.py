@@ -101,7 +101,7 @@ async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None,
         _spare_pauses()
         try:
             with told_at(settings, *collectors_of(api, health)):
-                await serve(app, bound, settings, stop, lambda: _tell(config, place, as_json=as_json))
+                await serve(app, bound, settings, stop, lambda: _report_start(config, place, as_json=as_json))
         finally:
             await close()
 
@@ -116,7 +116,7 @@ def _spare_pauses() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-def _tell(config: PipelineConfig, place: Place, *, as_json: bool) -> None:
+def _report_start(config: PipelineConfig, place: Place, *, as_json: bool) -> None:
     settings = config.serve
     assert settings is not None  # noqa: S101 - it was checked
     url = f"{'http' if settings.tls is None else 'https'}://{place}"

@@ -54,7 +54,7 @@ def create(
     with _audited(serve, "create", name, None) as write:
         made = users.create(name, role or (), _password(password_file), now_ms=now_ms())
         write.after = made.to_json()
-    _tell(made, f"{name} may log in: {', '.join(made.roles)}", as_json=as_json)
+    _report(made, f"{name} may log in: {', '.join(made.roles)}", as_json=as_json)
 
 
 @app.command(name="list")
@@ -85,7 +85,7 @@ def password(
     with _audited(serve, "password", name, _before(users, name)) as write:
         changed = users.set_password(name, _password(password_file), now_ms=now_ms())
         write.after = changed.to_json()
-    _tell(changed, f"{name} has another password, and is logged out everywhere", as_json=as_json)
+    _report(changed, f"{name} has another password, and is logged out everywhere", as_json=as_json)
 
 
 @app.command()
@@ -95,7 +95,7 @@ def roles(name: Name, *, role: Roles = None, pipeline: PipelineFile = PIPELINE, 
     with _audited(serve, "roles", name, _before(users, name)) as write:
         changed = users.set_roles(name, role or ())
         write.after = changed.to_json()
-    _tell(changed, f"{name} is {', '.join(changed.roles)}", as_json=as_json)
+    _report(changed, f"{name} is {', '.join(changed.roles)}", as_json=as_json)
 
 
 @app.command()
@@ -111,7 +111,7 @@ def disable(
     with _audited(serve, "enable" if again else "disable", name, _before(users, name)) as write:
         changed = users.enable(name) if again else users.disable(name, now_ms=now_ms())
         write.after = changed.to_json()
-    _tell(changed, f"{name} may log in {'again' if again else 'no more'}", as_json=as_json)
+    _report(changed, f"{name} may log in {'again' if again else 'no more'}", as_json=as_json)
 
 
 def _users(pipeline: Path) -> tuple[ServeSettings, UserFile]:
@@ -155,7 +155,7 @@ def _before(users: UserFile, name: str) -> Any:
     return None if found is None else found.to_json()
 
 
-def _tell(user: User, said: str, *, as_json: bool) -> None:
+def _report(user: User, said: str, *, as_json: bool) -> None:
     if as_json:
         write_lines([orjson.dumps(user.to_json())])
     else:

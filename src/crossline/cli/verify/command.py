@@ -146,7 +146,7 @@ def _judged(
 
     given = inputs_by_stream(inputs, read_pipeline_in_place(pipeline).streams) if inputs else {}
     with own_folder_for("verify") as folder:
-        log = open_log(pipeline, policy, given, folder, receipt, then=then, tell=terminal.note)
+        log = open_log(pipeline, policy, given, folder, receipt, then=then, note_progress=terminal.note)
         again: ReplayResult = judge_again(log, receipt, folder, then=then)
     found: list[Difference] = differences(receipt, again)
     result["result"] = "differs" if found else "the same"

@@ -65,7 +65,7 @@ def topics_of(
     given: Mapping[str, Sequence[str]],
     folder: Path,
     receipt: Mapping[str, Any],
-    tell: Callable[[str], None],
+    note_progress: Callable[[str], None],
     *,
     then: bool,
 ) -> dict[str, ReadTopic]:
@@ -79,7 +79,7 @@ def topics_of(
         answered_ms = None
     until_ms = answered_ms + _AFTER_MS if then and answered_ms is not None else None
     return {
-        stream: read_topic(stream, source, config.streams[stream], folder, answered_ms, until_ms, tell)
+        stream: read_topic(stream, source, config.streams[stream], folder, answered_ms, until_ms, note_progress)
         for stream, source in config.sources.items()
         if isinstance(source, KafkaSourceSettings) and not given.get(stream)
     }

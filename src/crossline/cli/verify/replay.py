@@ -60,9 +60,9 @@ def open_log(
     receipt: Mapping[str, Any],
     *,
     then: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    note_progress: Callable[[str], None] = lambda _: None,
 ) -> Log:
-    """All that judging again needs, some of it made in ``folder``; ``tell`` is told how far topics are read.
+    """All that judging again needs, some of it made in ``folder``; ``note_progress`` is told how far topics are read.
 
     Raises UsageError where something is missing, SourceError where a topic cannot be read.
     """
@@ -88,7 +88,7 @@ def open_log(
         rules = rules_as_of_log(rule_log, config.streams)
     else:
         rules = RuleSet.from_rules(read_rules(setting.rules, setting.known()))
-    topics = topics_of(config, given, folder, receipt, tell, then=then)
+    topics = topics_of(config, given, folder, receipt, note_progress, then=then)
     inputs = inputs_of(config, given, folder, topics)
     streams = {**config.streams, **{stream: each.spec for stream, each in topics.items()}}
     judged = Judged(

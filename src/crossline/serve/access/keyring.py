@@ -100,14 +100,14 @@ class KeyRing:
         except FileNotFoundError:
             self.close()
             self._place, self._known = None, {}
-            self._tell("there is no such file")
+            self._report("there is no such file")
         except (CrosslineError, sqlite3.Error, OSError, ValueError) as error:
             if not isinstance(error, sqlite3.OperationalError):
                 self.close()
-            self._tell(str(error))
+            self._report(str(error))
             return
         else:
-            self._tell(None)
+            self._report(None)
         self._read_s = now_s
 
     def _read_again(self) -> None:
@@ -125,7 +125,7 @@ class KeyRing:
         }
         self._version = version
 
-    def _tell(self, problem: str | None) -> None:
+    def _report(self, problem: str | None) -> None:
         if problem != self._problem:
             self._problem = problem
             with suppress(OSError):

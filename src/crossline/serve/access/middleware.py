@@ -175,13 +175,13 @@ class Access:
         if self._credentials is not None:
             self._noting = asyncio.create_task(_note_used(self._credentials))
 
-        async def told(message: Message) -> None:
+        async def send_noted(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
                 await self._close()
             await send(message)
 
         try:
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, send_noted)
         finally:
             await self._close()
 

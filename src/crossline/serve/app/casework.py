@@ -1,4 +1,4 @@
-"""The casework of a pipeline that is served: its file, who follows the feed for it, and who is told of changes."""
+"""The casework of a pipeline that is served: its file, the follower of the feed, and the listeners for changes."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ class Casework:
 def of(api: Api) -> Casework:
     """Of the parts that run; in their event loop. A replica elsewhere makes no cases: those are the pipeline's own."""
     path = api.path / FILE
-    told: list[CaseChanges] = []
+    listeners: list[CaseChanges] = []
     followers: list[CaseFollower] = []
 
     def changed() -> None:
-        for each in told:
-            each.told()
+        for each in listeners:
+            each.notify()
         for follower in followers:
             loop.call_soon_threadsafe(follower.changed)
 
     loop = asyncio.get_running_loop()
-    desk = CaseService(Cases(path), told=changed)
-    told.append(CaseChanges(desk))
+    desk = CaseService(Cases(path), on_change=changed)
+    listeners.append(CaseChanges(desk))
     if api.replica_of is not None:
-        return Casework(desk, told[0], None)
+        return Casework(desk, listeners[0], None)
     cooling = CooldownRules(lambda: read_rules(api.config)[0])
-    intake = CaseIntake(path, api.settings.cases, told=told[0].told, cooling=cooling)
+    intake = CaseIntake(path, api.settings.cases, on_change=listeners[0].notify, cooling=cooling)
     follower = CaseFollower(api.reader, intake, desk, Missed(api.config.name, partial(_store, api)))
     followers.append(follower)
-    return Casework(desk, told[0], asyncio.create_task(_running(follower)))
+    return Casework(desk, listeners[0], asyncio.create_task(_running(follower)))
 
 
 def _store(api: Api) -> Store | None:

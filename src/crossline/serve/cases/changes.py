@@ -14,7 +14,7 @@ LOOK_S = 1.0  # between two looks at what other processes changed
 class CaseChanges:
     """The changes of a desk's cases, for as many as want to know; from one event loop.
 
-    ``told`` may be called from any thread.
+    ``notify`` may be called from any thread.
     """
 
     def __init__(self, desk: CaseService) -> None:
@@ -23,7 +23,7 @@ class CaseChanges:
         self._news = asyncio.Event()
         self._closed = False
 
-    def told(self) -> None:
+    def notify(self) -> None:
         """Something changed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)

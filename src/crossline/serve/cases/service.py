@@ -37,11 +37,11 @@ class CaseService:
     """
 
     def __init__(
-        self, cases: Cases, *, clock_ms: Callable[[], int] = wall_clock_ms, told: Callable[[], None] = lambda: None
+        self, cases: Cases, *, clock_ms: Callable[[], int] = wall_clock_ms, on_change: Callable[[], None] = lambda: None
     ) -> None:
         self.cases = cases
         self._clock_ms = clock_ms
-        self._told = told
+        self._on_change = on_change
         self.queue = Queue(cases.file)
 
     @property
@@ -98,7 +98,7 @@ class CaseService:
                 seq = undo(self.file, case_id, who, now_ms, version)
             else:
                 seq = do(self.file, case_id, act, who, now_ms, version)
-        self._told()
+        self._on_change()
         return self.case(f"{rows.PREFIX}{seq}")
 
     def bulk(
@@ -120,7 +120,7 @@ class CaseService:
         with self.file.transaction():
             done = many.on_many(self.file, names, act, who, now_ms)
             standing_now = [case_state.read(self.file, seq) for seq in done.done]
-        self._told()
+        self._on_change()
         return {
             "count": len(done.done),
             "done": [{"case_id": each.case_id, "version": each.version} for each in standing_now],
@@ -136,10 +136,10 @@ class CaseService:
     def linked(self, case_id: str, limit: int = NEAR_MAX) -> list[dict[str, Any]]:
         """Cases that share a value by which alerts are linked, the latest first, each with what is ``shared``."""
         shared = case_search.linked(self.file, rows.seq_of(self.file, case_id), limit)
-        told = queries.listed(self.file, list(shared))
+        cases = queries.listed(self.file, list(shared))
         return [
             {**case, "shared": [{"field": field, "value": value} for field, value in pairs]}
-            for case, pairs in zip(told, shared.values(), strict=True)
+            for case, pairs in zip(cases, shared.values(), strict=True)
         ]
 
     def changes(self, after: int, limit: int = 200) -> list[tuple[int, dict[str, Any]]]:
@@ -148,8 +148,8 @@ class CaseService:
             found = self.file.rows(
                 "SELECT seq, change_no FROM cases WHERE change_no > ? ORDER BY change_no LIMIT ?", (after, limit)
             )
-            told = queries.listed(self.file, [each["seq"] for each in found])
-        return [(each["change_no"], case) for each, case in zip(found, told, strict=True)]
+            cases = queries.listed(self.file, [each["seq"] for each in found])
+        return [(each["change_no"], case) for each, case in zip(found, cases, strict=True)]
 
     def last_change(self) -> int:
         """The number of the last change of any case."""
@@ -179,4 +179,4 @@ class CaseService:
                 back = case.moved("acknowledged" if case.assignee else "open")
                 said = f"the snooze ended at {instant_text(case.snoozed_ms or now_ms)}"
                 case_state.write(self.file, case, back, LINKER, now_ms, said, {})
-        self._told()
+        self._on_change()

@@ -47,11 +47,11 @@ def refresh(file: CaseFile, seq: int) -> None:
 def columns_of(alerts: Sequence[sqlite3.Row], opened_ms: int, linked: int) -> dict[str, Any]:
     """The columns of a case with ``alerts``, in the order of their times. ``linked``: with those known by id alone."""
     standing = [each for each in alerts if not each["retracted"]]
-    told = standing or alerts
+    shown = standing or alerts
     sums = money_of(standing)
-    known = _known(told)
+    known = _known(shown)
     return {
-        "severity": max((each["severity"] for each in told), default=-1),
+        "severity": max((each["severity"] for each in shown), default=-1),
         "first_ms": alerts[0]["event_ms"] if alerts else opened_ms,
         "last_ms": alerts[-1]["event_ms"] if alerts else opened_ms,
         "alert_count": linked,

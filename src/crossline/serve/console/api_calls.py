@@ -73,7 +73,7 @@ async def answered(
     answer = ApiResponse(data)
     scope = scope_of(method, address, urlencode(query or {}), {**given, "headers": headers, "state": state})
     await asked.parts.api(scope, answer.receive, answer.send)
-    return answer.status, answer.told()
+    return answer.status, answer.json()
 
 
 def scope_of(method: str, address: str, query: str, more: Mapping[str, Any]) -> Scope:
@@ -106,7 +106,7 @@ class ApiResponse:
         else:
             self._body += message.get("body", b"")
 
-    def told(self) -> Any:
+    def json(self) -> Any:
         """Its JSON. Raises ProblemError where the API says no."""
         said: Any = orjson.loads(bytes(self._body)) if self._body else None
         if self.status < 400:

@@ -72,7 +72,7 @@ class Console:
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told, and the log has it
-            await body.refuse(told(error))
+            await body.refuse(page_problem(error))
             return
         await body.run(answer, scope)
 
@@ -163,7 +163,7 @@ class Console:
         raise not_found("page at this address")
 
 
-def told(error: Exception) -> ProblemError:
+def page_problem(error: Exception) -> ProblemError:
     """The problem that an exception is; a fault of ours gets an id, which the log has too."""
     if isinstance(error, ProblemError | CrosslineError):
         problem = problem_of(error)

@@ -85,7 +85,7 @@ class BouncePage:
 class PageBody(BoundedBody):
     """A request of a browser, and its answer: a problem is told as a page, or as a part of one."""
 
-    __slots__ = ("_head", "_part", "_tell")
+    __slots__ = ("_head", "_part", "_on_problem")
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class PageBody(BoundedBody):
         scope: Scope,
     ) -> None:
         super().__init__(receive, send, headers)
-        self._tell = send
+        self._on_problem = send
         self._head = headers
         self._part = any(name == b"hx-request" and value == b"true" for name, value in scope["headers"])
 
@@ -111,8 +111,8 @@ class PageBody(BoundedBody):
         ]
         if problem.status == 400:  # where this request ends is not sure
             headers.append((b"connection", b"close"))
-        await self._tell({"type": "http.response.start", "status": problem.status, "headers": headers})
-        await self._tell({"type": "http.response.body", "body": body})
+        await self._on_problem({"type": "http.response.start", "status": problem.status, "headers": headers})
+        await self._on_problem({"type": "http.response.body", "body": body})
 
 
 def said_of(problem: ProblemError, *, part: bool = False) -> str:

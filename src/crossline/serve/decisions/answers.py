@@ -31,8 +31,8 @@ class AnswerBuilder:
         if isinstance(verdict, NotJudgedError):
             raise verdict
         basis = self._judge.basis(verdict.basis)
-        told = (verdict.figures, verdict.evidence, verdict.as_of, _told(verdict.degraded), basis)
-        return DecisionAnswer(asked, verdict.decision, "peek", *told)
+        judged = (verdict.figures, verdict.evidence, verdict.as_of, _public(verdict.degraded), basis)
+        return DecisionAnswer(asked, verdict.decision, "peek", *judged)
 
     def answer(self, asked: Asked, within_s: float, judged: asyncio.Future[DecisionAnswer]) -> DecisionAnswer:
         """What was judged within this time; by the fallback where nothing was."""
@@ -61,7 +61,7 @@ class AnswerBuilder:
         return instead if plainly > said else answer
 
 
-def _told(degraded: Sequence[Degraded]) -> tuple[Degraded, ...]:
+def _public(degraded: Sequence[Degraded]) -> tuple[Degraded, ...]:
     """What could not be judged, for whoever asked: what a model's library said of it is in the log."""
     return tuple(
         each

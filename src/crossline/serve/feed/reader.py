@@ -220,7 +220,7 @@ class FeedReader:
             self._watching = asyncio.ensure_future(self._watched())
 
     async def _watched(self) -> None:
-        polls, told = 0, ""
+        polls, reported = 0, ""
         while True:
             await asyncio.sleep(self._poll_s)
             polls += 1
@@ -228,11 +228,11 @@ class FeedReader:
                 self._looked(polls)
             except Exception as error:  # whatever it is, batches that come after are told
                 why = repr(error)
-                if why != told:
+                if why != reported:
                     log.exception("the feed cannot be looked at", folder=str(self.folder))
-                told = why
+                reported = why
             else:
-                told = ""
+                reported = ""
 
     def _looked(self, polls: int) -> None:
         last = self._last

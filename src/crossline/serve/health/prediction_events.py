@@ -44,7 +44,7 @@ class PredictionWatch:
         while True:
             try:
                 if await asyncio.to_thread(self.look):
-                    self._events.told()
+                    self._events.notify()
             except (CrosslineError, ProblemError) as error:
                 log.warning("whether predictions hold cannot be told now", error=str(error))
             except Exception:

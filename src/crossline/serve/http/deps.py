@@ -30,10 +30,10 @@ def wall_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether a replica answers. ``told``: how it stands, which is no secret (``/readyz`` needs no key)."""
+    """Whether a replica answers. ``details``: how it stands, which is no secret (``/readyz`` needs no key)."""
 
     ok: bool
-    told: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def always_ready() -> Readiness:

@@ -226,13 +226,13 @@ async def whole_body(receive: Receive) -> bytes:
 
 def _again(body: bytes, receive: Receive) -> Receive:
     """What the app is told instead, the body having been read."""
-    told = False
+    replayed = False
 
     async def again() -> Message:
-        nonlocal told
-        if told:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        told = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again

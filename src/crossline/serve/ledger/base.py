@@ -135,19 +135,19 @@ class DecisionLedger(Protocol):
         """The receipt of an answer; None where there is none."""
         ...
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:
+    def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:
         """Keep what the stream made of an answer; whether that is new. The same revision again changes nothing.
 
-        ``told``: what payment systems are to be told of it; kept with it until ``told`` says that they will be. A
+        ``report``: what payment systems are to be told of it; kept with it until ``report`` says that they will be. A
         ledger of one process alone keeps none: that process tells it before.
         """
         ...
 
-    def untold(self, most: int) -> list[Revision]:
+    def unreported(self, most: int) -> list[Revision]:
         """What this process is to tell: of revisions that it made itself, and that processes made which ended since."""
         ...
 
-    def told(self, revision_ids: Sequence[str]) -> None:
+    def mark_reported(self, revision_ids: Sequence[str]) -> None:
         """These are told, or will be whatever happens."""
         ...
 

@@ -239,18 +239,18 @@ class SqliteLedger:
         with reported(self.path):
             return read_receipt(self._checked(), decision_id)
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:  # noqa: ARG002 - whoever revises tells before
+    def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:  # noqa: ARG002 - whoever revises tells before
         """See ``DecisionLedger``. ``revision``: a decision as the stream wrote it, known by its ``decision_id``.
 
         False as well where no answer has that id: it is not of this ledger, or retention has removed it.
         """
         return self.revise_all([(decision_id, revision)]) == 1
 
-    def untold(self, most: int) -> list[Revision]:  # noqa: ARG002 - as above
+    def unreported(self, most: int) -> list[Revision]:  # noqa: ARG002 - as above
         """See ``DecisionLedger``: none."""
         return []
 
-    def told(self, revision_ids: Sequence[str]) -> None:
+    def mark_reported(self, revision_ids: Sequence[str]) -> None:
         """See ``DecisionLedger``: nothing is kept of them."""
 
     def revise_all(self, revisions: Sequence[tuple[str, Mapping[str, Any]]]) -> int:

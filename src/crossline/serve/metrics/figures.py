@@ -38,8 +38,8 @@ class ApiFigures:
     request too: its route, the answer's status, and how long it took, in seconds.
     """
 
-    def __init__(self, told: Callable[[str | None, int, float], None] | None = None) -> None:
-        self._told = told
+    def __init__(self, on_request: Callable[[str | None, int, float], None] | None = None) -> None:
+        self._on_request = on_request
         self.requests: dict[tuple[str, str, str], int] = {}
         self.seconds: dict[str, Histogram] = {}
         self.decisions: dict[tuple[str, str, str], int] = {}
@@ -59,17 +59,17 @@ class ApiFigures:
         if seconds is None:
             seconds = self.seconds[which[1]] = Histogram(SECONDS)
         seconds.add(took_s)
-        if self._told is not None:
-            self._told(route, status, took_s)
+        if self._on_request is not None:
+            self._on_request(route, status, took_s)
 
     def before(
-        self, told: Callable[[DecisionAnswer, Place | None], None]
+        self, then: Callable[[DecisionAnswer, Place | None], None]
     ) -> Callable[[DecisionAnswer, Place | None], None]:
-        """For ``Parts.on_answer``: an answer is counted, then ``told``."""
+        """For ``Parts.on_answer``: an answer is counted, then ``then``."""
 
         def both(answer: DecisionAnswer, place: Place | None) -> None:
             self.answered(answer)
-            told(answer, place)
+            then(answer, place)
 
         return both
 
@@ -102,7 +102,7 @@ class RequestCounter:
             return
         began_s = time.perf_counter()
 
-        async def told(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 state = scope.get("state")
                 route = None if state is None else state.get("route")
@@ -111,7 +111,7 @@ class RequestCounter:
                 self._figures.request(scope["method"], route, message["status"], time.perf_counter() - began_s)
             await send(message)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, send_counted)
 
 
 class TimedAnswers:

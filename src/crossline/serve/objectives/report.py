@@ -61,14 +61,14 @@ def report(config: PipelineConfig, now_ms: int) -> dict[str, Any]:
     ``as_of``: the end of the last minute that is looked at. Raises RetryableError where the file cannot be read now,
     StateError where it is something else.
     """
-    end, told = last_minute(now_ms), []
+    end, objectives = last_minute(now_ms), []
     if config.slo is not None:
         file = MinuteFile(Path(config.slo.path), config.name)
-        told = [_told(found_of(file, each, end), end) for each in objectives_of(config.slo)]
-    return {"pipeline": config.name, "as_of": format_instant(end * MINUTE_MS), "objectives": told}
+        objectives = [_as_json(found_of(file, each, end), end) for each in objectives_of(config.slo)]
+    return {"pipeline": config.name, "as_of": format_instant(end * MINUTE_MS), "objectives": objectives}
 
 
-def _told(found: ObjectiveStatus, end: int) -> dict[str, Any]:
+def _as_json(found: ObjectiveStatus, end: int) -> dict[str, Any]:
     objective, windows = found.objective, found.windows
     left = minutes_left(windows[PERIOD], windows["24h"])
     return {

@@ -49,8 +49,8 @@ class StoreFollower:
         self._stop = threading.Event()
         self._seen_s = float("-inf")
         self._began_s = time.monotonic()
-        self._told_s = float("-inf")
-        self._told = ""
+        self._reported_s = float("-inf")
+        self._reported = ""
         self._first: Callable[[], None] = lambda: None
         sweep()  # what APIs that were killed have left
         self._own = own_folder("replica")
@@ -96,14 +96,14 @@ class StoreFollower:
                     self._begin_anew(copy)
                     continue
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
-                self._tell(str(error) if isinstance(error, CrosslineError | OSError) else repr(error))
+                self._report(str(error) if isinstance(error, CrosslineError | OSError) else repr(error))
                 self._first()
                 self._stop.wait(pause_s)
                 pause_s = min(2 * pause_s, AGAIN_S_MAX)
                 continue
-            if self._told:
+            if self._reported:
                 log.info("the checkpoint is read again", uri=self._uri, batch=copy.batch)
-            self._told, self._told_s, pause_s = "", float("-inf"), AGAIN_S
+            self._reported, self._reported_s, pause_s = "", float("-inf"), AGAIN_S
             self._seen_s = looked_s
             self._first()
             self._stop.wait(max(0.0, self._look_s - (time.monotonic() - looked_s)))
@@ -118,9 +118,9 @@ class StoreFollower:
             self._stop.wait(self._look_s)
         self._stop.wait(self._settle_s)
 
-    def _tell(self, said: str) -> None:
+    def _report(self, said: str) -> None:
         now_s = time.monotonic()
-        if (said != self._told and now_s - self._told_s >= AGAIN_S_MAX) or now_s - self._told_s >= TELL_S:
+        if (said != self._reported and now_s - self._reported_s >= AGAIN_S_MAX) or now_s - self._reported_s >= TELL_S:
             log.warning("the checkpoint cannot be read now; replicas do not go on", uri=self._uri, error=said)
-            self._told_s = now_s
-        self._told = said
+            self._reported_s = now_s
+        self._reported = said

@@ -35,7 +35,7 @@ class Dry:
     asked: Sequence[Asked]
     answer: asyncio.Future[list[RecordVerdict | NotJudgedError]]
 
-    def told(self) -> list[Laid]:
+    def request(self) -> list[Laid]:
         """The records as they are told to who judges them."""
         return [Laid(each.stream, each.record_id, each.raw, each.ingest_ms) for each in self.asked]
 
@@ -58,7 +58,7 @@ class DryKey:
     asked: KeyAsked
     answer: asyncio.Future[KeyFigures]
 
-    def told(self) -> KeyAsked:
+    def request(self) -> KeyAsked:
         """As it is told to who tells them."""
         return self.asked
 
@@ -209,4 +209,4 @@ class DryRunQueue:
 
 def laid_of(dry: Sequence[Dry | DryKey]) -> list[list[Laid] | KeyAsked]:
     """What each asks, as it is told to who answers."""
-    return [one.told() for one in dry]
+    return [one.request() for one in dry]

@@ -63,7 +63,7 @@ class Follower:
         self._due = True  # a fork is
         self._forked_s = self._alive_s = self._listed_s = -1e9
         self._not_before_s = -1e9
-        self._told = ""
+        self._reported = ""
         self._batches = 0
         self._forks: set[int] = set()
         self._spent_ms: defaultdict[str, float] = defaultdict(float)
@@ -79,11 +79,11 @@ class Follower:
                 self._follow()
             except (CrosslineError, OSError) as error:
                 self._not_before_s = time.monotonic() + AGAIN_S
-                if str(error) != self._told:
-                    self._told = str(error)
-                    log.warning("a replica cannot follow; trying again", error=self._told)
+                if str(error) != self._reported:
+                    self._reported = str(error)
+                    log.warning("a replica cannot follow; trying again", error=self._reported)
             else:
-                self._told = ""
+                self._reported = ""
             self._say_alive()
 
     def _heard(self) -> bool:

@@ -19,7 +19,7 @@ from crossline.engine.machine.title import call_myself
 from crossline.serve.decisions.values import Basis
 from crossline.serve.fault_log import noted, with_fault
 from crossline.serve.replica.basis import Bases
-from crossline.serve.replica.entity import KeyAsked, KeyFigures, key_told
+from crossline.serve.replica.entity import KeyAsked, KeyFigures, key_figures_of
 from crossline.serve.replica.messages import DRY, FORK, WITHIN_S, ForkReply, ForkRequest, Hello, receive, send
 from crossline.serve.replica.overlay import JudgedRecord, Laid, StateOverlay
 from crossline.serve.replica.setup import FollowerSetup
@@ -70,14 +70,14 @@ class Answering:
 
     def __init__(self, overlay: StateOverlay, bases: Bases) -> None:
         self._overlay, self._bases = overlay, bases
-        self._told: set[str] = set()
+        self._sent: set[str] = set()
 
     def of(self, ask: ForkRequest) -> ForkReply:
         """What comes of what ``ask`` lays over."""
         begun_s, begun_cpu_s = time.perf_counter(), time.thread_time()
         fresh: dict[str, Basis] = {}
         judged = self._judged(ask.lay, fresh) if ask.lay else []
-        self._told |= fresh.keys()
+        self._sent |= fresh.keys()
         cpu_ms, spent_ms = (time.thread_time() - begun_cpu_s) * 1e3, (time.perf_counter() - begun_s) * 1e3
         return ForkReply(self._overlay.laid, judged, known=list(fresh.values()), spent_ms=spent_ms, cpu_ms=cpu_ms)
 
@@ -85,14 +85,14 @@ class Answering:
         """What comes of each by itself; this state is of no use afterwards."""
         fresh: dict[str, Basis] = {}
         apart = [self._apart(asked, fresh) for asked in dry[:-1]]
-        found = [*apart, self._told_of(dry[-1], fresh)]
+        found = [*apart, self._answer_to(dry[-1], fresh)]
         return ForkReply(dry=found, known=list(fresh.values()))
 
-    def _told_of(
+    def _answer_to(
         self, asked: Sequence[Laid] | KeyAsked, fresh: dict[str, Basis]
     ) -> Sequence[tuple[JudgedRecord, str]] | KeyFigures:
         if isinstance(asked, KeyAsked):
-            return key_told(self._overlay.figures(*asked))
+            return key_figures_of(self._overlay.figures(*asked))
         return self._judged(asked, fresh)
 
     def _judged(self, records: Sequence[Laid], fresh: dict[str, Basis]) -> list[tuple[JudgedRecord, str]]:
@@ -102,7 +102,7 @@ class Answering:
             if each.decision is not None:
                 basis = self._bases.of(each.decision)
                 digest = basis.digest
-                if digest not in self._told:
+                if digest not in self._sent:
                     fresh[digest] = basis
             found.append((each, digest))
         return found
@@ -119,7 +119,7 @@ class Answering:
                 signal.setitimer(signal.ITIMER_REAL, WITHIN_S)
                 known: dict[str, Basis] = {}
                 try:
-                    send(theirs, ForkReply(dry=[self._told_of(asked, known)], known=list(known.values())))
+                    send(theirs, ForkReply(dry=[self._answer_to(asked, known)], known=list(known.values())))
                 except Exception as error:  # noqa: BLE001 - told by the one that is asked
                     send(theirs, ForkReply(error=_failed(error)))
             finally:

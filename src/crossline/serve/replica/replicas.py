@@ -362,18 +362,18 @@ class Replicas:
             self._dry.fail(why)
 
     async def _call(self, fork: Fork, entries: Sequence[PendingRecord], dry: Sequence[Dry | DryKey]) -> None:
-        told = [each for each in entries if each.failures < FAILURES_MAX]
+        sendable = [each for each in entries if each.failures < FAILURES_MAX]
         for each in entries:
             if each.failures >= FAILURES_MAX and each.wanted and each.answer is not None:
                 each.answer.set_result(NotJudgedError("record", "judging it failed; see the log of the API"))
-        wanted = [each.wanted for each in told]
-        lay = [each.laid(wanted=is_wanted) for each, is_wanted in zip(told, wanted, strict=True)]
+        wanted = [each.wanted for each in sendable]
+        lay = [each.laid(wanted=is_wanted) for each, is_wanted in zip(sendable, wanted, strict=True)]
         token = self._dry.begin(dry) if dry else 0
         try:
             answer = await fork.ask(ForkRequest(lay, laid_of(dry), token), self._bounds.call_max_s)
         except LostError as error:
             if error.raised:  # one of them did it, and nobody can say which
-                for each in told:
+                for each in sendable:
                     each.failures += 1
             self._dry.lost(token)
             self._lose(fork, error)
@@ -386,7 +386,7 @@ class Replicas:
             fork.upto = self._settled = entries[-1].at
         as_of = AsOf(fork.batch, max(0, round((time.monotonic() - fork.as_of_s) * 1e3)), answer.laid)
         self._dry.judged_on(token, as_of)
-        for each, (judged, digest) in zip(told, answer.judged, strict=False):
+        for each, (judged, digest) in zip(sendable, answer.judged, strict=False):
             if each.wanted and each.answer is not None:
                 each.answer.set_result(verdict_of(judged, digest, as_of))
 

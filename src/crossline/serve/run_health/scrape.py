@@ -91,12 +91,12 @@ def _asked(address: str) -> bytes:
 
 def _samples(text: str) -> dict[str, dict[Labels, float]]:
     found: dict[str, dict[Labels, float]] = {}
-    for name, labels, value in _told(text):
+    for name, labels, value in _reasons_in(text):
         found.setdefault(name, {})[labels] = value
     return found
 
 
-def _told(text: str) -> Iterator[tuple[str, Labels, float]]:
+def _reasons_in(text: str) -> Iterator[tuple[str, Labels, float]]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             yield sample.name, tuple(sorted(sample.labels.items())), sample.value

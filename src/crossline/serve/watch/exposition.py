@@ -102,8 +102,8 @@ class RunCollector:
         yield metric_gauge(
             "disk_full", "1 where a batch is held until a disk takes it.", [], {(): float(bool(standing.held))}
         )
-        told = "Files or messages of rules, shared figures, lists and tables that are refused as they stand."
-        yield metric_gauge("refused_files", told, [], {(): standing.refused})
+        text = "Files or messages of rules, shared figures, lists and tables that are refused as they stand."
+        yield metric_gauge("refused_files", text, [], {(): standing.refused})
         yield metric_counter("rule_events", "What happened to rules in this run.", ["event"], _events(standing.logged))
         for unit in ("records", "bytes"):
             amounts = {each.stream: each.amount for each in waiting if each.unit == unit and each.amount is not None}

@@ -17,7 +17,7 @@ class HealthStatus:
     """``reasons``: why not; none: yes."""
 
     reasons: tuple[str, ...]
-    told: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -26,7 +26,7 @@ class HealthStatus:
 
     def to_json(self) -> dict[str, Any]:
         """As it is served."""
-        return {"ok": self.ok, "reasons": list(self.reasons), **self.told}
+        return {"ok": self.ok, "reasons": list(self.reasons), **self.details}
 
 
 def lives(*, started: bool, alive: bool | None, silent_s: float, stopped: bool) -> HealthStatus:

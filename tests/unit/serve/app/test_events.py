@@ -47,7 +47,7 @@ class Shop:
     def revise(self, name: str) -> None:
         body = {"kind": "revision", "revision_id": name, "stream": "payments", "was": "allow", "decision": "block"}
         self.revised.put([Revision(name, "payments", name, body)])
-        self.revised.told()
+        self.revised.notify()
 
     async def id(self, text: str) -> str:
         """An id of this API, written by hand but for whose it is: that it makes itself."""

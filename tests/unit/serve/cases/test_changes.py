@@ -23,7 +23,7 @@ def test_a_change_is_told_and_gone_on_from(tmp_path: Path) -> None:
     async def heard(after: str | None, count: int, desk: Desk, act: CaseAction | None) -> list[LiveEvent]:
         reader, revised = FeedReader(tmp_path / "feed", poll_s=0.001), RevisedLog(tmp_path / "revised.db")
         told: list[CaseChanges] = []
-        working = CaseService(desk.cases, clock_ms=lambda: desk.now_ms, told=lambda: told[0].told())  # noqa: PLW0108 - it is made below
+        working = CaseService(desk.cases, clock_ms=lambda: desk.now_ms, on_change=lambda: told[0].notify())  # noqa: PLW0108 - it is made below
         told.append(CaseChanges(working))
         events = AllEvents(reader, revised, told[0])
         if after is not None and "~" not in after:

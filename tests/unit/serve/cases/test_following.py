@@ -48,7 +48,7 @@ def follow(
         desk = Desk(folder)
         reader = FeedReader(folder / "feed", poll_s=0.001)
         changes = CaseChanges(desk.desk)
-        intake = CaseIntake(desk.path, SETTINGS, clock_ms=lambda: START, told=changes.told)
+        intake = CaseIntake(desk.path, SETTINGS, clock_ms=lambda: START, on_change=changes.notify)
         try:
             async with asyncio.timeout(30), CaseFollower(reader, intake, desk.desk, missed):
                 work(desk)

@@ -48,6 +48,6 @@ def test_spans_are_dropped_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     slow.ended.set()
     assert slow.done.wait(WAIT_S)
     assert reporting._under_way.acquire(timeout=WAIT_S)
-    exporter._under_way.release()
+    reporting._under_way.release()
     assert reporting.export(SPANS) is SpanExportResult.SUCCESS
     assert slow.asked == 2

@@ -11,7 +11,7 @@ from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.values import ChangedError, NotTakenError
 
 _CHANGED = ("state", "assignee", "escalated_to", "snoozed_ms", "resolved_ms", "verdict", "merged_into")
-_TOLD = ("state", "assignee", "escalated_to")
+_REPORTED = ("state", "assignee", "escalated_to")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ def write(
         f"UPDATE cases SET {put}, version = ?, changed_ms = ?, changed_by = ? WHERE seq = ?",  # noqa: S608 - our names
         (*after.columns().values(), version, now_ms, who, before.seq),
     )
-    told = [name for name in _TOLD if getattr(before, name) != getattr(after, name)]
-    was = {name: getattr(before, name) for name in told}
-    now = {name: getattr(after, name) for name in told}
+    changed = [name for name in _REPORTED if getattr(before, name) != getattr(after, name)]
+    was = {name: getattr(before, name) for name in changed}
+    now = {name: getattr(after, name) for name in changed}
     rows.event(file, before.case_id, version, "changed", who, now_ms, text, was, {**now, **more})
     summary.touch(file, before.seq)
     return version

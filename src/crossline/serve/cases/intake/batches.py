@@ -72,13 +72,13 @@ class CaseIntake:
         settings: CasesSettings,
         *,
         clock_ms: Callable[[], int] = wall_clock_ms,
-        told: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
         cooling: Cools = lambda _, __: False,
     ) -> None:
         self._file = CaseFile(path)
         self._settings = settings
         self._clock_ms = clock_ms
-        self._told = told
+        self._on_change = on_change
         self._cooling = cooling
         self._forgot_day = -1
 
@@ -114,7 +114,7 @@ class CaseIntake:
                     "INSERT OR REPLACE INTO marks (name, batch, step, planned) VALUES (?, ?, ?, ?)",
                     (_NAME, mark.batch, mark.step, mark.planned),
                 )
-        self._told()
+        self._on_change()
 
     def take_alerts(self, alerts: Sequence[dict[str, Any]]) -> None:
         """Take alerts of elsewhere, such as of a store, in their order; those that were taken before change nothing."""

@@ -43,8 +43,8 @@ def news(desk: CaseService, wanted: QueueFilter, who: str, seen: int) -> News:
     """Of the cases that a queue shows, those opened after number ``seen``."""
     found = desk.queue.rows(wanted, who)
     fresh = found[found > seen]
-    told = queries.listed(desk.file, fresh[-NEWS_MAX:].tolist())
-    return News(len(fresh), sum(each["severity"] == "critical" for each in told))
+    cases = queries.listed(desk.file, fresh[-NEWS_MAX:].tolist())
+    return News(len(fresh), sum(each["severity"] == "critical" for each in cases))
 
 
 def linked_counts(file: CaseFile, numbers: Sequence[int]) -> dict[int, int]:

@@ -25,10 +25,10 @@ def listed(file: CaseFile, rows: Sequence[int]) -> list[dict[str, Any]]:
     """The cases of these rows, in this order."""
     marks = ", ".join("?" * len(rows))
     found = {each["seq"]: each for each in file.rows(_CASES.format(marks), list(rows))}
-    return [told(file, found[row]) for row in rows if row in found]
+    return [as_json(file, found[row]) for row in rows if row in found]
 
 
-def told(file: CaseFile, row: sqlite3.Row) -> dict[str, Any]:
+def as_json(file: CaseFile, row: sqlite3.Row) -> dict[str, Any]:
     """A case without its alerts and notes."""
     known = orjson.loads(row["summary"])
     money = known.get("money") or {}

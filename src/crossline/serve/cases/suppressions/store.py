@@ -75,7 +75,7 @@ def make(file: CaseFile, new: NewSuppression, who: str, now_ms: int) -> dict[str
                 *(orjson.dumps(conditions).decode(), new.reason, new.until_ms, who, now_ms),
             ),
         )
-        return told(_row(file, number), now_ms)
+        return as_json(_row(file, number), now_ms)
 
 
 def end(file: CaseFile, number: int, version: int | None, who: str, now_ms: int) -> dict[str, Any]:
@@ -88,13 +88,13 @@ def end(file: CaseFile, number: int, version: int | None, who: str, now_ms: int)
             raise NotTakenError("", f"version {row['version']}", f"version {version}: look at it again")
         put = "UPDATE suppressions SET ended_by = ?, until_ms = ?, version = version + 1 WHERE number = ?"
         file.run(put, (who, now_ms, number))
-        return told(_row(file, number), now_ms)
+        return as_json(_row(file, number), now_ms)
 
 
 def one(file: CaseFile, number: int, now_ms: int) -> dict[str, Any]:
     """As it is told, with the frauds that it hid. Raises NoSuchCaseError."""
     with file.reading():
-        found = told(_row(file, number), now_ms)
+        found = as_json(_row(file, number), now_ms)
         frauds = file.rows(f"{_HID} LIMIT ?", (number, FRAUDS_MAX))
     names = ("alert_id", "stream", "record_id", "rule_id", "message")
     hid = [{**{name: each[name] for name in names}, "event_time": instant_text(each["event_ms"])} for each in frauds]
@@ -107,10 +107,10 @@ def listed(file: CaseFile, now_ms: int, before: int | None, limit: int) -> list[
         found = file.rows(
             "SELECT * FROM suppressions WHERE number < ? ORDER BY number DESC LIMIT ?", (before or 2**62, limit)
         )
-        return [told(each, now_ms) for each in found]
+        return [as_json(each, now_ms) for each in found]
 
 
-def told(row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
+def as_json(row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
     """As the API says it: how many alerts it hid, and how many of those were on records that are labelled as fraud."""
     return {
         "suppression_id": row["number"],

@@ -17,7 +17,7 @@ from crossline.serve.console.casework.forms import counted
 from crossline.serve.console.request import PageRequest
 from crossline.serve.http.cases.actions import check_scope
 from crossline.serve.http.cases.requests import ActBody, desk_of
-from crossline.serve.http.cases.requests import asked as told
+from crossline.serve.http.cases.requests import asked as answered
 from crossline.serve.http.problems import invalid, not_found
 
 _FIELDS = ("to", "until", "text", "label", "reason", "alert_id")
@@ -65,7 +65,7 @@ def on_one(asked: PageRequest, case_id: str) -> ActionResult:
         raise invalid("/reason", "nothing", "why it is good, for whoever reads it")
     checked = int(version) if version.isdigit() and body.act != "note" else None
     desk = desk_of(asked.parts.deps)
-    told(lambda: desk.act(case_id, body.wanted(), asked.who.name, checked))
+    answered(lambda: desk.act(case_id, body.wanted(), asked.who.name, checked))
     return _done(asked, body, [case_id], {})
 
 
@@ -84,7 +84,7 @@ def on_many(asked: PageRequest) -> ActionResult:
     wanted: Any = QueueQuery.of_text(form.get("back", "")).filter() if every else names
     if not every and not names:
         raise invalid("/case", "no case", "one at least")
-    result = told(lambda: desk.bulk(wanted, body.wanted(), asked.who.name, expected))
+    result = answered(lambda: desk.bulk(wanted, body.wanted(), asked.who.name, expected))
     refused = {each["case_id"]: each["why"] for each in result["refused"]}
     return _done(asked, body, [each["case_id"] for each in result["done"]], refused)
 
@@ -95,7 +95,7 @@ def undone(asked: PageRequest, at_ms: int) -> str:
     names = acted_at(desk.file, asked.who.name, at_ms)
     if not names:
         raise not_found("act of yours of that moment", "it may be undone already")
-    result = told(lambda: desk.bulk(names, CaseAction("undo"), asked.who.name, len(names)))
+    result = answered(lambda: desk.bulk(names, CaseAction("undo"), asked.who.name, len(names)))
     left = f" {_refused({each['case_id']: each['why'] for each in result['refused']})}" if result["refused"] else ""
     return f"Undone for {counted(result['count'])}.{left}"
 

@@ -33,10 +33,10 @@ class CounterfactualTable:
     runs: int = 0
 
 
-def changes_of(status: int, told: Mapping[str, Any], words: Wording, money: str | None) -> CounterfactualTable:
+def changes_of(status: int, body: Mapping[str, Any], words: Wording, money: str | None) -> CounterfactualTable:
     """The answer of the API in words."""
     if status == 202:
-        return CounterfactualTable(share=float((told.get("progress") or {}).get("share") or 0.0))
+        return CounterfactualTable(share=float((body.get("progress") or {}).get("share") or 0.0))
     rows = tuple(
         CounterfactualRow(
             _what(each["what"], each["unit"], words, money),
@@ -45,10 +45,10 @@ def changes_of(status: int, told: Mapping[str, Any], words: Wording, money: str 
             each["then"],
             bool(each["sooner"]),
         )
-        for each in told["rows"]
+        for each in body["rows"]
     )
-    left = tuple(f"{each['what']}: {each['why']}" for each in told["not_found"])
-    return CounterfactualTable(rows, left, told.get("why_none") or "", None, int(told.get("runs") or 0))
+    left = tuple(f"{each['what']}: {each['why']}" for each in body["not_found"])
+    return CounterfactualTable(rows, left, body.get("why_none") or "", None, int(body.get("runs") or 0))
 
 
 def _what(said: str, unit: str, words: Wording, money: str | None) -> str:

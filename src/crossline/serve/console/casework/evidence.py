@@ -75,13 +75,13 @@ class EvidenceView:
 async def evidence_of(asked: PageRequest, alert_id: str) -> Mapping[str, Any]:
     """What the API says of an alert. Raises ProblemError with its text."""
     now_ms, judged = asked.parts.now_ms(), asked.parts.judged
-    told = judged.get(alert_id, now_ms)
-    if told is None:
+    body = judged.get(alert_id, now_ms)
+    if body is None:
         money = asked.parts.settings.cases.money
         query = {} if money is None else {"money": money.field}
-        told = await called(asked, "GET", ROUTE, {"alert_id": alert_id}, query=query)
-        judged.keep(alert_id, told, now_ms)
-    return told
+        body = await called(asked, "GET", ROUTE, {"alert_id": alert_id}, query=query)
+        judged.keep(alert_id, body, now_ms)
+    return body
 
 
 def kept_of(asked: PageRequest, alert_id: str) -> Mapping[str, Any] | None:
@@ -105,15 +105,15 @@ def width_of(asked: PageRequest) -> int:
     )
 
 
-def shown(asked: PageRequest, case: Mapping[str, Any], told: Mapping[str, Any], width: int) -> EvidenceView:
+def shown(asked: PageRequest, case: Mapping[str, Any], body: Mapping[str, Any], width: int) -> EvidenceView:
     """The evidence, drawn to ``width`` pixels."""
-    found = timeline_of(told)
+    found = timeline_of(body)
     words = words_of(asked, case, "records" if not found.records else found.records[0].stream)
     fields = columns_of(found)
     rows = [_record(each, fields) for each in record_rows(found, fields, words)]
     cut = len(rows) > 2 * ROWS_SHOWN and asked.query.get("all") != "1"
     address = f"/cases/{case['number']}"
-    alert_id = str(told["alert_id"])
+    alert_id = str(body["alert_id"])
     marks: list[Mark] = [each for each in LEGEND if any(record.mark == each for record in found.records)]
     return EvidenceView(
         alert_id=alert_id,
@@ -159,9 +159,9 @@ def columns_of(found: Timeline) -> list[str]:
     return [name for name in names if name != found.money]
 
 
-def as_csv(asked: PageRequest, case: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+def as_csv(asked: PageRequest, case: Mapping[str, Any], body: Mapping[str, Any]) -> str:
     """All records as CSV; a cell that a spreadsheet would run is text."""
-    found = timeline_of(told)
+    found = timeline_of(body)
     fields = columns_of(found)
     out = io.StringIO()
     table = csv.writer(out)

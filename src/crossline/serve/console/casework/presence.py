@@ -53,13 +53,13 @@ class EvidenceCache:
     def get(self, alert_id: str, now_ms: int) -> Mapping[str, Any] | None:
         """The evidence of an alert, as the API said it; None where it has to be asked for."""
         with self._lock:
-            at_ms, told = self._kept.get(alert_id, (0, None))
-            return told if told is not None and 0 <= now_ms - at_ms < KEPT_MS else None
+            at_ms, evidence = self._kept.get(alert_id, (0, None))
+            return evidence if evidence is not None and 0 <= now_ms - at_ms < KEPT_MS else None
 
-    def keep(self, alert_id: str, told: Mapping[str, Any], now_ms: int) -> None:
+    def keep(self, alert_id: str, evidence: Mapping[str, Any], now_ms: int) -> None:
         """For those who look next."""
         with self._lock:
-            self._kept[alert_id] = now_ms, told
+            self._kept[alert_id] = now_ms, evidence
             self._kept.move_to_end(alert_id)
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)

@@ -65,7 +65,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of ASGI
         """Tell the client until it goes, or is cut off, or the server ends."""
-        tasks = [asyncio.ensure_future(each) for each in (self._listen(), self._tell(send), _gone(receive))]
+        tasks = [asyncio.ensure_future(each) for each in (self._listen(), self._send_events(send), _gone(receive))]
         try:
             # The listener ends by what it leaves in the queue; the other two end the whole.
             await asyncio.wait(tasks[1:], return_when=asyncio.FIRST_COMPLETED)
@@ -89,14 +89,18 @@ class EventStream(Response):
                 except EventsGoneError as error:
                     if after is None:
                         raise
-                    self._waiting.put_nowait(told("gap", {"after": after, "why": str(error) or "it is not kept"}))
+                    self._waiting.put_nowait(
+                        sse_message("gap", {"after": after, "why": str(error) or "it is not kept"})
+                    )
                     after = None
                     continue
-                self._waiting.put_nowait(told("end", {"why": "the server ends: listen again, with Last-Event-ID"}))
+                self._waiting.put_nowait(
+                    sse_message("end", {"why": "the server ends: listen again, with Last-Event-ID"})
+                )
                 return
         except Exception:
             log.exception("events cannot be followed")
-            self._waiting.put_nowait(told("end", {"why": "events cannot be followed now: listen again later"}))
+            self._waiting.put_nowait(sse_message("end", {"why": "events cannot be followed now: listen again later"}))
         finally:
             self._waiting.put_nowait(None)
 
@@ -108,12 +112,12 @@ class EventStream(Response):
                     continue
                 if self._waiting.qsize() >= self._bounds.queue_max:
                     why = f"more than {self._bounds.queue_max:,} events waited: listen again, with Last-Event-ID"
-                    self._waiting.put_nowait(told("cut_off", {"why": why}))
+                    self._waiting.put_nowait(sse_message("cut_off", {"why": why}))
                     return True
                 self._waiting.put_nowait(as_text(event))
         return False
 
-    async def _tell(self, send: Send) -> None:
+    async def _send_events(self, send: Send) -> None:
         headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-store"),
@@ -143,7 +147,7 @@ def as_text(event: LiveEvent) -> bytes:
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (_line(event.id.encode()), event.kind.encode(), _line(event.body))
 
 
-def told(kind: str, said: Mapping[str, Any]) -> bytes:
+def sse_message(kind: str, said: Mapping[str, Any]) -> bytes:
     """An event about the events themselves, which has no id."""
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), orjson.dumps(said))
 

@@ -61,11 +61,11 @@ class ForkServer:
         finally:
             for each in theirs:
                 os.close(each)
-        out, said, told = [await _Pipe.of(each) for each in ours]
+        out, said, exit_pipe = [await _Pipe.of(each) for each in ours]
         try:
-            return await _ended(out, said, told)
+            return await _ended(out, said, exit_pipe)
         finally:
-            for each in (out, said, told):
+            for each in (out, said, exit_pipe):
                 each.transport.close()
 
     async def close(self) -> None:
@@ -103,21 +103,21 @@ class _Pipe:
         return cls(reader, transport)
 
 
-async def _ended(out: _Pipe, said: _Pipe, told: _Pipe) -> Ended | None:
-    begun = asyncio.ensure_future(told.reader.readline())
+async def _ended(out: _Pipe, said: _Pipe, exit_pipe: _Pipe) -> Ended | None:
+    begun = asyncio.ensure_future(exit_pipe.reader.readline())
     code = b""
     try:
         if not await asyncio.shield(begun):
             return None
         found = await asyncio.gather(out.reader.read(), said.reader.read())
-        code = await told.reader.readline()
+        code = await exit_pipe.reader.readline()
         return Ended(int(code) if code else -signal.SIGKILL, *found)
     finally:
         if not code:
-            await asyncio.shield(_end(begun, told))
+            await asyncio.shield(_end(begun, exit_pipe))
 
 
-async def _end(begun: asyncio.Future[bytes], told: _Pipe) -> None:
+async def _end(begun: asyncio.Future[bytes], exit_pipe: _Pipe) -> None:
     """End a fork and those that it started: asked first, so that it leaves nothing half done."""
     with suppress(TimeoutError):
         number = await asyncio.wait_for(begun, _GRACE_S)
@@ -127,5 +127,5 @@ async def _end(begun: asyncio.Future[bytes], told: _Pipe) -> None:
             with suppress(ProcessLookupError):
                 os.killpg(int(number), each)
             with suppress(TimeoutError):
-                await asyncio.wait_for(told.reader.readline(), _GRACE_S)
+                await asyncio.wait_for(exit_pipe.reader.readline(), _GRACE_S)
                 return

@@ -41,31 +41,31 @@ def serve(asked: socket.socket, idle_s: float) -> None:
                     selector.register(fork, selectors.EVENT_READ)
                 else:
                     selector.unregister(key.fd)
-                    _told(key.fd, *running.pop(key.fd))
+                    _report_exit(key.fd, *running.pop(key.fd))
 
 
 def _forked(data: bytes, given: list[int], running: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """A fork that runs the command: its descriptor and its number."""
     pid = os.fork()
     if pid == 0:
-        _run(data, given, [told for _, told in running.values()])
+        _run(data, given, [exit_pipe for _, exit_pipe in running.values()])
     for each in given[:2]:
         os.close(each)
-    _tell(given[2], pid)
+    _write_number(given[2], pid)
     return os.pidfd_open(pid), pid
 
 
-def _told(fork: int, pid: int, told: int) -> None:
+def _report_exit(fork: int, pid: int, exit_pipe: int) -> None:
     """A fork has ended."""
     os.close(fork)
     _, status = os.waitpid(pid, 0)
-    _tell(told, os.waitstatus_to_exitcode(status))
-    os.close(told)
+    _write_number(exit_pipe, os.waitstatus_to_exitcode(status))
+    os.close(exit_pipe)
 
 
-def _tell(told: int, number: int) -> None:
+def _write_number(exit_pipe: int, number: int) -> None:
     try:
-        os.write(told, b"%d\n" % number)
+        os.write(exit_pipe, b"%d\n" % number)
     except OSError:  # nobody waits any more
         return
 

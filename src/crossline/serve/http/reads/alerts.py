@@ -94,12 +94,12 @@ def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> 
             WAIT_S,
             not_found(f"alert {alert_id}"),
         )
-        told = orjson.loads(done.out.splitlines()[0])
-        missing = told.get("records_missing", [])
-        if "records" not in told:
+        printed = orjson.loads(done.out.splitlines()[0])
+        missing = printed.get("records_missing", [])
+        if "records" not in printed:
             missing = [done.said]
         return json_answer(
-            {"alert_id": told["alert_id"], "records": told.get("records", []), "records_missing": missing}
+            {"alert_id": printed["alert_id"], "records": printed.get("records", []), "records_missing": missing}
         )
 
 
@@ -118,11 +118,11 @@ def listed(
         for mark, each in piece:
             if len(found) == limit or seen == SEEN_MAX:
                 return found, before
-            told = matches(each)
+            row = matches(each)
             seen += 1
             before = mark
-            if told is not None:
-                found.append(told)
+            if row is not None:
+                found.append(row)
         if len(piece) < min(PIECE, limit + 1):
             return found, None
 
@@ -131,13 +131,13 @@ def matching(status: Status | None, q: str | None, store: Store) -> Callable[[Ma
     """What an alert is told as: with its last word; None where it does not match."""
     wanted = None if q is None else q.casefold()
 
-    def told(alert: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def row_of(alert: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if wanted is not None and not any(wanted in each.casefold() for each in _texts(alert)):
             return None
         word = last_word(corrections(store, alert))
         return {**alert, "status": word} if status in {None, word} else None
 
-    return told
+    return row_of
 
 
 def _texts(alert: Mapping[str, Any]) -> Iterator[str]:

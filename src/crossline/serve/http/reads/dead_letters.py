@@ -100,8 +100,8 @@ def dead_routes(deps: Dependencies) -> APIRouter:
         except NotFitError as error:
             raise invalid("/record", f"a record that would be refused again ({error})", "one that fits") from None
         # Without its bytes, since the audit log keeps the answer.
-        told = {"id": kept.name, "stream": sent.stream, "reason": sent.reason}
-        return json_answer({**told, "sent": _sent(sent)})
+        answer = {"id": kept.name, "stream": sent.stream, "reason": sent.reason}
+        return json_answer({**answer, "sent": _sent(sent)})
 
     return routes
 
@@ -116,8 +116,8 @@ def letters_of(deps: Dependencies, reason: str | None, state: str, limit: int, c
         return {**page([], None), **nothing}
     found = box.page(reason, before, limit)
     sent = _dead(deps).resent.of([each.identity for each in found.found])
-    told = [_told(each, sent.get(each.identity), SHOWN_BYTES) for each in found.found]
-    kept = [each for each in told if state == "all" or (each["sent"] is not None) == (state == "sent")]
+    rows = [_as_json(each, sent.get(each.identity), SHOWN_BYTES) for each in found.found]
+    kept = [each for each in rows if state == "all" or (each["sent"] is not None) == (state == "sent")]
     more = None if found.before is None else cursor_of([found.before], of)
     return {**page(kept, more), **_counted(deps, box), "kept_in": box.name, "missing": None}
 
@@ -128,7 +128,7 @@ def letter_of(deps: Dependencies, letter_id: str) -> dict[str, Any]:
     dead = _dead(deps)
     sent = dead.resent.of([kept.identity]).get(kept.identity)
     why = "it was sent again" if sent is not None and sent.log is not None else _why_not(dead, kept.letter.stream)
-    return {**_told(kept, sent, WHOLE_BYTES), "avro": _viewed(dead, kept), "why_not": why or None}
+    return {**_as_json(kept, sent, WHOLE_BYTES), "avro": _viewed(dead, kept), "why_not": why or None}
 
 
 def _viewed(dead: DeadLetters, kept: StoredDeadLetter) -> dict[str, Any] | None:
@@ -150,11 +150,11 @@ def _why_not(dead: DeadLetters, stream: str) -> str:
 
 def _counted(deps: Dependencies, box: LetterBox) -> dict[str, Any]:
     counts, sent = box.counts(), _dead(deps).resent.counts()
-    told = [
+    reasons = [
         {"reason": reason, "count": number, "open": max(0, number - sent.get(reason, 0))}
         for reason, number in counts.by_reason.items()
     ]
-    return {"counts": told, "counted_all": counts.whole}
+    return {"counts": reasons, "counted_all": counts.whole}
 
 
 def _kept(deps: Dependencies, letter_id: str) -> StoredDeadLetter:
@@ -168,7 +168,7 @@ def _kept(deps: Dependencies, letter_id: str) -> StoredDeadLetter:
     return found
 
 
-def _told(kept: StoredDeadLetter, sent: Resent | None, most: int) -> dict[str, Any]:
+def _as_json(kept: StoredDeadLetter, sent: Resent | None, most: int) -> dict[str, Any]:
     letter = kept.letter
     return {
         "id": kept.name,

@@ -170,8 +170,8 @@ def _stored(store: Store, record_id: str, stream: str | None) -> list[dict[str, 
     return sorted(found, key=lambda each: int(each.get("revision", 0)))
 
 
-def _with_revisions(first: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {**first, "revisions": [each for each in told if each.get("revises") == first["decision_id"]]}
+def _with_revisions(first: Mapping[str, Any], revisions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {**first, "revisions": [each for each in revisions if each.get("revises") == first["decision_id"]]}
 
 
 def _is_id(place: list[Any]) -> bool:

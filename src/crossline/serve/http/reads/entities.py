@@ -48,9 +48,9 @@ def entity_routes(deps: Dependencies) -> APIRouter:
         answers, ``figures_as_of`` says ``alerts``, and each is the value of a rule's last alert.
         """
         only_known(request)
-        told = await run_in_threadpool(known_of_entity, deps, field, value, limit)
-        figures = await _figures(deps, field, value, told["alerts"])
-        return json_answer({"field": field, "value": value, **figures, **told})
+        known = await run_in_threadpool(known_of_entity, deps, field, value, limit)
+        figures = await _figures(deps, field, value, known["alerts"])
+        return json_answer({"field": field, "value": value, **figures, **known})
 
     return routes
 

@@ -58,8 +58,8 @@ def held_now(events: list[RuleEvent], store: Store, at_ms: int, only: Mapping[st
     for rule in _holding(history):
         assert rule.hold is not None  # noqa: S101 - it was looked for
         which = AlertFilter(rule.rule_id, key=only or {}, since_ms=at_ms - rule.hold, until_ms=at_ms + 1)
-        told = list(store.alerts(which, HELD_MAX))
-        for alert in last_words(reversed(told)):
+        alerts = list(store.alerts(which, HELD_MAX))
+        for alert in last_words(reversed(alerts)):
             if alert["kind"] != "alert" or alert["rule_version"] != rule.version:
                 continue
             key = release_key(alert["key"])

@@ -42,7 +42,7 @@ def rule_routes(deps: Dependencies) -> APIRouter:
         ]
         return json_answer(
             {
-                "items": [_told(each) for each in rows],
+                "items": [_as_json(each) for each in rows],
                 "waiting": waiting,
                 "refused": [{"source": source, "detail": text} for source, text in refused.items()],
                 "next_cursor": None,
@@ -55,7 +55,7 @@ def rule_routes(deps: Dependencies) -> APIRouter:
         only_known(request)
         rows = versions_of(deps.config, rule_id)
         current = current_of(rows)
-        return json_answer(_told(current), headers={"ETag": tag_of(current)})
+        return json_answer(_as_json(current), headers={"ETag": tag_of(current)})
 
     @routes.get(
         "/v1/rules/{rule_id}/versions",
@@ -70,8 +70,8 @@ def rule_routes(deps: Dependencies) -> APIRouter:
         folder, events = snapshot.folder, snapshot.events
         known = events and folder.histories and rule_id in folder.histories[0].rules
         mine = about(rule_id, folder.histories[0], events) if known else []
-        told = [event_row(each) for each in mine[-EVENTS_MAX:]]
-        return json_answer({"items": [_told(each) for each in rows], "events": told, "next_cursor": None})
+        listed = [event_row(each) for each in mine[-EVENTS_MAX:]]
+        return json_answer({"items": [_as_json(each) for each in rows], "events": listed, "next_cursor": None})
 
     return routes
 
@@ -123,8 +123,8 @@ def tags_of_rule(config: PipelineConfig, rule: Rule) -> tuple[str, ...]:
     own = waiting_tag(rule.rule_id, rule.version, review_digest(rule))
     if type(rule).files:
         return (own,)
-    told = _words(rule.told())
-    rows = [each for each in rulebook(config).versions if _words(each["body"]) == told]
+    words = _words(rule.told())
+    rows = [each for each in rulebook(config).versions if _words(each["body"]) == words]
     return (own, *(tag_of(each) for each in rows))
 
 
@@ -165,5 +165,5 @@ def _words(body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name not in {"status", "share"}}
 
 
-def _told(row: Row) -> Row:
+def _as_json(row: Row) -> Row:
     return {**row, "etag": tag_of(row)}

@@ -111,8 +111,8 @@ def _decisions(deps: Dependencies, text: str, limit: int) -> list[dict[str, Any]
 
 def _decision(said: Said) -> dict[str, Any]:
     stands = (said.get("revisions") or [said])[-1]
-    told = {name: said[name] for name in ("decision_id", "stream", "record_id")}
-    return {**told, "decision": stands["decision"], "event_time": said.get("event_time")}
+    fields = {name: said[name] for name in ("decision_id", "stream", "record_id")}
+    return {**fields, "decision": stands["decision"], "event_time": said.get("event_time")}
 
 
 def _rules(deps: Dependencies, text: str) -> Iterator[dict[str, Any]]:

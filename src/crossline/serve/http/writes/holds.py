@@ -88,14 +88,14 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         """Filter by ``key.FIELD=VALUE``. Of each rule and key the alert that holds it longest."""
         only_known(request, "key.")
         found = holding(deps, at, keys_in(request))
-        return json_answer(page([_told(each) for each in found], None))
+        return json_answer(page([_as_json(each) for each in found], None))
 
     @routes.get("/v1/holds/{hold_id}", openapi_extra=needs("read:alerts"), summary="A key that is held")
     def hold(request: Request, hold_id: str, at: At = None) -> Any:
         """Its ETag is what ``DELETE`` wants in ``If-Match``."""
         only_known(request)
         found = _one(deps, hold_id, at)
-        return json_answer(_told(found), headers={"ETag": etag_of(found.to_json())})
+        return json_answer(_as_json(found), headers={"ETag": etag_of(found.to_json())})
 
     @routes.post("/v1/holds", status_code=202, openapi_extra=needs("hold"), summary="Hold a key")
     async def place(
@@ -211,6 +211,6 @@ def _one(deps: Dependencies, hold_id: str, at: str | None) -> HeldKey | HeldByHa
     return found
 
 
-def _told(each: HeldKey | HeldByHand) -> dict[str, Any]:
-    told = each.to_json()
-    return {**told, "etag": etag_of(told)}
+def _as_json(each: HeldKey | HeldByHand) -> dict[str, Any]:
+    body = each.to_json()
+    return {**body, "etag": etag_of(body)}

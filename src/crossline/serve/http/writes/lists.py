@@ -130,5 +130,5 @@ def _folder(deps: Dependencies, name: str) -> ListFolder:
 
 
 def _answer(entry: ListEntry, status: int = 200) -> Any:
-    told = entry.to_json()
-    return json_answer(told, status, {"ETag": etag_of(told)})
+    body = entry.to_json()
+    return json_answer(body, status, {"ETag": etag_of(body)})

@@ -26,14 +26,18 @@ WAITS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def told(
+def pending_answer(
     config: PipelineConfig,
     said: Mapping[str, Any],
     rows: Collection[Mapping[str, Any]],
     content: FileContent | None = None,
 ) -> Response:
     """What was done, as ``said``; 202 where any of ``rows`` waits. ``content``: the file that was published."""
-    waits = [] if config.rules.review == "none" else [_told(config, each) for each in _waiting(config, rows, content)]
+    waits = (
+        []
+        if config.rules.review == "none"
+        else [_approval_needed(config, each) for each in _waiting(config, rows, content)]
+    )
     if not waits:
         return json_answer(said)
     at = f"/v1/rules/{waits[0]['rule_id']}/versions"
@@ -46,7 +50,7 @@ def check_rule(config: PipelineConfig, if_match: str | None, rule: Rule) -> None
     check_match(if_match, tag, f"version {rule.version} of {rule.rule_id}", more)
 
 
-def _told(config: PipelineConfig, rule: Rule) -> dict[str, Any]:
+def _approval_needed(config: PipelineConfig, rule: Rule) -> dict[str, Any]:
     tag = tags_of_rule(config, rule)[0]
     return {"rule_id": rule.rule_id, "version": rule.version, "status": rule.status, "approve": APPROVE, "etag": tag}
 

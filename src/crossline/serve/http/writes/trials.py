@@ -149,8 +149,8 @@ def job_routes(deps: Dependencies, jobs: Jobs, kept: ApprovalFile) -> APIRouter:
     async def listed(request: Request, who: Asking) -> Any:
         """Without their results."""
         only_known(request)
-        told = [{**each.to_json(), "result": None} for each in jobs.of(who.name)]
-        return json_answer(page(told, None))
+        rows = [{**each.to_json(), "result": None} for each in jobs.of(who.name)]
+        return json_answer(page(rows, None))
 
     @routes.get("/v1/jobs/{job_id}", openapi_extra=needs("rules:draft"), summary="A job: how far it is, its result")
     async def job(request: Request, job_id: JobId, who: Asking) -> Any:
@@ -161,7 +161,7 @@ def job_routes(deps: Dependencies, jobs: Jobs, kept: ApprovalFile) -> APIRouter:
         if found.kind == "prove" and found.state == "done" and isinstance(said, Mapping) and "digests" in said:
             proof = KeptProof(proof_id_of(said), who.name, deps.now_ms(), said)
             await run_in_threadpool(kept.keep_proof, proof)
-        return _told(found)
+        return _as_json(found)
 
     @routes.delete("/v1/jobs/{job_id}", openapi_extra=needs("rules:draft"), summary="End a job")
     async def end(request: Request, job_id: JobId, who: Asking) -> Any:
@@ -169,7 +169,7 @@ def job_routes(deps: Dependencies, jobs: Jobs, kept: ApprovalFile) -> APIRouter:
         only_known(request)
         found = _one(jobs, job_id, who.name)
         await jobs.end(found)
-        return _told(found)
+        return _as_json(found)
 
     return routes
 
@@ -265,7 +265,7 @@ def _one(jobs: Jobs, job_id: str, who: str) -> Job:
     return found
 
 
-def _told(job: Job) -> Any:
+def _as_json(job: Job) -> Any:
     headers = {} if job.state in ENDED else {"Retry-After": "1"}
     return json_answer(job.to_json(), 200, headers)
 

@@ -63,10 +63,10 @@ def claim_all(
                     fresh[key] = Claimed("fresh", again=not own)
                 continue  # else another was quicker: it is looked at again
             settled[key] = row
-    return [_told(each, given, fresh, settled) for each in asked]
+    return [_claim_of(each, given, fresh, settled) for each in asked]
 
 
-def _told(each: Asked, given: dict[Key, Asked], fresh: dict[Key, Claimed], settled: dict[Key, Any]) -> Claimed:
+def _claim_of(each: Asked, given: dict[Key, Asked], fresh: dict[Key, Claimed], settled: dict[Key, Any]) -> Claimed:
     """An id that stands twice among those that are asked at once is fresh the first time."""
     key = (each.stream, indexed(each.record_id))
     if key in fresh:

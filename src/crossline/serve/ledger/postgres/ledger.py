@@ -17,7 +17,7 @@ from crossline.serve.decisions.values import Asked, OutcomeUnknownError
 from crossline.serve.ledger.base import AnswerCounts, Claimed, LedgerAnswer, StoredAnswer
 from crossline.serve.ledger.postgres.claims import claim_all
 from crossline.serve.ledger.postgres.connection_cutter import Cutter
-from crossline.serve.ledger.postgres.outbox import drop_untold, take_untold
+from crossline.serve.ledger.postgres.outbox import drop_unreported, take_unreported
 from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
 from crossline.serve.ledger.postgres.schema import PostgresRows
 from crossline.serve.ledger.postgres.session import LedgerSession, Owner, begun, let_go
@@ -175,18 +175,18 @@ class PostgresLedger:
         with self._connected() as session:
             return receipt_in(session.connection, indexed(decision_id))
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:
+    def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:
         """See ``DecisionLedger``. Of several APIs that tell the same revision, one is told that it is new."""
-        return self._tried(lambda session: revise_one(session, decision_id, revision, self._clock_ms(), told))
+        return self._tried(lambda session: revise_one(session, decision_id, revision, self._clock_ms(), report))
 
-    def untold(self, most: int) -> list[Revision]:
+    def unreported(self, most: int) -> list[Revision]:
         """See ``DecisionLedger``."""
-        return self._tried(lambda session: take_untold(session, self.place, most))
+        return self._tried(lambda session: take_unreported(session, self.place, most))
 
-    def told(self, revision_ids: Sequence[str]) -> None:
+    def mark_reported(self, revision_ids: Sequence[str]) -> None:
         """See ``DecisionLedger``."""
         with self._connected() as session:
-            drop_untold(session.connection, revision_ids)
+            drop_unreported(session.connection, revision_ids)
 
     def counts(self) -> AnswerCounts:
         """See ``DecisionLedger``: of all processes together."""

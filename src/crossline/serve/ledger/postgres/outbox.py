@@ -25,21 +25,21 @@ _TAKE = f"""UPDATE untold SET slot = %s, incarnation = %s WHERE number IN (
 _DONE = b"DELETE FROM untold WHERE revision_id = ANY(%s)"
 
 
-def keep_untold(session: LedgerSession, decision_id: str, told: Revision) -> None:
-    """Keep ``told`` until it is told, within the transaction of the revision itself. Raises what psycopg raises."""
-    said = {"id": told.revision_id, "stream": told.stream, "record_id": told.record_id, "body": dict(told.body)}
-    made = (decision_id, indexed(told.revision_id), json_bytes(said), *session.owner)
+def keep_unreported(session: LedgerSession, decision_id: str, report: Revision) -> None:
+    """Keep ``report`` until it is told, within the transaction of the revision itself. Raises what psycopg raises."""
+    said = {"id": report.revision_id, "stream": report.stream, "record_id": report.record_id, "body": dict(report.body)}
+    made = (decision_id, indexed(report.revision_id), json_bytes(said), *session.owner)
     session.connection.execute(_KEEP, made)
 
 
-def take_untold(session: LedgerSession, place: Place, most: int) -> list[Revision]:
+def take_unreported(session: LedgerSession, place: Place, most: int) -> list[Revision]:
     """The oldest that this process is to tell: its own, and those of processes that ended, ``most`` at once."""
     given = (*session.owner, *session.owner, slots_key(place), most)
     rows = session.connection.execute(_TAKE, given).fetchall()
     return [_revision(bytes(body)) for _, body in sorted(rows)]
 
 
-def drop_untold(connection: Connection, revision_ids: Sequence[str]) -> None:
+def drop_unreported(connection: Connection, revision_ids: Sequence[str]) -> None:
     """They are told, or on a disk from which they will be."""
     connection.execute(_DONE, ([indexed(each) for each in revision_ids],))
 

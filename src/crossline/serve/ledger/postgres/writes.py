@@ -13,7 +13,7 @@ from crossline.connectors.postgres.client import Connection, Place
 from crossline.connectors.postgres.texts import held, indexed
 from crossline.core.basics.errors import RetryableError
 from crossline.serve.ledger.base import StoredAnswer
-from crossline.serve.ledger.postgres.outbox import keep_untold
+from crossline.serve.ledger.postgres.outbox import keep_unreported
 from crossline.serve.ledger.postgres.schema import slots_key
 from crossline.serve.ledger.postgres.session import LedgerSession
 from crossline.serve.ledger.receipt_storage import OF_ANSWER, OF_BASIS
@@ -182,9 +182,9 @@ class _Group:
 
 
 def revise_one(
-    session: LedgerSession, decision_id: str, revision: Mapping[str, Any], now_ms: int, told: Revision | None = None
+    session: LedgerSession, decision_id: str, revision: Mapping[str, Any], now_ms: int, report: Revision | None = None
 ) -> bool:
-    """Keep what the stream made of an answer, and ``told`` until it is told; whether that is new.
+    """Keep what the stream made of an answer, and ``report`` until it is told; whether that is new.
 
     Raises what psycopg raises.
     """
@@ -205,8 +205,8 @@ def revise_one(
         added = "INSERT INTO revisions VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
         if not connection.execute(added, (*made, now_ms)).rowcount:
             return False
-        if told is not None:
-            keep_untold(session, name, told)
+        if report is not None:
+            keep_unreported(session, name, report)
         was = before is not None and held(before) != row[1]
         differs = int(held(_latest(connection, name) or "") != row[1]) - int(was)
         for kind, number in (("revised", int(before is None)), ("differs", differs)):

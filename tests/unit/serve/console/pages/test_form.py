@@ -15,7 +15,7 @@ from crossline.core.workbench.forms.reading import form_of
 from crossline.serve.approvals.values import RuleDraft
 from crossline.serve.console.pages.rules.editor_parts import TextFault
 from crossline.serve.console.pages.rules.form_input import wrongs_of
-from crossline.serve.console.pages.rules.trials import is_of, told
+from crossline.serve.console.pages.rules.trials import is_of, trial_view
 
 from .working import seat, working
 
@@ -96,7 +96,7 @@ def test_a_backtest_of_a_tab_that_was_closed_is_found_again_and_ends_with_the_ne
 
 
 def test_a_backtest_of_another_text_says_so() -> None:
-    trial = told({"job_id": "j", "state": "done", "progress": {}, "error": None, "result": None})
+    trial = trial_view({"job_id": "j", "state": "done", "progress": {}, "error": None, "result": None})
     digest = "25a3f2c1df4ea1f1f9c4a5d8c45bdcf8ba5e0f2cbd2dcf2be2c9b1b3e3ab8a55"
     assert is_of(trial, "any")  # it has no proof yet
     assert not is_of(replace(trial, proof=(("Rule", "a, version 1", digest),)), "any")

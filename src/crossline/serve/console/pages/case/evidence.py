@@ -26,8 +26,8 @@ ROUTE = "/v1/alerts/{alert_id}/counterfactuals"
 async def evidence(asked: PageRequest) -> Any:
     """The window, the figures and the records: a part of the page, or a page for who has no script."""
     case, alert_id = await _case(asked)
-    told = await evidence_of(asked, alert_id)
-    found = await asyncio.to_thread(shown, asked, case, told, width_of(asked))
+    body = await evidence_of(asked, alert_id)
+    found = await asyncio.to_thread(shown, asked, case, body, width_of(asked))
     if asked.by_htmx:
         return EvidencePart(found, asked.nonce)
     number = case["number"]
@@ -55,9 +55,9 @@ async def small(asked: PageRequest) -> Any:
 async def changes(asked: PageRequest) -> Any:
     """What would not have fired; while it is looked for, how far that is."""
     case, alert_id = await _case(asked)
-    status, told = await answered(asked, "GET", ROUTE, {"alert_id": alert_id})
+    status, body = await answered(asked, "GET", ROUTE, {"alert_id": alert_id})
     money = asked.parts.settings.cases.money
-    found = changes_of(status, told, words_of(asked, case), money.field if money is not None else None)
+    found = changes_of(status, body, words_of(asked, case), money.field if money is not None else None)
     path, number = f"/cases/{case['number']}/changes/{alert_id}", case["number"]
     if asked.by_htmx:
         return ChangesPart(found, path, asked.nonce)

@@ -30,9 +30,11 @@ def spans(asked: PageRequest) -> tuple[tuple[str, str], ...]:
     )
 
 
-def hold_fact(asked: PageRequest, case: Mapping[str, Any], alert: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+def hold_fact(
+    asked: PageRequest, case: Mapping[str, Any], alert: Mapping[str, Any], evidence: Mapping[str, Any]
+) -> str:
     """What it would have stopped: records that were read back, what they are worth, and what else raised alerts."""
-    found, words = timeline_of(told), words_of(asked, case)
+    found, words = timeline_of(evidence), words_of(asked, case)
     if not found.records:
         return "What it would have stopped is not known: no record was read back."
     records = [each for each in found.records if each.lane != 1 or found.shape != "correlation"]
@@ -101,6 +103,6 @@ async def place(asked: PageRequest, case: Mapping[str, Any]) -> str:
         "until": form.get("until", ""),
         "reason": form.get("reason", "").strip(),
     }
-    told = await called(asked, "POST", "/v1/holds", body={**body, "action": form.get("action", "block")})
-    until = asked.times.moment(parse_instant_ms(told["until"])).text
+    hold = await called(asked, "POST", "/v1/holds", body={**body, "action": form.get("action", "block")})
+    until = asked.times.moment(parse_instant_ms(hold["until"])).text
     return f"{', '.join(alert['key'].values())} is held until {until}."

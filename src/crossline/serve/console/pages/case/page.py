@@ -45,7 +45,7 @@ def page(asked: PageRequest, case: Mapping[str, Any], *, fact: str = "", problem
     alert_id = "" if alert is None else alert["alert_id"]
     tabs = _tabs(case, alert_id, wanted, asked)
     here = next((at for at, each in enumerate(tabs) if each.current), 0)
-    told = kept_of(asked, alert_id) if alert is not None and asked.allows("read:records") else None
+    judged = kept_of(asked, alert_id) if alert is not None and asked.allows("read:records") else None
     width = width_of(asked)
     state = state_of(asked, case)
     crumbs = (Crumb("Queue", "/queue?view=open"), Crumb(wanted.label, wanted.address()), Crumb(number))
@@ -68,7 +68,7 @@ def page(asked: PageRequest, case: Mapping[str, Any], *, fact: str = "", problem
         ask=_ask(asked, case, wanted, alert_id, fact, problem),
         state=state,
         state_path=_state_path(case),
-        evidence=None if told is None else shown(asked, case, told, width),
+        evidence=None if judged is None else shown(asked, case, judged, width),
         evidence_path=f"/cases/{number}/evidence/{alert_id}" if records else "",
         evidence_why="" if asked.allows("read:records") else WHY_NO_RECORDS,
         changes_path=f"/cases/{number}/changes/{alert_id}" if records else "",

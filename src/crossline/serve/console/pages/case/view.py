@@ -76,10 +76,10 @@ async def _fact(asked: PageRequest, case: Mapping[str, Any]) -> str:
     if alert is None or not asked.allows("read:records"):
         return ""
     try:
-        told = await evidence_of(asked, alert["alert_id"])
+        evidence = await evidence_of(asked, alert["alert_id"])
     except ProblemError as problem:
         return f"What it would have stopped is not known: {problem.detail}"
-    return await asyncio.to_thread(hold_fact, asked, case, alert, told)
+    return await asyncio.to_thread(hold_fact, asked, case, alert, evidence)
 
 
 def _behind(asked: PageRequest, wanted: QueueQuery, case_id: str) -> tuple[str | None, int]:

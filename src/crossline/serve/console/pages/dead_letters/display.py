@@ -16,25 +16,25 @@ SOME_CHARS, TEXT_CHARS, HEX_BYTES, PER_LINE = 120, 16_384, 512, 16
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
-def bytes_of(told: Mapping[str, Any]) -> bytes | None:
+def bytes_of(letter: Mapping[str, Any]) -> bytes | None:
     """The bytes that the API told; None where they were not kept."""
-    if told["raw_base64"] is not None:
-        return base64.b64decode(told["raw_base64"])
-    return None if told["raw"] is None else str(told["raw"]).encode()
+    if letter["raw_base64"] is not None:
+        return base64.b64decode(letter["raw_base64"])
+    return None if letter["raw"] is None else str(letter["raw"]).encode()
 
 
-def some_of(told: Mapping[str, Any]) -> str:
+def some_of(letter: Mapping[str, Any]) -> str:
     """The first of them in one line."""
-    raw = bytes_of(told)
+    raw = bytes_of(letter)
     if raw is None:
         return "its bytes were not kept"
     text = raw[: SOME_CHARS * 4].decode(errors="backslashreplace")
-    return printable(text[:SOME_CHARS]) + ("…" if len(text) > SOME_CHARS or told["cut"] else "")
+    return printable(text[:SOME_CHARS]) + ("…" if len(text) > SOME_CHARS or letter["cut"] else "")
 
 
-def size_of(told: Mapping[str, Any]) -> str:
+def size_of(letter: Mapping[str, Any]) -> str:
     """How many there are."""
-    return "" if told["bytes"] is None else counted(told["bytes"], "byte")
+    return "" if letter["bytes"] is None else counted(letter["bytes"], "byte")
 
 
 def text_of(raw: bytes) -> str:

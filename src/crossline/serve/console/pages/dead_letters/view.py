@@ -48,18 +48,18 @@ async def view(asked: PageRequest) -> DeadPage:
     given = {**kept, "limit": ROWS}
     if asked.query.get("before"):
         given["cursor"] = asked.query["before"]
-    told = await called(asked, "GET", LETTERS, query=given)
-    older = {**kept, "before": told["next_cursor"]} if told["next_cursor"] else {}
+    listed = await called(asked, "GET", LETTERS, query=given)
+    older = {**kept, "before": listed["next_cursor"]} if listed["next_cursor"] else {}
     return DeadPage(
         shell=asked.shell("Dead letters"),
         reason=reason,
         means=MEANS.get(reason, ""),
-        tabs=_tabs(told, reason, state),
+        tabs=_tabs(listed, reason, state),
         states=tuple((WORDS[each], _at({**kept, "state": each}), each == state) for each in STATES),
-        rows=tuple(_row(asked, each) for each in told["items"]),
-        kept_in=told["kept_in"] or "",
-        missing=told["missing"] or "",
-        counted="" if told["counted_all"] else "Counts are of the latest 50,000.",
+        rows=tuple(_row(asked, each) for each in listed["items"]),
+        kept_in=listed["kept_in"] or "",
+        missing=listed["missing"] or "",
+        counted="" if listed["counted_all"] else "Counts are of the latest 50,000.",
         older=_at(older) if older else "",
         newest=_at(kept) if asked.query.get("before") else "",
     )
@@ -67,7 +67,7 @@ async def view(asked: PageRequest) -> DeadPage:
 
 async def one(asked: PageRequest) -> LetterPage:
     """A dead letter with its bytes, and the form that sends it again."""
-    return _page(asked, await _told(asked))
+    return _page(asked, await _fetched(asked))
 
 
 async def resend(asked: PageRequest) -> Any:
@@ -75,13 +75,13 @@ async def resend(asked: PageRequest) -> Any:
     record = asked.form.get("record", "")
     path = {"letter_id": asked.path["letter_id"]}
     try:
-        told = await called(asked, "POST", RESEND, path, {"record": record})
+        letter = await called(asked, "POST", RESEND, path, {"record": record})
     except ProblemError as error:
         if error.status not in {400, 409, 422}:
             raise
-        return Shown(_page(asked, await _told(asked), record, _why(error)), error.status)
-    said = f"Sent again as record {told['sent']['record_id']}; the pipeline reads it with its next batch."
-    return saying(moved(f"/dead-letters/{segment(told['id'])}"), asked, said)
+        return Shown(_page(asked, await _fetched(asked), record, _why(error)), error.status)
+    said = f"Sent again as record {letter['sent']['record_id']}; the pipeline reads it with its next batch."
+    return saying(moved(f"/dead-letters/{segment(letter['id'])}"), asked, said)
 
 
 def _why(error: ProblemError) -> str:
@@ -94,11 +94,11 @@ def _at(query: Mapping[str, str]) -> str:
     return f"/dead-letters?{urlencode(query)}" if query else "/dead-letters"
 
 
-def _tabs(told: Mapping[str, Any], reason: str, state: str) -> tuple[ReasonTab, ...]:
+def _tabs(listed: Mapping[str, Any], reason: str, state: str) -> tuple[ReasonTab, ...]:
     """All reasons together, then each."""
     name = "open" if state == "open" else "count"
-    of = {each["reason"]: each["count"] - each["open"] if state == "sent" else each[name] for each in told["counts"]}
-    more = "" if told["counted_all"] else "+"
+    of = {each["reason"]: each["count"] - each["open"] if state == "sent" else each[name] for each in listed["counts"]}
+    more = "" if listed["counted_all"] else "+"
     tabs = [ReasonTab("All reasons", _at({"state": state}), f"{sum(of.values()):,}{more}", not reason)]
     for each, number in of.items():
         tabs.append(ReasonTab(each, _at({"reason": each, "state": state}), f"{number:,}{more}", each == reason))
@@ -126,36 +126,36 @@ def _moment(asked: PageRequest, text: str | None) -> Moment | None:
     return None if text is None else asked.times.moment(parse_instant_ms(text))
 
 
-async def _told(asked: PageRequest) -> Mapping[str, Any]:
+async def _fetched(asked: PageRequest) -> Mapping[str, Any]:
     found: Mapping[str, Any] = await called(asked, "GET", LETTER, {"letter_id": asked.path["letter_id"]})
     return found
 
 
-def _page(asked: PageRequest, told: Mapping[str, Any], record: str | None = None, wrong: str = "") -> LetterPage:
-    raw, sent = bytes_of(told), told["sent"]
-    read, broke = read_of(told["avro"])
-    draft, lost = draft_of(raw) if told["avro"] is None else (read, broke and "It has what could be read.")
-    text = "" if raw is None or told["avro"] is not None else text_of(raw)
-    title = f"{told['reason']} at {told['partition']}:{told['offset']}"
+def _page(asked: PageRequest, letter: Mapping[str, Any], record: str | None = None, wrong: str = "") -> LetterPage:
+    raw, sent = bytes_of(letter), letter["sent"]
+    read, broke = read_of(letter["avro"])
+    draft, lost = draft_of(raw) if letter["avro"] is None else (read, broke and "It has what could be read.")
+    text = "" if raw is None or letter["avro"] is not None else text_of(raw)
+    title = f"{letter['reason']} at {letter['partition']}:{letter['offset']}"
     return LetterPage(
         shell=asked.shell(
             title, (Crumb("Dead letters", "/dead-letters"), Crumb(title)), (ShortcutKey(("e",), "mend it"),)
         ),
-        name=told["id"],
-        reason=told["reason"],
-        means=MEANS.get(told["reason"], ""),
-        detail=told["detail"],
-        stream=told["stream"],
-        partition=told["partition"],
-        offset=told["offset"],
-        record_id=told["record_id"] or "",
-        at=_moment(asked, told["delivered_at"]),
-        size=size_of(told),
+        name=letter["id"],
+        reason=letter["reason"],
+        means=MEANS.get(letter["reason"], ""),
+        detail=letter["detail"],
+        stream=letter["stream"],
+        partition=letter["partition"],
+        offset=letter["offset"],
+        record_id=letter["record_id"] or "",
+        at=_moment(asked, letter["delivered_at"]),
+        size=size_of(letter),
         text=text,
         octets=() if raw is None or text else tuple(hex_lines(raw)),
         read=printable_lines(read[:TEXT_CHARS]),
         broke=printable(broke),
-        cut=_cut(told, raw, text),
+        cut=_cut(letter, raw, text),
         sent=None
         if sent is None
         else SentRecord(
@@ -164,28 +164,28 @@ def _page(asked: PageRequest, told: Mapping[str, Any], record: str | None = None
             sent["record_id"],
             f"{sent['partition']}:{sent['offset']}",
         ),
-        why_not=_why_not(asked, told),
+        why_not=_why_not(asked, letter),
         draft=draft if record is None else record,
         lost=lost,
         wrong=wrong,
     )
 
 
-def _cut(told: Mapping[str, Any], raw: bytes | None, text: str) -> str:
+def _cut(letter: Mapping[str, Any], raw: bytes | None, text: str) -> str:
     """What of the bytes is not shown."""
     if raw is None:
         return ""
     if text:
-        return f"The first {TEXT_CHARS:,} characters." if len(raw.decode()) > TEXT_CHARS or told["cut"] else ""
+        return f"The first {TEXT_CHARS:,} characters." if len(raw.decode()) > TEXT_CHARS or letter["cut"] else ""
     return f"The first {HEX_BYTES:,} bytes." if len(raw) > HEX_BYTES else ""
 
 
-def _why_not(asked: PageRequest, told: Mapping[str, Any]) -> str:
-    if told["sent"] is not None:
+def _why_not(asked: PageRequest, letter: Mapping[str, Any]) -> str:
+    if letter["sent"] is not None:
         return ""
     if not asked.allows("write:records"):
         return f"To send it again needs the scope write:records, which {asked.who.name} has not."
-    why = told["why_not"] or ""
+    why = letter["why_not"] or ""
     return f"It cannot be sent again from here: {why}." if why else ""
 
 

@@ -77,9 +77,9 @@ def stands_on(asked: PageRequest, records: Collection[Record]) -> dict[Record, s
     try:
         with closing(deps.store()) as store:
             for stream, record_id in records:
-                told = found_decisions(deps, record_id, stream, None, 1, store)
-                if told:
-                    found[stream, record_id] = str((told[0].get("revisions") or [told[0]])[-1]["decision"])
+                decisions = found_decisions(deps, record_id, stream, None, 1, store)
+                if decisions:
+                    found[stream, record_id] = str((decisions[0].get("revisions") or [decisions[0]])[-1]["decision"])
     except UsageError:  # nothing was delivered yet, so that there is no store
         return found
     return found

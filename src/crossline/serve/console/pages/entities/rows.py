@@ -60,9 +60,9 @@ def moment_of(asked: PageRequest, text: str, *, exact: bool = False) -> Moment:
     return asked.times.moment(parse_instant_ms(text), exact=exact)
 
 
-def figures(told: Iterable[Mapping[str, Any]]) -> Iterator[FigureRow]:
+def figures(items: Iterable[Mapping[str, Any]]) -> Iterator[FigureRow]:
     """Each figure with what it is held against."""
-    for each in told:
+    for each in items:
         value, line = each.get("value"), each.get("threshold")
         beyond = _BEYOND.get(str(each.get("operator")))
         numbers = isinstance(value, int | float) and isinstance(line, int | float)
@@ -85,9 +85,9 @@ def _window(each: Mapping[str, Any]) -> str:
     return " to ".join(str(one)[11:19] for one in ends)
 
 
-def alerts(asked: PageRequest, told: Iterable[Mapping[str, Any]]) -> Iterator[EntityAlertRow]:
+def alerts(asked: PageRequest, items: Iterable[Mapping[str, Any]]) -> Iterator[EntityAlertRow]:
     """Each alert with its sentence."""
-    for each in told:
+    for each in items:
         yield EntityAlertRow(
             at=moment_of(asked, each["event_time"]),
             severity=_GRADES.get(each["severity"], each["severity"]),
@@ -99,9 +99,9 @@ def alerts(asked: PageRequest, told: Iterable[Mapping[str, Any]]) -> Iterator[En
         )
 
 
-def decisions(asked: PageRequest, told: Iterable[Mapping[str, Any]]) -> Iterator[DecidedRow]:
+def decisions(asked: PageRequest, items: Iterable[Mapping[str, Any]]) -> Iterator[DecidedRow]:
     """Each decision as it stands now: after its revisions."""
-    for each in told:
+    for each in items:
         now = (each.get("revisions") or [each])[-1]
         reasons = [one["rule_id"] for one in now.get("reasons", ()) if isinstance(one, Mapping) and "rule_id" in one]
         yield DecidedRow(
@@ -113,9 +113,9 @@ def decisions(asked: PageRequest, told: Iterable[Mapping[str, Any]]) -> Iterator
         )
 
 
-def holds(asked: PageRequest, told: Iterable[Mapping[str, Any]], field: str, at: str) -> Iterator[HoldRow]:
+def holds(asked: PageRequest, items: Iterable[Mapping[str, Any]], field: str, at: str) -> Iterator[HoldRow]:
     """Each hold; by whom."""
-    for each in told:
+    for each in items:
         more = {name: value for name, value in each["key"].items() if name != field}
         by = f"by {each['placed_by']}" if each.get("placed_by") else f"by {each['rule_id']}"
         yield HoldRow(
@@ -130,16 +130,16 @@ def holds(asked: PageRequest, told: Iterable[Mapping[str, Any]], field: str, at:
         )
 
 
-def lists(asked: PageRequest, told: Iterable[Mapping[str, Any]]) -> Iterator[EntityListRow]:
+def lists(asked: PageRequest, items: Iterable[Mapping[str, Any]]) -> Iterator[EntityListRow]:
     """Each list in which it stands."""
-    for each in told:
+    for each in items:
         until = None if each["until"] is None else moment_of(asked, each["until"])
         yield EntityListRow(each["list"], f"/lists/{segment(each['list'])}", until)
 
 
-def cases(told: Iterable[Mapping[str, Any]]) -> Iterator[EntityCaseRow]:
+def cases(items: Iterable[Mapping[str, Any]]) -> Iterator[EntityCaseRow]:
     """Each case."""
-    for each in told:
+    for each in items:
         whose = f", {each['assignee']}" if each["assignee"] else ""
         how = f", {each['label']}" if each["label"] else ""
         said = f"{each['status']}{how}{whose}"

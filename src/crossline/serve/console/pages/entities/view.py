@@ -125,14 +125,14 @@ def _whose(asked: PageRequest) -> tuple[str, str]:
 
 async def _known(asked: PageRequest) -> _Known:
     field, value = _whose(asked)
-    api = await _told(asked, field, value)
+    api = await _fetched(asked, field, value)
     casework = await asyncio.to_thread(casework_of, asked, field, value)
     recent = await asyncio.to_thread(alerts_of_days, asked, {field: value})
     past = await asyncio.to_thread(consequence_of, asked, recent)
     return _Known(api, casework, recent, past)
 
 
-async def _told(asked: PageRequest, field: str, value: str) -> Mapping[str, Any]:
+async def _fetched(asked: PageRequest, field: str, value: str) -> Mapping[str, Any]:
     """As the API tells it; where nothing was delivered yet, nothing."""
     try:
         found: Mapping[str, Any] = await called(asked, "GET", ENTITY, {"field": field, "value": value})

@@ -86,7 +86,7 @@ async def come_back(asked: PageRequest) -> Any:
         person = await provider.come_back(binding, asked.query, origin, asked.parts.now_ms())
     except (RefusedCredentialError, RetryableError) as error:
         log.warning("a log-in with the provider failed", reason=str(error))
-        await _told(asked, NOBODY, "login/provider", "refused", str(error))
+        await _audited(asked, NOBODY, "login/provider", "refused", str(error))
         text = "The log-in with your organisation did not work. Nobody is logged in. Try it again."
         answer: Any = Shown(_page(asked, "/", notice=text), 403)
     else:
@@ -130,7 +130,7 @@ async def _looked(asked: PageRequest, name: str) -> tuple[User | None, bool]:
 async def _refused(asked: PageRequest, next_page: str, name: str, user: User | None, tried: Tried) -> Shown:
     """One text for whatever was wrong. A name that is nobody's is not logged: it may be a password."""
     who = NOBODY if user is None else Principal(user.name, frozenset(), "session")
-    await _told(asked, who, "login", "refused", f"{tried.left} tries left")
+    await _audited(asked, who, "login", "refused", f"{tried.left} tries left")
     if tried.left:
         tries = "1 try is" if tried.left == 1 else f"{tried.left} tries are"
         text, status, headers = (
@@ -153,7 +153,7 @@ async def _logged_in(asked: PageRequest, name: str, by: By, roles: tuple[str, ..
     if before:
         await asyncio.to_thread(sessions.end, before)
     who = Principal(name, frozenset(), "session")
-    await _told(asked, who, "login", "done", by)
+    await _audited(asked, who, "login", "done", by)
     session_id = await asyncio.to_thread(sessions.begin, name, by, roles, now_ms)
     # From the provider one comes by a redirect, with which the new cookie would not go: the page asks again, from here.
     answer = HTMLResponse(bounced(next_page)) if by == "provider" else moved(next_page)
@@ -161,7 +161,7 @@ async def _logged_in(asked: PageRequest, name: str, by: By, roles: tuple[str, ..
     return answer
 
 
-async def _told(asked: PageRequest, who: Principal, what: str, outcome: Any, how: str) -> None:
+async def _audited(asked: PageRequest, who: Principal, what: str, outcome: Any, how: str) -> None:
     """A log-in, or one that failed, in the audit log. Raises RetryableError where that takes nothing."""
     async with asked.parts.audit.writing(who, "POST", f"console /{what}", f"users/{quote(who.name)}") as write:
         write.outcome, write.after = outcome, {"how": how, "from": peer_of(asked.request.scope)}

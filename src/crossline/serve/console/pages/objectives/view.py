@@ -32,13 +32,13 @@ async def view(asked: PageRequest) -> ObjectivesPage:
     shell = asked.shell(f"Objectives of {name}", (Crumb("Objectives", "/objectives"), Crumb(name)))
     path = f"/health/{segment(name)}/pipeline"
     try:
-        told = await called(asked, "GET", "/v1/objectives")
+        body = await called(asked, "GET", "/v1/objectives")
     except ProblemError as error:
         return ObjectivesPage(shell, None, (), (), error.detail, path)
-    found = told["objectives"]
+    found = body["objectives"]
     return ObjectivesPage(
         shell=shell,
-        as_of=asked.times.moment(parse_instant_ms(told["as_of"])),
+        as_of=asked.times.moment(parse_instant_ms(body["as_of"])),
         rows=tuple(map(_row, found)),
         burning=tuple(notice for each in found for notice in _burning(asked, each)),
         failed="",
@@ -46,14 +46,14 @@ async def view(asked: PageRequest) -> ObjectivesPage:
     )
 
 
-def _row(told: Mapping[str, Any]) -> ObjectiveRow:
-    period = told["windows"]["30d"]
+def _row(objective: Mapping[str, Any]) -> ObjectiveRow:
+    period = objective["windows"]["30d"]
     left = period["budget_left"]
     kind = "ok" if left is None or left >= LITTLE else "wn"
     return ObjectiveRow(
-        label=told["label"],
-        promise=told["promise"],
-        windows=tuple(_cell(told, window) for window in told["windows"].values()),
+        label=objective["label"],
+        promise=objective["promise"],
+        windows=tuple(_cell(objective, window) for window in objective["windows"].values()),
         left=left_said(period),
         bar=0.0 if left is None else min(1.0, max(0.0, left)),
         bar_kind="over" if left is not None and left <= 0 else kind,
@@ -73,20 +73,20 @@ def _cell(objective: Mapping[str, Any], window: Mapping[str, Any]) -> WindowCell
     return WindowCell(value, share, _WORDS[window["kept"]], full)
 
 
-def _burning(asked: PageRequest, told: Mapping[str, Any]) -> Iterator[Burning]:
+def _burning(asked: PageRequest, objective: Mapping[str, Any]) -> Iterator[Burning]:
     """The worst pace of an objective, and when its budget is gone by it."""
     end = ""
-    if told["used_up_at"] is not None:
-        moment = asked.times.moment(parse_instant_ms(told["used_up_at"]))
+    if objective["used_up_at"] is not None:
+        moment = asked.times.moment(parse_instant_ms(objective["used_up_at"]))
         end = f" At the pace of the last 24 h it is used up on {moment.text}."
-    if told["burning"]:
-        worst = told["burning"][0]
+    if objective["burning"]:
+        worst = objective["burning"][0]
         fast = f"{worst['long_burn_rate']:.3g} times as fast as it may, over {worst['long']} and {worst['short']}"
-        more = f"{len(told['burning'])} of {len(PAIRS)} pairs of windows say so"
+        more = f"{len(objective['burning'])} of {len(PAIRS)} pairs of windows say so"
         kind = "err" if worst["severity"] == "critical" else "warn"
-        yield Burning(kind, told["label"], f"its budget burns {fast}; {more}.{end}")
+        yield Burning(kind, objective["label"], f"its budget burns {fast}; {more}.{end}")
     elif end:
-        yield Burning("warn", told["label"], f"its budget lasts less than 30 days.{end}")
+        yield Burning("warn", objective["label"], f"its budget lasts less than 30 days.{end}")
 
 
 PAGE = Page(

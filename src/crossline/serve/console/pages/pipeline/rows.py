@@ -21,41 +21,45 @@ _PHASES = {
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-def sink_row(told: Mapping[str, Any]) -> SinkRow:
+def sink_row(sink: Mapping[str, Any]) -> SinkRow:
     """A sink, which batches wait for or which gets them later."""
-    behind_ms, backlog = told["behind_ms"], told["backlog_batches"]
+    behind_ms, backlog = sink["behind_ms"], sink["backlog_batches"]
     behind = rounded_duration(behind_ms) if behind_ms else "0 s"
     if backlog:
         behind += f", {counted(backlog, 'batch', 'batches')}"
     return SinkRow(
-        name=told["name"],
+        name=sink["name"],
         state="behind" if behind_ms else "writing",
         behind=behind,
-        against=limit_said(told["limit_ms"], "alert", "ms") + ("" if backlog is None else "; no batch waits for it"),
-        crossed=told["crossed"],
-        took=DASH if told["delivery_ms"] is None else rounded_duration(told["delivery_ms"]),
-        retries=f"{told['retries']:,}",
+        against=limit_said(sink["limit_ms"], "alert", "ms") + ("" if backlog is None else "; no batch waits for it"),
+        crossed=sink["crossed"],
+        took=DASH if sink["delivery_ms"] is None else rounded_duration(sink["delivery_ms"]),
+        retries=f"{sink['retries']:,}",
     )
 
 
-def replica_row(told: Mapping[str, Any]) -> ReplicaRow:
+def replica_row(replica: Mapping[str, Any]) -> ReplicaRow:
     """A replica of the state."""
     return ReplicaRow(
-        number=told["number"] + 1,
-        behind="has no state yet" if told["ms"] is None else rounded_duration(told["ms"]) if told["ms"] else "0 s",
-        against=limit_said(told["limit_ms"], "setting", "ms"),
-        batch=DASH if told["batch"] is None else f"{told['batch']:,}",
-        crossed=told["crossed"],
+        number=replica["number"] + 1,
+        behind="has no state yet"
+        if replica["ms"] is None
+        else rounded_duration(replica["ms"])
+        if replica["ms"]
+        else "0 s",
+        against=limit_said(replica["limit_ms"], "setting", "ms"),
+        batch=DASH if replica["batch"] is None else f"{replica['batch']:,}",
+        crossed=replica["crossed"],
     )
 
 
-def dead_row(told: Mapping[str, Any]) -> DeadRow:
+def dead_row(reason: Mapping[str, Any]) -> DeadRow:
     """A reason for dead letters."""
-    return DeadRow(told["stream"], told["reason"], f"{told['count']:,}")
+    return DeadRow(reason["stream"], reason["reason"], f"{reason['count']:,}")
 
 
 def facts_of(
-    asked: PageRequest, told: Mapping[str, Any], figures: Mapping[str, Mapping[str, Any]]
+    asked: PageRequest, health: Mapping[str, Any], figures: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[PipelineFact]:
     """Batches, phases, the checkpoint, and what waits."""
     share = figures.get("checkpoint_share")
@@ -65,7 +69,7 @@ def facts_of(
         value = "unknown" if share["value"] is None else said(share["value"], "share")
         compared = ", ".join(each for each in (against, yesterday) if each)
         yield PipelineFact(f"{share['label']}, {share['over']}", value, compared, bool(share["crossed"]))
-    run = told.get("run")
+    run = health.get("run")
     if run is None:
         return
     now_ms = asked.times.now_ms

@@ -27,7 +27,7 @@ from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.pages.queue.context import Empty, MoreRows, NewsPart, PreviewPart, QueuePage, QueueTab
 from crossline.serve.console.pages.queue.preview import preview_of
 from crossline.serve.console.request import PageRequest, Shown, moved
-from crossline.serve.http.cases.requests import asked as told
+from crossline.serve.http.cases.requests import asked as answered
 from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import cursor_of, place_of
@@ -153,7 +153,7 @@ def _page(asked: PageRequest, wanted: QueueQuery) -> Found:
     place = place_of(cursor, _of(wanted, asked.who.name), lambda found: len(found) > 2) if cursor else None
     desk, sort = desk_of(asked.parts.deps), wanted.sort
     which = wanted.filter()
-    return told(lambda: desk.page(which, asked.who.name, sort, place, ROWS))
+    return answered(lambda: desk.page(which, asked.who.name, sort, place, ROWS))
 
 
 def _of(wanted: QueueQuery, who: str) -> str:
@@ -249,7 +249,7 @@ def _named(asked: PageRequest, names: Sequence[str]) -> Sequence[Mapping[str, An
 
 def _all(asked: PageRequest, wanted: QueueQuery) -> Sequence[Mapping[str, Any]]:
     desk = desk_of(asked.parts.deps)
-    return told(lambda: desk.page(wanted.filter(), asked.who.name, wanted.sort, None, LISTED_MAX)).items
+    return answered(lambda: desk.page(wanted.filter(), asked.who.name, wanted.sort, None, LISTED_MAX)).items
 
 
 def _default(asked: PageRequest) -> QueueQuery | None:

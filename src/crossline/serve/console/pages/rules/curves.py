@@ -84,15 +84,15 @@ def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None
     points = [CurvePoint(each["threshold"], each["alerts_per_day"], _share(each)) for each in rows]
     scales = [curve_x(points, width) for width in WIDTHS]
     at = min(range(len(points)), key=lambda place: abs(points[place].threshold - looked_at))
-    told = tuple(_row(each, tuple(round(x(each["threshold"]), 1) for x in scales)) for each in rows)
+    drawn = tuple(_row(each, tuple(round(x(each["threshold"]), 1) for x in scales)) for each in rows)
     said_of_it = conclusion(named, points, at)
     return Curve(
         *begun,
-        rows=told,
+        rows=drawn,
         at=at,
         live="" if live is None else plain(live),
-        before=told[at - 1].threshold if at else "",
-        after=told[at + 1].threshold if at + 1 < len(told) else "",
+        before=drawn[at - 1].threshold if at else "",
+        after=drawn[at + 1].threshold if at + 1 < len(drawn) else "",
         drawings=tuple(curve(points, points[at].threshold, live, width, said_of_it) for width in WIDTHS),
     )
 

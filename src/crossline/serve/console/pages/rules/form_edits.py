@@ -27,7 +27,7 @@ def fill(asked: PageRequest) -> FilledPart:
     check = checked_part(asked, text)
     rule_type = "" if asked.form.get("type") else _type(asked)
     form = form_shown(asked, text, check.faults, rule_type, view=asked.form.get("shown"))
-    return FilledPart(text, *form, wrong, *_told(check))
+    return FilledPart(text, *form, wrong, *_sentence(check))
 
 
 async def apply(asked: PageRequest) -> Any:
@@ -78,5 +78,5 @@ def _type(asked: PageRequest) -> str:
     return asked.form.get(PREFIX + TYPE, "")
 
 
-def _told(check: Any) -> tuple[Any, ...]:
+def _sentence(check: Any) -> tuple[Any, ...]:
     return check.faults, check.said, check.ok, check.differs, check.against, check.changed

@@ -52,14 +52,14 @@ async def trial_of(asked: PageRequest, job_id: str) -> TrialView:
     except ProblemError as error:
         if error.status != 404:
             raise
-        return told({"job_id": job_id, "state": "failed", "progress": {}, "error": error.detail, "result": None})
-    return told(job, asked.parts.settings.cases.money, asked.parts.now_ms())
+        return trial_view({"job_id": job_id, "state": "failed", "progress": {}, "error": error.detail, "result": None})
+    return trial_view(job, asked.parts.settings.cases.money, asked.parts.now_ms())
 
 
 async def going_on(asked: PageRequest) -> tuple[GoingOn, ...]:
     """The backtests of who asks that are not over: of a tab that was closed, too."""
-    told = await called(asked, "GET", "/v1/jobs")
-    mine = [each for each in told["items"] if each["kind"] == "prove" and each["state"] in GOING_ON]
+    jobs = await called(asked, "GET", "/v1/jobs")
+    mine = [each for each in jobs["items"] if each["kind"] == "prove" and each["state"] in GOING_ON]
     return tuple(
         GoingOn(each["job_id"], asked.times.moment(parse_instant_ms(each["created_at"])), _far(each)) for each in mine
     )
@@ -98,7 +98,7 @@ def left_said(job: Mapping[str, Any], now_ms: int) -> str:
     return "" if left_s <= 0 else f"about {left_s / 60:.0f} min left" if left_s >= 120 else f"about {left_s:.0f} s left"
 
 
-def told(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> TrialView:
+def trial_view(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> TrialView:
     """As the page shows it."""
     said = job["result"] or {}
     progress = job["progress"] or {}

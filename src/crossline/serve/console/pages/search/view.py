@@ -28,11 +28,11 @@ async def view(asked: PageRequest) -> SearchPage | Response:
     if not q or len(q) > SEARCH_MAX or "\0" in q:
         wrong = f"Found {counted(len(q), 'character')}; expected at most {SEARCH_MAX}." if q else ""
         return SearchPage(asked.shell("Search"), q[:SEARCH_MAX], wrong, ())
-    told = await called(asked, "GET", SEARCH, query={"q": q})
-    exact = [_address(each) for each in told["exact"]]
+    found = await called(asked, "GET", SEARCH, query={"q": q})
+    exact = [_address(each) for each in found["exact"]]
     if len(exact) == 1:
         return moved(exact[0])
-    groups = (each for each in _groups(asked, told) if each.hits)
+    groups = (each for each in _groups(asked, found) if each.hits)
     return SearchPage(asked.shell(f"{q[:60]} · search"), q, "", tuple(groups))
 
 
@@ -55,17 +55,17 @@ def _alert_address(alert: Mapping[str, Any]) -> str:
     return f"/cases/{segment(alert['case_number'])}?alert={segment(alert['alert_id'])}"
 
 
-def _groups(asked: PageRequest, told: Mapping[str, Any]) -> Iterator[SearchHits]:
-    more = set(told["more"])
-    queue = f"/queue?{urlencode({'view': 'all', 'q': told['q']})}"
-    yield SearchHits("Cases", tuple(_case(asked, each) for each in told["cases"]), "cases" in more, queue)
-    yield SearchHits("Entities", tuple(map(_entity, told["entities"])), "entities" in more)
-    yield SearchHits("Alerts", tuple(_alert(asked, each) for each in told["alerts"]), "alerts" in more, queue)
-    decisions = f"/decisions?{urlencode({'record': told['q']})}"
+def _groups(asked: PageRequest, found: Mapping[str, Any]) -> Iterator[SearchHits]:
+    more = set(found["more"])
+    queue = f"/queue?{urlencode({'view': 'all', 'q': found['q']})}"
+    yield SearchHits("Cases", tuple(_case(asked, each) for each in found["cases"]), "cases" in more, queue)
+    yield SearchHits("Entities", tuple(map(_entity, found["entities"])), "entities" in more)
+    yield SearchHits("Alerts", tuple(_alert(asked, each) for each in found["alerts"]), "alerts" in more, queue)
+    decisions = f"/decisions?{urlencode({'record': found['q']})}"
     yield SearchHits(
-        "Decisions", tuple(_decision(asked, each) for each in told["decisions"]), "decisions" in more, decisions
+        "Decisions", tuple(_decision(asked, each) for each in found["decisions"]), "decisions" in more, decisions
     )
-    yield SearchHits("Rules", tuple(map(_rule, told["rules"])), "rules" in more, "/rules")
+    yield SearchHits("Rules", tuple(map(_rule, found["rules"])), "rules" in more, "/rules")
 
 
 def _case(asked: PageRequest, case: Mapping[str, Any]) -> SearchHit:

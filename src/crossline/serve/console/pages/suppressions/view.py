@@ -71,9 +71,9 @@ async def _page(asked: PageRequest, wanted: Mapping[str, str], wrong: str = "") 
     force = {each["suppression_id"] for each in found if each["in_force"]}
     chosen, frauds = None, ()
     if wanted.get("of"):
-        told = await called(asked, "GET", ONE, {"suppression_id": str(number_of(wanted["of"]))})
-        chosen = _row(asked, told)
-        frauds = tuple(_fraud(asked, each) for each in told["frauds"])  # type: ignore[assignment]
+        suppression = await called(asked, "GET", ONE, {"suppression_id": str(number_of(wanted["of"]))})
+        chosen = _row(asked, suppression)
+        frauds = tuple(_fraud(asked, each) for each in suppression["frauds"])  # type: ignore[assignment]
     why_not = (
         "" if asked.allows(SCOPE) else f"To suppress alerts needs the scope {SCOPE}, which {asked.who.name} has not."
     )

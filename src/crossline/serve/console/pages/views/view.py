@@ -15,7 +15,7 @@ from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.pages.queue.preview import WHY_NOT
 from crossline.serve.console.pages.views.context import SavedView, ViewsPage
 from crossline.serve.console.request import PageRequest, Shown, moved
-from crossline.serve.http.cases.requests import asked as told
+from crossline.serve.http.cases.requests import asked as answered
 from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.problems import ProblemError
 
@@ -32,7 +32,7 @@ def save(asked: PageRequest) -> Any:
     wanted.filter()
     file = desk_of(asked.parts.deps).file
     try:
-        told(lambda: kept.put(file, asked.who.name, name, body, default=default))
+        answered(lambda: kept.put(file, asked.who.name, name, body, default=default))
     except ProblemError as problem:
         return Shown(_page(asked, wanted, problem.detail, name), problem.status)
     return saying(moved(wanted.address()), asked, f"The view {name} is saved.")
@@ -41,7 +41,7 @@ def save(asked: PageRequest) -> Any:
 def forget(asked: PageRequest) -> Response:
     """Forget a view."""
     name = asked.form.get("name", "")
-    told(lambda: kept.remove(desk_of(asked.parts.deps).file, asked.who.name, name), "view of that name")
+    answered(lambda: kept.remove(desk_of(asked.parts.deps).file, asked.who.name, name), "view of that name")
     return saying(moved("/views"), asked, f"The view {name} is forgotten.")
 
 
