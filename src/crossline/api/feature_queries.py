@@ -1,4 +1,4 @@
-"""Figures from files as a plan that tells them of every record."""
+"""Figures from files as a plan that computes them for every record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crossline.rulelog.reading import read_figures, told_of
 
 @dataclass(frozen=True, slots=True)
 class FigurePlan:
-    """The programs that tell figures, and the columns of the table that they make."""
+    """The programs that compute figures, and the columns of their table."""
 
     rules: RuleSet
     columns: FigureTypes

@@ -58,13 +58,13 @@ def register(app: typer.Typer) -> None:
 def backtest(
     input_: Annotated[
         list[str],
-        typer.Option("--input", help="Files, folders or globs; NAME=GLOB where there are several streams."),
+        typer.Option("--input", help="Files, folders or globs; NAME=GLOB for several streams."),
     ],
-    rules: Annotated[Path | None, typer.Option(help="Rule file or folder; else the pipeline's.", exists=True)] = None,
+    rules: Annotated[Path | None, typer.Option(help="Rule file or folder [the pipeline's].", exists=True)] = None,
     stream: Annotated[
-        Path | None, typer.Option(help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="Stream file [the pipeline's streams].", exists=True, dir_okay=False)
     ] = None,
-    output: Annotated[Path, typer.Option(help="File for the alerts, as JSON lines; what is there goes.")] = Path(
+    output: Annotated[Path, typer.Option(help="File for the alerts, JSON lines; an existing file is replaced.")] = Path(
         "alerts.jsonl"
     ),
     as_of_log: Annotated[
@@ -79,12 +79,12 @@ def backtest(
         ),
     ] = None,
     compare: Annotated[
-        Path | None, typer.Option(help="Other rules: show what would appear and disappear.", exists=True)
+        Path | None, typer.Option(help="Other rules: show which alerts would appear and disappear.", exists=True)
     ] = None,
     lists: Annotated[Path | None, typer.Option(help=LISTS_HELP, exists=True, file_okay=False)] = None,
     decisions: Annotated[Path | None, typer.Option(help=DECISIONS_HELP)] = None,
     policy: Annotated[
-        Path | None, typer.Option(help="Policy file; else the pipeline's.", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="Policy file [the pipeline's].", exists=True, dir_okay=False)
     ] = None,
     on: On = Runner.AUTO,
     figures: Annotated[Path | None, typer.Option(help=FIGURES_HELP, exists=True)] = None,
@@ -163,7 +163,7 @@ def _figures(
 def deciding_for(output: Path, decisions: Path | None, policy: Path | None, setting: Setting) -> Deciding | None:
     """By what is decided, where ``decisions`` are wanted. Raises UsageError where there is no policy, or no use for it.
 
-    Of every record, where the pipeline tells those; else of those with hits.
+    Of every record, if the pipeline emits those; else of records with hits.
     """
     if decisions is None:
         if policy is not None:

@@ -71,7 +71,7 @@ def open_standard_streams() -> None:
 
 
 def _code(error: BaseException) -> int | None:
-    """The exit code of ``error``, which is told; None for a fault of crossline's own."""
+    """Print ``error`` and return its exit code; None for an internal fault."""
     code: int | None = None
     if isinstance(error, SystemExit):
         # typer ends so where a pipe is closed.

@@ -44,25 +44,21 @@ def register(app: typer.Typer) -> None:
 
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", help="Files, folders or globs; NAME=GLOB where there are several streams."),
+    typer.Option("--input", help="Files, folders or globs; NAME=GLOB for several streams."),
 ]
 FiguresPath = Annotated[
     Path | None,
-    typer.Option(
-        "--figures", help="File with figures, or folder of such files; else the pipeline's figures.", exists=True
-    ),
+    typer.Option("--figures", help="File with figures, or folder of such files [the pipeline's figures].", exists=True),
 ]
 StreamPath = Annotated[
-    Path | None, typer.Option(help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False)
+    Path | None, typer.Option(help="Stream file [the pipeline's streams].", exists=True, dir_okay=False)
 ]
 RulesPath = Annotated[
     Path | None,
-    typer.Option(
-        help="Rule file, or folder of rules, whose hits risk scores are of; else the pipeline's.", exists=True
-    ),
+    typer.Option(help="Rule file or folder for the hits of risk scores [the pipeline's rules].", exists=True),
 ]
 ListsPath = Annotated[
-    Path | None, typer.Option(help="Folder of named lists; else the pipeline's.", exists=True, file_okay=False)
+    Path | None, typer.Option(help="Folder of named lists [the pipeline's].", exists=True, file_okay=False)
 ]
 PipelinePath = Annotated[
     str | None, typer.Option(help="Pipeline file: its streams, lists, defaults and engine bounds hold.")
@@ -70,7 +66,7 @@ PipelinePath = Annotated[
 On = Annotated[
     Runner,
     typer.Option(
-        help="What tells them. local: processes of this machine, which begin at once. spark: Spark, as in a "
+        help="Where to compute. local: processes of this machine, which begin at once. spark: Spark, as in a "
         "pipeline. auto: local, since inputs are files of this machine. The rows and their order are the same."
     ),
 ]
@@ -82,7 +78,7 @@ Follow = Annotated[
         "files then, and the next run goes on where this one ended.",
     ),
 ]
-Drain = Annotated[bool, typer.Option("--drain", help="With --follow: tell of what is there and exit.")]
+Drain = Annotated[bool, typer.Option("--drain", help="With --follow: process the available records and exit.")]
 
 
 def figures(
@@ -90,7 +86,7 @@ def figures(
     figures_: FiguresPath = None,
     stream: StreamPath = None,
     rules: RulesPath = None,
-    output: Annotated[Path, typer.Option(help="Parquet file for the table; what is there goes.")] = Path(
+    output: Annotated[Path, typer.Option(help="Parquet file for the table; an existing file is replaced.")] = Path(
         "figures.parquet"
     ),
     pipeline: PipelinePath = None,
@@ -98,7 +94,7 @@ def figures(
     on: On = Runner.AUTO,
     follow: Follow = False,
     drain: Drain = False,
-    as_json: Annotated[bool, typer.Option("--json", help="What came of it as JSON on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """A row for each record, in the order of the log."""
     from crossline.engine.machine.temp import own_folder_for
@@ -147,7 +143,7 @@ def _check_options(inputs: list[str] | None, pipeline: str | None, *, follow: bo
 def _judged(
     stream: str, declared: Sequence[PlacedFigure], hitting: RuleSet, inputs: list[str] | None, setting: Setting
 ) -> Judged:
-    """What tells the figures ``declared`` of records of ``stream``; ``hitting``: the rules that risk scores are of."""
+    """The job for the figures ``declared`` of records of ``stream``; ``hitting``: the rules of risk scores."""
     from crossline.core.judge.shard import Bounds
     from crossline.core.rules.ruleset import RuleSet
     from crossline.core.rules.shared import feature_query
@@ -246,7 +242,7 @@ def _follow(
     *,
     drain: bool,
 ) -> dict[str, Any]:
-    """Until it is stopped, or with ``drain`` has told of what is there."""
+    """Until it is stopped; with ``drain``, until the available records are processed."""
     from crossline.replay.figures import check_folder, types_of
 
     if setting.config is None:
@@ -270,7 +266,7 @@ def _follow(
 
 @contextmanager
 def _computation(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
-    """What tells; Spark, where that is asked for, for as long as the context lasts."""
+    """The function that computes; with ``--on spark`` Spark runs for as long as the context lasts."""
     if on is not Runner.SPARK:
         from crossline.replay.figures import tell
 

@@ -75,7 +75,7 @@ def _tell_version(wanted: bool) -> None:
 )
 def crossline(
     version: Annotated[
-        bool, typer.Option("--version", help="Say which version this is.", is_eager=True, callback=_tell_version)
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_tell_version)
     ] = False,
 ) -> None:
     """Nothing of its own."""
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run one command line; its exit code. An error is told on the standard error."""
+    """Run one command line; return its exit code. Errors are printed on the standard error."""
 
     def run() -> object:
         check_arguments(arguments)

@@ -55,9 +55,9 @@ def do_without_pandas() -> None:
 
 
 def close_to_others(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
-    """New files of this process and of all that it starts hold records: 0600 in folders 0700, or as told.
+    """New files of this process and of all that it starts hold records: 0600 in folders 0700, or by the given mask.
 
-    What is there keeps its rights, and so does a process that others share. Raises UsageError where what was told is no
+    What is there keeps its rights, and so does a process that others share. Raises UsageError if the given mask is no
     mask.
     """
     if not _process.alone or (arguments and arguments[0] in _SHARED):

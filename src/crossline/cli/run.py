@@ -37,10 +37,10 @@ def register(app: typer.Typer) -> None:
 
 def run(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline file.", exists=True, dir_okay=False)],
-    drain: Annotated[bool, typer.Option("--drain", help="Process what is there and exit.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", help="Process the available records and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
     allow_no_rules: Annotated[
-        bool, typer.Option("--allow-no-rules", help="Start also where no rule is left to judge by.")
+        bool, typer.Option("--allow-no-rules", help="Start even without a single valid rule.")
     ] = False,
     with_api: Annotated[
         bool, typer.Option("--serve", help="Serve the decision API beside it, as `serve:` of the file says.")

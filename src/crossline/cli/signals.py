@@ -43,7 +43,7 @@ class Stoppable(Protocol):
 
 
 class Stopping:
-    """What the signals do. ``signal`` is the first that came; what is to be stopped is told as soon as it is there."""
+    """Handles the signals. ``signal`` is the first that came; ``stops`` registers what it stops."""
 
     def __init__(self, *, endless: bool) -> None:
         self.signal: signal.Signals | None = None
@@ -125,7 +125,7 @@ class Stopping:
 
     def _stop(self) -> None:
         if self._pipeline is not None:
-            with suppress(CrosslineError):  # told to whoever waits for the pipeline
+            with suppress(CrosslineError):  # reported to whoever waits for the pipeline
                 self._pipeline.stop()
 
     def _cut_off(self) -> None:

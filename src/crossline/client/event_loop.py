@@ -55,7 +55,7 @@ class LoopThread:
             raise
 
     def schedule(self, asked: Coroutine[Any, Any, Any]) -> None:
-        """Have it run some time; whoever collects garbage may tell, in whatever thread."""
+        """Schedule it without waiting; the garbage collector may call this in any thread."""
         asyncio.run_coroutine_threadsafe(asked, self._loop)
 
     def close(self) -> None:

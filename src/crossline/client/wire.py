@@ -77,7 +77,7 @@ class Wire:
     async def ask(self, call: ApiCall, deadline: Deadline, *, decides: bool = False) -> Response:
         """The answer; tried again after a broken connection, a 503 or an answer that is no JSON, while there is time.
 
-        ``decides``: the server is told how much of it is left, and whatever fails in it is tried again. Raises
+        ``decides``: the request says how much time is left, and any failure is tried again within it. Raises
         UnreachableError past the deadline, BadAnswerError where something else than the API answers, ApiError where
         the API refuses.
         """

@@ -95,7 +95,7 @@ def checked(config: PipelineConfig) -> tuple[ServeSettings, Policy]:
 async def running(config: PipelineConfig, replica_of: str | None = None) -> AsyncIterator[Api]:
     """The parts of the API over the pipeline of ``config``, whose paths are absolute; they end with the context.
 
-    ``replica_of``: the checkpoint, where it is told apart from the pipeline file; the pipeline runs elsewhere then.
+    ``replica_of``: the checkpoint, if it is given apart from the pipeline file; the pipeline then runs elsewhere.
     Raises UsageError where it cannot be; StateError where another process has what it needs.
     """
     settings, policy = checked(config)
@@ -178,7 +178,7 @@ def _by_broker(config: PipelineConfig) -> frozenset[str]:
 
 
 async def _held(log: FileRecordLog) -> None:
-    """That another process has it is told at the start."""
+    """That another process owns it is an error at the start."""
     try:
         await log.open()
     except StateError as error:
@@ -255,7 +255,7 @@ async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling:
 
 @asynccontextmanager
 async def _placing(taken: TakenUp) -> AsyncIterator[None]:
-    """Where answered records stand that an earlier process left is told once brokers answer."""
+    """Positions of records answered by an earlier process are known once brokers answer."""
     placing = asyncio.create_task(placed_later(taken.left))
     try:
         yield

@@ -37,7 +37,7 @@ async def tell_places(
     behind: RecordsAfter,
     placed: Callable[[str, str, Place], None],
 ) -> int:
-    """Tell ``placed`` where the records stand that came behind batch ``since``; how many these are."""
+    """Call ``placed`` with the position of each record after batch ``since``; return their number."""
     count = 0
     for asked, place in await _behind(since, records, stream, behind):
         placed(stream, asked.record_id, place)

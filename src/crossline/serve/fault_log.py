@@ -1,4 +1,4 @@
-"""What failed, told by an id: whoever asked is told the id, and the log has with it what it was and where.
+"""Failures by id: the client gets the id, and the log has with it what failed and where.
 
 Paths, addresses of brokers and databases, and what these said are for those who run the server.
 """

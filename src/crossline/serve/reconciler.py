@@ -1,4 +1,4 @@
-"""Holds what was answered to what batches give, and tells of what the stream decides otherwise."""
+"""Compares answers with the decisions of batches, and reports revisions where these differ."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ log = get_logger(__name__)
 class Reconciler:
     """Follows the feed behind batch ``after`` for as long as the context is open.
 
-    ``differed`` is told of each answer that the stream decided otherwise, once that is kept; ``revised`` has them for
-    who listens to events.
+    ``differed`` is called with each answer that the stream decided otherwise, once the revision is stored; ``revised``
+    has them for who listens to events.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Reconciler:
         self._differed = differed
         self._ledger = ledger
         self._shared = settings.ledger is not None
-        # Nothing is opened where nobody is to be told.
+        # Nothing is opened without an address to notify.
         self._pusher = (
             RevisionPusher(path / PUSHED, settings.revisions, clock_ms=clock_ms) if settings.revisions else None
         )
@@ -149,7 +149,7 @@ class Reconciler:
         try:
             await _until_taken(lambda: asyncio.to_thread(self.revised.put, made))
         except StateError as error:  # ledger and addresses get them all the same
-            log.error("who listens is not told of revisions", count=len(made), error=str(error))  # noqa: TRY400 - its text says all
+            log.error("listeners do not get revisions", count=len(made), error=str(error))  # noqa: TRY400 - its text says all
 
     async def _keep_own(self, batch: FeedBatch) -> None:
         """What the stream itself revised, of decisions that were answered here."""
@@ -195,7 +195,7 @@ class Reconciler:
                 await asyncio.sleep(LEFT_S)
 
     async def _push(self, revisions: Sequence[Revision]) -> None:
-        """Those who are to be told; a queue that is full, or a disk, holds up what comes after."""
+        """Queue revisions for delivery; a full queue, or a full disk, holds up what comes after."""
         pusher = self._pusher
         if pusher is not None and revisions:
             await _until_taken(lambda: asyncio.to_thread(pusher.put, revisions))
@@ -232,7 +232,7 @@ async def _until_taken(ask: Callable[[], Awaitable[T]]) -> T:
         try:
             return await ask()
         except RetryableError as error:
-            log.warning("revisions cannot be kept or told yet", error=str(error))
+            log.warning("revisions cannot be stored or delivered yet", error=str(error))
         await asyncio.sleep(PAUSE_S)
 
 
@@ -249,7 +249,7 @@ async def _on_and_on(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def pushed_of(revised: Revised) -> Revision | None:
-    """The same as payment systems are told it."""
+    """The revision as it is delivered to payment systems."""
     answer = {"decision_id": revised.decision_id, "stream": revised.stream, "record_id": revised.record_id}
     return made_of({**answer, "decision": revised.was, "answered": revised.answered}, revised.decision)
 

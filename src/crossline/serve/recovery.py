@@ -143,7 +143,7 @@ def _is_of_topic(each_log: RecordLog) -> TypeGuard[KafkaRecordLog]:
 
 
 def _told_of(each_log: RecordLog, settling: Reconciliation) -> Callable[[str, str, Place], None]:
-    """Who is told where a record of before stands: answers that wait for their batch, and who would put it there."""
+    """Takes positions of earlier records: answers that wait for their batch, and writers of these records."""
     if not _is_of_topic(each_log):
         return settling.placed
 

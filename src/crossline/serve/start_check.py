@@ -1,4 +1,4 @@
-"""Whether the API can be what its pipeline's configuration asks for: told before anything slow is started."""
+"""Checks that the API can be started by its pipeline's configuration, before anything slow is started."""
 
 from __future__ import annotations
 

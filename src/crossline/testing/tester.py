@@ -36,7 +36,7 @@ class RuleTester:
     Attributes:
         alerts: all alerts so far, as JSON values, as they stand after corrections.
         decisions: all decisions so far.
-        dead_letters: records that could not be taken in; ``feed`` raises where there are some, unless told otherwise.
+        dead_letters: records that could not be read; ``feed`` raises if there is one, unless ``refused`` is set.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RuleTester:
 
         Args:
             records: an iterable of dicts, or a table of any Arrow library.
-            refused: whether records may be dead letters; else one is an error of the test.
+            refused: allow dead letters; without it a dead letter fails the test.
 
         Returns:
             The alerts that these records raised.

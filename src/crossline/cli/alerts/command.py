@@ -61,9 +61,9 @@ class Format(StrEnum):
 
 Rule = Annotated[str | None, typer.Option(help="Only alerts of this rule.")]
 Key = Annotated[list[str] | None, typer.Option(help="Only alerts whose key has field=value; may be given again.")]
-OfKind = Annotated[AlertKind | None, typer.Option(help="Only this kind.")]
-OfSeverity = Annotated[Severity | None, typer.Option(help="Only this severity.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+OfKind = Annotated[AlertKind | None, typer.Option(help="Only alerts of this kind.")]
+OfSeverity = Annotated[Severity | None, typer.Option(help="Only alerts of this severity.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 
 
 def register(parent: typer.Typer) -> None:
@@ -114,26 +114,26 @@ def show(
         typer.Option(help="Pipeline file: its store (unless --db or --alerts names another), its sources and rules."),
     ] = None,
     alerts: Annotated[
-        Path | None, typer.Option(help="Alerts as JSON lines, of a backtest or a jsonl sink, in place of a store.")
+        Path | None, typer.Option(help="JSON lines of alerts, from a backtest or a jsonl sink, instead of a store.")
     ] = None,
-    stream: Annotated[Path | None, typer.Option(help="Stream file of --input, where there is no pipeline.")] = None,
+    stream: Annotated[Path | None, typer.Option(help="Stream file for --input, without a pipeline.")] = None,
     input_: Annotated[
         list[str] | None,
-        typer.Option("--input", help="Files that have the records; NAME=GLOB where there are several streams."),
+        typer.Option("--input", help="Files with the records; NAME=GLOB for several streams."),
     ] = None,
     rules: Annotated[
-        Path | None, typer.Option(help="Rules, for the fields that they name; else those that the store has.")
+        Path | None, typer.Option(help="Rule file or folder, for the fields that rules name [those in the store].")
     ] = None,
-    records: Annotated[bool, typer.Option(help="Read the records that the alert rests on from their source.")] = True,
+    records: Annotated[bool, typer.Option(help="Read the records of the alert from their source.")] = True,
     read_for: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long to read back for records at most.")
+        str, typer.Option(metavar="DURATION", help="How far to read back for records at most.")
     ] = "10s",
     as_json: AsJson = False,
 ) -> None:
-    """Tell how an alert came about: what was seen, on what records, by which rule, and when.
+    """Show how an alert arose: its figures, its records, its rule and its times.
 
     The records are read from the source, back from the one at which the alert fired. What the source no longer has, or
-    is not met in time, is said.
+    is not found in time, is reported.
     """
     from crossline.cli.alerts.origin import OriginOptions, corrections, read_origin
 
@@ -205,7 +205,7 @@ def dead(
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="The most dead letters to list.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List dead letters: records that could not be taken in, by reason, with where they stand."""
+    """List dead letters: records that could not be read, by reason, with their positions."""
     with opened_store(db, pipeline) as reader:
         counts = reader.dead_counts()
         letters = reader.dead_letters(reason, limit)

@@ -27,7 +27,7 @@ AlertId = Annotated[str, typer.Argument(metavar="ID", help="Id of the alert, or 
 PipelinePath = Annotated[
     Path, typer.Option("--pipeline", help="Pipeline file: its store, sources, lists and defaults.", exists=True)
 ]
-ReadFor = Annotated[str, typer.Option(metavar="DURATION", help="How long to read back for records at most.")]
+ReadFor = Annotated[str, typer.Option(metavar="DURATION", help="How far to read back for records at most.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, in one line.")]
 Money = Annotated[str | None, typer.Option(help="The field that holds an amount.")]
 
@@ -83,7 +83,7 @@ def what_if(
     pipeline: PipelinePath = DEFAULT_PIPELINE,
     db: Db = None,
     read_for: ReadFor = "10s",
-    runs: Annotated[int, typer.Option(min=1, max=10_000, help="How often the engine may judge at most.")] = 400,
+    runs: Annotated[int, typer.Option(min=1, max=10_000, help="How many times the engine may judge at most.")] = 400,
     search_for: Annotated[str, typer.Option(metavar="DURATION", help="How long to search at most.")] = "20s",
     as_json: AsJson = False,
 ) -> None:

@@ -85,7 +85,7 @@ class AlertLines:
                 yield alert
 
     def alerts(self, which: AlertFilter, *, newest_first: bool = True) -> Iterator[dict[str, Any]]:  # noqa: ARG002
-        """The corrections of an alert, in the order in which they were told; nothing else is asked for."""
+        """The corrections of an alert, in the order of their emission; nothing else is read."""
         return (alert for alert in self._alerts() if alert.get("corrects") == which.corrects)
 
     def find(self, prefix: str, limit: int = 10) -> list[StoredAlert]:
@@ -108,7 +108,7 @@ class AlertLines:
 
 
 def corrections(alert: Mapping[str, Any], source: AlertReader) -> list[dict[str, Any]]:
-    """The corrections of ``alert``, in the order in which they were told, each once; those of a correction are none."""
+    """The corrections of ``alert`` in the order of their emission, each once; a correction has none."""
     if alert["corrects"] is not None:
         return []
     at_ms = parse_instant_ms(alert["event_time"])
@@ -117,7 +117,7 @@ def corrections(alert: Mapping[str, Any], source: AlertReader) -> list[dict[str,
 
 
 def read_origin(asked: OriginOptions, stored: StoredAlert, source: AlertReader) -> Seen | None:
-    """The records of an alert; None where it is not known where to look for them, which is told."""
+    """The records of an alert; None, with a note on stderr, if their source is unknown."""
     try:
         origin = _origin(asked, stored)
         if origin is None:

@@ -50,7 +50,7 @@ def story(
 ) -> RenderableType:
     """How ``alert`` came about, and what became of it in ``corrections``.
 
-    ``records``: those that it rests on, where they were read, else their ids are told.
+    ``records``: its records, if they were read; else their ids are printed.
     """
     rule = printable(f"{alert['rule_id']}@{alert['rule_version']}")
     head = Text.assemble((rule, "bold"), "  ", _severity(alert), f"  {printable(alert['kind'])}\n")

@@ -24,7 +24,7 @@ _SHOWN_MAX = 1_000
 _ID_WIDTH = 8
 _STYLES = {"allow": "green", "review": "yellow", "step_up": "yellow", "block": "bold red"}
 
-app = typer.Typer(help="Read what was decided about records, and why.", no_args_is_help=True)
+app = typer.Typer(help="List and show decisions on records.", no_args_is_help=True)
 
 
 class DecisionKind(StrEnum):
@@ -47,13 +47,13 @@ def list_decisions(
     db: Db = None,
     pipeline: Pipeline = None,
     decision: Annotated[DecisionKind | None, typer.Option(help="Only this decision.")] = None,
-    not_allowed: Annotated[bool, typer.Option("--not-allowed", help="All but those that allow.")] = False,
-    record: Annotated[str | None, typer.Option(help="Only those on this record.")] = None,
-    stream: Annotated[str | None, typer.Option(help="Only those on records of this stream.")] = None,
+    not_allowed: Annotated[bool, typer.Option("--not-allowed", help="All but allow.")] = False,
+    record: Annotated[str | None, typer.Option(help="Only decisions on this record.")] = None,
+    stream: Annotated[str | None, typer.Option(help="Only decisions on records of this stream.")] = None,
     since: Since = None,
     until: Until = None,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="The most decisions to list.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """List decisions and their revisions, the latest first."""
     since_ms, until_ms = since_until(since, until)
@@ -80,9 +80,9 @@ def show(
     *,
     db: Db = None,
     pipeline: Pipeline = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
-    """Tell what was decided about a record, why, by which policy, and what corrections made of it since."""
+    """Show the decision on a record: its reasons, its policy, and its revisions."""
     with opened_store(db, pipeline) as store:
         found = store.find_decisions(name, _SHOWN_MAX)
         if not found:

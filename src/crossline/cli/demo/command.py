@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     folder: Annotated[
-        Path, typer.Option(help="Where the project and its results go; an earlier demo there is replaced.")
+        Path, typer.Option(help="Folder for the project and its results; an earlier demo there is replaced.")
     ] = Path("out/demo"),
     records: Annotated[int, typer.Option(min=1, max=RECORDS_MAX, help="How many payments.")] = RECORDS,
     pace: Annotated[int, typer.Option(min=1, max=PACE_MAX, help="Payments per second.")] = PACE_PER_S,

@@ -32,7 +32,7 @@ def doctor(
     pipeline: Annotated[
         Path | None,
         typer.Option(
-            help="Look also at the Kafka brokers, topics, schema registries, databases and Redis of this pipeline."
+            help="Check also the Kafka brokers, topics, schema registries, databases and Redis of this pipeline."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,

@@ -25,7 +25,7 @@ _PYTHON_MIN = (3, 11)
 _MEMORY_MB_MIN = 4096
 _TEMP_MB_MIN = 1024
 _EXTRA = re.compile(r"extra == ['\"]([a-z]+)['\"]")
-_EXTRAS = ("spark", "kafka")  # what most pipelines run with; what others need is told where it is missing
+_EXTRAS = ("spark", "kafka")  # what most pipelines need; other missing extras are reported by the error that needs them
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 

@@ -14,7 +14,7 @@ _WHERE = "is it running, are `host`, `port` and `tls` right?"
 
 
 def redis_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[CheckResult]:
-    """Whether each server lets us in, and keeps what it is told for as long as it is to."""
+    """Whether each server accepts our log-in, and keeps values for their whole lifetime."""
     return [_finding(sink, environment) for sink in pipeline.sinks if isinstance(sink, RedisSettings)]
 
 
@@ -33,7 +33,7 @@ def _finding(settings: RedisSettings, environment: Mapping[str, str]) -> CheckRe
                 info = client.info()
             except redis.ResponseError as error:
                 return CheckResult(
-                    name, "warning", f"answers; more it does not tell this user: {error}", "let it run INFO"
+                    name, "warning", f"answers; it shows this user nothing more: {error}", "let it run INFO"
                 )
     except CrosslineError as error:
         found, _, advice = str(error).partition("; ")

@@ -25,8 +25,8 @@ def register(app: typer.Typer) -> None:
 
 def reshard(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline file.", exists=True, dir_okay=False)],
-    shards: Annotated[int, typer.Option(min=1, max=SHARDS_MAX, help="How many shards it is to have.")],
-    as_json: Annotated[bool, typer.Option("--json", help="What was done as JSON on stdout.")] = False,
+    shards: Annotated[int, typer.Option(min=1, max=SHARDS_MAX, help="The new number of shards.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """Write the state anew, by keys, beside the old one, and put it in its place; ids of alerts stay as they are."""
     from crossline.rulelog.content import read_pipeline

@@ -1,4 +1,4 @@
-"""``crossline rules``: check, list, show and change the rules of a folder, and tell what judged when."""
+"""``crossline rules``: check, list, show and change the rules of a folder, and show which version judged when."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from crossline.rulelog.publish import RuleFolder, no_rule
 from crossline.rulelog.reading import Known, figures_beside, files_at
 from crossline.rulelog.sources.folders import folder_with_log, folder_with_logs, known_of
 
-app = typer.Typer(help="Check, explain, try, compare, publish and look up rules.", no_args_is_help=True)
+app = typer.Typer(help="Check, explain, test, compare, publish and list rules.", no_args_is_help=True)
 
 
 class Destination(StrEnum):
@@ -70,22 +70,20 @@ class StatusName(StrEnum):
 Rules = Annotated[Path, typer.Option("--rules", help="Folder of the rule files.")]
 Stream = Annotated[Path | None, typer.Option("--stream", help="Stream file to check fields and types against.")]
 Lists = Annotated[Path | None, typer.Option("--lists", help="Folder of the named lists that rules refer to.")]
-Figures = Annotated[
-    Path | None, typer.Option("--figures", help="Folder of the shared figures that rules name, where it is another.")
-]
+Figures = Annotated[Path | None, typer.Option("--figures", help="Folder of the shared figures, if it is another.")]
 PipelineFile = Annotated[
     Path | None,
-    typer.Option("--pipeline", help="Pipeline file: its streams, lists and topics are what rules are checked against."),
+    typer.Option("--pipeline", help="Pipeline file: rules are checked against its streams, lists and topics."),
 ]
 PipelineName = Annotated[
     str | None, typer.Option("--pipeline", help="Name of the pipeline, where several use the folder.")
 ]
 RuleId = Annotated[str, typer.Argument(metavar="ID", help="Name of the rule.")]
 Version = Annotated[int | None, typer.Option("--version", min=1, help="Version; by default the highest.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 To = Annotated[
     Destination | None,
-    typer.Option("--to", help="The folder, or the control topic of the pipeline; else where that has its rules."),
+    typer.Option("--to", help="Folder of rules, or the pipeline's control topic [as in the pipeline file]."),
 ]
 RULES = Path("rules")
 
@@ -105,7 +103,7 @@ def check(
     pipeline: PipelineFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check rule files; tell everything that is wrong with them, and exit with 1 if anything is."""
+    """Check rule files; print every fault, and exit with 1 if there is one."""
     files: dict[str, FileContent] = {}
     for path in paths:
         files |= files_at(path, empty=True)
@@ -196,7 +194,7 @@ def history(
     pipeline: PipelineName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what became effective when, of rules and of the lists they refer to, and what was refused."""
+    """Show when versions of rules and lists took effect, and which were refused."""
     if (rule_id is None) != all_rules:
         raise UsageError("name one rule, or give --all")
     folder, events = folder_with_log(rules, pipeline)
@@ -256,7 +254,7 @@ def set_status(
     as_: As = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set a rule's status in its file or message, if the move is legal; comments and layout stay."""
+    """Set a rule's status in its file or message, if the transition is allowed; comments and layout stay."""
     if _to_topic(to, pipeline):
         set_status_there(rule_id, status.value, version, pipeline or PIPELINE, as_, as_json=as_json)
         return

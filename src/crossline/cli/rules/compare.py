@@ -33,7 +33,7 @@ _VERSIONED = re.compile(r"(?P<path>.+)@(?P<version>\d{1,9})")
 
 
 def compare(
-    one: Annotated[str, typer.Argument(metavar="A", help="A rule file or folder; FILE@VERSION: that version of it.")],
+    one: Annotated[str, typer.Argument(metavar="A", help="A rule file or folder; FILE@VERSION: that version.")],
     other: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
     *,
     input_: Input,
@@ -45,7 +45,7 @@ def compare(
     amount: Amount = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the past by both and tell what they share, what only one catches, and alerts a day.
+    """Judge past records by both; show the shared alerts, those of one alone, and alerts a day.
 
     Two alerts share something where they rest on a common record. With labels: precision, recall, and money.
     """

@@ -201,4 +201,5 @@ def _tell_costs(judged: Judged, sample: Sequence[Batch], rules: Sequence[Rule], 
 
 
 def _cost_row(cost: Cost) -> dict[str, Any]:
-    return {"rule_id": cost.rule_id, "ns_a_record": round(cost.ns), "noise_ns": round(cost.noise_ns), "above_noise": cost.told}
+    measured = {"ns_a_record": round(cost.ns), "noise_ns": round(cost.noise_ns), "above_noise": cost.told}
+    return {"rule_id": cost.rule_id, **measured}

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 Pipeline = Annotated[
     Path,
-    typer.Option("--pipeline", help="Pipeline file: what is live there is compared with.", exists=True, dir_okay=False),
+    typer.Option("--pipeline", help="Pipeline file: its live version is compared.", exists=True, dir_okay=False),
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", help="Records of the past: files; else those of the pipeline's sources."),
+    typer.Option("--input", help="Past records: files [the files of the pipeline's sources]."),
 ]
 
 
@@ -48,7 +48,7 @@ def prove(
     amount: Amount = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the past by a rule and by its live version; tell alerts a day, and digests of text, data and result.
+    """Judge past records by a rule and by its live version; show alerts a day, and digests of text, data and result.
 
     With --json it is a proof that `crossline verify PROOF --pipeline FILE` runs again.
     """

@@ -22,13 +22,13 @@ def publish_table(
     *,
     pipeline: PipelineFile = PIPELINE,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Take the rows away; the file needs no columns but those of the key.")
+        bool, typer.Option("--delete", help="Remove the rows; the file needs the key columns alone.")
     ] = False,
     whole: Annotated[
-        bool, typer.Option("--whole", help="The file is all of the table: rows of the topic that it lacks go.")
+        bool, typer.Option("--whole", help="The file is the whole table: rows of the topic that it lacks are removed.")
     ] = False,
     as_: As = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Send rows to the topic of a table, if all of them are right."""
     from crossline.cli.rules.table_rows import of_topic, rows_in, standing

@@ -51,18 +51,16 @@ class ShadowReport:
 def shadow(
     rules: Annotated[
         Path | None,
-        typer.Argument(metavar="[RULES]", help="Rules to judge --input by: their status says which are shadow rules."),
+        typer.Argument(metavar="[RULES]", help="Rules for --input; their status marks shadow rules."),
     ] = None,
     *,
     db: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE|URL", help="A store, as `crossline alerts` reads it, in place of rules and records."
-        ),
+        typer.Option(metavar="FILE|URL", help="A store, as read by `crossline alerts`, instead of rules and records."),
     ] = None,
     alerts: Annotated[
         Path | None,
-        typer.Option(help="Alerts as JSON lines, of a backtest or a jsonl sink, in place of these.", exists=True),
+        typer.Option(help="JSON lines of alerts, from a backtest or a jsonl sink, instead of these.", exists=True),
     ] = None,
     input_: SomeInput = None,
     stream: StreamFile = None,
@@ -73,7 +71,7 @@ def shadow(
     amount: Amount = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell of each shadow rule what it shares with active rules, what only it catches, and its alerts a day.
+    """Show for each shadow rule the alerts shared with active rules, those of its own, and alerts a day.
 
     With labels: precision, recall, and money.
     """

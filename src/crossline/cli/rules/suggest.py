@@ -42,16 +42,18 @@ STEPS_MAX = 30
 def suggest_threshold(
     rules: Rules,
     *,
-    rule: Annotated[str, typer.Option("--rule", metavar="ID", help="The rule whose line is looked for.")],
+    rule: Annotated[str, typer.Option("--rule", metavar="ID", help="The rule to find a threshold for.")],
     input_: SomeInput = None,
     alerts_per_day: Annotated[
-        float | None, typer.Option("--alerts-per-day", min=0, help="As many alerts a day as can be looked at.")
+        float | None, typer.Option("--alerts-per-day", min=0, help="How many alerts a day can be investigated.")
     ] = None,
     steps: Annotated[
         int,
-        typer.Option("--steps", min=0, max=STEPS_MAX, help="Instead: so many lines on each side of the present one."),
+        typer.Option(
+            "--steps", min=0, max=STEPS_MAX, help="Instead: so many thresholds on each side of the present one."
+        ),
     ] = 0,
-    also: Annotated[list[float] | None, typer.Option("--also", help="With --steps: a line besides.")] = None,
+    also: Annotated[list[float] | None, typer.Option("--also", help="With --steps: a further threshold.")] = None,
     from_: Since = None,
     to: Until = None,
     labels: Labels = None,
@@ -63,7 +65,7 @@ def suggest_threshold(
 ) -> None:
     """Find the line that would have given so many alerts a day, or, with labels alone, the best F1.
 
-    Each line that is told was judged on the records, with the rule's own emission and cooldown.
+    Each threshold shown was run on the records, with the rule's own emission and cooldown.
     """
     from crossline.engine.machine.temp import own_folder_for
     from crossline.replay.workbench.interval import ANY_TIME, Interval

@@ -45,7 +45,7 @@ def show_text(row: Row) -> str:
 
 
 def _since(event: RuleEvent) -> str:
-    """From when on it holds. A list holds from an instant of each stream, which are told apart where they differ."""
+    """When it takes effect. A list does so at an instant of each stream, listed by stream if these differ."""
     if event.event in IN_FORCE:
         return "" if event.status == "draft" else instant(event.effective_from_ms) or "the beginning"
     if event.event not in {"list_changed", "table_changed", "held"}:

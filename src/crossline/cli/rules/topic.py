@@ -48,7 +48,7 @@ PIPELINE = Path("pipeline.yaml")
 _TAKEN_UP = "effective when a pipeline takes it up, within two seconds where it runs"
 As = Annotated[
     str | None,
-    typer.Option("--as", metavar="NAME", help="Who publishes; else the user of the brokers, or of this machine."),
+    typer.Option("--as", metavar="NAME", help="Name of the publisher [the Kafka user, else the user of this machine]."),
 ]
 PipelineFile = Annotated[Path, typer.Option("--pipeline", help="Pipeline file, which names the topic.")]
 
@@ -177,7 +177,7 @@ def publish_list(
     *,
     pipeline: PipelineFile = PIPELINE,
     as_: As = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Send a list to the control topic of lists, whole, if it is right."""
     config = read_pipeline_in_place(pipeline)
@@ -262,7 +262,7 @@ def _check_first(
             said = place.reader.trouble or f"it was not read to its end in {WAIT_S:.0f} s"
             raise SinkError(
                 f"what was sent to topic {place.settings.topic} stands there; whether somebody else was first is not "
-                f"known: {said}. Once its brokers are up, publish it again, which tells"
+                f"known: {said}. Once its brokers are up, publish it again, which shows"
             )
     theirs = {name: each for each in between if each.offset not in mine and (name := _name(each)) is not None}
     ours = {each.key for each in messages if each.value is not None}

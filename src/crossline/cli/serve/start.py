@@ -38,10 +38,10 @@ def start(
         typer.Option(
             "--replica-of",
             metavar="CHECKPOINT",
-            help="The checkpoint of a pipeline that runs elsewhere: a folder that is mounted here, or a URI.",
+            help="The checkpoint of a pipeline that runs elsewhere: a mounted folder, or a URI.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Answer requests for decisions, by the pipeline file's section serve.
 

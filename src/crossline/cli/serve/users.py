@@ -25,13 +25,11 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 app = typer.Typer(help="Make, list, change and disable local users of the console.", no_args_is_help=True)
-Name = Annotated[str, typer.Option("--name", help="Who: what audit events and rule approvals name.")]
+Name = Annotated[str, typer.Option("--name", help="Name of the user, as in audit events and rule approvals.")]
 Roles = Annotated[list[str] | None, typer.Option("--role", help=f"One of {', '.join(ROLES)}; may be given again.")]
 PasswordFile = Annotated[
     str | None,
-    typer.Option(
-        metavar="FILE", help="File whose first line is the password; - reads standard input. Else it is asked for."
-    ),
+    typer.Option(metavar="FILE", help="File whose first line is the password; - reads standard input [a prompt]."),
 ]
 
 
@@ -49,7 +47,7 @@ def create(
     pipeline: PipelineFile = PIPELINE,
     as_json: AsJson = False,
 ) -> None:
-    """Make a user. Of the password only what argon2id makes of it is kept."""
+    """Make a user. The password is stored as an argon2id hash."""
     serve, users = _users(pipeline)
     with _audited(serve, "create", name, None) as write:
         made = users.create(name, role or (), _password(password_file), now_ms=now_ms())
@@ -59,7 +57,7 @@ def create(
 
 @app.command(name="list")
 def list_users(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) -> None:
-    """List the users: with which roles, since when, whether they may log in."""
+    """List users: roles, date of creation, and whether they may log in."""
     serve, users = _users(pipeline)
     found = users.listed()
     if as_json:
@@ -80,7 +78,7 @@ def list_users(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) ->
 def password(
     name: Name, *, password_file: PasswordFile = None, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False
 ) -> None:
-    """Give a user another password; that ends his sessions."""
+    """Set a user's password; this ends all sessions of the user."""
     serve, users = _users(pipeline)
     with _audited(serve, "password", name, _before(users, name)) as write:
         changed = users.set_password(name, _password(password_file), now_ms=now_ms())
@@ -90,7 +88,7 @@ def password(
 
 @app.command()
 def roles(name: Name, *, role: Roles = None, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) -> None:
-    """Give a user other roles, from his next request on."""
+    """Set a user's roles, from the next request on."""
     serve, users = _users(pipeline)
     with _audited(serve, "roles", name, _before(users, name)) as write:
         changed = users.set_roles(name, role or ())
@@ -102,11 +100,11 @@ def roles(name: Name, *, role: Roles = None, pipeline: PipelineFile = PIPELINE, 
 def disable(
     name: Name,
     *,
-    again: Annotated[bool, typer.Option("--undo", help="He may log in again.")] = False,
+    again: Annotated[bool, typer.Option("--undo", help="Enable the user again.")] = False,
     pipeline: PipelineFile = PIPELINE,
     as_json: AsJson = False,
 ) -> None:
-    """Let a user log in no more; that ends his sessions."""
+    """Disable a user; this ends all sessions of the user."""
     serve, users = _users(pipeline)
     with _audited(serve, "enable" if again else "disable", name, _before(users, name)) as write:
         changed = users.enable(name) if again else users.disable(name, now_ms=now_ms())

@@ -42,10 +42,10 @@ def slo(
     ] = PIPELINE,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one value.")] = False,
     prometheus: Annotated[
-        bool, typer.Option("--prometheus", help="Rules for Prometheus instead: rates by window, and alerts.")
+        bool, typer.Option("--prometheus", help="Print rules for Prometheus instead: rates by window, and alerts.")
     ] = False,
 ) -> None:
-    """Tell how the objectives of the pipeline stand, over 1 h, 24 h and 30 d."""
+    """Show the objectives of the pipeline over 1 h, 24 h and 30 d."""
     config = read_pipeline_in_place(pipeline)
     if config.slo is None:
         raise UsageError(f"{pipeline}: found no section slo; expected one, for example slo: {{lag: {{under: 5s}}}}")

@@ -44,7 +44,7 @@ def verify(
     ] = None,
     *,
     pipeline: Annotated[
-        Path | None, typer.Option(help="Pipeline file: its sources, rule log, lists and policy judge again.")
+        Path | None, typer.Option(help="Pipeline file, for its sources, rule log, lists and policy.")
     ] = None,
     ledger: Annotated[
         str | None,
@@ -54,17 +54,17 @@ def verify(
         ),
     ] = None,
     public_key: Annotated[
-        Path | None, typer.Option(help="Ed25519 public key, in PEM form, that signatures are checked with.")
+        Path | None, typer.Option(help="Ed25519 public key in PEM form, to check signatures.")
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option(help="Policy file as it was then; else the pipeline's.", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="Policy file of that time [the pipeline's].", exists=True, dir_okay=False)
     ] = None,
     input_: Annotated[
         list[str] | None,
-        typer.Option("--input", help="Files instead of a source; NAME=GLOB where there are several streams."),
+        typer.Option("--input", help="Files instead of a source; NAME=GLOB for several streams."),
     ] = None,
     then: Annotated[
-        bool, typer.Option("--then", help="Judge up to the record alone: what later revised it is no difference.")
+        bool, typer.Option("--then", help="Judge up to the record alone; later revisions count as no difference.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
 ) -> None:

@@ -62,7 +62,7 @@ def open_log(
     then: bool = False,
     note_progress: Callable[[str], None] = lambda _: None,
 ) -> Log:
-    """All that judging again needs, some of it made in ``folder``; ``note_progress`` is told how far topics are read.
+    """All inputs of the replay, some written to ``folder``; ``note_progress`` is called with the progress in topics.
 
     Raises UsageError where something is missing, SourceError where a topic cannot be read.
     """

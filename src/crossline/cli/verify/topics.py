@@ -44,9 +44,9 @@ def read_topic(
     until_ms: int | None,
     note_progress: Callable[[str], None],
 ) -> ReadTopic:
-    """The topics of ``source``, from the first offset they have, in a file of ``folder``. ``note_progress``: how far it is.
+    """The topics of ``source``, from their first offsets, as a file of ``folder``.
 
-    ``until_ms``: read no record that came then or later. Raises UsageError where the records cannot be written as
+    ``note_progress``: gets a line of progress. ``until_ms``: read no record that came then or later. Raises UsageError where the records cannot be written as
     lines, or the topic has none any more that came before ``answered_ms``; SourceError as ``KafkaForward``.
     """
     if source.registry is not None or spec.format != "json" or spec.headers:

@@ -19,7 +19,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """What a head says. ``credential``: the header Authorization; ``length``: bytes of the body, where that is told."""
+    """What a head says. ``credential``: the header Authorization; ``length``: bytes of the body, if given."""
 
     credential: bytes | None
     length: int | None
@@ -62,7 +62,7 @@ class BodyTooLargeError(Exception):
 class BoundedBody:
     """One request and its answer.
 
-    Once more came than ``bytes_max``, the app is told nothing more and the client gets 413, whatever the app answers.
+    Once more came than ``bytes_max``, the app gets nothing more and the client gets 413, whatever the app answers.
     A stream ends with the first message after which ``check`` says no: its credential was revoked, or has expired.
 
     Args:
@@ -133,7 +133,7 @@ class BoundedBody:
         elif not self._started or self._ended:
             return
         elif message.get("more_body") and self.check is not None and not self.check():
-            self._ended = True  # of a stream: nothing more is told to a credential that ended meanwhile
+            self._ended = True  # of a stream: nothing more is sent to a credential that ended meanwhile
             message = {"type": "http.response.body", "body": b""}
         await self._send(message)
 

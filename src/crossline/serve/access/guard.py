@@ -15,7 +15,7 @@ log = get_logger(__name__)
 
 
 def guarded(app: App, serve: ServeSettings) -> Access:
-    """``app`` behind keys, tokens and limits; where it is open, that is told.
+    """``app`` behind keys, tokens and limits; an open API is logged.
 
     Args:
         app: Any ASGI app. Each of its routes needs an entry in ``roles.ROUTES`` (``routes.check_routes`` names those

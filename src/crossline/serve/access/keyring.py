@@ -21,7 +21,7 @@ log = get_logger(__name__)
 
 
 class KeysUnknownError(CrosslineError):
-    """The file of the keys could not be read for too long: who asks with a key is told to come again."""
+    """The file of the keys could not be read for too long: requests with a key get a 503 with Retry-After."""
 
 
 class KeyRing:

@@ -171,7 +171,7 @@ class Access:
         state["principal"], state["route"], state["access"] = principal, route.template, self
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """While the server lives, it is noted when keys were last used; and once more before it is told to be over."""
+        """While the server lives, the last use of keys is noted; and once more before the lifespan ends."""
         if self._credentials is not None:
             self._noting = asyncio.create_task(_note_used(self._credentials))
 

@@ -47,7 +47,7 @@ class AuditMiddleware:
                     write.outcome = "failed" if heard.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "refused"
         except RetryableError as error:
             if heard.status:
-                raise  # it is done and answered; the log's own line about the end is missing, which `verify` tells
+                raise  # it is done and answered; the log lacks the line about the end, which `verify` reports
             await problem_of(error).response()(scope, receive, send)
 
     async def _stands(self, scope: Scope) -> Any:

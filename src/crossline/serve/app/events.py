@@ -137,7 +137,7 @@ class AllEvents:
         if ahead or at.revised > newest.revised:
             raise EventsGoneError(f"{after} has not come here: revisions and changes of cases are behind it")
         last = newest.batch.batch
-        if 0 <= last < at.batch.batch - 1:  # else all are told again
+        if 0 <= last < at.batch.batch - 1:  # else all are sent again
             raise EventsGoneError(f"batch {at.batch.batch} of {after} has not come here: the newest is {last}")
         if at.planned_ms:
             with suppress(FileNotFoundError, StateError):  # it is to come, or the next ones say how many are missed

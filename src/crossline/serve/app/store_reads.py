@@ -13,7 +13,7 @@ from crossline.serve.http.writes.casework import VersionConflictError
 
 
 class StoredCases(JsonCases):
-    """Labels and cases of the file; that something was changed meanwhile is told as the routes know it."""
+    """Labels and cases of the file; a concurrent change is raised as the error that routes know."""
 
     def __init__(self, desk: CaseService) -> None:
         super().__init__(desk.cases)

@@ -215,7 +215,7 @@ def check_may_decide(request: Request, who: str) -> None:
     if same_principal(request.who, who):
         raise PermanentError(
             f"You cannot approve version {request.version} of {request.rule_id}: you wrote it, or who did cannot be "
-            "told from you. Another person with the role approver can"
+            "distinguished from you. Another person with the role approver can"
         )
 
 

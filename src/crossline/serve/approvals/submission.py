@@ -61,6 +61,6 @@ def _own_file(config: PipelineConfig, files: Files, rule_id: str, name: str) -> 
 
 
 def _alone(config: PipelineConfig, name: str, content: FileContent, rule_id: str) -> bool:
-    """Whether a file has versions of that rule and nothing else; no where nobody can tell."""
+    """Whether a file has versions of that rule and nothing else; False if it cannot be read."""
     read = read_files({name: content}, known_of(config))[name]
     return not isinstance(read, RefusedError) and {each.rule.rule_id for each in read} <= {rule_id}

@@ -28,7 +28,7 @@ class RuleDraft:
 
 @dataclass(frozen=True, slots=True)
 class KeptProof:
-    """A proof, who ran it and when. ``said``: the proof itself, as ``crossline rules prove --json`` tells it."""
+    """A proof, who ran it and when. ``said``: the proof itself, as ``crossline rules prove --json`` prints it."""
 
     proof_id: str
     who: str

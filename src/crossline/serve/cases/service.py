@@ -33,7 +33,7 @@ class CaseService:
     Args:
         cases: The store.
         clock_ms: The wall clock, in epoch milliseconds.
-        told: Called after each act that changed a case.
+        on_change: Called after each action that changed a case.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ def next_change(file: CaseFile) -> int:
 
 
 def touch(file: CaseFile, seq: int) -> None:
-    """Tell those who follow that the case changed, though not its alerts."""
+    """Notify followers that the case changed, but not its alerts."""
     file.run("UPDATE cases SET change_no = ? WHERE seq = ?", (next_change(file), seq))
 
 

@@ -71,7 +71,7 @@ class Console:
             return
         except ClientDisconnect:
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told, and the log has it
+        except Exception as error:  # noqa: BLE001 - any error becomes a page, and is logged
             await body.refuse(page_problem(error))
             return
         await body.run(answer, scope)
@@ -173,7 +173,7 @@ def page_problem(error: Exception) -> ProblemError:
         return refusal(error.status_code, str(error.detail))
     fault = secrets.token_hex(4)
     log.error("a page could not be made", fault=fault, exc_info=error)
-    said = "The page could not be made. Other pages are not touched by it. Try again, or tell whoever runs the server"
+    said = "The page could not be made. Other pages are not affected. Try again, or contact whoever runs the server"
     return ProblemError(500, "fault", said, headers={"X-Fault": fault})
 
 

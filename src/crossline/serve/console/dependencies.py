@@ -32,7 +32,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 class PageDependencies:
     """What views are handed in.
 
-    ``deps``: what the API's routes stand on. ``api``: these routes behind their access layer, which is told who asks.
+    ``deps``: what the API's routes stand on. ``api``: these routes behind their access layer, which gets the principal.
     ``charge``: counts requests of a principal, of the API and the console together.
     ``present``, ``judged``: what is remembered while people look at cases.
     """

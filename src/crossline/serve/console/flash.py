@@ -1,4 +1,4 @@
-"""What was done, told on the page that is looked at next: in a cookie of its own, which only this server can make."""
+"""Flash messages: the result of an action, shown on the next page; in a signed cookie."""
 
 from __future__ import annotations
 

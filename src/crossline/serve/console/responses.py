@@ -83,9 +83,9 @@ class BouncePage:
 
 
 class PageBody(BoundedBody):
-    """A request of a browser, and its answer: a problem is told as a page, or as a part of one."""
+    """A request of a browser, and its answer: a problem is shown as a page, or as a part of one."""
 
-    __slots__ = ("_head", "_part", "_on_problem")
+    __slots__ = ("_head", "_on_problem", "_part")
 
     def __init__(
         self,

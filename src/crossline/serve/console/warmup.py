@@ -38,7 +38,7 @@ async def warm(parts: PageDependencies) -> None:
             await parts.api(
                 scope_of("GET", path, query, {**given, "headers": [], "state": state}), answer.receive, answer.send
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, who looks at a page is told
+        except Exception as error:  # noqa: BLE001 - any error shows again, and is reported, on the page itself
             log.debug("what pages ask for could not be read at the start", path=path, reason=str(error))
 
 

@@ -100,7 +100,7 @@ class Resender:
     async def send(self, kept: StoredDeadLetter, text: bytes, who: str) -> Resent:
         """Put the record ``text`` (JSON) into the stream of a dead letter, in the name of ``who``; when kept there.
 
-        Who sends it a second time meanwhile waits, and is told that it was sent. Where a process was ended in between,
+        A second caller waits, and gets the error that it was sent. Where a process was ended in between,
         the same record may be sent again: it is looked for first where it would stand, and put there where it does not.
 
         Raises UsageError where the stream takes none, NotFitError where the record would be refused again,

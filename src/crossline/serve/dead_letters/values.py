@@ -20,7 +20,7 @@ class StoredDeadLetter:
 
     @property
     def identity(self) -> str:
-        """What tells it from every other one, wherever it is kept."""
+        """Its identity, in whichever store it is."""
         return identity_of(self.letter).hex()
 
     @property

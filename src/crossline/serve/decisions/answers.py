@@ -12,7 +12,7 @@ from crossline.serve.decisions.replies import DecisionAnswer, fallback_decision
 from crossline.serve.decisions.values import Asked, Degraded, NotJudgedError, RecordVerdict
 from crossline.serve.fault_log import noted, with_fault
 
-PLAIN = frozenset({"a score that is no finite number"})  # why a model has no score, where that tells nothing of it
+PLAIN = frozenset({"a score that is no finite number"})  # why a model has no score, which discloses nothing of it
 
 
 class AnswerBuilder:

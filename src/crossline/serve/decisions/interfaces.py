@@ -81,7 +81,7 @@ class ServiceParts:
     """What the service is made of.
 
     ``by_broker``: streams whose ingest time is a broker's: who waits for the stream needs no replica to know it.
-    ``on_answer`` is told of every answer with the place of its record, None where it has none yet; ``on_placed`` where
+    ``on_answer`` is called with every answer and the place of its record (None: it has none yet); ``on_placed`` where
     such a record came to stand (stream, id, place).
     """
 

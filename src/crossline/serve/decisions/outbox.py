@@ -124,7 +124,7 @@ async def send_on(
     stop: asyncio.Event,
     placed: Callable[[str, str, Place], None],
 ) -> None:
-    """Put what waits into its stream, again and again until ``stop`` is set. ``placed`` is told where each stands.
+    """Send waiting records to their streams until ``stop`` is set; call ``placed`` with the place of each.
 
     A stream that takes nothing holds up no other one, and neither does what is there of one that ``logs`` do not have.
     """

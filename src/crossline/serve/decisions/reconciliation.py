@@ -64,9 +64,9 @@ class Reconciliation:
 
     A batch costs what it has itself, however many answers wait: those are found by their places.
 
-    ``on_covered``: told of one whose batch came before its answer, with stream and place: give that batch again.
-    ``on_copy``: told of one that its stream refused, perhaps since the id came before: what the first one was decided
-    counts, and is given to ``first``.
+    ``on_covered``: called with stream and place for an answer that came after its batch: read that batch again.
+    ``on_copy``: called for one that its stream refused, perhaps since the id came before: what the first one was
+    decided counts, and is given to ``first``.
     """
 
     counts: ComparisonCounts = field(default_factory=ComparisonCounts)
@@ -87,7 +87,7 @@ class Reconciliation:
     def expect(
         self, stream: str, record_id: str, decision_id: str, answered: str, decision: str, place: Place | None
     ) -> None:
-        """As ``answered``, of one that was answered before a restart. Told again, what was told last holds."""
+        """As ``answered``, of one that was answered before a restart. Of several calls the last one holds."""
         known = self._open.get((stream, record_id))
         if known is not None:
             place = known.place or place
@@ -97,7 +97,7 @@ class Reconciliation:
         self._put((stream, record_id), _Open(decision_id, answered, decision, place))
 
     def placed(self, stream: str, record_id: str, place: Place) -> None:
-        """Its stream has taken it. Where it stands there twice the first place that is told counts, as there."""
+        """Its stream has taken it. If it is there twice the first reported place counts, as there."""
         known = self._open.get((stream, record_id))
         if known is not None and known.place is None:
             self._forget((stream, record_id))

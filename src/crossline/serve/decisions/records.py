@@ -20,7 +20,7 @@ PLACE = "request"  # what positions of records in a request are called
 
 @dataclass(frozen=True, slots=True)
 class CheckedRecord:
-    """A record that fits its stream: its id, its JSON in one line, and the digest that tells it from others."""
+    """A record that fits its stream: its id, its JSON in one line, and its digest."""
 
     record_id: str
     raw: bytes

@@ -159,7 +159,7 @@ class DecisionService:
 
     async def _fresh(self, flight: Flight, mode: Mode) -> HttpReply:
         """Of an id that nobody has asked about: put into its stream, and judged meanwhile."""
-        # Whoever judges is told of the record before it has its place.
+        # The judge gets the record before it has its place.
         peeked = self._peeked(flight.asked, mode)
         kept = self._puts[flight.asked.stream](flight.asked)
         kept.add_done_callback(partial(self._placed, flight.asked.number))
@@ -187,7 +187,7 @@ class DecisionService:
         return await self._send(flight, answer, kept)
 
     def _peeked(self, asked: Asked, mode: Mode) -> asyncio.Task[DecisionAnswer] | None:
-        """What a replica says; None where nobody asks: it is told of the record for those that come later."""
+        """What a replica says; None if nobody asks: the replica gets the record for later ones."""
         if mode == "exact" and asked.stream in self._parts.by_broker:
             self._parts.judge.lay([asked])
             return None
@@ -274,7 +274,7 @@ class DecisionService:
         while True:
             try:
                 self._sent(answer, await self._parts.ledger.answer(answer, said), kept)
-            except Exception as error:  # noqa: BLE001 - whatever it is, nobody else is told
+            except Exception as error:  # noqa: BLE001 - no other caller gets this error
                 over = asyncio.get_running_loop().time() >= until_s or self._ending.is_set()
                 if isinstance(error, RetryableError) and not over:
                     with suppress(TimeoutError):

@@ -92,7 +92,7 @@ class Basis:
 
 
 class NotJudgedError(Exception):
-    """No replica judges this now; ``part`` and ``why`` are told as ``degraded``."""
+    """No replica judges this now; ``part`` and ``why`` are returned as ``degraded``."""
 
     def __init__(self, part: str, why: str) -> None:
         super().__init__(f"{part}: {why}")

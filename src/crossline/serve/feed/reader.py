@@ -55,8 +55,8 @@ class EventId:
 class FeedEvent:
     """A decision, a revision, an alert or a correction; ``raw``: its JSON.
 
-    ``missed``: how many batches right before it cannot be had any more; their events are not told. ``planned_ms``: when
-    its batch was planned, which tells that from one of the same number in another checkpoint.
+    ``missed``: how many batches right before it cannot be read any more; their events are missing. ``planned_ms``: when
+    its batch was planned, which distinguishes it from one of the same number in another checkpoint.
     """
 
     id: EventId
@@ -226,7 +226,7 @@ class FeedReader:
             polls += 1
             try:
                 self._looked(polls)
-            except Exception as error:  # whatever it is, batches that come after are told
+            except Exception as error:  # after any error, later batches are read
                 why = repr(error)
                 if why != reported:
                     log.exception("the feed cannot be looked at", folder=str(self.folder))

@@ -1,4 +1,4 @@
-"""Events of predictions: broken, mended, or over. Each is told once, also over restarts."""
+"""Events of predictions: broken, mended, or over. Each is sent once, also over restarts."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class PredictionWatch:
                 if await asyncio.to_thread(self.look):
                     self._events.notify()
             except (CrosslineError, ProblemError) as error:
-                log.warning("whether predictions hold cannot be told now", error=str(error))
+                log.warning("predictions cannot be checked now", error=str(error))
             except Exception:
-                log.exception("whether predictions hold cannot be told")
+                log.exception("predictions cannot be checked")
             await asyncio.sleep(LOOK_S)
 
     def look(self) -> int:

@@ -24,7 +24,7 @@ from crossline.serve.http.reads.decisions import DecisionStore
 from crossline.serve.http.reads.rules import read_rules
 
 BATCHES, SAMPLED, DIFFERING_MAX = 200, 5, 1_000
-KEPT_MS = 60_000  # for how long costs, parity, overlap and drift are told again
+KEPT_MS = 60_000  # for how long costs, parity, overlap and drift are cached
 _CHANGES = ("published", "status_changed", "tripped")
 
 
@@ -67,7 +67,7 @@ class RuleHealthReader:
         """What the proofs say with which versions in force were published; nothing of those that came another way."""
         serve, known = self._deps.config.serve, self._approvals.foretold()
         money = None if serve is None else serve.cases.money
-        # Sums of a proof are over all currencies: they are told apart by no one's digits.
+        # Sums of a proof are over all currencies: they are not separated by currency.
         unit = None if money is None or money.decimals == "currency" else (money.field, money.decimals)
         found = {}
         for each in facts:

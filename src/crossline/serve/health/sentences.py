@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from crossline.core.health.predictions import Held
 from crossline.serve.health.values import RuleHealth
 
-SHARE_MIN = 0.25  # of what is told of other rules
+SHARE_MIN = 0.25  # smallest share of another rule worth a sentence
 _TIMES = "\N{MULTIPLICATION SIGN}"
 NAMES = {"alerts": "alerts a day", "money": "money a day", "precision": "precision"}
 

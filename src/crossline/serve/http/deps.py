@@ -30,7 +30,7 @@ def wall_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether a replica answers. ``details``: how it stands, which is no secret (``/readyz`` needs no key)."""
+    """Whether a replica answers. ``details``: its state, which is no secret (``/readyz`` needs no key)."""
 
     ok: bool
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -225,7 +225,7 @@ async def whole_body(receive: Receive) -> bytes:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """What the app is told instead, the body having been read."""
+    """A ``receive`` that replays the body, which has been read."""
     replayed = False
 
     async def again() -> Message:

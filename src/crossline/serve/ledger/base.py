@@ -105,7 +105,7 @@ class DecisionLedger(Protocol):
         None: the id was given up meanwhile, and was asked with another body: a conflict.
 
         Raises RetryableError, with nothing kept, where the ledger takes nothing now: nothing may be sent then.
-        OutcomeUnknownError where that cannot be told.
+        OutcomeUnknownError if that is unknown.
         """
         ...
 
@@ -138,17 +138,17 @@ class DecisionLedger(Protocol):
     def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:
         """Keep what the stream made of an answer; whether that is new. The same revision again changes nothing.
 
-        ``report``: what payment systems are to be told of it; kept with it until ``report`` says that they will be. A
-        ledger of one process alone keeps none: that process tells it before.
+        ``report``: the revision to deliver to payment systems; stored with it until ``mark_reported``. A
+        ledger of one process alone stores none: that process queues it before.
         """
         ...
 
     def unreported(self, most: int) -> list[Revision]:
-        """What this process is to tell: of revisions that it made itself, and that processes made which ended since."""
+        """The revisions that this process is to deliver: its own, and those of processes that have ended."""
         ...
 
     def mark_reported(self, revision_ids: Sequence[str]) -> None:
-        """These are told, or will be whatever happens."""
+        """These are delivered, or durably queued."""
         ...
 
     def counts(self) -> AnswerCounts:

@@ -237,7 +237,7 @@ def _since(
 
 
 def _of_models(receipt: Mapping[str, Any], again: ReplayResult) -> Iterator[Difference]:
-    """Models of the rules in force that are others; a rule with another model is another version, whose event tells."""
+    """Models of the rules in force that are others; another model makes another version, with its own event."""
     if again.models is None:
         return
     for name in sorted({*receipt["models"], *again.models}):
@@ -306,7 +306,7 @@ def _rests_on(again: ReplayResult) -> tuple[str, ...]:
     return (
         ()
         if again.alerts
-        else ("no figure of a rule tells why: what the rules compare is the record alone, or a list",)
+        else ("no figure of a rule explains the difference: the rules compare the record alone, or a list",)
     )
 
 

@@ -239,7 +239,7 @@ class SqliteLedger:
         with reported(self.path):
             return read_receipt(self._checked(), decision_id)
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:  # noqa: ARG002 - whoever revises tells before
+    def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:  # noqa: ARG002 - the caller has queued it
         """See ``DecisionLedger``. ``revision``: a decision as the stream wrote it, known by its ``decision_id``.
 
         False as well where no answer has that id: it is not of this ledger, or retention has removed it.

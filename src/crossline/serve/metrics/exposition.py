@@ -115,7 +115,7 @@ def told_at(settings: ServeSettings, *collectors: Collector) -> AbstractContextM
         return HttpPage(encode(registry), form)
 
     listener = HttpListener(place, {"/metrics": page}, _refused)
-    log.info("the API's figures are told", at=str(listener.place), page="/metrics")
+    log.info("the API's figures are served", at=str(listener.place), page="/metrics")
     if not place.loopback:
         log.warning("others than this machine get to the API's figures, which ask nobody who they are", at=str(place))
     return closing(listener)

@@ -34,8 +34,8 @@ class ApiFigures:
 
     ``requests``: by method, route and status; ``seconds``: by route, until the answer began. ``decisions``: by stream,
     how they were answered, and the decision; ``degraded``: by part, such as ``replica`` or ``rule:card_burst``.
-    ``revised``: by stream and how it had been answered. ``ledger``: by what was asked of it. ``told``: is told of each
-    request too: its route, the answer's status, and how long it took, in seconds.
+    ``revised``: by stream and how it had been answered. ``ledger``: by what was asked of it. ``on_request``: called
+    with each request too: its route, the answer's status, and how long it took, in seconds.
     """
 
     def __init__(self, on_request: Callable[[str | None, int, float], None] | None = None) -> None:

@@ -73,5 +73,5 @@ class RuleGauges:
                 try:
                     self._known = (now_s, self._report())
                 except (CrosslineError, ProblemError) as error:
-                    log.warning("how rules do cannot be told now", error=str(error))
+                    log.warning("the health of rules cannot be read now", error=str(error))
             return None if self._known is None else self._known[1]

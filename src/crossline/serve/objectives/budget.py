@@ -68,7 +68,7 @@ def verdict(counts: EventCounts, target: Fraction, minutes: int) -> WindowVerdic
 
 @dataclass(frozen=True, slots=True)
 class WindowPair:
-    """Windows in both of which the budget burns ``factor`` times as fast as it may: then somebody is told.
+    """Windows in both of which the budget burns ``factor`` times as fast as it may: then there is an alert.
 
     ``long``, ``short``: as Prometheus writes them, with their ``minutes``.
     """

@@ -33,9 +33,9 @@ _LABELS = {
 class Objective:
     """A promise: of what is counted, at least ``target`` is good.
 
-    ``name``: as in the file. ``unit``: what is counted. ``limit``: what tells good from bad, in ms or as a share; None:
+    ``name``: as in the file. ``unit``: what is counted. ``limit``: the bound of good, in ms or as a share; None:
     nothing but the event itself. ``said``: all of it as text, such as ``99 % of alerts within 250ms``. ``held``: by
-    what counts are told apart that were made under another limit. ``measure``: what the limit is of: ``ms``, or a
+    marks counts made under another limit. ``measure``: what the limit is of: ``ms``, or a
     ``share``; empty where there is none.
     """
 

@@ -1,4 +1,4 @@
-"""How objectives are told to people, on a terminal and on a page."""
+"""Objectives as text, for a terminal and a page."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def percentile_said(objective: Mapping[str, Any]) -> str:
 
 
 def left_said(window: Mapping[str, Any]) -> str:
-    """What is left of a budget; what was overspent is told as such."""
+    """What is left of a budget; overspending is shown as such."""
     left = window["budget_left"]
     if left is None:
         return NONE

@@ -20,7 +20,7 @@ log = get_logger(__name__)
 
 
 class ObjectiveCollector:
-    """Counts are told from 0 on, so that their rates begin at the start; the rest as of the last minute written."""
+    """Counters begin at 0, so that their rates begin at the start; the rest is as of the last minute written."""
 
     def __init__(self, pipeline: str, recorder: Recorder) -> None:
         self._pipeline = pipeline
@@ -70,6 +70,6 @@ class ObjectiveCollector:
             try:
                 self._known = end, [found_of(recorder.file, each, end) for each in recorder.objectives]
             except (CrosslineError, OSError) as error:
-                log.warning("how objectives stand cannot be told now", error=str(error))
+                log.warning("the status of objectives cannot be read now", error=str(error))
                 return []
         return self._known[1]

@@ -1,4 +1,4 @@
-"""How the objectives of a pipeline stand: what the command, the API and the page tell."""
+"""The status of the objectives of a pipeline, for the command, the API and the page."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _window(found: WindowVerdict) -> dict[str, Any]:
 
 
 def _burning(by_span: Mapping[int, WindowVerdict]) -> Iterator[dict[str, Any]]:
-    """The pairs of windows that somebody is to be told of."""
+    """The pairs of windows that alert somebody."""
     for pair in PAIRS:
         long, short = (by_span[each] for each in pair.minutes)
         if burns(pair, long, short):

@@ -42,7 +42,7 @@ class Sampled(Protocol):
 
 
 class RunCounts:
-    """Counts of one run, whose batches it is told.
+    """Counts of one run, taken batch by batch.
 
     ``samples``: whether lag is looked at. ``recorder``: what it adds to.
     """

@@ -95,7 +95,7 @@ class StoreFollower:
                 if not copy.look():
                     self._begin_anew(copy)
                     continue
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and tried again
+            except Exception as error:  # noqa: BLE001 - any error is logged, and the call tried again
                 self._report(str(error) if isinstance(error, CrosslineError | OSError) else repr(error))
                 self._first()
                 self._stop.wait(pause_s)

@@ -36,7 +36,7 @@ class Dry:
     answer: asyncio.Future[list[RecordVerdict | NotJudgedError]]
 
     def request(self) -> list[Laid]:
-        """The records as they are told to who judges them."""
+        """The records as sent to the fork."""
         return [Laid(each.stream, each.record_id, each.raw, each.ingest_ms) for each in self.asked]
 
     def take(self, found: Any, as_of: AsOf) -> None:
@@ -59,7 +59,7 @@ class DryKey:
     answer: asyncio.Future[KeyFigures]
 
     def request(self) -> KeyAsked:
-        """As it is told to who tells them."""
+        """The query as sent to the fork."""
         return self.asked
 
     def take(self, found: Any, as_of: AsOf) -> None:  # noqa: ARG002 - each figure says its own instant
@@ -72,7 +72,7 @@ class DryKey:
     def fail(self, part: str, why: str) -> None:  # noqa: ARG002 - there are no parts of it
         """Nothing is said of it."""
         if not self.answer.done():
-            self.answer.set_exception(TellableError(f"the figures cannot be told now: {why}"))
+            self.answer.set_exception(TellableError(f"the figures cannot be computed now: {why}"))
 
 
 @dataclass(eq=False)
@@ -111,7 +111,7 @@ class DryRunQueue:
         try:
             check()
         except NotJudgedError as error:
-            raise TellableError(f"the figures cannot be told now: {error.why}") from None
+            raise TellableError(f"the figures cannot be computed now: {error.why}") from None
         answer: asyncio.Future[KeyFigures] = asyncio.get_running_loop().create_future()
         self._waiting.append(DryKey(asked, answer))
         self._wake()
@@ -132,7 +132,7 @@ class DryRunQueue:
         return taken
 
     def begin(self, dry: Sequence[Dry | DryKey]) -> int:
-        """They are judged now; the token by which the copy tells what it found."""
+        """They are judged now; the token by which the copy returns its result."""
         loop, token = asyncio.get_running_loop(), next(self._tokens)
         timer = loop.call_later(WITHIN_S, self._end, token, "a dry run took too long")
         self._under_way = _UnderWay(token, dry, loop.time(), timer, loop.create_future())
@@ -180,13 +180,13 @@ class DryRunQueue:
         self._waiting = []
 
     def close(self) -> None:
-        """Those under way, too, are told so."""
+        """Running ones fail as well."""
         if self._under_way is not None:
             self._end(self._under_way.token, "the API ends")
         self.fail("the API ends")
 
     def _end(self, token: int, why: str) -> None:
-        """What was under way by this token is over; whoever has no answer yet is told ``why``."""
+        """What was under way by this token is over; calls without an answer fail with ``why``."""
         mine = self._under_way
         if mine is None or mine.token != token:
             return
@@ -208,5 +208,5 @@ class DryRunQueue:
 
 
 def laid_of(dry: Sequence[Dry | DryKey]) -> list[list[Laid] | KeyAsked]:
-    """What each asks, as it is told to who answers."""
+    """What each asks, as sent to the fork."""
     return [one.request() for one in dry]

@@ -1,4 +1,4 @@
-"""The figures of one value of a field as replicas tell them, in the words of alerts."""
+"""The figures of one value of a field from a replica, in the form of alerts."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Answering:
                 known: dict[str, Basis] = {}
                 try:
                     send(theirs, ForkReply(dry=[self._answer_to(asked, known)], known=list(known.values())))
-                except Exception as error:  # noqa: BLE001 - told by the one that is asked
+                except Exception as error:  # noqa: BLE001 - returned in the reply
                     send(theirs, ForkReply(error=_failed(error)))
             finally:
                 os._exit(0)
@@ -150,7 +150,7 @@ def _failed(error: Exception) -> str:
 
 
 class Copies:
-    """Copies of this process that judge dry runs, and tell what they found on connections of their own."""
+    """Copies of this process that judge dry runs, and return their results on connections of their own."""
 
     def __init__(self, setup: FollowerSetup, asking: socket.socket, batch: int) -> None:
         self._setup, self._asking, self._batch = setup, asking, batch
@@ -171,7 +171,7 @@ class Copies:
                 send(feature_query, Hello(DRY, self._setup.number, os.getpid(), self._batch, ask.token))
                 try:
                     answer = answering.dry(ask.dry)
-                except Exception as error:  # noqa: BLE001 - told by the one that is asked
+                except Exception as error:  # noqa: BLE001 - returned in the reply
                     answer = ForkReply(error=_failed(error))
                 send(feature_query, answer)
         finally:

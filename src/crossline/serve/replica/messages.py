@@ -1,4 +1,4 @@
-"""What followers, their forks and those who ask them tell each other, behind its length, on sockets of one user.
+"""Messages between followers, their forks and their clients: each behind its length, on sockets of one user.
 
 A socket lies in a folder that only this user can enter, and who connects must be this user: what comes is unpickled.
 """
@@ -55,9 +55,9 @@ class ForkNow:
 class ForkRequest:
     """``lay`` is laid over in this order; then a copy judges each list of ``dry`` by itself, which leaves nothing.
 
-    Or it tells the figures of a key, which leaves as little.
+    Or it computes the figures of a key, which leaves as little.
 
-    ``token``: by which that copy tells what it found, on a connection of its own.
+    ``token``: by which that copy returns its result, on a connection of its own.
     """
 
     lay: Sequence[Laid] = ()
@@ -67,10 +67,10 @@ class ForkRequest:
 
 @dataclass(frozen=True, slots=True)
 class ForkReply:
-    """What came of a ``ForkRequest``: for each record of ``lay`` (nothing where none was wanted); from a copy, for ``dry``.
+    """The reply to a ``ForkRequest``: for each record of ``lay`` (nothing if unwanted); from a copy, for ``dry``.
 
     ``laid``: so many records are laid over now. ``basis``: what was in force, by the number of the record in ``lay``
-    and of lists in ``dry`` as digests; ``known``: those that were not told before. ``error``: why there is none.
+    and of lists in ``dry`` as digests; ``known``: those that were not sent before. ``error``: why there is none.
     Judging took ``spent_ms``, of which ``cpu_ms`` on a processor.
     """
 

@@ -178,7 +178,7 @@ class StateOverlay:
 
 @dataclass(slots=True)
 class _Came:
-    """What came of records at all levels, as far as it is decided by or told.
+    """The results of records at all levels, as far as a decision or an answer needs them.
 
     ``failed``: by stream and offset of a record the parts that could not judge it, each with why.
     """

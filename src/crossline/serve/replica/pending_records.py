@@ -36,7 +36,7 @@ class PendingRecord:
         return self.answer is not None and not self.answer.done()
 
     def laid(self, *, wanted: bool) -> Laid:
-        """As it is told to who judges it."""
+        """The record as sent to the fork."""
         asked = self.asked
         return Laid(asked.stream, asked.record_id, asked.raw, asked.ingest_ms, wanted)
 

@@ -93,7 +93,7 @@ class Replicas:
         self._task(self._pump())
 
     async def close(self) -> None:
-        """End all of them; who waits is told so."""
+        """End all of them; waiting calls fail."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -138,7 +138,7 @@ class Replicas:
         return or_raise([await entry.answer for entry in entries if entry.answer is not None])
 
     async def figures(self, field: str, value: str) -> KeyFigures:
-        """Those of one key, told by a copy of the fork; see ``FigureSource``."""
+        """Those of one key, computed by a copy of the fork; see ``FigureSource``."""
         return await self._dry.put_key(KeyAsked(field, value), self._check_behind)
 
     def lay(self, asked: Sequence[Asked]) -> None:
@@ -344,7 +344,7 @@ class Replicas:
         return bool(entries or dry)
 
     async def _nobody(self) -> bool:
-        """Nobody judges: who waited long enough is told so; whether to look again."""
+        """No fork judges: calls that waited long enough fail; returns whether to look again."""
         self._fail_waiting(NONE_READY, self._bounds.ready_max_s)
         if not len(self._dry) and not any(True for _ in self._waiting.pending()):
             return False

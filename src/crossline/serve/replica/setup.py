@@ -1,4 +1,4 @@
-"""What a follower is told at its start, and what the checkpoint says of its sources."""
+"""The settings of a follower at its start, and what the checkpoint says of its sources."""
 
 from __future__ import annotations
 

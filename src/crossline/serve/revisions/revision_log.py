@@ -146,7 +146,7 @@ class NumberedLog:
         except sqlite3.DatabaseError as error:
             raise StateError(
                 f"{self.path}: found no list of {self.what} ({error}); move it away: it begins anew, and who listens "
-                "to events is told of a gap"
+                "to events gets a gap event"
             ) from error
 
 

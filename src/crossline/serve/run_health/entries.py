@@ -1,4 +1,4 @@
-"""Each figure of a run with what it is held against, as the API and the page tell it."""
+"""The figures of a run, each with its limit, for the API and the page."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RunFigure:
 
 
 def figures_of(config: PipelineConfig, seen: Scrape | None, history: RunHistory) -> list[RunFigure]:
-    """The figures of the run of ``config``, by what it tells now (None: it tells nothing) and by its minutes."""
+    """The figures of the run of ``config``, from its present answer (None: it gives none) and its minutes."""
     slo = config.slo or SloSettings.model_construct()
     return [
         _lag(config, slo, seen, history),
@@ -130,7 +130,7 @@ def _latency(slo: SloSettings, seen: Scrape | None, history: RunHistory) -> RunF
 def _quantile(seen: Scrape, share: float) -> float | None:
     """In ms, over all streams, as Prometheus has it: within a bucket values are taken to be spread evenly.
 
-    What is above the last bound is told as that bound.
+    A value above the last bound is reported as that bound.
     """
     below = buckets_of(seen.samples.get("crossline_alert_latency_seconds_bucket", {}))
     if not below or not below[-1][1]:

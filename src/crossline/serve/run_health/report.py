@@ -17,7 +17,7 @@ from crossline.serve.run_health.history import DAY, HOUR, RunHistory
 from crossline.serve.run_health.scrape import Scrape, scrape
 
 READY, BEHIND, UNKNOWN = "ready", "not ready", "unknown"
-NO_WATCH = "the pipeline file has no section watch, so that a run tells nobody how it is; add watch: {}"
+NO_WATCH = "the pipeline file has no section watch, so that a run serves no figures; add watch: {}"
 NO_SLO = "the pipeline file has no section slo, so that no minutes are kept to compare with"
 
 log = get_logger(__name__)
@@ -37,7 +37,7 @@ def running_report(
 ) -> dict[str, Any]:
     """What is known of the run of ``config``, as JSON. Waits for the network and the disk: for a thread.
 
-    What a run would have to tell is None, and ``state`` unknown, where none answers; ``reasons`` say why.
+    Without an answer from a run its values are None and ``state`` is unknown; ``reasons`` say why.
     """
     seen, why = _seen(config, now_ms)
     history, missing = _history(config, now_ms)

@@ -24,7 +24,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Scrape:
-    """What a run told at ``at_ms``. ``samples``: values by name and labels. ``reasons``: why it does not keep up."""
+    """What a run answered at ``at_ms``. ``samples``: values by name and labels. ``reasons``: why it lags."""
 
     at_ms: int
     samples: Mapping[str, Mapping[Labels, float]]

@@ -21,7 +21,7 @@ from crossline.engine.work.totals import RAN, Totals
 from crossline.logs import get_logger
 from crossline.serve.sinks import named
 
-EVENTS_MAX = 32  # failed attempts of one delivery that its span tells one by one
+EVENTS_MAX = 32  # failed attempts of one delivery that its span lists one by one
 _LOW = 2**64 - 1
 
 log = get_logger(__name__)

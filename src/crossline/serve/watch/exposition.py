@@ -186,7 +186,7 @@ class Collector(Protocol):
 
 
 def registry_of(*collectors: Collector) -> CollectorRegistry:
-    """What ``/metrics`` shows: what ``collectors`` tell, and this process (memory, processor, files)."""
+    """The page ``/metrics``: the figures of ``collectors``, and of this process (memory, processor, files)."""
     registry = CollectorRegistry(auto_describe=False)
     for each in collectors:
         registry.register(each)  # type: ignore[arg-type]  # it has what a collector needs

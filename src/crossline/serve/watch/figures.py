@@ -64,7 +64,7 @@ class SinkFigures:
 def waits_of(
     delivery: Delivery, wall: Collection[str], now_s: float
 ) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """By stream of ``wall``: how long ago each alert's record came in, in seconds; of alerts that sinks are told.
+    """By stream of ``wall``: how long ago each alert's record came in, in seconds; for alerts that go to sinks.
 
     Alerts that come when time has passed have no such wait, and corrections and shadow alerts are none.
     """
@@ -80,8 +80,8 @@ def waits_of(
 class RunFigures:
     """The sums of a run. ``lock`` is held while they are added to, and by who reads them.
 
-    ``rules_max``: how many rules are named; those that come later are told together. ``wall``: streams whose ingest
-    time is a wall clock, against which the latency of an alert can be told. ``streams``: those that are told from the
+    ``rules_max``: how many rules are named; later ones are summed under one name. ``wall``: streams whose ingest
+    time is a wall clock, against which the latency of an alert is measured. ``streams``: those reported from the
     start: a sum that does not begin at 0 cannot be seen to rise. ``sinks`` are named by ``name_sinks``.
     """
 
@@ -194,7 +194,7 @@ class RunFigures:
             self.step_s[step] = self.step_s.get(step, 0.0) + max(0.0, ms / 1000)
 
     def _rule(self, rule_id: str) -> str:
-        """The name under which a rule is told: sums must never fall, so that a name, once given, stays."""
+        """The label of a rule. Counters must never fall, so that a label, once given, stays."""
         if rule_id not in self._named:
             if len(self._named) >= self._rules_max:
                 return OTHERS

@@ -50,7 +50,7 @@ class Followed(Protocol):
 
 
 class RunWatch:
-    """Listens from the start; ``figures`` is told of sinks, ``batch`` of batches, ``follow`` which pipeline it is.
+    """Listens from the start; ``figures`` takes figures of sinks, ``batch`` those of batches, ``follow`` the pipeline.
 
     ``clocks``: by stream, whether ingest time is a ``wall`` clock, or comes from the records. What may take long is
     asked in a thread of its own, so that a page is answered whatever Java and brokers do. ``more``: what else of the

@@ -37,7 +37,7 @@ class ActionRun:
 def do(file: CaseFile, case_id: str, act: CaseAction, who: str, now_ms: int, version: int | None = None) -> int:
     """The row of the case that stands for it after the act.
 
-    Raises NoSuchCaseError, NotTakenError where the act does not fit the case, ChangedError where it has not ``version``.
+    Raises NoSuchCaseError, NotTakenError if the act does not fit the case, ChangedError if it has another version.
     """
     case = case_state.read_live(file, case_id)
     case_state.check_version(case, version)

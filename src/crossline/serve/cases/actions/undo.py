@@ -18,7 +18,7 @@ UNDO_MS = 600_000  # for how long an act can be undone
 
 
 def undo(file: CaseFile, case_id: str, who: str, now_ms: int, version: int | None = None) -> int:
-    """The row of the case. Raises NoSuchCaseError, ChangedError as ``do``, NotTakenError where nothing can be undone."""
+    """The row of the case. Raises NoSuchCaseError, ChangedError as ``do``, NotTakenError if nothing can be undone."""
     case = case_state.read_live(file, case_id)
     case_state.check_version(case, version)
     found = file.rows("SELECT * FROM acts WHERE case_seq = ? ORDER BY number DESC LIMIT 1", (case.seq,))

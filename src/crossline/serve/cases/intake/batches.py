@@ -38,7 +38,7 @@ Step = tuple[Literal["alerts", "decisions"], bytes]
 
 @dataclass(frozen=True, slots=True)
 class IntakePosition:
-    """How far batches were taken: ``step`` lines of batch ``batch``, which ``planned`` tells apart from others."""
+    """How far batches were read: ``step`` lines of batch ``batch``; ``planned`` identifies its checkpoint."""
 
     batch: int = -1
     step: int = 0
@@ -51,7 +51,7 @@ def steps_of(batch: FeedBatch) -> list[Step]:
 
 
 def planned_of(batch: FeedBatch) -> str:
-    """What tells this batch from one of the same number in another checkpoint."""
+    """Distinguishes this batch from one of the same number in another checkpoint."""
     return str(batch.head.get("planned_ms", ""))
 
 
@@ -62,7 +62,7 @@ class CaseIntake:
         path: ``cases.db``.
         settings: By what alerts are linked.
         clock_ms: The wall clock, which is only noted.
-        told: Called after each transaction that changed a case.
+        on_change: Called after each transaction that changed a case.
         cooling: Whether a version of a rule is silent, where it holds, by its cooldown alone.
     """
 

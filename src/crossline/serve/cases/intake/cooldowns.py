@@ -36,5 +36,5 @@ class CooldownRules:
                     (str(each["rule_id"]), int(each["version"])): cools(each["body"]) for each in self._rows()
                 }
             except (CrosslineError, OSError) as error:
-                log.warning("which rules have a cooldown cannot be told now", error=str(error))
+                log.warning("the cooldowns of rules cannot be read now", error=str(error))
         return self._known.get(which, False)

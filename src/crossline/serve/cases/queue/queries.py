@@ -1,4 +1,4 @@
-"""Cases as the API tells them: in a list, and one whole."""
+"""Cases in the form of the API: as rows of a list, and one with its details."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _LAST = "\U0010ffff"
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What was found, in each kind the latest first. ``more``: kinds of which there are more than are told."""
+    """What was found, in each kind the latest first. ``more``: kinds with further results."""
 
     cases: Sequence[dict[str, Any]] = ()
     alerts: Sequence[dict[str, Any]] = ()

@@ -20,7 +20,7 @@ Cools = Callable[[str, int], bool]
 def cools(body: Mapping[str, Any]) -> bool:
     """Whether a rule alerts at every hit but for its cooldown: where it holds and raises no alert, that is why.
 
-    A rule that alerts at crossings is silent beyond its line, cooldown or not: of it nobody can tell.
+    A rule that alerts at crossings is silent beyond its threshold with or without cooldown, so it is not counted.
     """
     rule, _ = read_rule(dict(body))
     return getattr(rule, "emit", "") == "every" and getattr(rule, "cooldown", 0) > 0

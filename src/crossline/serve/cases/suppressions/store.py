@@ -1,4 +1,4 @@
-"""Suppressions as they are kept: made, ended, and held to what they hid."""
+"""Stored suppressions: created, ended, and compared with the frauds they hid."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _check_condition(pointer: str, condition: SuppressionCondition) -> None:
 
 
 def make(file: CaseFile, new: NewSuppression, who: str, now_ms: int) -> dict[str, Any]:
-    """Keep it; as it is told. Raises NotTakenError."""
+    """Store a suppression and return its JSON. Raises NotTakenError."""
     new.checked(now_ms)
     conditions = [{"field": each.field, "operator": each.operator, "value": each.value} for each in new.conditions]
     with file.transaction():
@@ -92,7 +92,7 @@ def end(file: CaseFile, number: int, version: int | None, who: str, now_ms: int)
 
 
 def one(file: CaseFile, number: int, now_ms: int) -> dict[str, Any]:
-    """As it is told, with the frauds that it hid. Raises NoSuchCaseError."""
+    """Its JSON, with the frauds that it hid. Raises NoSuchCaseError."""
     with file.reading():
         found = as_json(_row(file, number), now_ms)
         frauds = file.rows(f"{_HID} LIMIT ?", (number, FRAUDS_MAX))

@@ -59,7 +59,7 @@ class Sessions:
         self._users = users
 
     def begin(self, name: str, by: By, roles: Sequence[str], now_ms: int) -> str:
-        """A new session; its id, which is told this once."""
+        """Make a session; returns its id, which is not stored."""
         if by == "local":
             self._users.set_back(name, now_ms)
         session_id = new_id()
@@ -128,7 +128,7 @@ def is_id(text: str) -> bool:
 
 
 def token_of(session_id: str) -> str:
-    """What a form of that session carries: nobody makes it without the id, and it does not tell the id."""
+    """What a form of that session carries: it cannot be made without the id, and does not disclose the id."""
     made = hmac.new(session_id.encode(), b"crossline console: forms", hashlib.sha256).digest()
     return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
 

@@ -52,7 +52,7 @@ def correlation_lane(shown: Timeline, context: ComparedValue, width: int, words:
 
 
 def _ticks(y: Scale) -> list[tuple[float, str]]:
-    """Three values with as many decimals as tell them apart."""
+    """Three values with as many decimals as distinguish them."""
     span = y.high - y.low
     values = [y.low + span * part for part in (0.1, 0.5, 0.9)]
     places = next((each for each in range(7) if len({f"{value:,.{each}f}" for value in values}) == len(values)), 6)

@@ -80,8 +80,8 @@ def event_routes(deps: Dependencies, listeners: Listeners, bounds: StreamLimits 
     ) -> Any:
         """Events with ids: ``alert``, ``correction``, ``decision``, ``revision``, ``case``, ``prediction``.
 
-        A ``case`` is told as it stands after a change; changes that come close together may be told as one. A
-        ``prediction`` is told where what a backtest foretold of a rule is broken, mended, or over.
+        A ``case`` is sent as it is after a change; changes in quick succession may be sent as one. A
+        ``prediction`` is sent when the prediction of a backtest is broken, restored, or over.
 
         Filter by ``key.FIELD=VALUE``. ``gap`` says that what came after ``Last-Event-ID`` is not kept any more;
         ``cut_off`` and ``end`` are the last that a client hears.

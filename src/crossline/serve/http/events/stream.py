@@ -37,7 +37,7 @@ class EventFilter:
     after: EventId | None = None
 
     def has(self, event: LiveEvent) -> bool:
-        """Whether it is told of this one."""
+        """Whether the filter lets this event through."""
         return event.kind in self.kinds and all(event.key.get(name) == value for name, value in self.key.items())
 
 
@@ -51,7 +51,7 @@ class StreamLimits:
 
 
 class EventStream(Response):
-    """An ASGI answer of ``text/event-stream``. ``ended``: told once, when it is over."""
+    """An ASGI answer of ``text/event-stream``. ``ended``: called once, at its end."""
 
     def __init__(
         self, source: EventSource, wanted: EventFilter, bounds: StreamLimits, ended: Callable[[], None]
@@ -64,7 +64,7 @@ class EventStream(Response):
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of ASGI
-        """Tell the client until it goes, or is cut off, or the server ends."""
+        """Send events until the client leaves, is cut off, or the server ends."""
         tasks = [asyncio.ensure_future(each) for each in (self._listen(), self._send_events(send), _gone(receive))]
         try:
             # The listener ends by what it leaves in the queue; the other two end the whole.

@@ -1,7 +1,7 @@
 """``python -m crossline.serve.http.fork_server.server IDLE_S MODULE...``: loads modules, and forks for each command.
 
 It is asked at the socket that is its standard input: arguments as JSON, with the descriptors of the command's output,
-of what it says beside it, and of a pipe that is told the fork's number and, in the end, its exit code. It ends with
+of its standard error, and of a pipe that gets the process id of the fork and, at the end, its exit code. It ends with
 who started it, and where nobody asks for ``IDLE_S`` seconds.
 """
 
@@ -27,7 +27,7 @@ MAIN = "crossline.cli.main"
 
 def serve(asked: socket.socket, idle_s: float) -> None:
     """Fork for whoever asks, until nobody does."""
-    running: dict[int, tuple[int, int]] = {}  # by the descriptor of a fork: its number, and the pipe that is told
+    running: dict[int, tuple[int, int]] = {}  # by descriptor: process id of the fork, pipe for its exit code
     with selectors.DefaultSelector() as selector:
         selector.register(asked, selectors.EVENT_READ)
         while ready := selector.select(None if running else idle_s):

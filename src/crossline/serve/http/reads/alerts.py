@@ -1,4 +1,4 @@
-"""``/v1/alerts``: what the pipeline's store has, as ``crossline alerts`` tells it."""
+"""``/v1/alerts``: the alerts of the pipeline's store, as ``crossline alerts`` prints them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> 
         summary="The records that an alert rests on, read back from their source",
     )
     async def records(request: Request, alert_id: AlertId) -> Any:
-        """What the source no longer has is told in ``records_missing``."""
+        """``records_missing`` names what the source no longer has."""
         only_known(request)
         _check_id(alert_id)
         done = await commands.run(
@@ -128,7 +128,7 @@ def listed(
 
 
 def matching(status: Status | None, q: str | None, store: Store) -> Callable[[Mapping[str, Any]], Any]:
-    """What an alert is told as: with its last word; None where it does not match."""
+    """The filter: an alert with its latest status; None if it does not match."""
     wanted = None if q is None else q.casefold()
 
     def row_of(alert: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -146,7 +146,7 @@ def _texts(alert: Mapping[str, Any]) -> Iterator[str]:
 
 
 def corrections(store: Store, alert: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The corrections of ``alert``, in the order in which they were told, each once; those of a correction are none."""
+    """The corrections of ``alert``, in the order of their emission, each once; a correction has none."""
     if alert["corrects"] is not None:
         return []
     at_ms = parse_instant_ms(alert["event_time"])

@@ -44,7 +44,7 @@ def _lines(path: Path, after: int) -> Iterator[Any]:
 
 
 def _read(line: bytes) -> Any:
-    """What a line says; None of what a kill or a full disk has left of one, which ``verify`` tells more of."""
+    """What a line says; None for a line cut by a kill or a full disk, which ``verify`` reports."""
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:

@@ -29,7 +29,7 @@ SHOWN_BYTES = 2_048  # of each letter of a list
 WHOLE_BYTES = 1 << 20
 _READ, _WRITE = needs("read:records"), needs("write:records")
 State = Literal["open", "sent", "all"]
-LetterId = Annotated[str, Path(max_length=60, description="Id of the dead letter, as the list tells it.")]
+LetterId = Annotated[str, Path(max_length=60, description="Id of the dead letter, as in the list.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
         summary="The window of an alert as a timeline, and its figures against their thresholds",
     )
     async def evidence(request: Request, alert_id: AlertId, money: Money = None) -> Any:
-        """The figure at every record is the engine's own; what could not be read is told in ``missing``."""
+        """The figure at every record is the engine's own; ``missing`` names what could not be read."""
         only_known(request)
         whole = await run_in_threadpool(_whole_id, deps, alert_id)
         of = [] if money is None else ["--money", money]

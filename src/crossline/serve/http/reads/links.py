@@ -46,8 +46,8 @@ def link_routes(deps: Dependencies) -> APIRouter:
         """Two entities are linked where both stand in one alert that is in a case.
 
         `entities`: by their `steps` from the first, which is the entity itself; `links`: by the places of both among
-        these. An entity that does not join alerts (`joins`) is told, and its own links are not followed. `more`: how
-        many others stand beside it. `left_out`: entities that are known and not told, the closest come first, and cases
+        these. An entity that does not join alerts (`joins`) is returned, and its own links are not followed. `more`:
+        how many others stand beside it. `left_out`: known entities that are not returned, the closest first, and cases
         that were not read.
         """
         only_known(request)

@@ -118,7 +118,7 @@ def waiting_tag(rule_id: str | None, version: int | None, digest: str | None) ->
 def tags_of_rule(config: PipelineConfig, rule: Rule) -> tuple[str, ...]:
     """By which a version may be named that waits: as ``waiting`` of ``GET /v1/rules`` has it, or as a version.
 
-    As a version it is told without the bytes of its files (a model): one that has such has the first name alone.
+    A version is answered without the bytes of its files (a model): a version with such files has the first tag alone.
     """
     own = waiting_tag(rule.rule_id, rule.version, review_digest(rule))
     if type(rule).files:
@@ -129,7 +129,7 @@ def tags_of_rule(config: PipelineConfig, rule: Rule) -> tuple[str, ...]:
 
 
 def tags_of_version(config: PipelineConfig, rule_id: str, version: int | None) -> tuple[int, tuple[str, ...]]:
-    """A version of a rule (None: that in force) and its entity tags, as ``GET /v1/rules`` tells them.
+    """A version of a rule (None: that in force) and its entity tags, as ``GET /v1/rules`` answers them.
 
     One that waits for approval has a second one, or that alone where it stands in a topic: the log alone knows it.
     Raises ProblemError where there is none.
@@ -161,7 +161,7 @@ def _rules_of(snapshot: Rulebook, rule_id: str, version: int) -> list[Rule]:
 
 
 def _words(body: Mapping[str, Any]) -> dict[str, Any]:
-    """All that is approved of, of a version as it is told."""
+    """All that an approval covers, of a version as it is answered."""
     return {name: value for name, value in body.items() if name not in {"status", "share"}}
 
 

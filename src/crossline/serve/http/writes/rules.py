@@ -93,7 +93,7 @@ def rule_writes(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> A
 
 
 def checked(deps: Dependencies, file: RuleFile) -> Mapping[str, Any]:
-    """What is wrong with a file, as ``crossline rules check --json`` tells it, with pointers into it."""
+    """What is wrong with a file, as ``crossline rules check --json`` prints it, with pointers into it."""
     content = file.checked()
     known = known_of(deps.config)
     folder = folder_with_logs(Path(deps.config.rules.path), known)

@@ -39,7 +39,7 @@ def claim_all(
 ) -> list[Claimed]:
     """What became of the claims, in their order. Raises what psycopg raises.
 
-    ``lost``: who made the same claims a moment ago, by a connection that ended before it was told what came of them.
+    ``lost``: who made the same claims a moment ago, by a connection that ended before it had the result.
     """
     given: dict[Key, Asked] = {}
     for each in asked:

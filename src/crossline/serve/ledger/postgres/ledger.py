@@ -30,7 +30,7 @@ from crossline.serve.revisions.values import Revision
 
 CALL_S_MAX = 5.0  # of one call: a server that says nothing more is not waited for
 END_S = 1.0  # of letting go of a slot
-AGAIN_S = 0.2  # after a connection failed, before another is tried: who asks meanwhile is told at once
+AGAIN_S = 0.2  # after a connection failed, before another is tried: calls in between fail at once
 TRIES = 3  # of a transaction that another one stood in the way of
 T = TypeVar("T")
 LOOK_S = 0.02  # between two looks at an id that another process has under way
@@ -54,14 +54,14 @@ class PostgresLedger:
     A process is known by a session that holds an advisory lock. Where that ends (the process is killed, its machine or
     its connection is gone) its claims are for whoever asks next, and its chain goes on with the next that takes the
     slot. A process that lives and lost its connection takes a slot anew. A claim that was not answered in
-    ``claim_ms_max`` is given away in any case; that is told by the clocks of the machines, and nothing breaks where
+    ``claim_ms_max`` is given away in any case; that is measured by the clocks of the machines, and nothing breaks where
     they differ.
 
     Where a connection ends in the midst of a call nobody knows whether that was committed: the same is asked once more
     on another connection, which waits for the end of the transaction of before, by the locks of its rows, and finds
     what it left. Where there is no other connection either, ``OutcomeUnknownError`` says so of answers.
 
-    Answers and then claims are two transactions here: answers that were kept are told though the claims fail, which
+    Answers and then claims are two transactions here: stored answers are returned though the claims fail, which
     are ``pending`` then.
 
     Args:
@@ -142,7 +142,7 @@ class PostgresLedger:
             except RetryableError:
                 if not entries:
                     raise
-                claimed = [Claimed("pending")] * len(asked)  # who waits for them asks again, and is told
+                claimed = [Claimed("pending")] * len(asked)  # whoever waits for them asks again, and gets the answer
         return claimed, kept
 
     def release(self, asked: Sequence[Asked], *, forget: bool = False) -> None:
@@ -176,7 +176,7 @@ class PostgresLedger:
             return receipt_in(session.connection, indexed(decision_id))
 
     def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:
-        """See ``DecisionLedger``. Of several APIs that tell the same revision, one is told that it is new."""
+        """See ``DecisionLedger``. Of several APIs that report the same revision, one gets that it is new."""
         return self._tried(lambda session: revise_one(session, decision_id, revision, self._clock_ms(), report))
 
     def unreported(self, most: int) -> list[Revision]:

@@ -184,7 +184,7 @@ class _Group:
 def revise_one(
     session: LedgerSession, decision_id: str, revision: Mapping[str, Any], now_ms: int, report: Revision | None = None
 ) -> bool:
-    """Keep what the stream made of an answer, and ``report`` until it is told; whether that is new.
+    """Keep what the stream made of an answer, and ``report`` until it is delivered; returns whether it is new.
 
     Raises what psycopg raises.
     """

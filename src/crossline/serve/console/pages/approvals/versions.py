@@ -57,7 +57,7 @@ def _row(asked: PageRequest, event: RuleEvent) -> PendingVersionRow:
         rule_id=rule_id,
         version=version,
         address=f"/rules/{segment(rule_id)}/{version}" if _known(asked, rule_id, version) else "",
-        who=event.who or "nobody who can be told",
+        who=event.who or "unknown",
         at=asked.times.moment(event.at_ms),
         etag=waiting_tag(event.rule_id, event.version, event.digest),
         asks=f"/approvals?rule_id={segment(rule_id)}&version={version}#act",

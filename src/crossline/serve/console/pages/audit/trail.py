@@ -134,7 +134,7 @@ def _place(file: mmap, end: int, number: int) -> int:
         start = max(low, file.rfind(b"\n", 0, (low + high) // 2) + 1)
         after = file.find(b"\n", start) + 1
         line = _read(file[start:after])
-        while line is None and start > low:  # half a line: the one before it tells
+        while line is None and start > low:  # half a line: read the one before it
             start = file.rfind(b"\n", 0, start - 1) + 1
             line = _read(file[start : file.find(b"\n", start) + 1])
         if line is None or int(line.get("sequence", 0)) < number:

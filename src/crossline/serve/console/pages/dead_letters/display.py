@@ -17,7 +17,7 @@ REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
 def bytes_of(letter: Mapping[str, Any]) -> bytes | None:
-    """The bytes that the API told; None where they were not kept."""
+    """The bytes from the API; None if they were not stored."""
     if letter["raw_base64"] is not None:
         return base64.b64decode(letter["raw_base64"])
     return None if letter["raw"] is None else str(letter["raw"]).encode()

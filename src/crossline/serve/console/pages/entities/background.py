@@ -1,4 +1,4 @@
-"""What the stores know of an entity beside what the API's route tells: its cases, its past 30 days, labels."""
+"""Data of an entity from the stores, besides the API's route: its cases, its past 30 days, labels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GOOD = "SELECT is_fraud FROM labels_now WHERE stream = ? AND record_id = ?"
 
 @dataclass(frozen=True, slots=True)
 class EntityCases:
-    """The cases of an entity, as the API tells them, and other entities in them: field, value, cases."""
+    """The cases of an entity, as in the API, and the other entities in them: field, value, cases."""
 
     cases: tuple[dict[str, Any], ...] = ()
     links: tuple[tuple[str, str, int], ...] = ()

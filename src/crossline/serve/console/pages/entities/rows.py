@@ -56,7 +56,7 @@ def _address(page: str, field: str, value: str) -> str:
 
 
 def moment_of(asked: PageRequest, text: str, *, exact: bool = False) -> Moment:
-    """A time that the API told."""
+    """A time from the API."""
     return asked.times.moment(parse_instant_ms(text), exact=exact)
 
 
@@ -78,7 +78,7 @@ def figures(items: Iterable[Mapping[str, Any]]) -> Iterator[FigureRow]:
 
 
 def _window(each: Mapping[str, Any]) -> str:
-    """From when to when it looks, as far as it is told."""
+    """The span of its window, as far as it is known."""
     ends = each.get("window_start"), each.get("window_end")
     if None in ends:
         return ""

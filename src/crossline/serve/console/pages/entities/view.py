@@ -133,7 +133,7 @@ async def _known(asked: PageRequest) -> _Known:
 
 
 async def _fetched(asked: PageRequest, field: str, value: str) -> Mapping[str, Any]:
-    """As the API tells it; where nothing was delivered yet, nothing."""
+    """The answer of the API; empty if nothing was delivered yet."""
     try:
         found: Mapping[str, Any] = await called(asked, "GET", ENTITY, {"field": field, "value": value})
     except ProblemError as error:

@@ -27,7 +27,7 @@ KEYS = (ShortcutKey(("1", "2", "3"), "so many steps"), ShortcutKey(("i",), "the 
 
 
 async def view(asked: PageRequest) -> LinksPage:
-    """The graph around an entity, as the API tells it."""
+    """The graph around an entity, from the API."""
     depth = asked.whole("depth", 1, DEPTH_MAX, DEPTH)
     field, value = asked.path["field"], asked.path["value"]
     graph = await called(asked, "GET", LINKS, {"field": field, "value": value}, query={"depth": depth})

@@ -1,4 +1,4 @@
-"""Rows of the page of a pipeline's health, out of what the API tells."""
+"""Rows of the page of a pipeline's health, from the API's answer."""
 
 from __future__ import annotations
 

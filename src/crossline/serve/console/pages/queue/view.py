@@ -221,7 +221,7 @@ def _ask(asked: PageRequest, wanted: QueueQuery, found: Found, problem: str) -> 
     every = given.get("every") == "1"
     if every:
         cases = _all(asked, wanted) if len(found.items) < found.total <= LISTED_MAX else found.items
-        cases = cases if found.total <= LISTED_MAX else []  # of more than that only the count is told
+        cases = cases if found.total <= LISTED_MAX else []  # of more than that only the count is shown
         return ask_of(
             asked,
             name,

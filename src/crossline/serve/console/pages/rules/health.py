@@ -33,7 +33,7 @@ class RuleFigures:
 
 
 async def doing_of(asked: PageRequest) -> dict[str, RuleFigures]:
-    """By rule; nothing where it cannot be told now."""
+    """By rule; empty if it cannot be read now."""
     try:
         report = await called(asked, "GET", "/v1/health/rules")
     except ProblemError as error:

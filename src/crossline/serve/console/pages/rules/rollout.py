@@ -113,7 +113,7 @@ async def narrow_to_none(asked: PageRequest, rows: Sequence[Row], now: Row) -> A
 
 
 def waits_said(done: Mapping[str, Any]) -> str:
-    """How a sentence ends that tells of a change which waits; empty: it does not."""
+    """The end of a sentence about a pending change; empty: nothing is pending."""
     return "once a second person approves of it, under Approvals: it waits until then." if done.get("waits") else ""
 
 
