@@ -139,7 +139,7 @@ def tx(
     where = Where(output, files, brokers, topic, registry, client)
     parameters = {"seed": seed, "accounts": accounts, "merchants": merchants, "disorder_ms": disorder_ms}
     parameters |= {"with_device": with_device, **_times(base_time, rate, event_rate, disorder_ms)}
-    workload = make_workload("tx", _given(parameters))
+    workload = make_workload("tx", _parameters(parameters))
     summary = {"workload": "tx", "seed": seed, "start": start}
     _run(workload, where, range(start, start + records), rate, summary, as_json=as_json)
 
@@ -175,7 +175,7 @@ def cards(
     numbers = {"seed": seed, "accounts": accounts, "disorder_ms": disorder_ms, "frauds_per_epoch": frauds}
     parameters: dict[str, Any] = {**numbers, "kinds": tuple(kinds) if kinds else None}
     parameters |= _times(base_time, rate, event_rate, disorder_ms)
-    workload = CardWorkload(**_given(parameters))
+    workload = CardWorkload(**_parameters(parameters))
     summary: dict[str, Any] = {"workload": "cards", "seed": seed, "start": start}
     if labels:
         if output is not None and os.path.realpath(labels) == os.path.realpath(output):
@@ -206,7 +206,7 @@ def rules(
         stream.write(orjson.dumps({"rules": count, "output": output}).decode() + "\n")
 
 
-def _given(parameters: dict[str, Any]) -> dict[str, Any]:
+def _parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters that were given; the workload knows the others."""
     return {name: value for name, value in parameters.items() if value is not None}
 

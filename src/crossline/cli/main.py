@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from crossline.cli.exit_status import check_arguments, open_standard_streams, outcome
-from crossline.cli.help import LazyGroup, made
+from crossline.cli.help import LazyGroup, member_of
 from crossline.cli.logs import configure
 from crossline.cli.process import be_alone, close_to_others, leave
 
@@ -49,7 +49,7 @@ class Crossline(LazyGroup):
         if hasattr(module, "__path__"):
             module = importlib.import_module(f"crossline.cli.{name}.command")
         module.register(part)
-        return made(part, name)
+        return member_of(part, name)
 
 
 app = typer.Typer(

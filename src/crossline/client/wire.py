@@ -90,7 +90,7 @@ class Wire:
             except TimeoutError:
                 break
             except (httpx.TransportError, OSError) as error:
-                why = _said(error)
+                why = _text_of(error)
             else:
                 status = response.status_code
                 if status not in AGAIN and not (decides and status >= 500):
@@ -159,7 +159,7 @@ def _url(place: str, query: tuple[tuple[str, str], ...]) -> httpx.URL:
     return httpx.URL(place, params=query) if query else httpx.URL(place)
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 

@@ -70,10 +70,10 @@ def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[PlantedFraud]) -
             false_alerts.append(alert["alert_id"])
     asked = [label for label in labels if label.complete]
     return Score(
-        found=_found(asked, caught),
+        found=_caught(asked, caught),
         raised=_raised([verdict for rule in verdicts.values() for verdict in rule]),
         scenarios={
-            scenario: _found([label for label in asked if label.scenario == scenario], caught)
+            scenario: _caught([label for label in asked if label.scenario == scenario], caught)
             for scenario in sorted({label.scenario for label in asked})
         },
         rules={rule_id: _raised(verdicts[rule_id]) for rule_id in sorted(verdicts)},
@@ -82,7 +82,7 @@ def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[PlantedFraud]) -
     )
 
 
-def _found(labels: list[PlantedFraud], caught: set[str]) -> Caught:
+def _caught(labels: list[PlantedFraud], caught: set[str]) -> Caught:
     return Caught(planted=len(labels), caught=sum(label.fraud_id in caught for label in labels))
 
 

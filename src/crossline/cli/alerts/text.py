@@ -57,11 +57,11 @@ def story(
     head.append(printable(alert["message"]) + "\n")
     became = map(_became, corrections)
     rests_on = (*_rests_on(alert), *(() if records else _ids(alert)))
-    head_text = Group(head, NameValues([*_what(alert), *became, *_when(alert), *rests_on]))
+    head_text = Group(head, NameValues([*_subject_rows(alert), *became, *_when(alert), *rests_on]))
     return head_text if records is None else Group(head_text, Text(), records)
 
 
-def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _subject_rows(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "alert", alert["alert_id"]
     if alert["corrects"] is not None:
         yield "corrects", str(alert["corrects"])

@@ -139,12 +139,12 @@ def _table(decisions: Sequence[Mapping[str, Any]], causes: Mapping[str, str]) ->
             Text(printable(each["decision"] + revised), _STYLES.get(each["decision"], "")),
             str(each["score"]),
             f"{each['record_id']} of {each['stream']}",
-            _why(each, causes),
+            _reasons(each, causes),
         )
     return table
 
 
-def _why(decision: Mapping[str, Any], causes: Mapping[str, str]) -> str:
+def _reasons(decision: Mapping[str, Any], causes: Mapping[str, str]) -> str:
     """The rules that it rests on; of a revision what made it too."""
     reasons = ", ".join(f"{each['rule_id']}@{each['rule_version']}" for each in decision.get("reasons") or ())
     if not decision.get("revises"):
@@ -155,10 +155,10 @@ def _why(decision: Mapping[str, Any], causes: Mapping[str, str]) -> str:
 def _story(decision: Mapping[str, Any]) -> RenderableType:
     head = Text(printable(decision["decision"]), _STYLES.get(decision["decision"], "bold"))
     head.append(printable(f"  {decision['record_id']} of {decision['stream']}"), "bold")
-    return Group(head, NameValues(_said(decision)))
+    return Group(head, NameValues(_decision_rows(decision)))
 
 
-def _said(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _decision_rows(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield decision.get("kind", "decision"), decision["decision_id"]
     if decision.get("revises"):
         yield "revises", f"{decision['revises']}, because of {decision.get('because')}"

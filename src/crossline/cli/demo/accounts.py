@@ -35,7 +35,7 @@ def new_password() -> str:
     return "-".join("".join(secrets.choice(_LETTERS) for _ in range(_GROUP)) for _ in range(_GROUPS))
 
 
-def people_said(passwords: Mapping[str, str]) -> str:
+def accounts_text(passwords: Mapping[str, str]) -> str:
     """Who may log in with what, a line each, to read."""
     lines = [f"  {name:<12}{passwords[name]:<22}{', '.join(roles)}: {does}" for name, (roles, does) in PEOPLE.items()]
     return "\n".join(lines)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossline.cli.demo.accounts import make_people, people_said
+from crossline.cli.demo.accounts import accounts_text, make_people
 from crossline.cli.demo.api_request import OPEN, place_at
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def go_on(config: Config, folder: Path, records: int) -> None:
     _keep_past(config, folder / PAST, records)
     passwords = make_people(Path(config.serve.users))
     _as_if_begun(Path(config.engine.checkpoint) / "sources" / SOURCE / "started.json", int(found[1]))
-    sys.stderr.write(SAID.format(place=config.serve.place, people=people_said(passwords), pipeline=pipeline))
+    sys.stderr.write(SAID.format(place=config.serve.place, people=accounts_text(passwords), pipeline=pipeline))
     command = [sys.executable, "-m", "crossline.cli.main", "run", str(pipeline), "--serve"]
     with subprocess.Popen(command) as running:
         while running.poll() is None:

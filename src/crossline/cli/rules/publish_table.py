@@ -31,7 +31,7 @@ def publish_table(
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Send rows to the topic of a table, if all of them are right."""
-    from crossline.cli.rules.table_rows import of_topic, rows_in, standing
+    from crossline.cli.rules.table_rows import latest_by_key, of_topic, rows_in
     from crossline.connectors.kafka.tables.writer import send_rows
     from crossline.engine.changes.control import client_of
 
@@ -42,7 +42,7 @@ def publish_table(
     rows = rows_in(declared, file, delete=delete)
     unchanged = 0
     if whole:
-        there = standing(settings)
+        there = latest_by_key(settings)
         gone = {key: None for key in there if key not in rows}
         sent = {key: value for key, value in rows.items() if there.get(key) != value}
         unchanged = len(rows) - len(sent)

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from crossline.cli.help import LazyGroup, made
+from crossline.cli.help import LazyGroup, member_of
 
 START = "start"
 HELP = "Answer requests for decisions over HTTP, and serve the console; its keys, its users, its audit log."
@@ -29,7 +29,7 @@ class Serve(LazyGroup):
         """The command ``name``, with what it imports."""
         part = typer.Typer()
         importlib.import_module(f"crossline.cli.serve.{name}").register(part)
-        return made(part, name)
+        return member_of(part, name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put ``start`` before what begins with no name of a command."""

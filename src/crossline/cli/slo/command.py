@@ -16,12 +16,12 @@ from crossline.core.basics.errors import UsageError
 from crossline.rulelog.content import read_pipeline_in_place
 from crossline.serve.objectives.declaration import objectives_of
 from crossline.serve.objectives.formatting import (
-    left_said,
-    pace_said,
-    percentile_said,
-    share_said,
-    unknown_said,
-    value_said,
+    budget_text,
+    burn_rate_text,
+    percentile_text,
+    share_text,
+    unknown_text,
+    value_text,
 )
 from crossline.serve.objectives.prometheus import rules_of
 from crossline.serve.objectives.report import report
@@ -60,13 +60,13 @@ def slo(
     for each in found["objectives"]:
         windows = [_window(each, window) for window in each["windows"].values()]
         period = each["windows"]["30d"]
-        left = Text(left_said(period), _STYLES[None if period["budget_left"] is None else period["budget_left"] > 0])
-        table.add(each["promise"], *windows, left, unknown_said(period), pace_said(each))
+        left = Text(budget_text(period), _STYLES[None if period["budget_left"] is None else period["budget_left"] > 0])
+        table.add(each["promise"], *windows, left, unknown_text(period), burn_rate_text(each))
     show(table)
     note(f"as of {found['as_of']}; 30 d decides of the budget; red: not kept, yellow: not known")
 
 
 def _window(objective: Mapping[str, Any], window: Mapping[str, Any]) -> Text:
-    value = value_said(objective, window)
-    said = f"{percentile_said(objective)} {value}; {share_said(window)}" if value else share_said(window)
+    value = value_text(objective, window)
+    said = f"{percentile_text(objective)} {value}; {share_text(window)}" if value else share_text(window)
     return Text(said, _STYLES[window["kept"]])

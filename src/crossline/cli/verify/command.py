@@ -159,7 +159,7 @@ def _report(result: Mapping[str, Any], *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
     else:
-        terminal.show(Group(_head(str(result["result"])), NameValues(_said(result))))
+        terminal.show(Group(_head(str(result["result"])), NameValues(_result_rows(result))))
         for note in result["notes"]:
             terminal.note(note)
     return SAME if result["result"] in {"the same", "whole"} else OTHERWISE
@@ -181,7 +181,7 @@ def _report_proof(result: Mapping[str, Any], *, as_json: bool) -> int:
     return SAME if result["result"] == "the same" else OTHERWISE
 
 
-def _said(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _result_rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "decision", f"{result['decision']} ({result['answered']}), {result['decision_id']}"
     yield "record", f"{result['record_id']} of {result['stream']}"
     yield "receipt", f"{result['sequence']} of {result['replica']}"

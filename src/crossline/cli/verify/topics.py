@@ -46,8 +46,9 @@ def read_topic(
 ) -> ReadTopic:
     """The topics of ``source``, from their first offsets, as a file of ``folder``.
 
-    ``note_progress``: gets a line of progress. ``until_ms``: read no record that came then or later. Raises UsageError where the records cannot be written as
-    lines, or the topic has none any more that came before ``answered_ms``; SourceError as ``KafkaForward``.
+    ``note_progress``: gets a line of progress. ``until_ms``: read no record that came then or later. Raises UsageError
+    if the records cannot be written as lines, or the topic has none before ``answered_ms`` any more; SourceError as
+    ``KafkaForward``.
     """
     if source.registry is not None or spec.format != "json" or spec.headers:
         raise UsageError(

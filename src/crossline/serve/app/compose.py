@@ -100,11 +100,11 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     left = None if api.replica_of is not None else asyncio.create_task(rest.state.finish())
 
     async def close() -> None:
-        await _ended(warming, "what pages need was not read beforehand")
-        await _ended(left, "what was approved before was not looked at to its end")
+        await _end_task(warming, "what pages need was not read beforehand")
+        await _end_task(left, "what was approved before was not looked at to its end")
         if console is not None:
             await console.close()
-        await _ended(watching, "predictions were not watched to the end")
+        await _end_task(watching, "predictions were not watched to the end")
         await rest.state.close()
         await desk.close()
         await close_own(ways, api.logs)
@@ -114,7 +114,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     return RequestCounter(whole, api.figures), close, rest.state.health
 
 
-async def _ended(task: asyncio.Future[Any] | None, otherwise: str) -> None:
+async def _end_task(task: asyncio.Future[Any] | None, otherwise: str) -> None:
     """End ``task``; the log has ``otherwise``, and why, where it had failed before."""
     if task is None:
         return

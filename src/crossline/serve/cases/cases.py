@@ -128,7 +128,7 @@ class Cases:
             known_by_ms: As far as it was known by then, epoch milliseconds: what a model of that day could be taught.
             given_by_ms: As far as it was said by then.
         """
-        return labels.standing(self._file, streams, known_by_ms, given_by_ms)
+        return labels.current_labels(self._file, streams, known_by_ms, given_by_ms)
 
     def create_case(
         self,

@@ -106,7 +106,7 @@ def history(file: CaseFile, stream: str, record_id: str) -> list[Label]:
     return [_label(each) for each in found]
 
 
-def standing(
+def current_labels(
     file: CaseFile, streams: Sequence[str] | None, known_by_ms: int | None, given_by_ms: int | None
 ) -> Iterator[Label]:
     """The last word on each record, in the order in which these were said, read in pieces.

@@ -49,7 +49,7 @@ def columns_of(alerts: Sequence[sqlite3.Row], opened_ms: int, linked: int) -> di
     standing = [each for each in alerts if not each["retracted"]]
     shown = standing or alerts
     sums = money_of(standing)
-    known = _known(shown)
+    known = _summary_of(shown)
     return {
         "severity": max((each["severity"] for each in shown), default=-1),
         "first_ms": alerts[0]["event_ms"] if alerts else opened_ms,
@@ -74,7 +74,7 @@ def money_of(alerts: Iterable[Mapping[str, Any] | sqlite3.Row]) -> dict[str, Dec
     return dict(sorted(sums.items()))
 
 
-def _known(alerts: Sequence[sqlite3.Row]) -> dict[str, Any]:
+def _summary_of(alerts: Sequence[sqlite3.Row]) -> dict[str, Any]:
     """The rest of the summary, which only people read."""
     if not alerts:
         return {"sentence": None, "rules": [], "entities": [], "decision": None, "money_unknown": 0}

@@ -24,7 +24,7 @@ from crossline.serve.console.access import AUDITS_ITSELF, CHANGES_NOTHING
 from crossline.serve.console.accounts.preferences import Preferences
 from crossline.serve.console.assets import PREFIX, assets
 from crossline.serve.console.dependencies import PageDependencies, Receive, Scope, Send
-from crossline.serve.console.flash import said_in, without_said
+from crossline.serve.console.flash import clearing_header, said_in
 from crossline.serve.console.gate import SAFE, TOKEN, Gate, LoginNeededError, Visit, login_address
 from crossline.serve.console.layout.frame import Frame
 from crossline.serve.console.layout.render import rendered
@@ -119,7 +119,7 @@ class Console:
         shown = given if isinstance(given, Shown) else Shown(given)
         answer = HTMLResponse(await asyncio.to_thread(rendered, shown.context), shown.status, dict(shown.headers))
         if asked.toast is not None:
-            answer.headers.append("set-cookie", without_said(self._gate))
+            answer.headers.append("set-cookie", clearing_header(self._gate))
         return answer
 
     async def _asked(self, request: Request, visit: Visit, form: dict[str, str], nonce: str) -> PageRequest:

@@ -48,7 +48,7 @@ def said_in(request: Request, token: str) -> Toast | None:
     return Toast(str(text), str(undo))
 
 
-def without_said(gate: Gate) -> str:
+def clearing_header(gate: Gate) -> str:
     """A header that ends it."""
     return gate.cookie_of(COOKIE, "", lasts_s=0)
 

@@ -116,14 +116,14 @@ class Resender:
         letter, now_ms = kept.letter, self._clock_ms()
         before = (await asyncio.to_thread(self._resent.of, [kept.identity])).get(kept.identity)
         if before is not None and before.log is not None:
-            raise SentAlreadyError(_said(before))
+            raise SentAlreadyError(_refusal(before))
         asked = await asyncio.to_thread(way.mending.made, next(self._numbers), text, letter.raw, now_ms)
-        place = None if before is None else await asyncio.to_thread(_found, way, before)
+        place = None if before is None else await asyncio.to_thread(_position_of, way, before)
         if before is not None and place is not None:
             await asyncio.to_thread(self._resent.done, kept.identity, place.log, place.at)
             stood = (await asyncio.to_thread(self._resent.of, [kept.identity]))[kept.identity]
             if before.digest != asked.digest:
-                raise SentAlreadyError(_said(stood))
+                raise SentAlreadyError(_refusal(stood))
             return stood
         if before is not None and before.ends is not None and now_ms - before.at_ms > GIVEN_UP_MS:
             await asyncio.to_thread(self._resent.forget, kept.identity)  # it never came there, and other bytes may
@@ -134,14 +134,14 @@ class Resender:
         )
         stands = await asyncio.to_thread(self._resent.begin, wanted)
         if stands.log is not None or stands.digest != asked.digest:
-            raise SentAlreadyError(_said(stands))
+            raise SentAlreadyError(_refusal(stands))
         place = await self._put(way, kept, asked)
         await asyncio.to_thread(self._resent.done, kept.identity, place.log, place.at)
         return (await asyncio.to_thread(self._resent.of, [kept.identity]))[kept.identity]
 
     async def _put(self, way: ResendTarget, kept: StoredDeadLetter, asked: Asked) -> Place:
         (place,) = await way.log.append([asked])
-        if await asyncio.to_thread(_is_there, way, place, asked.raw):
+        if await asyncio.to_thread(_is_in_stream, way, place, asked.raw):
             return place
         await asyncio.to_thread(self._resent.forget, kept.identity)
         raise SentAlreadyError(
@@ -150,14 +150,14 @@ class Resender:
         )
 
 
-def _found(way: ResendTarget, stands: Resent) -> Place | None:
+def _position_of(way: ResendTarget, stands: Resent) -> Place | None:
     """Where a process of before, or a try without an answer, put it; None: nowhere, or the log knows it by its id."""
     if way.look is None or stands.ends is None:
         return None
     return way.look.find(orjson.loads(stands.ends), stands.raw)
 
 
-def _is_there(way: ResendTarget, place: Place, raw: bytes) -> bool:
+def _is_in_stream(way: ResendTarget, place: Place, raw: bytes) -> bool:
     """Whether what stands at a place is ours: of an id that is known a log gives the place of the first."""
     if way.look is not None:
         return way.look.has(place, raw)
@@ -168,7 +168,7 @@ def _is_there(way: ResendTarget, place: Place, raw: bytes) -> bool:
         return file.read(len(raw) + 1) == raw + b"\n"
 
 
-def _said(stands: Resent) -> str:
+def _refusal(stands: Resent) -> str:
     if stands.log is None:
         return (
             f"found that {stands.who} was sending it when the server ended, as record {stands.record_id}; whether it "

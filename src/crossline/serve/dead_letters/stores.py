@@ -58,7 +58,7 @@ class StoreBox:
             end = last + 1 if before is None else before
             numbers = range(max(first, end - LOOKED_AT_MAX), end)
             rows = store.dead_between(self._pipeline, numbers, reason, limit)
-        found = [_kept(number, row) for number, row in rows]
+        found = [_stored_letter(number, row) for number, row in rows]
         on = found[-1].number if len(found) == limit else numbers.start
         return Letters(found, on if on > first else None)
 
@@ -66,7 +66,7 @@ class StoreBox:
         """See ``LetterBox``."""
         with self._store() as store:
             rows = [] if store is None else store.dead_between(self._pipeline, range(number, number + 1), None, 1)
-        return _kept(*rows[0]) if rows else None
+        return _stored_letter(*rows[0]) if rows else None
 
     def counts(self) -> ReasonCounts:
         """See ``LetterBox``."""
@@ -167,5 +167,5 @@ def _letter(line: bytes) -> DeadLetter | None:
         return None
 
 
-def _kept(number: int, row: Mapping[str, Any]) -> StoredDeadLetter:
+def _stored_letter(number: int, row: Mapping[str, Any]) -> StoredDeadLetter:
     return StoredDeadLetter(number, DeadLetter(**{name: row[name] for name in _FIELDS}), row["delivered_at"])

@@ -30,14 +30,14 @@ def ways_of(
     records, found = StreamRecords(config.streams), dict[str, ResendTarget]()
     for stream, log in logs.items():
         source = config.sources[stream]
-        look = _look(source, environment) if isinstance(source, KafkaSourceSettings) else None
+        look = _lookup(source, environment) if isinstance(source, KafkaSourceSettings) else None
         found[stream] = ResendTarget(JsonRepair(records, stream), log, look)
     for stream, source in _avro(config):
         from crossline.connectors.recordlog.topic import KafkaRecordLog  # noqa: PLC0415 - the client is an extra
 
         assert source.registry is not None  # noqa: S101 - a stream of Avro has one
         assert source.key is not None  # noqa: S101 - those without are left out
-        look = _look(source, environment)
+        look = _lookup(source, environment)
         folder = schemas_folder(config.engine.checkpoint, stream)
         store = SchemaStore.of(source.registry, folder, environment).hurried()
         mending = AvroRepair(stream, config.streams[stream], look.topic, source.key, store)
@@ -64,7 +64,7 @@ def _avro(config: PipelineConfig) -> Iterator[tuple[str, KafkaSourceSettings]]:
             yield stream, source
 
 
-def _look(source: KafkaSourceSettings, environment: Mapping[str, str]) -> TopicLook:
+def _lookup(source: KafkaSourceSettings, environment: Mapping[str, str]) -> TopicLook:
     from crossline.connectors.recordlog.tail import TopicLook  # noqa: PLC0415 - the client is an extra
 
     return TopicLook(source, source.topic.split(",")[0].strip(), environment)

@@ -209,13 +209,13 @@ class LedgerDecisions:
     def decision(self, decision_id: str) -> Mapping[str, Any] | None:
         """As it was answered; None where it never was."""
         found = self._reads.answer(decision_id)
-        return None if found is None else _said(found)
+        return None if found is None else _body_of(found)
 
     def decisions(self, record_id: str, stream: str | None, after: str | None, limit: int) -> list[Mapping[str, Any]]:
         """Those on a record, in order of their ids."""
         streams = self._streams if stream is None else (stream,)
         found = [self._reads.by_record(each, record_id) for each in streams]
-        said = sorted((_said(each) for each in found if each is not None), key=_id)
+        said = sorted((_body_of(each) for each in found if each is not None), key=_id)
         return [each for each in said if after is None or _id(each) > after][:limit]
 
     def revisions(self, decision_id: str) -> list[Mapping[str, Any]]:
@@ -228,7 +228,7 @@ class LedgerDecisions:
         return self._reads.receipt(decision_id)
 
 
-def _said(answer: Kept) -> Mapping[str, Any]:
+def _body_of(answer: Kept) -> Mapping[str, Any]:
     said: dict[str, Any] = orjson.loads(answer.body)
     return said
 

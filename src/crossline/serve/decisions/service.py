@@ -154,7 +154,7 @@ class DecisionService:
             fault = noted("an id could not be claimed", str(error) or "it takes too long")
             return unkept(with_fault("the ledger does not take it now", fault))
         if claim.outcome != "fresh":
-            return _known(flight.asked, claim)
+            return _known_reply(flight.asked, claim)
         return await self._fresh(flight, mode)
 
     async def _fresh(self, flight: Flight, mode: Mode) -> HttpReply:
@@ -312,7 +312,7 @@ def _is_known(judged: asyncio.Future[DecisionAnswer]) -> bool:
     return isinstance(error, NotJudgedError) and error.part == "record"
 
 
-def _known(asked: Asked, claim: IdClaim) -> HttpReply:
+def _known_reply(asked: Asked, claim: IdClaim) -> HttpReply:
     """Of an id that was asked about before."""
     if claim.outcome == "answered" and claim.body is not None:
         return HttpReply(HTTPStatus.OK, claim.body, headers=REPLAYED)

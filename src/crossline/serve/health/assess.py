@@ -63,7 +63,7 @@ def _rule(facts: RuleFacts, counts: RuleCounts, measured: Measured, shares: Mapp
         corrected=corrected(verdicts.whole, shares),
         fraud=mine.fraud(),
         cost=measured.costs.get(name),
-        met=tuple(_met(name, counts.pairs.get(name, {}), counts.cooled.get(name, {}))),
+        met=tuple(_overlaps(name, counts.pairs.get(name, {}), counts.cooled.get(name, {}))),
         hidden=mine.hidden(),
         held_back=_held_back(name, counts),
         drift=moved,
@@ -153,7 +153,7 @@ class _Mine:
         return hidden / alerts if alerts else 0.0
 
 
-def _met(name: str, pairs: Mapping[str, tuple[int, int, int]], cooled: Mapping[str, int]) -> list[RuleOverlap]:
+def _overlaps(name: str, pairs: Mapping[str, tuple[int, int, int]], cooled: Mapping[str, int]) -> list[RuleOverlap]:
     """The rules that it meets most."""
     records, entities, _ = pairs.get(name, (0, 0, 0))
     if not records:

@@ -12,7 +12,7 @@ from crossline.core.basics.errors import CrosslineError
 from crossline.core.basics.times import instant_text
 from crossline.core.health.predictions import Held
 from crossline.logs import get_logger
-from crossline.serve.health.sentences import held_said
+from crossline.serve.health.sentences import prediction_text
 from crossline.serve.health.values import HealthReport
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.revisions.revision_log import NumberedLog
@@ -104,7 +104,7 @@ def changes(report: HealthReport, standing: Standing) -> Iterator[dict[str, Any]
 
 def _event(report: HealthReport, which: tuple[str, str], version: int, state: str, held: Held | None) -> dict[str, Any]:
     rule_id, figure = which
-    said = f"{figure}: version {version} is not in force any more" if held is None else held_said(held)
+    said = f"{figure}: version {version} is not in force any more" if held is None else prediction_text(held)
     return {
         "schema_version": 1,
         "kind": "prediction",

@@ -39,10 +39,10 @@ def _notes(health: RuleHealth) -> Iterator[HealthNote]:
         )
     for each in health.held:
         if each.beyond:
-            said = held_said(each)
+            said = prediction_text(each)
             yield HealthNote(each.figure, said[0].upper() + said[1:])
     if health.parity is not None and not health.parity.same:
-        yield HealthNote("parity", f"API and stream: {parity_said(health)}")
+        yield HealthNote("parity", f"API and stream: {parity_text(health)}")
     if health.drift is not None and health.drift.shifted:
         before, now = health.drift.median_before, health.drift.median_now
         ratio = f"{now / before:.1f} {_TIMES} last week" if before > 0 else f"{now:.3g}, {before:.3g} last week"
@@ -65,7 +65,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def parity_said(health: RuleHealth) -> str:
+def parity_text(health: RuleHealth) -> str:
     """``same``, ``2 differ``, or why nothing can be said."""
     found = health.parity
     if found is None:
@@ -76,14 +76,14 @@ def parity_said(health: RuleHealth) -> str:
     return "same" if found.compared else "no answers"
 
 
-def held_said(held: Held) -> str:
+def prediction_text(held: Held) -> str:
     """``alerts a day: 9.3, predicted 0 to 4.1``."""
-    came = "nothing yet" if held.came is None else figure_said(held.came, held.figure)
-    low, high = (figure_said(each, held.figure) for each in (held.low, held.high))
+    came = "nothing yet" if held.came is None else figure_text(held.came, held.figure)
+    low, high = (figure_text(each, held.figure) for each in (held.low, held.high))
     return f"{NAMES[held.figure]}: {came}, predicted {low} to {high}"
 
 
-def figure_said(value: float, figure: str) -> str:
+def figure_text(value: float, figure: str) -> str:
     """A figure as text."""
     if figure == "precision":
         return f"{value:.2f}"

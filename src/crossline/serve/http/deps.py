@@ -107,7 +107,7 @@ class Dependencies:
         return found
 
 
-def there(value: Any, what: str, todo: str) -> Any:
+def required(value: Any, what: str, todo: str) -> Any:
     """``value``, or ProblemError (409) where this server was started without it."""
     if value is None:
         raise ProblemError(409, "not-served", f"this server has no {what}; {todo}")

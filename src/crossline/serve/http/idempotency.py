@@ -176,7 +176,7 @@ class IdempotentWrites:
             return
         caught = _Caught()
         try:
-            await self._app(scope, _again(body, receive), caught.send)
+            await self._app(scope, _replay(body, receive), caught.send)
         finally:
             answer = caught.answer
             if answer is not None and answer.status < _FAULTS:
@@ -224,7 +224,7 @@ async def whole_body(receive: Receive) -> bytes:
     return bytes(body)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replay(body: bytes, receive: Receive) -> Receive:
     """A ``receive`` that replays the body, which has been read."""
     replayed = False
 

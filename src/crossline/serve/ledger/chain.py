@@ -93,7 +93,7 @@ def check_chain(
         checked.faults += faults_of(receipt, verifier)
         replica, sequence = _named(receipt)
         if sequence in seen:
-            checked.faults.append(_again(seen[sequence], receipt))
+            checked.faults.append(_duplicate(seen[sequence], receipt))
             continue
         if sequence < highest:
             text = f"receipt {sequence} stands behind receipt {highest}; expected them in their order"
@@ -153,7 +153,7 @@ def _at_end(last: ChainHead | None, end: ChainHead | None) -> list[ChainFault]:
     return [ChainFault("altered", end.replica, end.sequence, text)]
 
 
-def _again(first: Mapping[str, Any], second: Mapping[str, Any]) -> ChainFault:
+def _duplicate(first: Mapping[str, Any], second: Mapping[str, Any]) -> ChainFault:
     replica, sequence = _named(second)
     if first == second:
         return ChainFault("repeated", replica, sequence, f"receipt {sequence} is there twice")

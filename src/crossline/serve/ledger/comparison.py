@@ -96,7 +96,7 @@ def differences(receipt: Mapping[str, Any], again: ReplayResult) -> list[Differe
 def _of_record(receipt: Mapping[str, Any], again: ReplayResult) -> Iterator[Difference]:
     place = again.places.get(receipt["decision"]["record_id"])
     if place is not None and place.digest is not None and place.digest != receipt["record_digest"]:
-        said = f"the record in the log ({_stands(place)}) has other fields than the one that was asked about"
+        said = f"the record in the log ({_place_text(place)}) has other fields than the one that was asked about"
         yield Difference("record_digest", receipt["record_digest"], place.digest, (said,))
 
 
@@ -281,7 +281,7 @@ def _counted(figure: Mapping[str, Any], evidence: Mapping[str, Any], again: Repl
     for record_id in gone:
         place = again.places.get(record_id)
         if place is not None:
-            where = f"stands in the log ({_stands(place)}) and does not count there"
+            where = f"stands in the log ({_place_text(place)}) and does not count there"
         else:
             where = "is not in the log" if again.looked else "does not count in the log"
         yield f"record {record_id} counted for the answer; it {where}"
@@ -312,10 +312,10 @@ def _rests_on(again: ReplayResult) -> tuple[str, ...]:
 
 def _where(again: ReplayResult, record_id: str | None) -> str:
     place = again.places.get(record_id or "")
-    return f" ({_stands(place)})" if place else ""
+    return f" ({_place_text(place)})" if place else ""
 
 
-def _stands(place: RecordPlace) -> str:
+def _place_text(place: RecordPlace) -> str:
     return f"{place.file}, {place.unit} {place.at:,}"
 
 

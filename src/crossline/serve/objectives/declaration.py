@@ -58,15 +58,15 @@ def objectives_of(settings: SloSettings | None) -> tuple[Objective, ...]:
         given = getattr(settings, name)
         if isinstance(given, LatencyObjective):
             limit = Fraction(given.under)
-            found.append(_made(name, given.percentile, limit, f"within {format_duration(given.under)}"))
+            found.append(_objective_of(name, given.percentile, limit, f"within {format_duration(given.under)}"))
         elif isinstance(given, LagObjective):
             limit = Fraction(given.under)
-            found.append(_made(name, given.percent, limit, f"at most {format_duration(given.under)} behind"))
+            found.append(_objective_of(name, given.percent, limit, f"at most {format_duration(given.under)} behind"))
         elif isinstance(given, CheckpointObjective):
             limit = exact(given.share) / 100
-            found.append(_made(name, given.percent, limit, f"with at most {given.share:g} % of batch time"))
+            found.append(_objective_of(name, given.percent, limit, f"with at most {given.share:g} % of batch time"))
         elif given is not None:
-            found.append(_made(name, given.percent, None, "without a fault"))
+            found.append(_objective_of(name, given.percent, None, "without a fault"))
     return tuple(found)
 
 
@@ -75,7 +75,7 @@ def exact(value: float) -> Fraction:
     return Fraction(str(value))
 
 
-def _made(name: str, percent: float, limit: Fraction | None, how: str) -> Objective:
+def _objective_of(name: str, percent: float, limit: Fraction | None, how: str) -> Objective:
     said = f"{percent:g} % of {_UNITS[name]} {how}"
     held = "" if limit is None else str(limit)
     measure: Literal["ms", "share", ""] = "" if limit is None else "share" if name == CHECKPOINT else "ms"

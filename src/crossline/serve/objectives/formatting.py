@@ -21,7 +21,7 @@ def percent(share: float) -> str:
     return f"{cut / 100:g} %" if cut % 100 else f"{cut // 100} %"
 
 
-def share_said(window: Mapping[str, Any]) -> str:
+def share_text(window: Mapping[str, Any]) -> str:
     """How much was good in a window, and whether that keeps the promise.
 
     >>> share_said({"share": 0.9994, "kept": False})
@@ -33,7 +33,7 @@ def share_said(window: Mapping[str, Any]) -> str:
     return f"{percent(share)}, {'not known' if kept is None else 'kept' if kept else 'missed'}"
 
 
-def value_said(objective: Mapping[str, Any], window: Mapping[str, Any]) -> str:
+def value_text(objective: Mapping[str, Any], window: Mapping[str, Any]) -> str:
     """The value at the percentile that is promised; empty where there is none.
 
     >>> value_said({"measure": "ms"}, {"value": 212.4}), value_said({"measure": "ms"}, {"value": 90_500.0})
@@ -49,7 +49,7 @@ def value_said(objective: Mapping[str, Any], window: Mapping[str, Any]) -> str:
     return f"{value:.3g} ms" if value < SECOND_MS else f"{value / 1_000:,.3f}"[:-1].rstrip("0").rstrip(".") + " s"
 
 
-def percentile_said(objective: Mapping[str, Any]) -> str:
+def percentile_text(objective: Mapping[str, Any]) -> str:
     """What the value is of.
 
     >>> percentile_said({"target": 0.999})
@@ -58,7 +58,7 @@ def percentile_said(objective: Mapping[str, Any]) -> str:
     return f"p{100 * objective['target']:g}"
 
 
-def left_said(window: Mapping[str, Any]) -> str:
+def budget_text(window: Mapping[str, Any]) -> str:
     """What is left of a budget; overspending is shown as such."""
     left = window["budget_left"]
     if left is None:
@@ -66,7 +66,7 @@ def left_said(window: Mapping[str, Any]) -> str:
     return percent(left) if left >= 0 else f"none, {percent(-left)} over"
 
 
-def unknown_said(window: Mapping[str, Any]) -> str:
+def unknown_text(window: Mapping[str, Any]) -> str:
     """For how long nothing is known, in days, hours and minutes.
 
     >>> unknown_said({"unknown_minutes": 1_505})
@@ -77,7 +77,7 @@ def unknown_said(window: Mapping[str, Any]) -> str:
     return " ".join(f"{count} {unit}" for count, unit in parts if count) or "0 min"
 
 
-def pace_said(objective: Mapping[str, Any]) -> str:
+def burn_rate_text(objective: Mapping[str, Any]) -> str:
     """How fast the budget burns, where that is worth a word."""
     burning = objective["burning"]
     if burning:

@@ -12,7 +12,7 @@ from crossline.core.health.shares import Precision
 from crossline.core.workbench.predicted import Predicted
 from crossline.serve.cases.statistics.queries import RuleCounts, Verdicts
 from crossline.serve.health.assess import Measured, assessed
-from crossline.serve.health.sentences import HealthNote, notes_of, parity_said
+from crossline.serve.health.sentences import HealthNote, notes_of, parity_text
 from crossline.serve.health.values import Foretold, Parity, RuleFacts, RuleHealth, RuleOverlap
 
 TODAY, DAY_MS = 20_000, 86_400_000
@@ -107,9 +107,9 @@ def test_overlap_suppressions_drift_and_parity() -> None:
 
 
 def test_words_of_parity() -> None:
-    said = [parity_said(one(counts(), parity={"burst": each})) for each in (Parity(3), Parity(), Parity(3, 1))]
+    said = [parity_text(one(counts(), parity={"burst": each})) for each in (Parity(3), Parity(), Parity(3, 1))]
     assert said == ["same", "no answers", "1 differs"]
-    assert parity_said(one(counts())) == "not there"
+    assert parity_text(one(counts())) == "not there"
 
 
 def test_floods_say_since_when_and_a_paused_rule_is_not_silent() -> None:

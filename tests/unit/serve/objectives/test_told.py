@@ -20,7 +20,7 @@ from crossline.core.basics.times import format_instant
 from crossline.core.settings.process.slo import SloSettings
 from crossline.serve.objectives.declaration import objectives_of
 from crossline.serve.objectives.file import Minute, MinuteFile
-from crossline.serve.objectives.formatting import value_said
+from crossline.serve.objectives.formatting import value_text
 from crossline.serve.objectives.histogram import counted, packed
 from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.objectives.prometheus import rules_of
@@ -50,7 +50,7 @@ def test_command_api_and_page_tell_the_same_value(folder: Path, capsys: pytest.C
     assert [each["value"] for each in found["windows"].values()] == [value] * 3
     assert run_command(["slo", "--json"]) == 0
     assert lag_of(json.loads(capsys.readouterr().out)) == found
-    assert value_said(found, found["windows"]["1h"]) == "1.22 s"  # the bound above: 5,000 * 2^(-65/32) is 1,223
+    assert value_text(found, found["windows"]["1h"]) == "1.22 s"  # the bound above: 5,000 * 2^(-65/32) is 1,223
     assert run_command(["slo"]) == 0
     (lag,) = (each for each in capsys.readouterr().out.splitlines() if each.startswith("99.9 % of seconds"))
     assert lag.count("p99.9 1.22 s; 99.9 %, not known") == 3

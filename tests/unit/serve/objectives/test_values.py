@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from crossline.core.settings.process.slo import SloSettings
 from crossline.serve.objectives.declaration import Objective, objectives_of
 from crossline.serve.objectives.file import KEPT, Minute, MinuteFile
-from crossline.serve.objectives.formatting import value_said
+from crossline.serve.objectives.formatting import value_text
 from crossline.serve.objectives.histogram import REACH, SIZE, added, counted, empty, packed, place_of, value_at
 from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.objectives.recorder import Recorder
@@ -161,4 +161,4 @@ def test_prometheus_is_told_what_the_report_says(tmp_path: Path) -> None:
     ],
 )
 def test_values_are_said_in_few_digits(measure: str, value: float | None, said: str) -> None:
-    assert value_said({"measure": measure}, {"value": value}) == said
+    assert value_text({"measure": measure}, {"value": value}) == said

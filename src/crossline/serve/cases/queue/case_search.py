@@ -20,7 +20,7 @@ _OF_EVENTS = """SELECT DISTINCT k.seq FROM (SELECT rowid AS r FROM texts WHERE t
 LIMIT ?) JOIN case_events AS e ON e.number = r / 2 JOIN cases AS k ON k.case_id = e.case_id WHERE r % 2 = 1"""
 
 
-def found(file: CaseFile, text: str) -> set[int]:
+def matching_rows(file: CaseFile, text: str) -> set[int]:
     """The rows of cases in which all words of ``text`` stand, in one alert or note.
 
     Where there is none, each word may be cut short at its end.
@@ -45,12 +45,12 @@ def matches(file: CaseFile, text: str) -> Iterator[str]:
     words = [each for each in text.replace("\0", " ").split() if any(one.isalnum() for one in each)]
     if words:
         yield " ".join('"' + each.replace('"', '""') + '"' for each in words)
-        begun = [_begun(file, each) for each in _PARTS.findall(" ".join(words)) if each.strip("_")]
+        begun = [_words_with_prefix(file, each) for each in _PARTS.findall(" ".join(words)) if each.strip("_")]
         if all(begun):
             yield " AND ".join(f"({' OR '.join(each)})" for each in begun)
 
 
-def _begun(file: CaseFile, word: str) -> list[str]:
+def _words_with_prefix(file: CaseFile, word: str) -> list[str]:
     """The words of the index that begin with ``word``, as the index has them: small, and without accents."""
     plain = "".join(each for each in unicodedata.normalize("NFD", word.lower()) if not unicodedata.combining(each))
     rows = file.rows(

@@ -50,7 +50,7 @@ class Queue:
     def rows(self, wanted: QueueFilter, who: str) -> Rows:
         """The rows of all cases that meet ``wanted``, in the order in which they were opened."""
         self.board.follow()
-        searched = case_search.found(self._file, wanted.q) if wanted.q.strip() else None
+        searched = case_search.matching_rows(self._file, wanted.q) if wanted.q.strip() else None
         having = case_search.having(self._file, wanted.key) if wanted.key else None
         return self.board.rows(wanted, who, case_search.both((searched, having)))
 

@@ -38,11 +38,11 @@ class SearchResult:
     more: frozenset[str] = field(default_factory=frozenset)
 
 
-def found(file: CaseFile, text: str, limit: int) -> SearchResult:
+def search_all(file: CaseFile, text: str, limit: int) -> SearchResult:
     """Cases and alerts in which all words of ``text`` stand, and entities whose value begins with it."""
     text = text.strip()
     with file.reading():
-        rows = sorted(case_search.found(file, text), reverse=True)
+        rows = sorted(case_search.matching_rows(file, text), reverse=True)
         cases = queries.listed(file, rows[:limit])
         alerts = [_alert(each) for each in _alerts(file, text, limit + 1)]
         entities = list(_entities(file, text, limit + 1))

@@ -135,7 +135,7 @@ def _labels(file: CaseFile, found: RuleCounts, today: int) -> None:
         found.fraud.setdefault((rule, kind), {})[currency] = amount
 
 
-def money_said(amounts: Mapping[str, float]) -> str:
+def money_text(amounts: Mapping[str, float]) -> str:
     """Sums by currency, as text; those are left out of which nothing is left in the digits of the currency.
 
     >>> money_said({"EUR": 1204.5, "": 0.0, "JPY": 98000.0})

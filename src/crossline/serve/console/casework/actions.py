@@ -17,7 +17,7 @@ from crossline.serve.console.casework.forms import counted
 from crossline.serve.console.request import PageRequest
 from crossline.serve.http.cases.actions import check_scope
 from crossline.serve.http.cases.requests import ActBody, desk_of
-from crossline.serve.http.cases.requests import asked as answered
+from crossline.serve.http.cases.requests import as_problems as answered
 from crossline.serve.http.problems import invalid, not_found
 
 _FIELDS = ("to", "until", "text", "label", "reason", "alert_id")
@@ -66,7 +66,7 @@ def on_one(asked: PageRequest, case_id: str) -> ActionResult:
     checked = int(version) if version.isdigit() and body.act != "note" else None
     desk = desk_of(asked.parts.deps)
     answered(lambda: desk.act(case_id, body.wanted(), asked.who.name, checked))
-    return _done(asked, body, [case_id], {})
+    return _result_of(asked, body, [case_id], {})
 
 
 def on_many(asked: PageRequest) -> ActionResult:
@@ -86,7 +86,7 @@ def on_many(asked: PageRequest) -> ActionResult:
         raise invalid("/case", "no case", "one at least")
     result = answered(lambda: desk.bulk(wanted, body.wanted(), asked.who.name, expected))
     refused = {each["case_id"]: each["why"] for each in result["refused"]}
-    return _done(asked, body, [each["case_id"] for each in result["done"]], refused)
+    return _result_of(asked, body, [each["case_id"] for each in result["done"]], refused)
 
 
 def undone(asked: PageRequest, at_ms: int) -> str:
@@ -100,7 +100,7 @@ def undone(asked: PageRequest, at_ms: int) -> str:
     return f"Undone for {counted(result['count'])}.{left}"
 
 
-def _done(asked: PageRequest, body: ActBody, names: Sequence[str], refused: Mapping[str, str]) -> ActionResult:
+def _result_of(asked: PageRequest, body: ActBody, names: Sequence[str], refused: Mapping[str, str]) -> ActionResult:
     label = f" as {body.label}" if body.label else ""
     what = _DONE[body.act].format(to=body.to or "you", label=label)
     subject = names[0] if len(names) == 1 and not refused else counted(len(names))

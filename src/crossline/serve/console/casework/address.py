@@ -139,12 +139,12 @@ class QueueQuery:
     def chips(self) -> tuple[Chip, ...]:
         """The filters that are set."""
         return tuple(
-            Chip(FILTERS[name], _said(name, value), self.having(**{name: ""}).address() or "/queue")
+            Chip(FILTERS[name], _label_of(name, value), self.having(**{name: ""}).address() or "/queue")
             for name, value in self.filters.items()
         )
 
 
-def _said(name: str, value: str) -> str:
+def _label_of(name: str, value: str) -> str:
     if name == "severity" and value != SEVERITIES[-1]:
         return f"{value} and above"
     if name == "money":

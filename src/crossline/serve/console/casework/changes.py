@@ -39,7 +39,7 @@ def changes_of(status: int, body: Mapping[str, Any], words: Wording, money: str 
         return CounterfactualTable(share=float((body.get("progress") or {}).get("share") or 0.0))
     rows = tuple(
         CounterfactualRow(
-            _what(each["what"], each["unit"], words, money),
+            _subject_of(each["what"], each["unit"], words, money),
             _value(each["was"], each["unit"], words, money),
             _value(each["turns_at"], each["unit"], words, money),
             each["then"],
@@ -51,7 +51,7 @@ def changes_of(status: int, body: Mapping[str, Any], words: Wording, money: str 
     return CounterfactualTable(rows, left, body.get("why_none") or "", None, int(body.get("runs") or 0))
 
 
-def _what(said: str, unit: str, words: Wording, money: str | None) -> str:
+def _subject_of(said: str, unit: str, words: Wording, money: str | None) -> str:
     """What is changed; an amount is not called by the field of its minor units, since it is not shown in them."""
     if not money or unit != money or words.amount(money) == money:
         return said

@@ -39,14 +39,14 @@ def lines(asked: PageRequest) -> tuple[NavLine, ...]:
     return tuple(made)
 
 
-def said(count: dict[str, Any]) -> str:
+def count_text(count: dict[str, Any]) -> str:
     """A count as people read it."""
     return "10,000+" if count["more"] else f"{count['count']:,}"
 
 
 def _line(label: str, wanted: QueueQuery, count: dict[str, Any], here: str) -> NavLine:
     address = wanted.address()
-    return NavLine(label, address, address == here, said(count) if count["count"] else "")
+    return NavLine(label, address, address == here, count_text(count) if count["count"] else "")
 
 
 def _here(asked: PageRequest) -> str:

@@ -105,7 +105,7 @@ def width_of(asked: PageRequest) -> int:
     )
 
 
-def shown(asked: PageRequest, case: Mapping[str, Any], body: Mapping[str, Any], width: int) -> EvidenceView:
+def evidence_view(asked: PageRequest, case: Mapping[str, Any], body: Mapping[str, Any], width: int) -> EvidenceView:
     """The evidence, drawn to ``width`` pixels."""
     found = timeline_of(body)
     words = words_of(asked, case, "records" if not found.records else found.records[0].stream)
@@ -117,7 +117,7 @@ def shown(asked: PageRequest, case: Mapping[str, Any], body: Mapping[str, Any], 
     marks: list[Mark] = [each for each in LEGEND if any(record.mark == each for record in found.records)]
     return EvidenceView(
         alert_id=alert_id,
-        drawing=drawn(found, width, words),
+        drawing=chart_of(found, width, words),
         width=width,
         at=words.clock(found.at_ms),
         crossing=found.crossing,
@@ -138,7 +138,7 @@ def shown(asked: PageRequest, case: Mapping[str, Any], body: Mapping[str, Any], 
     )
 
 
-def drawn(found: Timeline, width: int, words: Wording) -> Element | None:
+def chart_of(found: Timeline, width: int, words: Wording) -> Element | None:
     """The drawing that its shape has; of a correlation its own number against that of the other stream."""
     if found.shape != "correlation":
         return chart(found, width, words)

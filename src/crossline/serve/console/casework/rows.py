@@ -65,7 +65,7 @@ def row_of(
     last_ms = parse_instant_ms(case["last_at"])
     who = case["escalated_to"] if case["status"] == "escalated" else case["assignee"]
     decision = case["decision"] or {}
-    money = money_said(case["money"], code)
+    money = money_text(case["money"], code)
     age = asked.times.age(last_ms)
     said = [f"at risk {money}" if money else ""]
     said += [str(decision.get("standing", "")).replace("_", " "), f"{age} ago"]
@@ -139,7 +139,7 @@ def short(value: str) -> str:
     return value if len(value) <= LONG_ID else f"{value[:8]}…{value[-4:]}"
 
 
-def money_said(money: Sequence[Mapping[str, Any]] | None, code: str = "") -> str:
+def money_text(money: Sequence[Mapping[str, Any]] | None, code: str = "") -> str:
     """Amounts by currency: ``EUR 2,683.67``; without the code where the header has it."""
     if not money:
         return ""
@@ -171,4 +171,4 @@ def sums(cases: Iterable[Mapping[str, Any]]) -> str:
     for case in cases:
         for each in case["money"] or ():
             found[each["currency"]] = found.get(each["currency"], Decimal()) + Decimal(each["amount"])
-    return money_said([{"currency": name, "amount": f"{value:f}"} for name, value in sorted(found.items())])
+    return money_text([{"currency": name, "amount": f"{value:f}"} for name, value in sorted(found.items())])

@@ -83,7 +83,7 @@ class Plot:
             taken.append((at - half, at + half))
             yield text(at, self.bottom + 16, said, kind, "middle")
 
-    def window_said(self) -> str:
+    def window_text(self) -> str:
         """``window of 15 min``."""
         start, end = self.shown.window_start_ms, self.shown.window_end_ms
         return f"window of {duration(end - start)}" if start is not None and end is not None else ""

@@ -34,7 +34,7 @@ def window_timeline(shown: Timeline, width: int, words: Wording | None = None) -
     stems = columns(plot) if len(shown.records) > RECORDS_MAX else _stems(plot)
     parts = [
         *plot.window(),
-        *_said(plot, width),
+        *_labels(plot, width),
         *_value_axis(plot, y, high),
         *_steps(plot, y),
         *plot.crossing(),
@@ -79,7 +79,7 @@ def _value_axis(plot: Plot, y: Scale, high: float) -> Iterator[Element]:
         yield text(plot.x.start - 8, y(threshold) + 4, said, "thr-t", "end")
 
 
-def _said(plot: Plot, width: int) -> Iterator[Element]:
+def _labels(plot: Plot, width: int) -> Iterator[Element]:
     """What the lanes are, and the window."""
     shown, crossing = plot.shown, f"crosses at {plot.words.clock(plot.shown.at_ms)}"
     at = plot.x(shown.at_ms)
@@ -92,7 +92,7 @@ def _said(plot: Plot, width: int) -> Iterator[Element]:
         taken.append((plot.x.start, figure_end))
         if shown.window_start_ms is not None:
             low = max(plot.x.clipped(shown.window_start_ms) + 6, figure_end + 12)
-            for said in (f"{plot.window_said()}, looking back from the record", plot.window_said()):
+            for said in (f"{plot.window_text()}, looking back from the record", plot.window_text()):
                 if free(taken, low, low + text_px(said)) and low + text_px(said) < at:
                     yield text(low, 30, said)
                     break

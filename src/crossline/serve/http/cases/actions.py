@@ -13,7 +13,7 @@ from crossline.serve.http.cases.requests import (
     CaseId,
     FilterBody,
     Short,
-    asked,
+    as_problems,
     case_of,
     desk_of,
 )
@@ -55,7 +55,7 @@ def act_routes(deps: Dependencies) -> APIRouter:
         if wanted.act != "note" or if_match is not None:
             check_match(if_match, etag_of(before), f"case {case_id}")
         version = None if wanted.act == "note" else int(before["version"])
-        kept = asked(lambda: desk_of(deps).act(case_id, wanted.wanted(), who.name, version))
+        kept = as_problems(lambda: desk_of(deps).act(case_id, wanted.wanted(), who.name, version))
         return json_answer(kept, 200, {"ETag": etag_of(kept)})
 
     @routes.post("/v1/cases:bulk", openapi_extra=needs("write:cases"), summary="Do something with many cases")
@@ -67,7 +67,7 @@ def act_routes(deps: Dependencies) -> APIRouter:
             raise invalid("/case_ids", "both or neither of case_ids and filter", "one of them")
         cases = wanted.filter.wanted() if wanted.filter is not None else wanted.case_ids or []
         desk = desk_of(deps)
-        return json_answer(asked(lambda: desk.bulk(cases, wanted.act.wanted(), who.name, wanted.expected_count)))
+        return json_answer(as_problems(lambda: desk.bulk(cases, wanted.act.wanted(), who.name, wanted.expected_count)))
 
     return routes
 

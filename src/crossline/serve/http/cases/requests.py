@@ -15,7 +15,7 @@ from crossline.serve.cases.intake.facts import VALUE_MAX
 from crossline.serve.cases.queue.filters import QueueFilter, Sort, View
 from crossline.serve.cases.service import CaseService
 from crossline.serve.cases.values import ChangedError, NoSuchCaseError, NotTakenError
-from crossline.serve.http.deps import Dependencies, there
+from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.queries import keys_in
 from crossline.serve.http.reads.alerts import instant
@@ -79,11 +79,11 @@ class ActBody(Body):
 
 def desk_of(deps: Dependencies) -> CaseService:
     """The desk. Raises ProblemError (409) where this server has none."""
-    found: CaseService = there(deps.desk, "store of cases and labels", TODO)
+    found: CaseService = required(deps.desk, "store of cases and labels", TODO)
     return found
 
 
-def asked(ask: Callable[[], T], what: str = "case") -> T:
+def as_problems(ask: Callable[[], T], what: str = "case") -> T:
     """What ``ask`` gives; the store's errors as problems."""
     try:
         return ask()

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from crossline.core.texts.problems import nearest, one_of, shown
-from crossline.serve.http.deps import Dependencies, there
+from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.events.source import KINDS, EventId, EventSource, LiveEvent
 from crossline.serve.http.events.stream import EventFilter, EventStream, StreamLimits
-from crossline.serve.http.principals import Asking, Principal, needs, sees
+from crossline.serve.http.principals import Asking, Principal, may_read, needs
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.queries import keys_in, only_known
 
@@ -57,7 +57,9 @@ class OwnEvents:
     async def follow(self, after: EventId | None) -> AsyncIterator[LiveEvent]:
         """See ``EventSource``."""
         async for event in self._source.follow(after):
-            if event.kind in {"decision", "revision"} and sees(self._who, str(orjson.loads(event.body).get("stream"))):
+            if event.kind in {"decision", "revision"} and may_read(
+                self._who, str(orjson.loads(event.body).get("stream"))
+            ):
                 yield event
 
 
@@ -88,8 +90,8 @@ def event_routes(deps: Dependencies, listeners: Listeners, bounds: StreamLimits 
         """
         only_known(request, "key.")
         wanted = EventFilter(_kinds(kinds), keys_in(request), _id(last_event_id))
-        source: EventSource = there(deps.events, "events", _TODO)
-        if not sees(who):
+        source: EventSource = required(deps.events, "events", _TODO)
+        if not may_read(who):
             source = OwnEvents(source, who)
         listeners.take()
         return EventStream(source, wanted, bounds or StreamLimits(), listeners.leave)

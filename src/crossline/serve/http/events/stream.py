@@ -65,7 +65,10 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of ASGI
         """Send events until the client leaves, is cut off, or the server ends."""
-        tasks = [asyncio.ensure_future(each) for each in (self._listen(), self._send_events(send), _gone(receive))]
+        tasks = [
+            asyncio.ensure_future(each)
+            for each in (self._listen(), self._send_events(send), _until_disconnect(receive))
+        ]
         try:
             # The listener ends by what it leaves in the queue; the other two end the whole.
             await asyncio.wait(tasks[1:], return_when=asyncio.FIRST_COMPLETED)
@@ -156,7 +159,7 @@ def _line(text: bytes) -> bytes:
     return text.replace(b"\r", b" ").replace(b"\n", b" ").replace(b"\0", b" ")
 
 
-async def _gone(receive: Receive) -> None:
+async def _until_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

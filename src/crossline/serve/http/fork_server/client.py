@@ -63,7 +63,7 @@ class ForkServer:
                 os.close(each)
         out, said, exit_pipe = [await _Pipe.of(each) for each in ours]
         try:
-            return await _ended(out, said, exit_pipe)
+            return await _exit_of(out, said, exit_pipe)
         finally:
             for each in (out, said, exit_pipe):
                 each.transport.close()
@@ -103,7 +103,7 @@ class _Pipe:
         return cls(reader, transport)
 
 
-async def _ended(out: _Pipe, said: _Pipe, exit_pipe: _Pipe) -> Ended | None:
+async def _exit_of(out: _Pipe, said: _Pipe, exit_pipe: _Pipe) -> Ended | None:
     begun = asyncio.ensure_future(exit_pipe.reader.readline())
     code = b""
     try:

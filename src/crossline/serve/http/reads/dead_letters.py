@@ -18,7 +18,7 @@ from crossline.serve.dead_letters.resend import RAW_BYTES_MAX, Resender
 from crossline.serve.dead_letters.resend_log import Resent, ResentFile
 from crossline.serve.dead_letters.stores import box_of, why_none
 from crossline.serve.dead_letters.values import LetterBox, StoredDeadLetter
-from crossline.serve.http.deps import Dependencies, there
+from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import invalid, not_found
@@ -89,8 +89,8 @@ def dead_routes(deps: Dependencies) -> APIRouter:
         One that was sent again already is 409, and so is a record whose id the stream has.
         """
         only_known(request)
-        kept = await run_in_threadpool(_kept, deps, letter_id)
-        resending: Resender = there(_dead(deps).resending, "log to send into", "send through the API that has it")
+        kept = await run_in_threadpool(_stored_letter, deps, letter_id)
+        resending: Resender = required(_dead(deps).resending, "log to send into", "send through the API that has it")
         try:
             raw = wanted.record.encode()
         except UnicodeEncodeError:
@@ -124,7 +124,7 @@ def letters_of(deps: Dependencies, reason: str | None, state: str, limit: int, c
 
 def letter_of(deps: Dependencies, letter_id: str) -> dict[str, Any]:
     """A dead letter, whole. Raises ProblemError (404) where there is none."""
-    kept = _kept(deps, letter_id)
+    kept = _stored_letter(deps, letter_id)
     dead = _dead(deps)
     sent = dead.resent.of([kept.identity]).get(kept.identity)
     why = "it was sent again" if sent is not None and sent.log is not None else _why_not(dead, kept.letter.stream)
@@ -157,7 +157,7 @@ def _counted(deps: Dependencies, box: LetterBox) -> dict[str, Any]:
     return {"counts": reasons, "counted_all": counts.whole}
 
 
-def _kept(deps: Dependencies, letter_id: str) -> StoredDeadLetter:
+def _stored_letter(deps: Dependencies, letter_id: str) -> StoredDeadLetter:
     number = letter_id.partition("-")[0]
     box = box_of(deps.config, lambda: deps.open_store(deps.config))
     found = None
@@ -207,7 +207,7 @@ def _sent(sent: Resent) -> dict[str, Any]:
 
 
 def _dead(deps: Dependencies) -> DeadLetters:
-    found: DeadLetters = there(deps.dead, "list of what was sent again", "start crossline serve over the pipeline")
+    found: DeadLetters = required(deps.dead, "list of what was sent again", "start crossline serve over the pipeline")
     return found
 
 

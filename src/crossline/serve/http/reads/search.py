@@ -50,7 +50,7 @@ def search_routes(deps: Dependencies) -> APIRouter:
 def searched(deps: Dependencies, q: str, limit: int) -> dict[str, Any]:
     """What is found, by kind."""
     text, file = q.strip(), desk_of(deps).file
-    of_cases = search.found(file, text, limit)
+    of_cases = search.search_all(file, text, limit)
     decisions, rules = _decisions(deps, text, limit + 1), list(_rules(deps, text))
     parts: Mapping[str, Sequence[Any]] = {"decisions": decisions, "rules": rules}
     more = {*of_cases.more, *(name for name, some in parts.items() if len(some) > limit)}

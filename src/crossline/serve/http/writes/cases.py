@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 
 from crossline.core.basics.times import format_instant
 from crossline.core.texts.problems import nearest, shown
-from crossline.serve.http.deps import Dependencies, there
+from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.etags import check_match, check_match_of_new, etag_of
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import ProblemError, not_found
@@ -152,7 +152,7 @@ def changed(what: str, change: Callable[[], Mapping[str, Any]]) -> Mapping[str, 
 
 
 def _store(deps: Dependencies) -> CaseStore:
-    found: CaseStore = there(deps.cases, "store of cases and labels", _TODO)
+    found: CaseStore = required(deps.cases, "store of cases and labels", _TODO)
     return found
 
 

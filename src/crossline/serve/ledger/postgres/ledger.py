@@ -20,7 +20,7 @@ from crossline.serve.ledger.postgres.connection_cutter import Cutter
 from crossline.serve.ledger.postgres.outbox import drop_unreported, take_unreported
 from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
 from crossline.serve.ledger.postgres.schema import PostgresRows
-from crossline.serve.ledger.postgres.session import LedgerSession, Owner, begun, let_go
+from crossline.serve.ledger.postgres.session import LedgerSession, Owner, let_go, open_session
 from crossline.serve.ledger.postgres.writes import KnownBases, LostSlotError, keep_all, remove_oldest, revise_one
 from crossline.serve.ledger.queries import read_newest_ms
 from crossline.serve.ledger.receipts import ChainHead, ReceiptEntry
@@ -97,7 +97,7 @@ class PostgresLedger:
         self._lost: Owner | None = None  # whose connection ended in the midst of this call
         self._bases = KnownBases()
         with told(place, writing=True, opening=True):
-            self._session: LedgerSession | None = begun(place, pipeline)
+            self._session: LedgerSession | None = open_session(place, pipeline)
         self._replica = self._session.replica
         self._cutter = Cutter()
         self._open = True
@@ -262,7 +262,7 @@ class PostgresLedger:
         if time.monotonic() - self._failed_s < AGAIN_S:
             raise psycopg.OperationalError("the connection was lost a moment ago")
         try:
-            self._session = begun(self.place)
+            self._session = open_session(self.place)
         except psycopg.Error:
             self._failed_s = time.monotonic()
             raise

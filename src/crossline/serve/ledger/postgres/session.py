@@ -57,7 +57,7 @@ def let_go(session: LedgerSession, place: Place) -> None:
     session.connection.execute(_LET_GO, (slots_key(place), session.slot))
 
 
-def begun(place: Place, pipeline: str | None = None) -> LedgerSession:
+def open_session(place: Place, pipeline: str | None = None) -> LedgerSession:
     """A session with a slot of its own: the lowest that nobody holds. ``pipeline``: whose answers these must be.
 
     Raises what psycopg raises, StateError where the schema holds something else, UsageError where it holds the answers

@@ -56,7 +56,7 @@ def _row(asked: PageRequest, event: RuleEvent) -> PendingVersionRow:
     return PendingVersionRow(
         rule_id=rule_id,
         version=version,
-        address=f"/rules/{segment(rule_id)}/{version}" if _known(asked, rule_id, version) else "",
+        address=f"/rules/{segment(rule_id)}/{version}" if _row_of(asked, rule_id, version) else "",
         who=event.who or "unknown",
         at=asked.times.moment(event.at_ms),
         etag=waiting_tag(event.rule_id, event.version, event.digest),
@@ -67,7 +67,7 @@ def _row(asked: PageRequest, event: RuleEvent) -> PendingVersionRow:
     )
 
 
-def _known(asked: PageRequest, rule_id: str, version: int) -> dict[str, Any] | None:
+def _row_of(asked: PageRequest, rule_id: str, version: int) -> dict[str, Any] | None:
     """The version as a row, where a file or the log has it: a topic's that was never in force they have not."""
     rows = rulebook(asked.parts.deps.config).versions
     return next((each for each in rows if (each["rule_id"], each["version"]) == (rule_id, version)), None)
@@ -75,7 +75,7 @@ def _known(asked: PageRequest, rule_id: str, version: int) -> dict[str, Any] | N
 
 def _proof_id(asked: PageRequest, rule_id: str, version: int) -> str:
     """Of the proof of its text, or of that by which it was published; empty: there is none."""
-    kept, row = asked.parts.approvals, _known(asked, rule_id, version)
+    kept, row = asked.parts.approvals, _row_of(asked, rule_id, version)
     found = None if row is None else kept.proof_of_text(text_of(asked.parts.deps.config, row)[0])
     if found is not None:
         return found.proof_id

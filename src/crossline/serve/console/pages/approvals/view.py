@@ -21,7 +21,7 @@ from crossline.serve.console.pages.approvals.context import ApprovalPage, Approv
 from crossline.serve.console.pages.approvals.versions import approve_version, waiting_events, waiting_versions
 from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.pages.rules.editor import number_of
-from crossline.serve.console.pages.rules.trials import figures_of, predicted_said, proof_rows
+from crossline.serve.console.pages.rules.trials import figures_of, prediction_text, proof_rows
 from crossline.serve.console.request import PageRequest, Shown, moved
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.reads.rules import current_of, versions_of
@@ -115,7 +115,7 @@ def _row(asked: PageRequest, each: Request) -> RequestRow:
         decided=None if each.decided_ms is None else asked.times.moment(each.decided_ms),
         decided_by=each.decided_by or "",
         reason=each.reason,
-        predicted="" if kept is None else predicted_said(kept.said),
+        predicted="" if kept is None else prediction_text(kept.said),
     )
 
 
@@ -181,7 +181,7 @@ def _consequence(request: Request, rule: Rule | None, live: int, said: Any) -> s
         whom = f"Version {request.version} decides about {rule.share} of keys from now on{others}."
     was = said["live"]
     now = f" (now {was['alerts_per_day']:,.1f})" if was else ""
-    return f"{whom} Predicted: {predicted_said(said)}{now}. You can roll back; alerts already raised stay."
+    return f"{whom} Predicted: {prediction_text(said)}{now}. You can roll back; alerts already raised stay."
 
 
 def _why_not(asked: PageRequest, request: Request) -> str:

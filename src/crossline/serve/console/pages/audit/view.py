@@ -14,7 +14,7 @@ from crossline.serve.console.pages.audit.context import AuditPage, AuditRow
 from crossline.serve.console.pages.audit.trail import AuditEvent, TrailQuery, find
 from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.request import PageRequest
-from crossline.serve.http.deps import there
+from crossline.serve.http.deps import required
 from crossline.serve.http.problems import invalid
 
 ROWS = 50
@@ -25,8 +25,8 @@ _BEYOND = 10**18 - 1
 
 def view(asked: PageRequest) -> AuditPage:
     """The last writes that the filters have."""
-    path: Path = there(asked.parts.deps.audit, "audit log", "start crossline serve over a pipeline that has serve:")
-    wanted = _wanted(asked)
+    path: Path = required(asked.parts.deps.audit, "audit log", "start crossline serve over a pipeline that has serve:")
+    wanted = _query_of(asked)
     found = find(path, wanted, ROWS)
     kept = {name: asked.query[name] for name in ("who", "what", "since", "outcome") if asked.query.get(name)}
     older = urlencode({**kept, "before": found.older}) if found.older else ""
@@ -46,7 +46,7 @@ def view(asked: PageRequest) -> AuditPage:
     )
 
 
-def _wanted(asked: PageRequest) -> TrailQuery:
+def _query_of(asked: PageRequest) -> TrailQuery:
     outcome = asked.query.get("outcome", "")
     if outcome not in {"", *OUTCOMES}:
         raise invalid("?outcome", shown(outcome), one_of(OUTCOMES))

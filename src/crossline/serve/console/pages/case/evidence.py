@@ -12,7 +12,7 @@ from crossline.core.texts.problems import shown as quoted
 from crossline.replay.analysis.timeline import timeline_of
 from crossline.serve.console.api_calls import answered
 from crossline.serve.console.casework.changes import changes_of
-from crossline.serve.console.casework.evidence import as_csv, drawn, evidence_of, shown, width_of, words_of
+from crossline.serve.console.casework.evidence import as_csv, chart_of, evidence_of, evidence_view, width_of, words_of
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.case.context import ChangesPage, ChangesPart, EvidencePage, EvidencePart, SmallPart
 from crossline.serve.console.request import PageRequest
@@ -27,7 +27,7 @@ async def evidence(asked: PageRequest) -> Any:
     """The window, the figures and the records: a part of the page, or a page for who has no script."""
     case, alert_id = await _case(asked)
     body = await evidence_of(asked, alert_id)
-    found = await asyncio.to_thread(shown, asked, case, body, width_of(asked))
+    found = await asyncio.to_thread(evidence_view, asked, case, body, width_of(asked))
     if asked.by_htmx:
         return EvidencePart(found, asked.nonce)
     number = case["number"]
@@ -45,7 +45,7 @@ async def small(asked: PageRequest) -> Any:
     if asking.cancelled():
         return Response(status_code=204)
     found, words = timeline_of(asking.result()), words_of(asked, case)
-    drawing = await asyncio.to_thread(drawn, found, SMALL, words)
+    drawing = await asyncio.to_thread(chart_of, found, SMALL, words)
     figures = tuple(
         (each.name.replace("_", " "), words.value(each.value, each.unit), words.held(each)) for each in found.figures
     )

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 from crossline.core.basics.times import parse_instant_ms
 from crossline.serve.console.casework.address import QueueQuery
-from crossline.serve.console.casework.evidence import kept_of, shown, width_of
+from crossline.serve.console.casework.evidence import evidence_view, kept_of, width_of
 from crossline.serve.console.casework.forms import ASKS, ActionForm, ask_of, counted
-from crossline.serve.console.casework.rows import money_said, pieces
+from crossline.serve.console.casework.rows import money_text, pieces
 from crossline.serve.console.layout.shell import Crumb, ShortcutKey, initials
 from crossline.serve.console.pages.case.context import ActionButton, AlertTab, CasePage, CaseStatus
 from crossline.serve.console.pages.case.holds import spans
@@ -68,7 +68,7 @@ def page(asked: PageRequest, case: Mapping[str, Any], *, fact: str = "", problem
         ask=_ask(asked, case, wanted, alert_id, fact, problem),
         state=state,
         state_path=_state_path(case),
-        evidence=None if judged is None else shown(asked, case, judged, width),
+        evidence=None if judged is None else evidence_view(asked, case, judged, width),
         evidence_path=f"/cases/{number}/evidence/{alert_id}" if records else "",
         evidence_why="" if asked.allows("read:records") else WHY_NO_RECORDS,
         changes_path=f"/cases/{number}/changes/{alert_id}" if records else "",
@@ -105,7 +105,7 @@ def state_of(asked: PageRequest, case: Mapping[str, Any]) -> CaseStatus:
             if seen.get("alerts") not in {None, str(case["alert_count"])}
             else []
         )
-        money = money_said(case["money"])
+        money = money_text(case["money"])
         parts += [f"{money} at risk, was {seen['money']}"] if seen.get("money") not in {None, money} else []
         at = asked.times.moment(parse_instant_ms(case["changed_at"])).text
         changed = f"changed {at} by {case['changed_by']}: {'; '.join(parts) or 'now ' + _status(case)}"
@@ -159,7 +159,7 @@ def _status(case: Mapping[str, Any]) -> str:
 
 
 def _facts(asked: PageRequest, case: Mapping[str, Any]) -> list[str]:
-    money = money_said(case["money"])
+    money = money_text(case["money"])
     found = [f"{case['number']}, {_status(case)}", *([f"{money} at risk"] if money else [])]
     rules = len({each["rule_id"] for each in case["rules"]})
     found.append(f"{counted(case['alert_count'], 'alert')} by {counted(rules, 'rule')}")
@@ -239,5 +239,5 @@ def _hold(asked: PageRequest, case: Mapping[str, Any], made: ActionForm, alert_i
 
 
 def _state_path(case: Mapping[str, Any]) -> str:
-    seen = {"version": case["version"], "alerts": case["alert_count"], "money": money_said(case["money"])}
+    seen = {"version": case["version"], "alerts": case["alert_count"], "money": money_text(case["money"])}
     return f"/cases/{case['number']}/state?{urlencode(seen)}"

@@ -79,12 +79,12 @@ async def resend(asked: PageRequest) -> Any:
     except ProblemError as error:
         if error.status not in {400, 409, 422}:
             raise
-        return Shown(_page(asked, await _fetched(asked), record, _why(error)), error.status)
+        return Shown(_page(asked, await _fetched(asked), record, _reason_of(error)), error.status)
     said = f"Sent again as record {letter['sent']['record_id']}; the pipeline reads it with its next batch."
     return saying(moved(f"/dead-letters/{segment(letter['id'])}"), asked, said)
 
 
-def _why(error: ProblemError) -> str:
+def _reason_of(error: ProblemError) -> str:
     """What was wrong with the record; the API's own text."""
     text = error.errors[0].found if error.errors else error.detail
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -40,7 +40,7 @@ def view(asked: PageRequest) -> DecisionsPage:
         raise invalid("?decision", shown(wanted), one_of(ACTIONS))
     record = asked.query.get("record", "")[:ID_CHARS]
     which = DecisionFilter(decision=wanted or None, record_id=record or None)
-    found = _found(asked, which)
+    found = _read_page(asked, which)
     kept = {name: value for name, value in (("decision", wanted), ("record", record)) if value}
     older = {**kept, "before": cursor_of(list(found[ROWS - 1][0]), OF)} if len(found) > ROWS else {}
     return DecisionsPage(
@@ -82,7 +82,7 @@ def one(asked: PageRequest) -> DecisionPage:
     )
 
 
-def _found(asked: PageRequest, which: DecisionFilter) -> list[tuple[Mark, dict[str, Any]]]:
+def _read_page(asked: PageRequest, which: DecisionFilter) -> list[tuple[Mark, dict[str, Any]]]:
     """One more than are shown; none where the store is not made yet, since the pipeline delivered nothing."""
     mark = _mark(asked)
     try:

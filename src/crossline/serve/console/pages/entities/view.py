@@ -161,7 +161,7 @@ def _page(asked: PageRequest, known: _Known, wanted: Mapping[str, str], wrong: s
         value=value,
         address=at,
         around=rows.links_address(field, value),
-        stands=_stands(held, listed),
+        stands=_state_of(held, listed),
         facts=_facts(work, known.recent),
         as_of=_as_of(asked, api),
         figures=tuple(rows.figures(api["figures"])),
@@ -183,7 +183,7 @@ def _page(asked: PageRequest, known: _Known, wanted: Mapping[str, str], wrong: s
     )
 
 
-def _stands(held: tuple[Any, ...], listed: tuple[Any, ...]) -> tuple[str, str]:
+def _state_of(held: tuple[Any, ...], listed: tuple[Any, ...]) -> tuple[str, str]:
     """State and word: what holds it weighs more than a list in which it stands."""
     if held:
         return "held", f"Held until {max(each.until.text for each in held)}"

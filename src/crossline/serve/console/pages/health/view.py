@@ -57,7 +57,7 @@ async def view(asked: PageRequest) -> HealthPage:
         spans=tuple(HealthTab(said, f"?span={name}", name == span) for name, said in SPANS.items()),
         rows=tuple(row_of(each, span) for each in items),
         calls=len(report.get("calls", ())),
-        calls_said=calls_said(items),
+        calls_said=summary_text(items),
         held=tuple(row for each in items for row in held_rows(each)),
         met=tuple(row for each in items for row in met_rows(each)),
         counted=_counted(report),
@@ -76,7 +76,7 @@ def tabs_of(pipeline: str, current: str) -> list[HealthTab]:
     ]
 
 
-def calls_said(items: list[Mapping[str, Any]]) -> str:
+def summary_text(items: list[Mapping[str, Any]]) -> str:
     """``one floods, one is silent``."""
     words = {
         "floods": ("floods", "flood"),

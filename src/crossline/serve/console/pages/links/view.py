@@ -45,7 +45,7 @@ async def view(asked: PageRequest) -> LinksPage:
             (each, f"{links_address(field, value)}?depth={each}", each == depth) for each in range(1, DEPTH_MAX + 1)
         ),
         facts=tuple(_facts(graph)),
-        said=_said(graph),
+        said=_conclusion(graph),
         left_out=_left_out(graph["left_out"]),
         kinds=tuple(kinds.items()),
         rows=tuple(_rows(asked, graph)),
@@ -76,7 +76,7 @@ def _facts(graph: Mapping[str, Any]) -> Iterator[str]:
         yield f"{fraud:,} in cases of fraud"
 
 
-def _said(graph: Mapping[str, Any]) -> str:
+def _conclusion(graph: Mapping[str, Any]) -> str:
     """What a person would conclude of the drawing."""
     near = [each for each in graph["entities"] if each["steps"] == 1]
     beyond = len(graph["entities"]) - 1 - len(near)

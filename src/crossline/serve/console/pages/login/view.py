@@ -100,16 +100,16 @@ def log_out(asked: PageRequest) -> Response:
     """This browser."""
     if asked.session_id:
         asked.parts.sessions.end(asked.session_id)
-    return _gone(asked)
+    return _logged_out(asked)
 
 
 def log_out_everywhere(asked: PageRequest) -> Response:
     """All browsers of who asks."""
     asked.parts.sessions.end_all(asked.who.name)
-    return _gone(asked)
+    return _logged_out(asked)
 
 
-def _gone(asked: PageRequest) -> Response:
+def _logged_out(asked: PageRequest) -> Response:
     answer = moved("/login")
     answer.headers.append("set-cookie", asked.gate.cookie_of(asked.gate.cookie, "", lasts_s=0))
     answer.headers["clear-site-data"] = '"cache"'

@@ -13,7 +13,7 @@ from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.request import PageRequest, moved
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.objectives.budget import PAIRS
-from crossline.serve.objectives.formatting import NONE, left_said, percent, percentile_said, unknown_said, value_said
+from crossline.serve.objectives.formatting import NONE, budget_text, percent, percentile_text, unknown_text, value_text
 
 LITTLE = 0.25  # of a budget: less is worth a look
 _WORDS = {True: "kept", False: "missed", None: "not known"}
@@ -54,22 +54,22 @@ def _row(objective: Mapping[str, Any]) -> ObjectiveRow:
         label=objective["label"],
         promise=objective["promise"],
         windows=tuple(_cell(objective, window) for window in objective["windows"].values()),
-        left=left_said(period),
+        left=budget_text(period),
         bar=0.0 if left is None else min(1.0, max(0.0, left)),
         bar_kind="over" if left is not None and left <= 0 else kind,
-        unknown=unknown_said(period),
+        unknown=unknown_text(period),
     )
 
 
 def _cell(objective: Mapping[str, Any], window: Mapping[str, Any]) -> WindowCell:
-    unit, value = objective["unit"], value_said(objective, window)
+    unit, value = objective["unit"], value_text(objective, window)
     share = NONE if window["share"] is None else percent(window["share"])
     if window["share"] is None and window["known_minutes"]:
         share = f"no {unit}"
     known, minutes = window["known_minutes"], window["known_minutes"] + window["unknown_minutes"]
     full = f"{window['good']:,} of {window['total']:,} {unit}; {known:,} of {minutes:,} minutes are known"
     if value:
-        full = f"{percentile_said(objective)} is {value}, to 2 %; {full}"
+        full = f"{percentile_text(objective)} is {value}, to 2 %; {full}"
     return WindowCell(value, share, _WORDS[window["kept"]], full)
 
 

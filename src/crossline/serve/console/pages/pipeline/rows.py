@@ -9,7 +9,7 @@ from crossline.core.basics.times import rounded_duration
 from crossline.serve.console.layout.numbers import DASH, counted
 from crossline.serve.console.pages.pipeline.context import DeadRow, PipelineFact, ReplicaRow, SinkRow
 from crossline.serve.console.request import PageRequest
-from crossline.serve.run_health.formatting import limit_said, said
+from crossline.serve.run_health.formatting import limit_text, value_text
 
 _PHASES = {
     "plan": "Plan",
@@ -31,7 +31,7 @@ def sink_row(sink: Mapping[str, Any]) -> SinkRow:
         name=sink["name"],
         state="behind" if behind_ms else "writing",
         behind=behind,
-        against=limit_said(sink["limit_ms"], "alert", "ms") + ("" if backlog is None else "; no batch waits for it"),
+        against=limit_text(sink["limit_ms"], "alert", "ms") + ("" if backlog is None else "; no batch waits for it"),
         crossed=sink["crossed"],
         took=DASH if sink["delivery_ms"] is None else rounded_duration(sink["delivery_ms"]),
         retries=f"{sink['retries']:,}",
@@ -47,7 +47,7 @@ def replica_row(replica: Mapping[str, Any]) -> ReplicaRow:
         else rounded_duration(replica["ms"])
         if replica["ms"]
         else "0 s",
-        against=limit_said(replica["limit_ms"], "setting", "ms"),
+        against=limit_text(replica["limit_ms"], "setting", "ms"),
         batch=DASH if replica["batch"] is None else f"{replica['batch']:,}",
         crossed=replica["crossed"],
     )
@@ -64,9 +64,9 @@ def facts_of(
     """Batches, phases, the checkpoint, and what waits."""
     share = figures.get("checkpoint_share")
     if share is not None:
-        against = limit_said(share["limit"], share["source"], "share")
-        yesterday = "" if share["yesterday"] is None else f"{said(share['yesterday'], 'share')} yesterday"
-        value = "unknown" if share["value"] is None else said(share["value"], "share")
+        against = limit_text(share["limit"], share["source"], "share")
+        yesterday = "" if share["yesterday"] is None else f"{value_text(share['yesterday'], 'share')} yesterday"
+        value = "unknown" if share["value"] is None else value_text(share["value"], "share")
         compared = ", ".join(each for each in (against, yesterday) if each)
         yield PipelineFact(f"{share['label']}, {share['over']}", value, compared, bool(share["crossed"]))
     run = health.get("run")
@@ -75,12 +75,12 @@ def facts_of(
     now_ms = asked.times.now_ms
     running = rounded_duration(run["running_ms"]) if run["running_ms"] else "none"
     yield PipelineFact(
-        "Batch that runs", running, limit_said(run["running_limit_ms"], "alert", "ms"), run["running_crossed"]
+        "Batch that runs", running, limit_text(run["running_limit_ms"], "alert", "ms"), run["running_crossed"]
     )
     yield PipelineFact("Batches of this run", f"{run['batches']:,}", _ago("last one", run["last_ms"], now_ms))
     whole_ms = sum(run["phases_ms"].values())
     for name, ms in run["phases_ms"].items():
-        part = f"{said(ms / whole_ms, 'share')} of a batch" if whole_ms else ""
+        part = f"{value_text(ms / whole_ms, 'share')} of a batch" if whole_ms else ""
         yield PipelineFact(f"{_PHASES.get(name, name)}, on average", rounded_duration(ms), part)
     state = "unknown" if run["state_written_ms"] is None else _bytes(run["state_bytes"])
     yield PipelineFact("State on the disk", state, _ago("written", run["state_written_ms"], now_ms))

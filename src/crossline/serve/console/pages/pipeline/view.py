@@ -14,7 +14,7 @@ from crossline.serve.console.pages.pipeline.context import PipelinePage, Stat
 from crossline.serve.console.pages.pipeline.rows import dead_row, facts_of, replica_row, sink_row
 from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import ProblemError, not_found
-from crossline.serve.run_health.formatting import limit_said, said
+from crossline.serve.run_health.formatting import limit_text, value_text
 
 STALE_MS = 180_000  # since the last minute that was written
 UNKNOWN = "unknown"
@@ -70,15 +70,17 @@ def _stat(figure: Mapping[str, Any]) -> Stat:
     most = max([*hours, 0.0])
     return Stat(
         label=figure["label"],
-        value=UNKNOWN if value is None else said(value, unit),
+        value=UNKNOWN if value is None else value_text(value, unit),
         over=figure["over"],
-        against=limit_said(figure["limit"], figure["source"], unit)
+        against=limit_text(figure["limit"], figure["source"], unit)
         or ("limit unknown" if figure["source"] else "no limit"),
-        before="" if yesterday is None else f"{'at most ' if figure['peaks'] else ''}{said(yesterday, unit)} yesterday",
+        before=""
+        if yesterday is None
+        else f"{'at most ' if figure['peaks'] else ''}{value_text(yesterday, unit)} yesterday",
         crossed=bool(figure["crossed"]),
         points=tuple(each / most if most else 0.0 for each in hours) if len(hours) > 1 else (),
         said=f"{figure['label']}, {len(hours)} of the last 24 hours: {'at most ' if figure['peaks'] else 'up to '}"
-        f"{said(most, unit)}",
+        f"{value_text(most, unit)}",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from crossline.core.basics.times import parse_instant_ms
 from crossline.serve.console.casework.address import QueueQuery
-from crossline.serve.console.casework.rows import money_said, pieces
+from crossline.serve.console.casework.rows import money_text, pieces
 from crossline.serve.console.pages.queue.context import Near, Preview
 from crossline.serve.console.request import PageRequest
 from crossline.serve.http.cases.requests import case_of, desk_of
@@ -73,12 +73,12 @@ def shared(case: Mapping[str, Any]) -> str:
 
 def became(case: Mapping[str, Any]) -> str:
     """What became of a case that is like another one."""
-    money = money_said(case["money"])
+    money = money_text(case["money"])
     return f"resolved as {case['label'] or 'no label'}" + (f", {money}" if money else "")
 
 
 def _facts(case: Mapping[str, Any]) -> list[str]:
-    money, rules = money_said(case["money"]), len({each["rule_id"] for each in case["rules"]})
+    money, rules = money_text(case["money"]), len({each["rule_id"] for each in case["rules"]})
     found = [f"{money} at risk"] if money else []
     found.append(f"{rules} {'rule' if rules == 1 else 'rules'}")
     found.append(case["assignee"] or "unassigned")

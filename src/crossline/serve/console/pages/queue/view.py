@@ -18,7 +18,7 @@ from crossline.serve.cases.rows import seq_of
 from crossline.serve.cases.values import NoSuchCaseError
 from crossline.serve.console.casework.actions import on_many, undone
 from crossline.serve.console.casework.address import DECISIONS, FILTERS, SEVERITIES, SORTS, VIEWS, QueueQuery
-from crossline.serve.console.casework.counts import lines, said, waiting
+from crossline.serve.console.casework.counts import count_text, lines, waiting
 from crossline.serve.console.casework.forms import ASKS, ActionForm, ask_of
 from crossline.serve.console.casework.rows import CaseRow, number_of, one_code, row_of
 from crossline.serve.console.flash import saying
@@ -27,7 +27,7 @@ from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.pages.queue.context import Empty, MoreRows, NewsPart, PreviewPart, QueuePage, QueueTab
 from crossline.serve.console.pages.queue.preview import preview_of
 from crossline.serve.console.request import PageRequest, Shown, moved
-from crossline.serve.http.cases.requests import asked as answered
+from crossline.serve.http.cases.requests import as_problems as answered
 from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import cursor_of, place_of
@@ -178,7 +178,9 @@ def _tabs(asked: PageRequest, wanted: QueueQuery) -> tuple[QueueTab, ...]:
     filters = {name: replace(which, view=name) for name in names}  # type: ignore[arg-type]  # they are views
     counts = desk_of(asked.parts.deps).counts(asked.who.name, filters)
     return tuple(
-        QueueTab(VIEWS.get(name, name), wanted.having(view=name).address(), said(counts[name]), name == wanted.view)
+        QueueTab(
+            VIEWS.get(name, name), wanted.having(view=name).address(), count_text(counts[name]), name == wanted.view
+        )
         for name in names
     )
 
@@ -193,7 +195,7 @@ def _empty(asked: PageRequest, wanted: QueueQuery) -> Empty:
     desk, filters = desk_of(asked.parts.deps), len(wanted.filters)
     if filters:
         without = QueueQuery({name: value for name, value in wanted.given.items() if name in {"view", "sort"}})
-        count = said(desk.counts(asked.who.name, {"all": without.filter()})["all"])
+        count = count_text(desk.counts(asked.who.name, {"all": without.filter()})["all"])
         noun = "filter" if filters == 1 else "filters"
         are = "is" if count == "1" else "are"
         match = f"No case matches {filters} {noun}."

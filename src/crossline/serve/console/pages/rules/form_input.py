@@ -65,10 +65,10 @@ def wrongs_of(form: RuleForm, faults: Iterable[TextFault]) -> dict[str, str]:
         while place and place not in places:
             place = _LAST.sub("", place, count=1)
         if place:
-            found.setdefault(place, []).append(said(fault))
+            found.setdefault(place, []).append(fault_text(fault))
     return {place: " ".join(each) for place, each in found.items()}
 
 
-def said(fault: TextFault) -> str:
+def fault_text(fault: TextFault) -> str:
     """A fault in the command line's words."""
     return f"found {fault.found}; expected {fault.expected}" + (f"; {fault.hint}" if fault.hint else "")

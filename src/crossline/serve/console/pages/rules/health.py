@@ -8,11 +8,11 @@ from typing import Any
 
 from crossline.core.health.predictions import Held
 from crossline.core.health.shares import Precision
-from crossline.serve.cases.statistics.queries import money_said
+from crossline.serve.cases.statistics.queries import money_text
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.layout.numbers import DASH, counted
 from crossline.serve.console.request import PageRequest
-from crossline.serve.health.sentences import held_said
+from crossline.serve.health.sentences import prediction_text
 from crossline.serve.http.problems import ProblemError
 
 
@@ -50,8 +50,8 @@ def doing(said: Mapping[str, Any]) -> RuleFigures:
     return RuleFigures(
         labels=f"of {counted(labels, 'label')}, {true:,} of fraud",
         precision=Precision(true, labels).said(),
-        money=money_said(said["fraud"]),
+        money=money_text(said["fraud"]),
         cost=DASH if said["cost"] is None else f"{said['cost']['us_per_record']:.2g}",
-        held=tuple((held_said(each), each.beyond) for each in held),
+        held=tuple((prediction_text(each), each.beyond) for each in held),
         days=tuple(said["alerts"]["by_day"]),
     )

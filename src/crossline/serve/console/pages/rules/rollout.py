@@ -97,7 +97,7 @@ async def widen(asked: PageRequest) -> Any:
         match=asked.form.get("etag", ""),
     )
     said = f"Version {done['version']} of {rule_id} is to decide about {share} of keys, "
-    said += waits_said(done) or "from the next batch on."
+    said += pending_text(done) or "from the next batch on."
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
 
 
@@ -108,16 +108,16 @@ async def narrow_to_none(asked: PageRequest, rows: Sequence[Row], now: Row) -> A
     route = "/v1/rules/{rule_id}:set-share"
     done = await called(asked, "POST", route, {"rule_id": rule_id}, body, match=tag_of(dict(now)))
     said = f"Version {before_of(rows, now)} of {rule_id} is to decide about all keys again, "
-    said += waits_said(done) or "from the next batch on."
+    said += pending_text(done) or "from the next batch on."
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
 
 
-def waits_said(done: Mapping[str, Any]) -> str:
+def pending_text(done: Mapping[str, Any]) -> str:
     """The end of a sentence about a pending change; empty: nothing is pending."""
     return "once a second person approves of it, under Approvals: it waits until then." if done.get("waits") else ""
 
 
-async def standing(asked: PageRequest) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+async def versions_and_live(asked: PageRequest) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All versions of the rule, and that in force. Raises ProblemError (404) where there is none."""
     rows = await asyncio.to_thread(versions_of, asked.parts.deps.config, asked.path["rule_id"])
     return rows, current_of(rows)

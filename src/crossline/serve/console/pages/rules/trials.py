@@ -84,7 +84,7 @@ def is_of(job: TrialView, text: str) -> bool:
     return not job.proof or job.proof[0][2] == hashlib.sha256(text.encode()).hexdigest()
 
 
-def left_said(job: Mapping[str, Any], now_ms: int) -> str:
+def remaining_text(job: Mapping[str, Any], now_ms: int) -> str:
     """About how long it still takes, by how far it came since it began; empty where that is not known.
 
     >>> job = {"started_at": "1970-01-01T00:00:00.000Z", "progress": {"share": 0.25}}
@@ -108,9 +108,9 @@ def trial_view(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> Tr
         state=job["state"],
         said=progress.get("said") or "",
         share=progress.get("share") or 0.0,
-        left=left_said(job, now_ms) if job["state"] == "running" else "",
+        left=remaining_text(job, now_ms) if job["state"] == "running" else "",
         error=job["error"] or "" if job["state"] in {"failed", "ended"} else "",
-        past=past_said(said),
+        past=span_text(said),
         figures=tuple(figures_of(said, money)) if said else (),
         against=against.get("version") or 0,
         appear=against.get("appear", 0),
@@ -119,12 +119,12 @@ def trial_view(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> Tr
         appearing=tuple(_changes(against.get("appearing", ()))),
         disappearing=tuple(_changes(against.get("disappearing", ()))),
         proof=proof_rows(said) if said else (),
-        predicted=predicted_said(said) if said else "",
+        predicted=prediction_text(said) if said else "",
         blast=blasted(said.get("blast")),
     )
 
 
-def past_said(said: Mapping[str, Any]) -> str:
+def span_text(said: Mapping[str, Any]) -> str:
     """Of which past it is."""
     if not said:
         return ""
@@ -134,7 +134,7 @@ def past_said(said: Mapping[str, Any]) -> str:
     )
 
 
-def predicted_said(said: Mapping[str, Any]) -> str:
+def prediction_text(said: Mapping[str, Any]) -> str:
     """``8 to 12 alerts a day``."""
     ahead = said["predicted"]
     return f"{number(round(ahead['low'], 1))} to {number(round(ahead['high'], 1))} alerts a day"
@@ -145,10 +145,10 @@ def proof_rows(said: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
     digests = said["digests"]
     return (
         ("Rule", f"{said['rule_id']}, version {said['version']}", digests["rule"]),
-        ("Data", past_said(said), digests["data"]),
+        ("Data", span_text(said), digests["data"]),
         (
             "Result",
-            f"{counted(said['result']['alerts'], 'alert')}; predicted {predicted_said(said)}",
+            f"{counted(said['result']['alerts'], 'alert')}; predicted {prediction_text(said)}",
             digests["result"],
         ),
     )

@@ -75,7 +75,7 @@ async def set_status(asked: PageRequest) -> Any:
         known = await doing_of(asked)
         return Shown(await asyncio.to_thread(_page, asked, wanted, known, detail, version), error.status)
     said = f"Version {version} of {rule_id} is to be {wanted}"
-    said += f" {rollout.waits_said(done)}" if done.get("waits") else "; a pipeline takes it up with its next batch."
+    said += f" {rollout.pending_text(done)}" if done.get("waits") else "; a pipeline takes it up with its next batch."
     return saying(moved(f"/rules/{segment(rule_id)}/{version}"), asked, said)
 
 
@@ -96,7 +96,7 @@ async def roll_back(asked: PageRequest) -> Any:
     While that goes on for other keys it has all of them again instead.
     """
     rule_id, config = asked.path["rule_id"], asked.parts.deps.config
-    rows, now = await rollout.standing(asked)
+    rows, now = await rollout.versions_and_live(asked)
     row = current_of(rows, number_of(asked.form.get("version", "")))
     if rollout.share_of(now) is not None and now["status"] == "active" and row["version"] == before_of(rows, now):
         return await rollout.narrow_to_none(asked, rows, now)
@@ -109,7 +109,7 @@ async def roll_back(asked: PageRequest) -> Any:
     _, name = text_of(config, current_of(rows))
     done = await called(asked, "POST", "/v1/rules:publish", body={"name": name, "text": text})
     said = f"{rule_id} goes back to the text of version {row['version']}, as version {body['version']}"
-    said += f", {rollout.waits_said(done)}" if done.get("waits") else "."
+    said += f", {rollout.pending_text(done)}" if done.get("waits") else "."
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
 
 

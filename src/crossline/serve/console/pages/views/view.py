@@ -8,14 +8,14 @@ from starlette.responses import Response
 
 from crossline.serve.cases.queue import views as kept
 from crossline.serve.console.casework.address import SORTS, QueueQuery
-from crossline.serve.console.casework.counts import said as counted
+from crossline.serve.console.casework.counts import count_text as counted
 from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.pages.queue.preview import WHY_NOT
 from crossline.serve.console.pages.views.context import SavedView, ViewsPage
 from crossline.serve.console.request import PageRequest, Shown, moved
-from crossline.serve.http.cases.requests import asked as answered
+from crossline.serve.http.cases.requests import as_problems as answered
 from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.problems import ProblemError
 
@@ -53,11 +53,11 @@ def _page(asked: PageRequest, wanted: QueueQuery, problem: str = "", name: str =
     return ViewsPage(
         shell=asked.shell("Saved views", (Crumb("Queue", "/queue"), Crumb("Saved views"))),
         views=tuple(
-            SavedView(each["name"], _said(mine), mine.address(), counted(counts[each["name"]]), each["default"])
+            SavedView(each["name"], _message(mine), mine.address(), counted(counts[each["name"]]), each["default"])
             for each, mine in own
         ),
         query=wanted.text(),
-        said=_said(wanted) if wanted.given else "",
+        said=_message(wanted) if wanted.given else "",
         token=asked.token,
         may_act=may_act,
         why_not="" if may_act else WHY_NOT,
@@ -66,7 +66,7 @@ def _page(asked: PageRequest, wanted: QueueQuery, problem: str = "", name: str =
     )
 
 
-def _said(wanted: QueueQuery) -> str:
+def _message(wanted: QueueQuery) -> str:
     filters = [f"{each.label.lower()} {each.value}" for each in wanted.chips()]
     return ", ".join([wanted.label, *filters, SORTS.get(wanted.sort, wanted.sort).lower()])
 
