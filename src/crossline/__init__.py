@@ -58,12 +58,12 @@ _PLACES = {
     "RefusedError": "core.texts.problems",
     "RuleSet": "core.rules.ruleset",
     "StateError": "core.basics.errors",
-    "Stream": "api.declared",
+    "Stream": "api.declarations",
     "UsageError": "core.basics.errors",
     "detect": "api.detection",
     "figures": "api.detection",
-    "load_rules": "api.declared",
-    "load_streams": "api.declared",
+    "load_rules": "api.declarations",
+    "load_streams": "api.declarations",
 }
 
 

@@ -149,11 +149,11 @@ def test_ports_that_are_taken_are_told_all_at_once(services: Services) -> None:
             services.group.start(NAMES, lambda *_: None)
     assert str(caught.value) == (
         f"these ports of {HOST} are taken by other programs; end those, or:\n"
-        f"  {services.redis_port}, which redis is to have: name another with CROSSLINE_REDIS_PORT\n"
-        f"  {services.postgres_port}, which postgres is to have: name another with CROSSLINE_POSTGRES_PORT"
+        f"  {services.redis_port}, the port of redis: name another with CROSSLINE_REDIS_PORT\n"
+        f"  {services.postgres_port}, the port of postgres: name another with CROSSLINE_POSTGRES_PORT"
     )
     services.postgres_port = services.redis_port
-    with pytest.raises(UsageError, match=r"two services are to have port \d+: redis, postgres"):
+    with pytest.raises(UsageError, match=r"two services have the same port \d+: redis, postgres"):
         services.group.start(NAMES, lambda *_: None)
 
 

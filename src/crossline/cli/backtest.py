@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FIGURES_HELP = (
     "File or folder of the shared figures that rules name, where they are not beside these; else the pipeline's."
 )
-DECISIONS_HELP = "File for the decisions on records, as JSON lines; what is there goes. Needs a policy."
+DECISIONS_HELP = "File for the decisions on records, as JSON lines; an existing file is replaced. Needs a policy."
 LISTS_HELP = "Folder of named lists, as they are now; else the pipeline's. As of a log: for what that does not know."
 On = Annotated[
     Runner,

@@ -19,11 +19,11 @@ from crossline.cli.process import be_alone, close_to_others, leave
 COMMANDS = {
     "init": "Write an example project that runs: payments, three rules, and where to go from there.",
     "demo": "Card traffic with planted frauds through the whole pipeline, on this machine.",
-    "run": "Run a pipeline until stopped; with --drain, process what is there and exit.",
+    "run": "Run a pipeline until stopped; with --drain, process the available records and exit.",
     "serve": "Answer requests for decisions over HTTP, and serve the console; its keys, its users, its audit log.",
     "backtest": "Judge files of the past; say what another rule set would change.",
     "figures": "Write figures of every record, as of that record, into a table: what models are trained on.",
-    "rules": "Check, explain, try, compare, publish and look up rules.",
+    "rules": "Check, explain, test, compare, publish and list rules.",
     "alerts": "Read the alerts and dead letters of a store.",
     "holds": "Hold a key by hand until an instant, release it, list what is held.",
     "decisions": "Read what was decided about records, and why.",

@@ -161,7 +161,7 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         lines.append(f"dead letters: {sum(figures['dead_letters'].values()):,}")
         lines += [f"  {count:>9,}  {reason}" for reason, count in figures["dead_letters"].items()]
     if figures["late_records"]:
-        lines.append(f"late records (not judged, kept in the store): {figures['late_records']:,}")
+        lines.append(f"late records (not judged, written to the store): {figures['late_records']:,}")
     lines += [
         f"records that never got the context of rule {rule}: {count:,}"
         for rule, count in figures.get("without_context", {}).items()

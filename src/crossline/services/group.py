@@ -118,11 +118,11 @@ class ServerGroup:
         twice = [(port, each) for port, each in wanted if [number for number, _ in wanted].count(port) > 1]
         if taken:
             advice = "".join(
-                f"\n  {port}, which {each.name} is to have: name another with {each.variable}" for port, each in taken
+                f"\n  {port}, the port of {each.name}: name another with {each.variable}" for port, each in taken
             )
             raise UsageError(f"these ports of {HOST} are taken by other programs; end those, or:{advice}")
         if twice:
-            raise UsageError(f"two services are to have port {twice[0][0]}: {', '.join(e.name for _, e in twice)}")
+            raise UsageError(f"two services have the same port {twice[0][0]}: {', '.join(e.name for _, e in twice)}")
 
     def _ports(self, member: Member) -> range:
         first = member.port_in(self.environment)

@@ -235,7 +235,7 @@ def test_publish_refuses_what_may_not_follow_what_is_live(project: Path) -> None
 
 def test_publish_that_leaves_a_rule_out_says_so(project: Path) -> None:
     (project / "large.yaml").write_text(SMALL, encoding="utf-8")
-    assert "rule large stood in the file that this one replaces: it stays live" in run("publish", "large.yaml").stderr
+    assert "rule large was in the replaced file: it stays live" in run("publish", "large.yaml").stderr
 
 
 def test_publish_does_not_break_another_file(project: Path) -> None:

@@ -110,7 +110,7 @@ def list_holds(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) ->
         table.add(row["hold_id"], key, row["action"], since, row["until"], row["placed_by"], row["reason"])
     show(table)
     if not rows:
-        note("nobody holds anything; what alerts hold is in crossline alerts")
+        note("no holds by people; for holds by alerts see crossline alerts")
 
 
 def _ask(
@@ -128,7 +128,7 @@ def _ask(
     if as_json:
         write_lines([orjson.dumps({**said, "reason": wish.reason, **sent})])
     else:
-        done = "stands there already, nothing changes" if sent.get("change") == "unchanged" else _TAKEN_UP
+        done = "is there already; nothing changes" if sent.get("change") == "unchanged" else _TAKEN_UP
         typer.echo(f"{text}, {by}; {done}")
 
 

@@ -237,7 +237,7 @@ def publish(
     if pipeline is not None and read_pipeline(pipeline).rules.review != "none":
         note("a review is required: a version is effective once another user approves of it: crossline rules approve")
     for name in publication.left_out:
-        note(f"rule {name} stood in the file that this one replaces: it stays live until its status is set to retired")
+        note(f"rule {name} was in the replaced file: it stays live until its status is set to retired")
 
 
 @app.command(name="set-status")

@@ -84,7 +84,7 @@ def marks_of(labels: str | None, judged: Judged, amount: str | None) -> Marks | 
 
     if labels is None:
         if amount is not None:
-            raise UsageError("--amount says what was at stake in frauds: name them with --labels")
+            raise UsageError("--amount needs labels of fraud: name them with --labels")
         return None
     return labels_at(labels, {name: judged.history.streams[name].id for name in judged.history.inputs})
 

@@ -307,7 +307,7 @@ def _print(
     for each in messages:
         name = f"{_id(each)} version {each.rule.version}"
         if each.change == "unchanged":
-            said = "stands in the topic already, nothing changes"
+            said = "is in the topic already; nothing changes"
         elif each.change == "approved":
             said = f"approved by {place.who}"
         else:

@@ -123,9 +123,9 @@ def _report_start(config: PipelineConfig, place: Place, *, as_json: bool) -> Non
     if as_json:
         said = json.dumps({"pipeline": config.name, "url": url, "open": settings.open})
     else:
-        asked = "nobody is asked for a key" if settings.open else f"keys: {settings.keys}"
+        asked = "no key is needed" if settings.open else f"keys: {settings.keys}"
         if not settings.open and settings.oidc is None and not Path(settings.keys).exists():
-            asked += ", which is not there: nobody can ask until crossline serve keys create has made one"
+            asked += ", which is missing: every request is refused until crossline serve keys create has made a key"
         said = f"the decision API of {config.name} answers at {url}   ({asked})"
     sys.stdout.write(f"{said}\n")
     sys.stdout.flush()

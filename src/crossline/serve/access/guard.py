@@ -26,7 +26,7 @@ def guarded(app: App, serve: ServeSettings) -> Access:
         uvicorn.Config(guarded(app, config.serve), **uvicorn_settings(config.serve))
     """
     if serve.open:
-        log.warning("the API is open: whoever is on this machine may ask it", listen=str(serve.place))
+        log.warning("the API is open: any user of this machine may call it", listen=str(serve.place))
         return Access(app, None, serve.limits)
     tokens = None if serve.oidc is None else OidcTokens(serve.oidc)
     return Access(app, Credentials(KeyRing(Path(serve.keys)), tokens), serve.limits)

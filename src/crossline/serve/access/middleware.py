@@ -128,7 +128,7 @@ class Access:
                 raise too_many(wait_s)
             return await self._asked(credentials, credential, now_ms, peer)
         except KeysUnknownError:  # the log says why: who asks is nobody yet
-            said = "found nobody who can say now whether the key is good; expected the file of the keys"
+            said = "the key cannot be checked now; expected the file of the keys"
             raise refusal(503, said, headers={"Retry-After": "1"}) from None
 
     def _holds(self, principal: Principal, credential: bytes | None) -> bool:
@@ -148,7 +148,7 @@ class Access:
             return await credentials.asked(credential, now_ms)
         except RetryableError as error:
             log.warning("a token cannot be judged now", reason=str(error))
-            said = "found nobody who can say now whether the token is good; expected the identity provider"
+            said = "the token cannot be checked now; expected the identity provider"
             raise refusal(503, said, headers={"Retry-After": "1"}) from None
         except RefusedCredentialError as error:
             self._costly.take(peer, time.monotonic())

@@ -229,7 +229,7 @@ class FeedReader:
             except Exception as error:  # after any error, later batches are read
                 why = repr(error)
                 if why != reported:
-                    log.exception("the feed cannot be looked at", folder=str(self.folder))
+                    log.exception("the feed cannot be read", folder=str(self.folder))
                 reported = why
             else:
                 reported = ""

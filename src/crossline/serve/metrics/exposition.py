@@ -117,7 +117,7 @@ def told_at(settings: ServeSettings, *collectors: Collector) -> AbstractContextM
     listener = HttpListener(place, {"/metrics": page}, _refused)
     log.info("the API's figures are served", at=str(listener.place), page="/metrics")
     if not place.loopback:
-        log.warning("others than this machine get to the API's figures, which ask nobody who they are", at=str(place))
+        log.warning("other machines reach the API's figures, which have no authentication", at=str(place))
     return closing(listener)
 
 

@@ -59,7 +59,7 @@ class ObjectiveCollector:
         }
         said = "The value at the percentile that is promised, in seconds; of the checkpoint as a share."
         yield metric_gauge("slo_value", said, [*labels, "window"], values)
-        yield metric_gauge("slo_good_ratio", "How much kept the objective.", [*labels, "window"], shares)
+        yield metric_gauge("slo_good_ratio", "Events within the objective.", [*labels, "window"], shares)
         yield metric_gauge("slo_budget_left_ratio", "What is left of the 30 days' error budget.", labels, left)
 
     def _found(self) -> list[ObjectiveStatus]:

@@ -71,7 +71,7 @@ class StoreFollower:
         try:
             await asyncio.wait_for(there.wait(), FIRST_S_MAX)
         except TimeoutError:
-            log.warning("the checkpoint is not there yet; the API answers by the fallback until it is", uri=self._uri)
+            log.warning("there is no checkpoint yet; the API answers by the fallback until there is", uri=self._uri)
 
     def unseen_ms(self) -> int:
         """How long ago the last look was: so much may have happened that nobody here knows of."""
@@ -110,7 +110,7 @@ class StoreFollower:
 
     def _begin_anew(self, copy: CheckpointCopy) -> None:
         """The checkpoint is another one. What was judged on the one before is too old by then to be answered on."""
-        log.warning("the checkpoint is another one; replicas begin anew", uri=self._uri)
+        log.warning("the checkpoint was replaced; replicas restart", uri=self._uri)
         copy.anew()
         self._stop.wait(self._settle_s)
         copy.restart()

@@ -136,7 +136,7 @@ class Follower:
             self._listed_s = now_s
             listed = last_committed(self._setup.checkpoint)
             if listed < batch:
-                log.warning("the checkpoint is another one; a replica begins anew", batch=listed, before=batch)
+                log.warning("the checkpoint was replaced; a replica restarts", batch=listed, before=batch)
                 self._begin()
             return listed
         while committed(self._setup.checkpoint, batch + 1):

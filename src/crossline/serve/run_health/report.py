@@ -18,7 +18,7 @@ from crossline.serve.run_health.scrape import Scrape, scrape
 
 READY, BEHIND, UNKNOWN = "ready", "not ready", "unknown"
 NO_WATCH = "the pipeline file has no section watch, so that a run serves no figures; add watch: {}"
-NO_SLO = "the pipeline file has no section slo, so that no minutes are kept to compare with"
+NO_SLO = "the pipeline file has no section slo, so that no minutes are stored to compare with"
 
 log = get_logger(__name__)
 

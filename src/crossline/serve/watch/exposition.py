@@ -48,9 +48,7 @@ class RunCollector:
         yield from self._as_it_stands()
 
     def _counters(self, of: RunFigures) -> Iterator[Metric]:
-        yield metric_counter(
-            "records", "Records that were judged, by the stream that they came in.", ["stream"], of.records
-        )
+        yield metric_counter("records", "Records judged, by their stream.", ["stream"], of.records)
         yield metric_counter("dead_letters", "Records that were refused.", ["stream", "reason"], of.dead)
         yield metric_counter(
             "late_records", "Records too late for every rule, which were not judged.", ["stream"], of.late
@@ -102,7 +100,7 @@ class RunCollector:
         yield metric_gauge(
             "disk_full", "1 where a batch is held until a disk takes it.", [], {(): float(bool(standing.held))}
         )
-        text = "Files or messages of rules, shared figures, lists and tables that are refused as they stand."
+        text = "Files or messages of rules, shared figures, lists and tables that are refused now."
         yield metric_gauge("refused_files", text, [], {(): standing.refused})
         yield metric_counter("rule_events", "What happened to rules in this run.", ["event"], _events(standing.logged))
         for unit in ("records", "bytes"):

@@ -79,7 +79,7 @@ class RunWatch:
         self._listener = HttpListener(settings.place, pages)
         log.info("watched", pipeline=pipeline, url=f"http://{self.place}/metrics")
         if not settings.place.loopback:
-            log.warning("others than this machine get to the watch, which asks nobody who they are", at=str(self.place))
+            log.warning("other machines reach the watch, which has no authentication", at=str(self.place))
 
     @property
     def place(self) -> Place:

@@ -133,7 +133,7 @@ def test_where_no_replica_answers_it_says_so(pipeline: Pipeline) -> None:
     async def work() -> None:
         replicas = Replicas(str(pipeline.folder))
         replicas._gone_s -= 60
-        with pytest.raises(RetryableError, match="the figures cannot be told now: no replica is ready"):
+        with pytest.raises(RetryableError, match="the figures cannot be computed now: no replica is ready"):
             await replicas.figures("account", "a1")
 
     asyncio.run(work())

@@ -81,7 +81,7 @@ class CaseFollower:
                 await asyncio.sleep(PAUSE_S)
                 continue
             if took is None:
-                log.warning("batches are not kept any more, and their alerts open no case", first=first, last=last)
+                log.warning("batches are removed already, and their alerts open no case", first=first, last=last)
             else:
                 log.info("cases caught up by the store", first=first, last=last, alerts_and_decisions=took)
             return

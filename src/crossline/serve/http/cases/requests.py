@@ -47,7 +47,7 @@ class FilterBody(Body):
     from_: str | None = Field(default=None, alias="from", max_length=40, description="Latest alert from then on.")
     to: str | None = Field(default=None, max_length=40, description="Latest alert before then.")
     key: dict[Short, Value] = Field(default_factory=dict, max_length=8, description="Values that it has.")
-    q: Short = Field(default="", description="Words, all of which stand in it.")
+    q: Short = Field(default="", description="Words that the case must all contain.")
     sort: Sort = Field(default="newest", description="The order, for views that are saved.")
 
     def wanted(self) -> QueueFilter:
@@ -118,7 +118,7 @@ def filter_of(
     ] = None,
     from_: Annotated[str | None, Query(alias="from", max_length=40, description="Latest alert from then on.")] = None,
     to: Annotated[str | None, Query(max_length=40, description="Latest alert before then.")] = None,
-    q: Annotated[str, Query(max_length=200, description="Words, all of which stand in an alert or note of it.")] = "",
+    q: Annotated[str, Query(max_length=200, description="Words that one alert or note must all contain.")] = "",
 ) -> QueueFilter:
     """The filters of a query (a dependency of routes)."""
     return QueueFilter(

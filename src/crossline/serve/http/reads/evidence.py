@@ -45,7 +45,7 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
         "/v1/alerts/{alert_id}/counterfactuals",
         openapi_extra=needs("read:records"),
         summary="What would not have fired: the smallest changes under which the verdict turns",
-        responses={202: {"description": "It is still looked for: ask again after `Retry-After`."}},
+        responses={202: {"description": "The search is still running: ask again after `Retry-After`."}},
     )
     async def counterfactuals(request: Request, alert_id: AlertId, who: Asking) -> Any:
         """Each change is judged by the engine on both sides of where it turns.

@@ -34,21 +34,21 @@ Number = Annotated[int, InPath(ge=1, lt=2**31, description="Number of the reques
 class DraftText(Body):
     """What somebody works on."""
 
-    text: str = Field(max_length=SIZE_MAX, description="As far as it is: it may be wrong.")
+    text: str = Field(max_length=SIZE_MAX, description="The text so far; it may be invalid.")
 
 
 class ApprovalRequest(Body):
     """Of which text approval is asked for."""
 
     text: str = Field(
-        max_length=SIZE_MAX, description="A file with the one rule, of which a proof was run (`/v1/rules:prove`)."
+        max_length=SIZE_MAX, description="A file with one rule, for which a proof was run (`/v1/rules:prove`)."
     )
 
 
 class Signed(Body):
     """That a request is approved of."""
 
-    proof_id: str = Field(max_length=100, description="Of the proof that was looked at.")
+    proof_id: str = Field(max_length=100, description="Digest of the reviewed proof.")
     reason: str = Field(default="", max_length=2_000, description="For who reads it later.")
 
 

@@ -25,7 +25,7 @@ ALERTS_MAX = 500
 _TODO = "start crossline serve with serve: in the pipeline file, which has a folder for it"
 
 Status = Literal["open", "acknowledged", "escalated", "resolved"]
-IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of what was looked at, or `*`.")]
+IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of the reviewed version, or `*`.")]
 Short = Annotated[str, StringConstraints(max_length=200)]
 RecordId = Annotated[str, InPath(max_length=1_000, description="Id of the record.")]
 CaseId = Annotated[str, InPath(max_length=200, description="Id of the case.")]

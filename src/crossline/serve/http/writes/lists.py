@@ -33,7 +33,7 @@ Entry = Annotated[str, InPath(max_length=ENTRY_CHARS, description="The value, as
 class Put(Body):
     """How an entry stands in its list."""
 
-    until: str | None = Field(default=None, max_length=40, description="From when on it stands there no more.")
+    until: str | None = Field(default=None, max_length=40, description="Instant at which the entry ends.")
     value: str | int | float | bool | None = Field(
         default=None, description="The value, where it is no text: a number, true or false, written as in the address."
     )

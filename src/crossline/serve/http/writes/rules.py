@@ -27,7 +27,7 @@ from crossline.serve.http.writes import changes
 from crossline.serve.http.writes.bodies import Approval, NewShare, NewStatus, PublishedFile, RuleFile
 from crossline.serve.http.writes.pending_approval import WAITS, check_rule, pending_answer
 
-IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of the version that was looked at, or `*`.")]
+IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of the reviewed version, or `*`.")]
 
 
 def rule_writes(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> APIRouter:

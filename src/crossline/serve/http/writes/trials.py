@@ -151,7 +151,7 @@ def job_routes(deps: Dependencies, jobs: Jobs, kept: ApprovalFile) -> APIRouter:
     """The routes of jobs."""
     routes = APIRouter(tags=["jobs"])
 
-    @routes.get("/v1/jobs", openapi_extra=needs("rules:draft"), summary="The jobs of whoever asks, the latest first")
+    @routes.get("/v1/jobs", openapi_extra=needs("rules:draft"), summary="The jobs of the caller, the latest first")
     async def listed(request: Request, who: Asking) -> Any:
         """Without their results."""
         only_known(request)
@@ -267,7 +267,7 @@ def file_in(name: str, file: RuleFile) -> str:
 def _one(jobs: Jobs, job_id: str, who: str) -> Job:
     found = jobs.get(job_id, who)
     if found is None:
-        raise not_found(f"job {shown(job_id)}", "jobs are of whoever asked for them, and end with the server")
+        raise not_found(f"job {shown(job_id)}", "a job belongs to its caller, and ends with the server")
     return found
 
 

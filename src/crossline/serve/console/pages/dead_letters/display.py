@@ -71,7 +71,7 @@ def read_of(avro: Mapping[str, Any] | None) -> tuple[str, str]:
 def draft_of(raw: bytes | None) -> tuple[str, str]:
     """What a form begins with, and what of the bytes that is not."""
     if raw is None:
-        return "", "Its bytes were not kept: write the record as it should have been."
+        return "", "Its bytes were not stored: write the record as it should have been."
     text = raw.decode(errors="replace")
     kept = "".join(each if each.isprintable() or each in "\n\t" else REPLACED for each in text)
     changed = sum(one != REPLACED and other == REPLACED for one, other in zip(text, kept, strict=True))

@@ -56,7 +56,7 @@ async def put(asked: PageRequest) -> Any:
     value, until = form.get("value", "").strip(), form.get("until", "").strip()
     try:
         if not value:
-            raise invalid("value", "nothing", "the value that is to stand in the list")
+            raise invalid("value", "nothing", "the value to put into the list")
         _check_reason(form)
         body = {"until": f"{until}:00Z" if until and not until.endswith("Z") else until or None}
         match = await asyncio.to_thread(_etag, asked, name, value)
@@ -81,7 +81,7 @@ async def end(asked: PageRequest) -> Any:
 
 def _check_reason(form: Mapping[str, str]) -> None:
     if not form.get("reason", "").strip():
-        raise invalid("reason", "nothing", "why: it stands in the audit trail")
+        raise invalid("reason", "nothing", "the reason, for the audit trail")
 
 
 def _redirect(asked: PageRequest, name: str, said: str) -> Response:

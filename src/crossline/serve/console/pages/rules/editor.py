@@ -277,7 +277,7 @@ async def _page(asked: PageRequest, base: _Base, wanted: Mapping[str, str], wron
 def _why_no_ask(asked: PageRequest, text: str, *, ok: bool) -> str:
     """Why approval of this text cannot be asked for; empty: it can."""
     if not ok:
-        return "The text is not a rule yet: what is wrong stands beside it."
+        return "The text is not a valid rule: the faults are listed beside it."
     if asked.parts.approvals.proof_of_text(text) is None:
         return "There is no proof of exactly this text: run the backtest, then ask."
     return ""

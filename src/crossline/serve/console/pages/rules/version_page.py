@@ -41,7 +41,7 @@ _WORDS = {
     "waiting": "version {version} waits for approval",
     "tripped": "version {version} goes on as shadow: it raised {count} alerts, more than its bound allows",
     "refused": "a file was refused",
-    "absent": "it stands in no file any more, and stays live",
+    "absent": "it is in no file any more, and stays live",
     "released": "a key is held by it no more",
     "ended": "version {version} judges nothing any more",
 }
