@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(name="run", help="Run a pipeline until stopped; with --drain, process the available records and
-    exit.")(run)
+    app.command(
+        name="run", help="Run a pipeline until stopped; with --drain, process the available records, then exit."
+    )(run)
 
 
 def run(

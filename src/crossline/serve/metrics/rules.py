@@ -48,8 +48,8 @@ class RuleGauges:
         )  # fmt: skip
         came = {(name, one.figure): one.came for name, one in held if one.came is not None}
         yield metric_gauge(
-            "api_rule_came", "Observed: means of the whole days of the past week, precision of labelled
-            alerts.", ["rule", "figure"], came,
+            "api_rule_came", "Observed: means of whole days of the past week, precision of labelled alerts.",
+            ["rule", "figure"], came,
         )  # fmt: skip
         wrong = {
             (each.facts.rule_id, why): float(why in each.wrong)
