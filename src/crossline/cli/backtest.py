@@ -60,9 +60,11 @@ def backtest(
         list[str],
         typer.Option("--input", help="Files, folders or globs; NAME=GLOB for several streams."),
     ],
-    rules: Annotated[Path | None, typer.Option(help="Rule file or folder [the pipeline's].", exists=True)] = None,
+    rules: Annotated[
+        Path | None, typer.Option(help="Rule file or folder; by default the pipeline's.", exists=True)
+    ] = None,
     stream: Annotated[
-        Path | None, typer.Option(help="Stream file [the pipeline's streams].", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="Stream file; by default the pipeline's streams.", exists=True, dir_okay=False)
     ] = None,
     output: Annotated[Path, typer.Option(help="File for the alerts, JSON lines; an existing file is replaced.")] = Path(
         "alerts.jsonl"
@@ -84,7 +86,7 @@ def backtest(
     lists: Annotated[Path | None, typer.Option(help=LISTS_HELP, exists=True, file_okay=False)] = None,
     decisions: Annotated[Path | None, typer.Option(help=DECISIONS_HELP)] = None,
     policy: Annotated[
-        Path | None, typer.Option(help="Policy file [the pipeline's].", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="Policy file; by default the pipeline's.", exists=True, dir_okay=False)
     ] = None,
     on: On = Runner.AUTO,
     figures: Annotated[Path | None, typer.Option(help=FIGURES_HELP, exists=True)] = None,

@@ -48,17 +48,19 @@ Inputs = Annotated[
 ]
 FiguresPath = Annotated[
     Path | None,
-    typer.Option("--figures", help="File with figures, or folder of such files [the pipeline's figures].", exists=True),
+    typer.Option(
+        "--figures", help="File with figures, or folder of such files; by default the pipeline's figures.", exists=True
+    ),
 ]
 StreamPath = Annotated[
-    Path | None, typer.Option(help="Stream file [the pipeline's streams].", exists=True, dir_okay=False)
+    Path | None, typer.Option(help="Stream file; by default the pipeline's streams.", exists=True, dir_okay=False)
 ]
 RulesPath = Annotated[
     Path | None,
-    typer.Option(help="Rule file or folder for the hits of risk scores [the pipeline's rules].", exists=True),
+    typer.Option(help="Rule file or folder for the hits of risk scores; by default the pipeline's rules.", exists=True),
 ]
 ListsPath = Annotated[
-    Path | None, typer.Option(help="Folder of named lists [the pipeline's].", exists=True, file_okay=False)
+    Path | None, typer.Option(help="Folder of named lists; by default the pipeline's.", exists=True, file_okay=False)
 ]
 PipelinePath = Annotated[
     str | None, typer.Option(help="Pipeline file: its streams, lists, defaults and engine bounds hold.")

@@ -162,7 +162,7 @@ def cards(
         int | None, typer.Option(min=0, max=FRAUDS_MAX, help="Of each kind in 20 minutes of event time.")
     ] = None,
     kinds: Annotated[
-        list[str] | None, typer.Option("--kind", help="Kind of fraud to plant; may be given again [all].")
+        list[str] | None, typer.Option("--kind", help="Kind of fraud to plant; may be given again; by default all.")
     ] = None,
     brokers: Brokers = None,
     topic: Topic = None,

@@ -122,7 +122,8 @@ def show(
         typer.Option("--input", help="Files with the records; NAME=GLOB for several streams."),
     ] = None,
     rules: Annotated[
-        Path | None, typer.Option(help="Rule file or folder, for the fields that rules name [those in the store].")
+        Path | None,
+        typer.Option(help="Rule file or folder, for the fields that rules name; by default those in the store."),
     ] = None,
     records: Annotated[bool, typer.Option(help="Read the records of the alert from their source.")] = True,
     read_for: Annotated[

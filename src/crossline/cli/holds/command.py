@@ -53,7 +53,7 @@ def place(
         str | None, typer.Option(metavar="ID", help="Hold as alerts of this rule do; the rule must have a hold.")
     ] = None,
     stream: Annotated[
-        list[str] | None, typer.Option(help="Only records of this stream [all streams with these fields].")
+        list[str] | None, typer.Option(help="Only records of this stream; by default all streams with these fields.")
     ] = None,
     hold_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="32 hex digits: a repeated request takes effect once.")

@@ -83,7 +83,7 @@ Version = Annotated[int | None, typer.Option("--version", min=1, help="Version; 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 To = Annotated[
     Destination | None,
-    typer.Option("--to", help="Folder of rules, or the pipeline's control topic [as in the pipeline file]."),
+    typer.Option("--to", help="Folder of rules, or the pipeline's control topic; by default as in the pipeline file."),
 ]
 RULES = Path("rules")
 

@@ -32,7 +32,7 @@ Pipeline = Annotated[
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", help="Past records: files [the files of the pipeline's sources]."),
+    typer.Option("--input", help="Past records: files; by default the files of the pipeline's sources."),
 ]
 
 

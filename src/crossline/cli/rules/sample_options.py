@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 Rules = Annotated[Path, typer.Argument(metavar="RULES", help="A rule file, or a folder of them.", exists=True)]
 StreamFile = Annotated[
     Path | None,
-    typer.Option("--stream", help="Stream file [the pipeline's streams].", exists=True, dir_okay=False),
+    typer.Option("--stream", help="Stream file; by default the pipeline's streams.", exists=True, dir_okay=False),
 ]
 ListFolder = Annotated[
     Path | None,
-    typer.Option("--lists", help="Folder of named lists [the pipeline's].", exists=True, file_okay=False),
+    typer.Option("--lists", help="Folder of named lists; by default the pipeline's.", exists=True, file_okay=False),
 ]
 PipelineFile = Annotated[
     Path | None,

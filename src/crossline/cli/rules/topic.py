@@ -48,7 +48,9 @@ PIPELINE = Path("pipeline.yaml")
 _TAKEN_UP = "effective when a pipeline takes it up, within two seconds where it runs"
 As = Annotated[
     str | None,
-    typer.Option("--as", metavar="NAME", help="Name of the publisher [the Kafka user, else the user of this machine]."),
+    typer.Option(
+        "--as", metavar="NAME", help="Name of the publisher; by default the Kafka user, else the user of this machine."
+    ),
 ]
 PipelineFile = Annotated[Path, typer.Option("--pipeline", help="Pipeline file, which names the topic.")]
 

@@ -47,10 +47,11 @@ def try_rules(
         ),
     ] = None,
     stream: Annotated[
-        Path | None, typer.Option(help="Stream file [the pipeline's streams].", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="Stream file; by default the pipeline's streams.", exists=True, dir_okay=False)
     ] = None,
     lists: Annotated[
-        Path | None, typer.Option(help="Folder of named lists [the pipeline's].", exists=True, file_okay=False)
+        Path | None,
+        typer.Option(help="Folder of named lists; by default the pipeline's.", exists=True, file_okay=False),
     ] = None,
     pipeline: Annotated[
         Path | None,

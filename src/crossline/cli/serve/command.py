@@ -20,7 +20,7 @@ class Serve(LazyGroup):
         START: "Answer requests for decisions over HTTP; the word may be left out: crossline serve PIPELINE.",
         "keys": "Make, list, rotate and revoke API keys.",
         "users": "Make, list, change and disable local users of the console.",
-        "audit": "Check the log of what was written through the API.",
+        "audit": "Check the audit log of writes through the API.",
         "openapi": "Print the API as OpenAPI 3.1.",
     }
 

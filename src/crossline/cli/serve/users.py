@@ -29,7 +29,9 @@ Name = Annotated[str, typer.Option("--name", help="Name of the user, as in audit
 Roles = Annotated[list[str] | None, typer.Option("--role", help=f"One of {', '.join(ROLES)}; may be given again.")]
 PasswordFile = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="File whose first line is the password; - reads standard input [a prompt]."),
+    typer.Option(
+        metavar="FILE", help="File whose first line is the password; - reads standard input; by default a prompt."
+    ),
 ]
 
 

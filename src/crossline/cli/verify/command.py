@@ -57,7 +57,8 @@ def verify(
         Path | None, typer.Option(help="Ed25519 public key in PEM form, to check signatures.")
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option(help="Policy file of that time [the pipeline's].", exists=True, dir_okay=False)
+        Path | None,
+        typer.Option(help="Policy file of that time; by default the pipeline's.", exists=True, dir_okay=False),
     ] = None,
     input_: Annotated[
         list[str] | None,
