@@ -57,8 +57,7 @@ def register(app: typer.Typer) -> None:
 
 def backtest(
     input_: Annotated[
-        list[str],
-        typer.Option("--input", help="Files, folders or globs; NAME=GLOB for several streams."),
+        list[str], typer.Option("--input", help="Files, folders or globs; NAME=GLOB for several streams.")
     ],
     rules: Annotated[
         Path | None, typer.Option(help="Rule file or folder; by default the pipeline's.", exists=True)
@@ -142,11 +141,7 @@ def _files_read(history: Recorded, rules: Iterable[Path | None]) -> list[Path]:
 
 
 def _figures(
-    judged: Sequence[Judged],
-    outputs: tuple[Path, Path | None],
-    inputs: Sequence[Path],
-    on: Runner,
-    stopping: Stopping,
+    judged: Sequence[Judged], outputs: tuple[Path, Path | None], inputs: Sequence[Path], on: Runner, stopping: Stopping
 ) -> dict[str, Any]:
     """Judge into ``outputs`` (alerts, decisions), none of which is one of ``inputs``; what came of it."""
     output, decisions = outputs

@@ -41,10 +41,7 @@ def rule_writes(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> A
         return json_answer(checked(deps, file))
 
     @routes.post(
-        "/v1/rules:publish",
-        openapi_extra=needs("rules:draft"),
-        summary="Publish a file of rules",
-        responses=WAITS,
+        "/v1/rules:publish", openapi_extra=needs("rules:draft"), summary="Publish a file of rules", responses=WAITS
     )
     async def publish(request: Request, file: PublishedFile, who: Asking) -> Any:
         """It is put into the folder, or sent to the topic, if it is right and may follow what is live."""

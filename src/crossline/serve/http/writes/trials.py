@@ -101,10 +101,7 @@ def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
         return accepted(jobs.start("test", who.name, files, arguments))
 
     @routes.post(
-        "/v1/rules:backtest",
-        openapi_extra=needs("rules:draft"),
-        summary="Judge files of the past",
-        status_code=202,
+        "/v1/rules:backtest", openapi_extra=needs("rules:draft"), summary="Judge files of the past", status_code=202
     )
     async def backtest(request: Request, wanted: Backtest, who: Asking) -> Any:
         """A job: how many alerts there would be, and what another rule set would change."""
@@ -123,10 +120,7 @@ def trial_routes(deps: Dependencies, jobs: Jobs) -> APIRouter:
         return accepted(jobs.start("backtest", who.name, files, arguments))
 
     @routes.post(
-        "/v1/rules:prove",
-        openapi_extra=needs("rules:draft"),
-        summary="Prove what a rule would do",
-        status_code=202,
+        "/v1/rules:prove", openapi_extra=needs("rules:draft"), summary="Prove what a rule would do", status_code=202
     )
     async def prove(request: Request, wanted: Proof, who: Asking) -> Any:
         """A job: alerts a day against the live version, by the labels that were given, with digests of all of it."""

@@ -27,7 +27,7 @@ class Api:
     """``answering`` in a process."""
 
     def __init__(self, store: Path, server: LocalPostgres, schema: str) -> None:
-        command = [sys.executable, "-m", "tests.unit.serve.elsewhere.answering", str(store)]
+        command = [sys.executable, "-m", "tests.unit.serve.remote.answering", str(store)]
         given = [*command, str(server.port), schema, str(server.password_file)]
         self.process = subprocess.Popen(given, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 

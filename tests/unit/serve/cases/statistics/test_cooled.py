@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from tests.unit.serve.cases.casekit import START, Desk
-from tests.unit.serve.cases.counting.test_counting import DAY, table
+from tests.unit.serve.cases.statistics.test_counting import DAY, table
 
 from crossline.cli.main import run_command
 from crossline.core.rules.reading import read_rule
