@@ -112,7 +112,6 @@ def backtest(
     with stoppable() as stopping, own_folder_for("tables") as folder:
         joined = with_tables(judged, setting.config, log, folder)
         summary = _figures(joined, (output, decisions), read, on, stopping)
-    # Where alerts or decisions own the standard output, it holds nothing else.
     out = sys.stderr if any(is_standard_output(path) for path in (output, decisions) if path) else sys.stdout
     out.write(orjson.dumps(summary).decode() + "\n" if as_json else as_text(summary))
     check_some_judged(summary["records"], summary["dead_letters"])

@@ -49,9 +49,7 @@ def suggest_threshold(
     ] = None,
     steps: Annotated[
         int,
-        typer.Option(
-            "--steps", min=0, max=STEPS_MAX, help="Instead: so many thresholds on each side of the present one."
-        ),
+        typer.Option("--steps", min=0, max=STEPS_MAX, help="Instead: so many thresholds each side of the present one."),
     ] = 0,
     also: Annotated[list[float] | None, typer.Option("--also", help="With --steps: a further threshold.")] = None,
     from_: Since = None,

@@ -13,7 +13,7 @@ import pytest
 
 from crossline.serve.run_health.report import ReplicaLag
 from unit.serve.http.kit import NOW_MS, dependencies, project
-from unit.serve.running.kit import end_of, minutes, promises, promising, run
+from unit.serve.run_health.kit import end_of, minutes, promises, promising, run
 
 from .working import seat, working
 
