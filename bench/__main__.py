@@ -6,7 +6,7 @@ import argparse
 import subprocess
 import sys
 
-from crossline.engine.runtime.child_processes import end_with_parent
+from crossline.runtime.java.child_processes import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
 SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint", "sizing")

@@ -29,9 +29,9 @@ import pyarrow.parquet
 from bench.report import Report, median, say
 from bench.runs import ROOT, as_installed
 from bench.workload import Rules, files_of, rule_set, stream_spec, write_pipeline
-from crossline.core.basics.times import parse_duration_ms
-from crossline.engine.machine.temp import own_folder_for
+from crossline.basics.times import parse_duration_ms
 from crossline.generate.tx import TxWorkload
+from crossline.runtime.machine.temp import own_folder_for
 
 SUFFIXES = {"json": "*.jsonl", "csv": "*.csv", "parquet": "*.parquet"}
 LOOK_S = 0.5  # between two looks at the memory

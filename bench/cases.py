@@ -16,13 +16,13 @@ import orjson
 
 from bench.report import Report
 from bench.rounds import add_times, folder_of, parser_of, rounds_ms
-from crossline.core.basics.times import instant_text
-from crossline.core.settings.process.casework import CasesSettings
+from crossline.basics.times import instant_text
 from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.intake.batches import CaseIntake
 from crossline.serve.cases.queue.filters import QueueFilter
 from crossline.serve.cases.service import CaseService
+from crossline.settings.process.casework import CasesSettings
 
 START_MS, APART_MS = 1_767_225_600_000, 400
 AT_ONCE, MADE_AT_ONCE = 250, 1_000

@@ -12,7 +12,7 @@ import argparse
 from bench.report import Report, percentile
 from bench.runs import Run, run_pipeline
 from bench.workload import rule_set
-from crossline.core.basics.times import parse_duration_ms
+from crossline.basics.times import parse_duration_ms
 
 TARGET_SHARE = 0.10
 SPARK_STEPS = ("walCommit", "commitOffsets")

@@ -17,14 +17,14 @@ from typing import Any
 import orjson
 import psutil
 
-from crossline.connectors.base import Delivery
-from crossline.core.settings.config import in_folder
-from crossline.engine.pipeline import pipeline
-from crossline.engine.pipeline.assemble import RunOptions, assemble, clocks_of, read_config
-from crossline.engine.pipeline.pipeline import Pipeline
-from crossline.engine.runtime.session import build_session, wake_workers
-from crossline.engine.work.totals import Totals
-from crossline.serve.watch.watch import RunWatch as Pages
+from crossline.io.sinks.base import Delivery
+from crossline.observe.watch.watch import RunWatch as Pages
+from crossline.runtime.pipeline import pipeline
+from crossline.runtime.pipeline.assemble import RunOptions, assemble, clocks_of, read_config
+from crossline.runtime.pipeline.pipeline import Pipeline
+from crossline.runtime.spark.session import build_session, wake_workers
+from crossline.runtime.work.totals import Totals
+from crossline.settings.config import in_folder
 
 USAGE_EVERY_S = 0.5  # looking at all processes takes milliseconds, which a small batch would feel
 

@@ -30,8 +30,7 @@ from bench.console_pages import Address, Addresses, addresses, judged, left_out
 from bench.console_store import Kind, Stock, opened, stock
 from bench.report import Report, median, say
 from bench.rounds import TARGET_MS, add_times, folder_of, parser_of
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.process.serve import LimitSettings, ServeSettings
+from crossline.basics.errors import UsageError
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app.split import Split
@@ -43,6 +42,7 @@ from crossline.serve.dead_letters.resend_log import ResentFile
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.reads.dead_letters import DeadLetters
+from crossline.settings.process.serve import LimitSettings, ServeSettings
 
 PROFILED = 25  # functions
 HOST, WHO = "127.0.0.1:8080", "ada"

@@ -13,10 +13,11 @@ from typing import Any
 import orjson
 
 from bench.report import say
-from crossline.connectors.base import Delivery, Sink
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.times import format_instant, parse_instant_ms
-from crossline.core.settings.config import PipelineConfig
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.times import format_instant, parse_instant_ms
+from crossline.io.sinks.base import Delivery, Sink
+from crossline.observe.objectives.declaration import objectives_of
+from crossline.observe.objectives.file import KEPT, MINUTE_MS, Minute, MinuteFigure, MinuteFile
 from crossline.serve.access.audit import BEGINNING, digest_of
 from crossline.serve.access.auditfiles import FILE as AUDIT
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
@@ -24,8 +25,7 @@ from crossline.serve.approvals.values import KeptProof, text_digest
 from crossline.serve.cases.service import CaseService
 from crossline.serve.cases.suppressions.schema import TO_VERSION_4
 from crossline.serve.cases.suppressions.store import NewSuppression, make
-from crossline.serve.objectives.declaration import objectives_of
-from crossline.serve.objectives.file import KEPT, MINUTE_MS, Minute, MinuteFigure, MinuteFile
+from crossline.settings.config import PipelineConfig
 
 LETTERS, ENTRIES, WRITES, SUPPRESSIONS, HIDDEN = 50_000, 50_000, 100_000, 60, 2_000
 LIST, MADE = "cards_at_risk", "beside.json"

@@ -14,19 +14,19 @@ from typing import Any, Literal
 
 import orjson
 import yaml
+from dev.services.postgres import LocalPostgres
 
 from bench.cases import APART_MS, AT_ONCE, MADE_AT_ONCE, SETTINGS, START_MS, alerts, taken, worked
 from bench.console_beside import beside, lists, records
 from bench.report import say
-from crossline.connectors.base import Delivery, Sink
-from crossline.connectors.postgres.sink import PostgresSink
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.settings.config import PipelineConfig, in_folder, load_pipeline
-from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.io.postgres.sink import PostgresSink
+from crossline.io.sinks.base import Delivery, Sink
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.intake.batches import CaseIntake
 from crossline.serve.cases.service import CaseService
-from crossline.services.postgres import LocalPostgres
+from crossline.settings.config import PipelineConfig, in_folder, load_pipeline
 
 RULES, DELIVERED = 40, 10_000
 RECORDS = 10_000  # of the first alerts there are records, which evidence reads

@@ -14,14 +14,14 @@ from typing import Any
 
 import psutil
 import yaml
+from dev.services.broker import LocalBroker
+from dev.services.redis import LocalRedis
+from dev.services.supervision import HOST, free_ports
 
 from bench.latency import process
 from bench.runs import LOG_TAIL
 from bench.workload import R5, STREAM, write_pipeline
 from crossline.client import Client, ClientError
-from crossline.services.broker import LocalBroker
-from crossline.services.redis import LocalRedis
-from crossline.services.supervision import HOST, free_ports
 
 PARTITIONS = 2
 START_S_MAX = 300.0

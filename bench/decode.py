@@ -25,9 +25,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from crossline.core.decode import RecordLayout, decode_csv, decode_lines, decode_table, decode_values, make_layout
-from crossline.core.streams.schema import load_streams
+from crossline.basics.streams.schema import load_streams
 from crossline.generate.tx import tx_lines, tx_records
+from crossline.ingest.decode import RecordLayout, decode_csv, decode_lines, decode_table, decode_values, make_layout
 
 STREAM = """
 schema_version: 1

@@ -20,15 +20,15 @@ from typing import Any
 import orjson
 import yaml
 
-from crossline.core.decode import decode_lines, make_layout
-from crossline.core.judge.detect import detect, new_state
-from crossline.core.plan.compile import compile_stream
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import load_streams
-from crossline.engine.machine.temp import own_folder_for
+from crossline.basics.streams.schema import load_streams
+from crossline.evaluate.detect import detect, new_state
 from crossline.generate.tx import LINES_BATCH, TxWorkload
+from crossline.ingest.decode import decode_lines, make_layout
+from crossline.plan.compile import compile_stream
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.machine.temp import own_folder_for
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))

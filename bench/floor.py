@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dev.services.broker import LocalBroker
+
 from bench.report import Report, median, percentile, say
 from bench.runs import Run, medians, run_child, run_pipeline
 from bench.workload import STREAM, files_of, rule_set
 from crossline.generate.tx import TxWorkload
-from crossline.services.broker import LocalBroker
 
 LINE_BYTES = 222
 

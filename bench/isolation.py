@@ -18,14 +18,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+from dev.services.broker import LocalBroker
 
 from bench.latency import Bench, Phase, await_start, end_offsets, first_sent_us, process, settle
 from bench.report import Report, percentile, say
 from bench.runs import LOG_TAIL
 from bench.workload import STREAM, rule_set, write_pipeline
-from crossline.engine.machine.temp import own_folder_for
 from crossline.generate.tx import TxWorkload
-from crossline.services.broker import LocalBroker
+from crossline.runtime.machine.temp import own_folder_for
 
 STORM_FIRST = 5_000_000  # numbers of what is sent beside the load, whose own lie below
 STORM_ACCOUNT = "a0000000"

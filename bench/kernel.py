@@ -21,9 +21,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from crossline.core.plan.spaces import Cursor, Group, KeySpacePlan, Line
-from crossline.core.windows.memory.hashing import xxh64_many
-from crossline.core.windows.store import KeyedBatch, KeySpaceState
+from crossline.plan.spaces import Cursor, Group, KeySpacePlan, Line
+from crossline.state.memory.hashing import xxh64_many
+from crossline.state.windows.store import KeyedBatch, KeySpaceState
 
 ROOT = Path(__file__).parent.parent
 START_MS = 1_700_000_000_000

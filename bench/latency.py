@@ -25,16 +25,16 @@ from typing import Any
 import orjson
 import psutil
 from confluent_kafka import Consumer, TopicPartition
+from dev.services.broker import LocalBroker
+from dev.services.registry import LocalRegistry
 
 from bench.report import Report, median, percentile, say
 from bench.runs import LOG_TAIL, ROOT, environment, medians
 from bench.sinks import Scraper, told, write
 from bench.workload import STREAM
-from crossline.engine.machine.temp import own_folder_for
-from crossline.engine.runtime.child_processes import end_with_parent
 from crossline.generate.kafka import SENT_HEADER
-from crossline.services.broker import LocalBroker
-from crossline.services.registry import LocalRegistry
+from crossline.runtime.java.child_processes import end_with_parent
+from crossline.runtime.machine.temp import own_folder_for
 
 PARTITIONS = 2
 GENERATOR_START_S = 2.0  # a guess of how long the generator takes to begin; event time is only shifted by it

@@ -13,15 +13,16 @@ import time
 import uuid
 from pathlib import Path
 
+from dev.services.postgres import LocalPostgres
+
 from bench.report import Report, percentile
-from crossline.connectors.postgres.client import Place, place_of
-from crossline.core.settings.postgres import LedgerSettings
+from crossline.io.postgres.client import Place, place_of
 from crossline.serve.decisions.values import Asked, Basis
 from crossline.serve.ledger.base import DecisionLedger
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.sqlite import SqliteLedger
-from crossline.services.postgres import LocalPostgres
+from crossline.settings.postgres import LedgerSettings
 
 ROUNDS = 3
 GROUPS = (1, 16, 64)

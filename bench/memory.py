@@ -20,17 +20,17 @@ import yaml
 from bench.report import Report, say
 from bench.runs import run_child
 from bench.workload import STREAM, Rules, rule_set, stream_spec
-from crossline.core.decode import decode_table, make_layout
-from crossline.core.judge.shard import Bounds, judge
-from crossline.core.route.pack import pack, unpack
-from crossline.core.route.parts import Chunk, route
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec
-from crossline.engine.machine.temp import own_folder_for
-from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.basics.streams.schema import StreamSpec
+from crossline.evaluate.shard import Bounds, judge
 from crossline.generate.tx import TxWorkload
+from crossline.ingest.decode import decode_table, make_layout
+from crossline.ingest.route.pack import pack, unpack
+from crossline.ingest.route.parts import Chunk, route
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
 
 BATCH = 100_000
 WARM = 3  # batches before the memory of the process is noted first

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.panes.store import PaneState, warm
-from crossline.core.plan.spaces import Cursor, Group, Line, PaneSpacePlan, parts_of
-from crossline.core.windows.batch import KeyedBatch
-from crossline.core.windows.memory.hashing import xxh64_many
-from crossline.core.windows.memory.regions import Region
+from crossline.plan.spaces import Cursor, Group, Line, PaneSpacePlan, parts_of
+from crossline.state.batch import KeyedBatch
+from crossline.state.memory.hashing import xxh64_many
+from crossline.state.memory.regions import Region
+from crossline.state.panes.store import PaneState, warm
 
 ROOT = Path(__file__).parent.parent
 START_MS = 1_700_000_000_000

@@ -21,10 +21,10 @@ import numba
 import numpy as np
 
 from bench.kernel import FOREVER, Case, batches
-from crossline.core.patterns.absence_store import AbsenceSpaceState
-from crossline.core.patterns.store import PatternSpaceState
-from crossline.core.plan.spaces import Absence, AbsenceSpacePlan, Pattern, PatternSpacePlan, Step
-from crossline.core.windows.batch import KeyedBatch
+from crossline.plan.spaces import Absence, AbsenceSpacePlan, Pattern, PatternSpacePlan, Step
+from crossline.state.batch import KeyedBatch
+from crossline.state.patterns.absence_store import AbsenceSpaceState
+from crossline.state.patterns.store import PatternSpaceState
 
 ROOT = Path(__file__).parent.parent
 WITHIN_MS = 60_000

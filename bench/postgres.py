@@ -14,13 +14,14 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from dev.services.postgres import LocalPostgres
+
 from bench.report import Report
-from crossline.connectors.base import Delivery
-from crossline.connectors.postgres.client import Connection, place_of
-from crossline.connectors.postgres.sink import PostgresSink
-from crossline.core.basics.times import instant_text
-from crossline.core.settings.postgres import PostgresSettings
-from crossline.services.postgres import LocalPostgres
+from crossline.basics.times import instant_text
+from crossline.io.postgres.client import Connection, place_of
+from crossline.io.postgres.sink import PostgresSink
+from crossline.io.sinks.base import Delivery
+from crossline.settings.postgres import PostgresSettings
 
 ACCOUNTS, RULES = 200_000, 20
 HOT = "acc000000"  # an account with every fiftieth alert

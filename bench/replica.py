@@ -22,20 +22,20 @@ from typing import Any
 import orjson
 
 from bench.workload import STREAM, rule_set, stream_spec
-from crossline.core.decide.policy import Deciding, Policy
-from crossline.core.decode import decode_lines
-from crossline.core.judge.shard import Bounds
-from crossline.core.route.parts import Chunk
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import read_rule
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec
-from crossline.engine.snapshot.snapshot import PlanSnapshot, SnapshotFile
-from crossline.engine.stages.judging import Judging, sent_parts
-from crossline.engine.stages.stages import parts_of
-from crossline.engine.state.cache import ShardCache
-from crossline.engine.work.stopwatch import Stopwatch
+from crossline.basics.streams.schema import StreamSpec
+from crossline.evaluate.shard import Bounds
 from crossline.generate.tx import TxWorkload
+from crossline.ingest.decode import decode_lines
+from crossline.ingest.route.parts import Chunk
+from crossline.rules.base import Defaults
+from crossline.rules.policy.policy import Deciding, Policy
+from crossline.rules.reading import read_rule
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
+from crossline.runtime.stages.judging import Judging, sent_parts
+from crossline.runtime.stages.stages import parts_of
+from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.serve.decisions.values import Asked, NotJudgedError, Place
 from crossline.serve.replica.replicas import Replicas
 

@@ -18,16 +18,16 @@ from typing import Any
 
 import orjson
 import yaml
+from dev.services.broker import LocalBroker
+from dev.services.postgres import LocalPostgres
+from dev.services.redis import LocalRedis
+from dev.services.registry import LocalRegistry
+from dev.services.supervision import HOST, free_ports
 
 from bench.report import Report, median, percentile, say
 from bench.runs import Run, medians, run_child
 from bench.workload import STREAM, rule_set, write_pipeline
-from crossline.engine.machine.temp import own_folder_for
-from crossline.services.broker import LocalBroker
-from crossline.services.postgres import LocalPostgres
-from crossline.services.redis import LocalRedis
-from crossline.services.registry import LocalRegistry
-from crossline.services.supervision import HOST, free_ports
+from crossline.runtime.machine.temp import own_folder_for
 
 PARTITIONS = 2
 EVENTS_PER_S = 2_000

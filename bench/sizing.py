@@ -19,20 +19,20 @@ from typing import Any, TypeVar
 from bench.memory import snapshot_of
 from bench.report import Report, say
 from bench.workload import STREAM, rule_set
-from crossline.core.basics import wire
-from crossline.core.decode import decode_lines
-from crossline.core.judge.persist import apply_delta, encode_delta
-from crossline.core.judge.reshard import resharded
-from crossline.core.judge.shard import ShardState, judge
-from crossline.core.plan.costs import UNMEASURED
-from crossline.core.route.pack import unpack
-from crossline.core.route.parts import Chunk
-from crossline.engine.snapshot.snapshot import PlanSnapshot
-from crossline.engine.stages.judging import sent, sent_parts
-from crossline.engine.stages.outcome import gathered
-from crossline.engine.stages.stages import parts_of
-from crossline.engine.work.stopwatch import measuring
+from crossline.basics import wire
+from crossline.evaluate.persist import apply_delta, encode_delta
+from crossline.evaluate.reshard import resharded
+from crossline.evaluate.shard import ShardState, judge
 from crossline.generate.tx import TxWorkload
+from crossline.ingest.decode import decode_lines
+from crossline.ingest.route.pack import unpack
+from crossline.ingest.route.parts import Chunk
+from crossline.plan.costs import UNMEASURED
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.stages.judging import sent, sent_parts
+from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.stages import parts_of
+from crossline.runtime.work.stopwatch import measuring
 
 SHARDS = (2, 16, 128)
 BATCHES = (2_000, 20_000, 200_000)

@@ -24,14 +24,14 @@ from pyspark.sql import SparkSession
 
 from bench.report import Report, median, say
 from bench.workload import rule_set, write_pipeline
-from crossline.connectors.base import Delivery
-from crossline.core.settings.config import in_folder
-from crossline.engine.machine.temp import own_folder_for
-from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
-from crossline.engine.pipeline.pipeline import Pipeline
-from crossline.engine.runtime.gateway import end_session
-from crossline.engine.runtime.session import build_session, wake_workers
-from crossline.engine.work.totals import Totals
+from crossline.io.sinks.base import Delivery
+from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.pipeline.assemble import RunOptions, assemble, read_config
+from crossline.runtime.pipeline.pipeline import Pipeline
+from crossline.runtime.spark.session import build_session, wake_workers
+from crossline.runtime.spark_internals.gateway import end_session
+from crossline.runtime.work.totals import Totals
+from crossline.settings.config import in_folder
 
 KINDS = ("driver", "java", "state_servers", "workers")
 WARM_SHARE = 0.2  # of the samples: pools fill, code is compiled, windows fill

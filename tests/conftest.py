@@ -14,12 +14,11 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
+    from dev.services.postgres import LocalPostgres
+    from dev.services.redis import LocalRedis
+    from dev.services.s3 import LocalS3
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
-    from crossline.services.postgres import LocalPostgres
-    from crossline.services.redis import LocalRedis
-    from crossline.services.s3 import LocalS3
 
 # Packages whose modules assert for tests: a failure there tells what differed, as one in a test does.
 pytest.register_assert_rewrite(
@@ -49,8 +48,8 @@ settings.load_profile("crossline")
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session on two cores, with all that it leaves on disk in a folder of its own."""
-    from crossline.engine.runtime.gateway import end_session  # noqa: PLC0415 - only tests that use Spark wait for its import
-    from crossline.engine.runtime.session import build_session  # noqa: PLC0415 - as above
+    from crossline.runtime.spark.session import build_session  # noqa: PLC0415 - as above
+    from crossline.runtime.spark_internals.gateway import end_session  # noqa: PLC0415 - only tests that use Spark wait for its import
 
     folder = tmp_path_factory.mktemp("spark")
     session = build_session(
@@ -69,7 +68,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[LocalBroker]:
     """A real Kafka broker; ``kafka_broker.brokers`` is its address, ``secured`` that where it asks who is there."""
-    from crossline.services.broker import LocalBroker, Secured  # noqa: PLC0415 - as above
+    from dev.services.broker import LocalBroker, Secured  # noqa: PLC0415 - as above
 
     certificate = Path(__file__).parent / "connectors" / "tls" / "broker.pem"
     with LocalBroker(brief=True, secured=Secured(certificate, PLAIN_USERS, SCRAM_USERS)) as broker:
@@ -85,7 +84,7 @@ _numbers = count()
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[LocalPostgres]:
     """A real PostgreSQL; what it holds is lost where the machine crashes, not where the server does."""
-    from crossline.services.postgres import LocalPostgres  # noqa: PLC0415 - as above
+    from dev.services.postgres import LocalPostgres  # noqa: PLC0415 - as above
 
     with LocalPostgres(brief=True) as server:
         yield server
@@ -144,7 +143,7 @@ def kafka_topic(kafka_broker: LocalBroker, request: pytest.FixtureRequest) -> Ca
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[LocalRedis]:
     """A real server that speaks as Redis does; ``redis_server.port`` is where it listens."""
-    from crossline.services.redis import LocalRedis  # noqa: PLC0415 - as above
+    from dev.services.redis import LocalRedis  # noqa: PLC0415 - as above
 
     with LocalRedis() as server:
         yield server
@@ -153,7 +152,7 @@ def redis_server() -> Iterator[LocalRedis]:
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[LocalS3]:
     """A real object store; ``s3_server.environment`` is what its clients need."""
-    from crossline.services.s3 import LocalS3  # noqa: PLC0415 - as above
+    from dev.services.s3 import LocalS3  # noqa: PLC0415 - as above
 
     key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
     with LocalS3(access_key=key, secret_key=secret) as server:
@@ -164,7 +163,7 @@ def s3_server() -> Iterator[LocalS3]:
 def name_node() -> Iterator[str]:
     """The URI of a real HDFS; only for tests behind CROSSLINE_DEEP, which need hdfs-native besides."""
     pytest.importorskip("hdfs_native", reason="pip install 'crossline[hdfs]'")
-    from crossline.services.hdfs import LocalHdfs  # noqa: PLC0415 - as above
+    from dev.services.hdfs import LocalHdfs  # noqa: PLC0415 - as above
 
     with LocalHdfs() as server:
         yield server.uri

@@ -7,8 +7,8 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from crossline.core.basics.errors import CrosslineError
-from crossline.engine.machine.jars import JarStore, default_store
+from crossline.basics.errors import CrosslineError
+from crossline.runtime.machine.jars import JarStore, default_store
 
 
 def main(groups: list[str]) -> int:

@@ -10,9 +10,10 @@ import argparse
 import os
 import sys
 
-from crossline.core.basics.errors import CrosslineError
-from crossline.services.group import MemberState, ServerGroup, services_folder, usual_folder
-from crossline.services.members import Member
+from dev.services.group import MemberState, ServerGroup, services_folder, usual_folder
+from dev.services.members import Member
+
+from crossline.basics.errors import CrosslineError
 
 
 def main(arguments: list[str]) -> int:

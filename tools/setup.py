@@ -23,7 +23,7 @@ BROWSER = "browser"  # what main is told so that tests of the console have one
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 GROUPS = ("local-fs", "spark-kafka")
 KERNELS = tuple(f"src/crossline/core/{room}" for room in ("avro", "decode", "panes", "patterns", "windows"))
-WARM = "src/crossline/engine/workers/warm.py"  # which of them it compiles
+WARM = "src/crossline/runtime/workers/warm.py"  # which of them it compiles
 # uv does not read pip's configuration; these are the settings of a machine that it has to know.
 UV_OF_PIP = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -142,12 +142,12 @@ def compile_kernels(python: Path, stamp: Path) -> None:
         return
     begun = stamp.with_name("kernels-begun")
     if not begun.is_file() or begun.read_text() != wanted:
-        # What is compiled of other sources is not taken (see core/basics/compiling.py), but it would heap up.
+        # What is compiled of other sources is not taken (see basics/compiling.py), but it would heap up.
         for compiled in (file for folder in KERNELS for file in (ROOT / folder).rglob("__pycache__/*.nb?*")):
             compiled.unlink(missing_ok=True)
         begun.write_text(wanted)
     # Two processes: one keeps one processor busy for two minutes. Locks keep them apart where both need a kernel.
-    warm = [str(python), "-m", "crossline.engine.workers.warm", "--tied"]
+    warm = [str(python), "-m", "crossline.runtime.workers.warm", "--tied"]
     run_beside([[*warm, half] for half in ("windows", "rest")], "the kernels could not be compiled", tied=True)
     stamp.write_text(wanted)
 
@@ -155,7 +155,7 @@ def compile_kernels(python: Path, stamp: Path) -> None:
 def put_classes_by(python: Path) -> None:
     """Have Java put by what it loads, so that it starts sooner; everything works without."""
     done = subprocess.run(
-        [str(python), "-m", "crossline.engine.pipeline.rehearsal"], check=False, stdout=subprocess.DEVNULL
+        [str(python), "-m", "crossline.runtime.pipeline.rehearsal"], check=False, stdout=subprocess.DEVNULL
     )
     if done.returncode:
         step("Java's classes could not be put by: it will start some seconds later")
@@ -163,9 +163,9 @@ def put_classes_by(python: Path) -> None:
 
 def ensure_java(python: Path, groups: Sequence[str] = ()) -> None:
     """Install a Java as a wheel where the machine has none that fits, be it for Spark or for what is of ``groups``."""
-    program = "from crossline.engine.machine.java import find_java; find_java()"
+    program = "from crossline.runtime.machine.java import find_java; find_java()"
     if "registry" in groups:
-        program += "; from crossline.services.registry import JAVA; find_java(fitting=JAVA)"
+        program += "; from dev.services.registry import JAVA; find_java(fitting=JAVA)"
     find = [str(python), "-c", program]
     if subprocess.run(find, check=False, capture_output=True).returncode == 0:
         return

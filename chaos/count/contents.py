@@ -13,15 +13,15 @@ from typing import Any
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from dev.services.postgres import LocalPostgres
+from dev.services.redis import LocalRedis
 
 from chaos.count.ledger import chunked
 from chaos.load.log import digest_of
 from chaos.load.producer import NUMBER_HEADER
 from chaos.parts.services import Services
 from chaos.pipeline import ALERTS, DEAD, DECISIONS, NAME, PARTITIONS, STREAM, TOPIC
-from crossline.connectors.kafka.messages import END_HEADER
-from crossline.services.postgres import LocalPostgres
-from crossline.services.redis import LocalRedis
+from crossline.io.kafka.messages import END_HEADER
 
 LOOK_S = 0.2
 ANSWER_S_MAX = 60.0

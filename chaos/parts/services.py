@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from dev.services.broker import LocalBroker
+from dev.services.postgres import LocalPostgres
+from dev.services.redis import LocalRedis
+from dev.services.registry import PATH, LocalRegistry
+from dev.services.s3 import REGION, LocalS3
+
 from chaos.load.formats import Avro, Format, Json
 from chaos.parts.proxy import Loop, Proxy
 from chaos.parts.receiver import Receiver, receiving
 from chaos.pipeline import ALERTS, DEAD, DECISIONS, PARTITIONS, TOPIC, Addresses
-from crossline.services.broker import LocalBroker
-from crossline.services.postgres import LocalPostgres
-from crossline.services.redis import LocalRedis
-from crossline.services.registry import PATH, LocalRegistry
-from crossline.services.s3 import REGION, LocalS3
 
 HOST = "127.0.0.1"
 PREFIX = "drill"  # of the checkpoint on the object store

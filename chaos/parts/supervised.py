@@ -21,7 +21,7 @@ import orjson
 import psutil
 
 from chaos.pipeline import TOPIC, WEBHOOK_KEY_ENV
-from crossline.engine.runtime.child_processes import end_with_parent
+from crossline.runtime.java.child_processes import end_with_parent
 
 AGAIN_S = 0.5
 # Numbers of processes come again: what is struck and ended is known by this, too.
@@ -224,7 +224,7 @@ def family(session: int, token: str) -> list[psutil.Process]:
 
 
 def _newest_note(folder: Path) -> Path:
-    """Of a checkpoint on a store: see crossline.engine.snapshot.mirror. It has all small files in it."""
+    """Of a checkpoint on a store: see crossline.runtime.snapshot.mirror. It has all small files in it."""
     return max(path for path in (folder / "notes").iterdir() if path.suffix == ".json")
 
 

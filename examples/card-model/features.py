@@ -14,13 +14,13 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 import yaml
 
-from crossline.core.basics.values import F64, I64
-from crossline.core.formula.check import check
-from crossline.core.formula.columns import FormulaProgram
-from crossline.core.formula.formula import Formula
-from crossline.core.rules.figure import kinds
-from crossline.core.streams.schema import load_streams
-from crossline.rulelog.reading import read_figures
+from crossline.basics.formula.check import check
+from crossline.basics.formula.columns import FormulaProgram
+from crossline.basics.formula.formula import Formula
+from crossline.basics.streams.schema import load_streams
+from crossline.basics.values import F64, I64
+from crossline.rule_registry.reading import read_figures
+from crossline.rules.figure import kinds
 
 HERE = Path(__file__).parent
 STREAM = "payments"

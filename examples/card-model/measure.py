@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from crossline.core.basics.values import F64
-from crossline.core.workbench.catch import rests_on
+from crossline.analysis.catch import rests_on
+from crossline.basics.values import F64
 from crossline.generate.labels import PlantedFraud
 
 MODEL = "card_model"
@@ -80,7 +80,10 @@ def curve(scores: F64, fraud: Any) -> list[tuple[float, int, float, float]]:
 
 
 def report(
-    alerts: Sequence[Mapping[str, Any]], labels: Sequence[PlantedFraud], scored: Mapping[str, float], known: Sequence[str]
+    alerts: Sequence[Mapping[str, Any]],
+    labels: Sequence[PlantedFraud],
+    scored: Mapping[str, float],
+    known: Sequence[str],
 ) -> dict[str, Any]:
     """All figures. ``scored``: the model's score of each record by its id; ``known``: kinds that were trained on."""
     sides = {

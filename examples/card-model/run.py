@@ -23,7 +23,7 @@ import measure
 import orjson
 from features import HERE, Featured, featured
 
-from crossline.core.models.model import Model, Scorer
+from crossline.basics.models.model import Model, Scorer
 from crossline.generate.labels import PlantedFraud, read_labels
 
 KNOWN = ("account_takeover", "card_testing", "merchant_anomaly")

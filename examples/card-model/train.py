@@ -17,8 +17,8 @@ from skl2onnx import convert_sklearn
 from skl2onnx.common.data_types import FloatTensorType
 from sklearn.ensemble import RandomForestClassifier
 
-from crossline.core.basics.values import F64
-from crossline.core.models.model import Model, Scorer
+from crossline.basics.models.model import Model, Scorer
+from crossline.basics.values import F64
 
 NAME, VERSION = "card-model.onnx", "1"
 TREES, DEPTH, LEAF, TRIED = 60, 8, 5, 3  # a node tries few features, so that trees rest on all of them

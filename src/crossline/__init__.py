@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from crossline.api.detection import detect, figures
     from crossline.api.detector import Detector, Processed
     from crossline.api.results import DECISION_SCHEMA, Alerts, Decisions, Figures
-    from crossline.core.alerts.alert import ALERT_SCHEMA
-    from crossline.core.basics.errors import CrosslineError, StateError, UsageError
-    from crossline.core.rules.base import Defaults
-    from crossline.core.rules.ruleset import RuleSet
-    from crossline.core.texts.problems import RefusedError
+    from crossline.basics.errors import CrosslineError, StateError, UsageError
+    from crossline.basics.texts.problems import RefusedError
+    from crossline.evaluate.alerts.alert import ALERT_SCHEMA
+    from crossline.rules.base import Defaults
+    from crossline.rules.ruleset import RuleSet
 
     __version__: str
 
@@ -46,20 +46,20 @@ __all__ = [
 ]
 
 _PLACES = {
-    "ALERT_SCHEMA": "core.alerts.alert",
-    "CrosslineError": "core.basics.errors",
+    "ALERT_SCHEMA": "evaluate.alerts.alert",
+    "CrosslineError": "basics.errors",
     "DECISION_SCHEMA": "api.results",
     "Alerts": "api.results",
     "Decisions": "api.results",
-    "Defaults": "core.rules.base",
+    "Defaults": "rules.base",
     "Detector": "api.detector",
     "Figures": "api.results",
     "Processed": "api.detector",
-    "RefusedError": "core.texts.problems",
-    "RuleSet": "core.rules.ruleset",
-    "StateError": "core.basics.errors",
+    "RefusedError": "basics.texts.problems",
+    "RuleSet": "rules.ruleset",
+    "StateError": "basics.errors",
     "Stream": "api.declarations",
-    "UsageError": "core.basics.errors",
+    "UsageError": "basics.errors",
     "detect": "api.detection",
     "figures": "api.detection",
     "load_rules": "api.declarations",

@@ -70,9 +70,9 @@ CORE_BANNED = {
 CORE_BANNED_PARTS = ("pyarrow.fs", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.flight")
 # A model is a program of somebody else: it runs in a process of its own, which the first starts, and the second is.
 OWN_PROCESS = {
-    "core/models/processes.py": {"os", "subprocess", "threading"},
-    "core/models/session.py": {"os"},
-    "core/models/turns.py": {"os"},
+    "basics/models/processes.py": {"os", "subprocess", "threading"},
+    "basics/models/session.py": {"os"},
+    "basics/models/turns.py": {"os"},
 }
 # io.BytesIO and the like hold bytes that were handed in; an address is taken apart as any text is.
 CORE_ALLOWED_NAMES = {"io": {"BytesIO", "StringIO"}, "urllib": {"urlsplit"}}
@@ -234,7 +234,7 @@ def test_no_modules_import_each_other_in_a_ring() -> None:
 
 def test_a_backtest_in_this_machine_s_processes_loads_no_spark() -> None:
     """It is to begin at once, and each of these takes a second; not even what is loaded by the way may load them."""
-    code = "import sys, crossline.replay.in_process; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = "import sys, crossline.backtest.in_process; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert {"crossline", "pyarrow"} <= loaded

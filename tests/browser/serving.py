@@ -10,8 +10,8 @@ from typing import Any
 
 import uvicorn
 
-from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.access.protocol import uvicorn_settings
+from crossline.settings.process.serve import ServeSettings
 
 STARTED_S = 20.0
 

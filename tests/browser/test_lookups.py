@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.connectors.sqlite import SqliteSink
+from crossline.io.recordlog.filelog import FileRecordLog
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 from crossline.serve.dead_letters.repair import JsonRepair
 from crossline.serve.dead_letters.resend import Resender, ResendTarget
 from crossline.serve.dead_letters.resend_log import ResentFile

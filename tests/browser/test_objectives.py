@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from unit.observe.run_health.kit import run
 from unit.serve.console.kit import PASSWORD
 from unit.serve.console.pages.test_objectives import promised
 from unit.serve.console.pages.working import working
 from unit.serve.http.kit import NOW_MS
-from unit.serve.run_health.kit import run
 
 from .serving import serving
 from .test_pages import faults

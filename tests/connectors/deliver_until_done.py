@@ -11,8 +11,8 @@ import sys
 import threading
 from pathlib import Path
 
-from crossline.connectors.base import Delivery, build_sink
-from crossline.connectors.outbox.sink import OutboxSink
+from crossline.io.outbox.sink import OutboxSink
+from crossline.io.sinks.base import Delivery, build_sink
 
 from .makers import alert
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 
 
 def alert(record: str, **changes: Any) -> dict[str, Any]:

@@ -12,20 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import redis
+from dev.services.postgres import LocalPostgres
 
-from crossline.connectors.base import Delivery, Sink, deliver_all
-from crossline.connectors.console import ConsoleSink
-from crossline.connectors.jsonl import JsonlSink
-from crossline.connectors.kafka.sink import KafkaSink
-from crossline.connectors.outbox.encoding import packed
-from crossline.connectors.outbox.sink import OutboxSink
-from crossline.connectors.postgres.client import place_of
-from crossline.connectors.postgres.rows import rows_of
-from crossline.connectors.postgres.sink import PostgresSink, _insert
-from crossline.connectors.redis.sink import RedisSink
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.settings.redis import RedisSettings
-from crossline.services.postgres import LocalPostgres
+from crossline.io.kafka.sink import KafkaSink
+from crossline.io.outbox.encoding import packed
+from crossline.io.outbox.sink import OutboxSink
+from crossline.io.postgres.client import place_of
+from crossline.io.postgres.rows import rows_of
+from crossline.io.postgres.sink import PostgresSink, _insert
+from crossline.io.redis.sink import RedisSink
+from crossline.io.sinks.base import Delivery, Sink, deliver_all
+from crossline.io.sinks.console import ConsoleSink
+from crossline.io.sinks.jsonl import JsonlSink
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.settings.redis import RedisSettings
 
 from .kafka_mock import read_topic
 from .postgres_kit import settings_of

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crossline.connectors.postgres.client import Place, place_of
-from crossline.connectors.postgres.reader import PostgresReader
-from crossline.connectors.postgres.sink import PostgresSink
-from crossline.core.settings.postgres import PostgresSettings
-from crossline.services.postgres import LocalPostgres
+from dev.services.postgres import LocalPostgres
+
+from crossline.io.postgres.client import Place, place_of
+from crossline.io.postgres.reader import PostgresReader
+from crossline.io.postgres.sink import PostgresSink
+from crossline.settings.postgres import PostgresSettings
 
 
 def settings_of(server: LocalPostgres, schema: str) -> PostgresSettings:

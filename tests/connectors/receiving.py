@@ -10,7 +10,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from crossline.connectors.webhook.signing import is_signed
+from crossline.io.webhook.signing import is_signed
 
 KEY = "a key that both know"
 TRICKLE = 0

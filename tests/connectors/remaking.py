@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 from confluent_kafka import Producer
-
-from crossline.services.broker import LocalBroker
+from dev.services.broker import LocalBroker
 
 WAIT_S = 120.0
 

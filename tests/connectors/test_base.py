@@ -12,20 +12,13 @@ from typing import Any, Literal, Self
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.connectors import base
-from crossline.connectors.base import (
-    Delivery,
-    RetryPolicy,
-    build_sink,
-    deliver_all,
-    for_delivery,
-    register_sink,
-)
-from crossline.connectors.console import ConsoleSink
-from crossline.connectors.jsonl import JsonlSink
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.errors import CrosslineError, PermanentError, SinkError, UsageError
-from crossline.core.settings.fields import Settings
+from crossline.basics.errors import CrosslineError, PermanentError, SinkError, UsageError
+from crossline.io.sinks import base
+from crossline.io.sinks.base import Delivery, RetryPolicy, build_sink, deliver_all, for_delivery, register_sink
+from crossline.io.sinks.console import ConsoleSink
+from crossline.io.sinks.jsonl import JsonlSink
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.settings.fields import Settings
 
 from .makers import alert, delivery
 
@@ -239,7 +232,7 @@ class FlakySettings(Settings):
 def test_a_sink_whose_package_is_not_there(
     kind: str, package: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith((f"crossline.connectors.{kind}", f"{package}."))]:
+    for name in [name for name in sys.modules if name.startswith((f"crossline.io.{kind}", f"{package}."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     told = f"a sink of kind {kind} needs {package}, which is not installed: pip install 'crossline[{kind}]'"

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, LateRecord, RetryPolicy
-from crossline.connectors.outbox import sink as module
-from crossline.connectors.outbox.encoding import packed, unpacked
-from crossline.connectors.outbox.sink import Backlog, OutboxSink, waiting_in
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import PermanentError, SinkError, StateError
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import PermanentError, SinkError, StateError
+from crossline.io.outbox import sink as module
+from crossline.io.outbox.encoding import packed, unpacked
+from crossline.io.outbox.sink import Backlog, OutboxSink, waiting_in
+from crossline.io.sinks.base import Delivery, LateRecord, RetryPolicy
 
 from .makers import alert, delivery
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.connectors.outbox.folders import folder_names, place_of
-from crossline.connectors.outbox.sink import OutboxSink, place_in
-from crossline.core.settings.config import load_pipeline
-from crossline.core.settings.postgres import PostgresSettings
-from crossline.core.settings.webhook import WebhookSettings
-from crossline.engine.pipeline.assemble import RunOptions, _sinks
-from crossline.engine.snapshot.checkpoint import Checkpoint, claim
+from crossline.io.outbox.folders import folder_names, place_of
+from crossline.io.outbox.sink import OutboxSink, place_in
+from crossline.runtime.pipeline.assemble import RunOptions, _sinks
+from crossline.runtime.snapshot.checkpoint import Checkpoint, claim
+from crossline.settings.config import load_pipeline
+from crossline.settings.postgres import PostgresSettings
+from crossline.settings.webhook import WebhookSettings
 
 from .makers import delivery
 from .test_behind import QUICK, WAIT_S, Shaky

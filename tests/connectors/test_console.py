@@ -11,9 +11,9 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, deliver_all
-from crossline.connectors.console import ConsoleSink
-from crossline.core.basics.errors import SinkError
+from crossline.basics.errors import SinkError
+from crossline.io.sinks.base import Delivery, deliver_all
+from crossline.io.sinks.console import ConsoleSink
 
 from .makers import alert, delivery
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, RetryPolicy, Sink, deliver_all
-from crossline.core.basics.errors import PermanentError, SinkError
+from crossline.basics.errors import PermanentError, SinkError
+from crossline.io.sinks.base import Delivery, RetryPolicy, Sink, deliver_all
 
 from .kafka_mock import mock_brokers
 from .makers import alert, delivery

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.jsonl import JsonlSink
-from crossline.connectors.kafka.messages import decision_message
-from crossline.connectors.kafka.sink import KafkaSink
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.sinks import JsonlSettings
+from crossline.basics.errors import UsageError
+from crossline.io.kafka.messages import decision_message
+from crossline.io.kafka.sink import KafkaSink
+from crossline.io.sinks.base import Delivery
+from crossline.io.sinks.jsonl import JsonlSink
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.settings.sinks import JsonlSettings
 
 from .kafka_mock import mock_brokers, read_topic
 from .makers import alert

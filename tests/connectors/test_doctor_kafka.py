@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from dev.services.broker import LocalBroker
 
 from crossline.cli.doctor import kafka as module
 from crossline.cli.doctor.kafka import kafka_findings
-from crossline.core.settings.config import load_pipeline
-from crossline.services.broker import LocalBroker
+from crossline.settings.config import load_pipeline
 
 from .remaking import WAIT_S
 

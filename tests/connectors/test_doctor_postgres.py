@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dev.services.postgres import LocalPostgres
+
 from crossline.cli.doctor.postgres import postgres_findings
-from crossline.core.settings.config import load_pipeline
-from crossline.services.postgres import LocalPostgres
+from crossline.settings.config import load_pipeline
 
 from .postgres_kit import opened, place_in
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from dev.services.redis import LocalRedis
 
 from crossline.cli.doctor.redis import _server, redis_findings
-from crossline.core.settings.config import load_pipeline
-from crossline.services.redis import LocalRedis
+from crossline.settings.config import load_pipeline
 
 TEXT = """
 schema_version: 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crossline.cli.doctor.registry import registry_findings
-from crossline.core.settings.config import load_pipeline
+from crossline.settings.config import load_pipeline
 
 from .registry_fake import fake_registry
 

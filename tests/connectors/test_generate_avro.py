@@ -9,15 +9,15 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from crossline.basics.errors import UsageError
 from crossline.cli.generate import register
-from crossline.connectors.registry.client import Address
-from crossline.core.avro.document import document
-from crossline.core.avro.schema import read_schema
-from crossline.core.avro.wire import schema_id
-from crossline.core.basics.errors import UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.source import Workload
 from crossline.generate.tx import TxWorkload
+from crossline.ingest.avro.document import document
+from crossline.ingest.avro.schema import read_schema
+from crossline.ingest.avro.wire import schema_id
+from crossline.io.registry.client import Address
 
 from .kafka_mock import mock_brokers, read_topic  # noqa: F401 - a fixture
 from .registry_fake import fake_registry

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, RetryPolicy, build_sink, deliver_all
-from crossline.connectors.jsonl import JsonlSink
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import PermanentError, SinkError, UsageError
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import PermanentError, SinkError, UsageError
+from crossline.io.sinks.base import Delivery, RetryPolicy, build_sink, deliver_all
+from crossline.io.sinks.jsonl import JsonlSink
 
 from .makers import alert, delivery
 

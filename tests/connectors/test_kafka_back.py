@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from dev.services.broker import LocalBroker
 
+from crossline.basics.times import format_instant
 from crossline.cli.alerts.records import RecordOrigin, Seen, seen
-from crossline.connectors.kafka import back as kafka_back
-from crossline.connectors.kafka.back import KafkaBack
-from crossline.connectors.stores import StoredAlert
-from crossline.core.basics.times import format_instant
-from crossline.core.settings.config import PipelineConfig, load_pipeline
-from crossline.services.broker import LocalBroker
+from crossline.io.kafka import back as kafka_back
+from crossline.io.kafka.back import KafkaBack
+from crossline.io.stores.stores import StoredAlert
+from crossline.settings.config import PipelineConfig, load_pipeline
 
 from .remaking import WAIT_S, delete, producer_of
 

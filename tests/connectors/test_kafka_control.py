@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from crossline.basics.errors import PermanentError, SinkError, UsageError
 from crossline.cli.doctor import control as doctor
 from crossline.cli.doctor.kafka import kafka_findings
 from crossline.cli.rules import topic
 from crossline.cli.rules.topic import OpenControlTopic, publish_rules
-from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicWriter
-from crossline.core.basics.errors import PermanentError, SinkError, UsageError
-from crossline.core.settings.config import load_pipeline
+from crossline.io.kafka.control import ControlTopicReader, ControlTopicWriter
+from crossline.settings.config import load_pipeline
 
 from .remaking import remake, send
 
 if TYPE_CHECKING:
-    from crossline.core.basics.message import TopicMessage
-    from crossline.services.broker import LocalBroker
+    from dev.services.broker import LocalBroker
+
+    from crossline.basics.message import TopicMessage
 
 pytestmark = pytest.mark.kafka
 

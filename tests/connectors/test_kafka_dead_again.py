@@ -14,18 +14,18 @@ import fastavro
 import orjson
 import pytest
 from confluent_kafka import Producer
+from dev.services.broker import LocalBroker
 
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import SourceError
-from crossline.core.settings.config import PipelineConfig, load_pipeline
-from crossline.core.streams.submission import Asked
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import SourceError
+from crossline.basics.streams.submission import Asked
 from crossline.serve.assembly import _log
 from crossline.serve.dead_letters.repair import NotFitError
 from crossline.serve.dead_letters.resend import Resender, SentAlreadyError
 from crossline.serve.dead_letters.resend_log import ResentFile
 from crossline.serve.dead_letters.targets import close_own, ways_of
 from crossline.serve.dead_letters.values import StoredDeadLetter
-from crossline.services.broker import LocalBroker
+from crossline.settings.config import PipelineConfig, load_pipeline
 
 from .registry_fake import FakeRegistry, fake_registry
 from .test_kafka_recordlog import NOW_MS, read, run

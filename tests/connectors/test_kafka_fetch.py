@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from dev.services.broker import LocalBroker
 
-from crossline.connectors.kafka import fetch as kafka_fetch
-from crossline.connectors.kafka.back import KafkaBack
-from crossline.connectors.kafka.client import reading_settings
-from crossline.connectors.kafka.fetch import KafkaFetch
-from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.services.broker import LocalBroker
+from crossline.io.kafka import fetch as kafka_fetch
+from crossline.io.kafka.back import KafkaBack
+from crossline.io.kafka.client import reading_settings
+from crossline.io.kafka.fetch import KafkaFetch
+from crossline.settings.kafka import KafkaSourceSettings
 
 from .remaking import WAIT_S, producer_of
 

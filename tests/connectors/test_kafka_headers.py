@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import cimpl
 
-from crossline.connectors.kafka.control import ControlTopicReader
-from crossline.connectors.kafka.idempotent_producer import Patience, names_at_end
+from crossline.io.kafka.control import ControlTopicReader
+from crossline.io.kafka.idempotent_producer import Patience, names_at_end
 
 from .remaking import WAIT_S, producer_of
 
 if TYPE_CHECKING:
-    from crossline.core.basics.message import TopicMessage
-    from crossline.services.broker import LocalBroker
+    from dev.services.broker import LocalBroker
+
+    from crossline.basics.message import TopicMessage
 
 pytestmark = pytest.mark.kafka
 

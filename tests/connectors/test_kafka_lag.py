@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from dev.services.broker import LocalBroker
 
-from crossline.connectors.kafka import lag
-from crossline.connectors.kafka.lag import TopicLag
-from crossline.core.basics.errors import SourceError
-from crossline.services.broker import LocalBroker
+from crossline.basics.errors import SourceError
+from crossline.io.kafka import lag
+from crossline.io.kafka.lag import TopicLag
 
 from .remaking import send
 

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Message
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, deliver_all
-from crossline.connectors.kafka.messages import alert_message, dead_message
-from crossline.connectors.kafka.sink import KafkaSink
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import SinkError
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import SinkError
+from crossline.io.kafka.messages import alert_message, dead_message
+from crossline.io.kafka.sink import KafkaSink
+from crossline.io.sinks.base import Delivery, deliver_all
 
 from .kafka_mock import mock_brokers, read_topic
 from .makers import alert

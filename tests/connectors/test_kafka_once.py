@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from dev.services.broker import LocalBroker
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, LateRecord, deliver_all
-from crossline.connectors.kafka.messages import END_HEADER, Outgoing, dead_message, late_message
-from crossline.connectors.kafka.sink import KafkaSink
-from crossline.connectors.kafka.transactions import expiry, transactional_producer
-from crossline.connectors.kafka.transactions.transactional_producer import TransactionalProducer
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import SinkError, StateError
-from crossline.services.broker import LocalBroker
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import SinkError, StateError
+from crossline.io.kafka.messages import END_HEADER, Outgoing, dead_message, late_message
+from crossline.io.kafka.sink import KafkaSink
+from crossline.io.kafka.transactions import expiry, transactional_producer
+from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer
+from crossline.io.sinks.base import Delivery, LateRecord, deliver_all
 
 from .kafka_mock import WAIT_S, mock_brokers, read_topic
 from .makers import alert

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import orjson
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from dev.services.broker import LocalBroker
 
-from crossline.connectors.recordlog.tail import read_tail
-from crossline.connectors.recordlog.topic import KafkaRecordLog
-from crossline.core.basics.errors import PermanentError, RetryableError, SourceError, UsageError
-from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.streams.submission import Asked, Place
-from crossline.services.broker import LocalBroker
+from crossline.basics.errors import PermanentError, RetryableError, SourceError, UsageError
+from crossline.basics.streams.submission import Asked, Place
+from crossline.io.recordlog.tail import read_tail
+from crossline.io.recordlog.topic import KafkaRecordLog
+from crossline.settings.kafka import KafkaSourceSettings
 
 from .remaking import WAIT_S
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from crossline.basics.errors import PermanentError, SinkError, UsageError
 from crossline.cli.doctor.kafka import kafka_findings
 from crossline.cli.generate import app, client_settings
-from crossline.connectors.base import Sink, build_sink, deliver_all
-from crossline.connectors.kafka.client import librdkafka_settings
-from crossline.connectors.kafka.topics import TopicWatch
-from crossline.core.basics.errors import PermanentError, SinkError, UsageError
-from crossline.core.settings.config import load_pipeline
-from crossline.core.settings.kafka import KafkaSecurity
+from crossline.io.kafka.client import librdkafka_settings
+from crossline.io.kafka.topics import TopicWatch
+from crossline.io.sinks.base import Sink, build_sink, deliver_all
+from crossline.settings.config import load_pipeline
+from crossline.settings.kafka import KafkaSecurity
 
 from .kafka_mock import read_topic
 from .makers import delivery
 
 if TYPE_CHECKING:
-    from crossline.services.broker import LocalBroker
+    from dev.services.broker import LocalBroker
 
 pytestmark = pytest.mark.kafka
 HERE = Path(__file__).parent

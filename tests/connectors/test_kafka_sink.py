@@ -14,13 +14,13 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, Sink, build_sink, deliver_all
-from crossline.connectors.jsonl import JsonlSink
-from crossline.connectors.kafka.errors import told
-from crossline.connectors.kafka.messages import entity_key
-from crossline.connectors.kafka.sink import KafkaSink
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import PermanentError, SinkError, UsageError
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import PermanentError, SinkError, UsageError
+from crossline.io.kafka.errors import told
+from crossline.io.kafka.messages import entity_key
+from crossline.io.kafka.sink import KafkaSink
+from crossline.io.sinks.base import Delivery, Sink, build_sink, deliver_all
+from crossline.io.sinks.jsonl import JsonlSink
 
 from .kafka_mock import mock_brokers, read_topic
 from .makers import alert, delivery

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import TopicPartition
+from dev.services.broker import LocalBroker
 
-from crossline.connectors.kafka import tail as kafka_tail
-from crossline.connectors.kafka.ranges import NotThereError, Place, Range
-from crossline.connectors.kafka.tail import KafkaTail
-from crossline.services.broker import LocalBroker
+from crossline.io.kafka import tail as kafka_tail
+from crossline.io.kafka.ranges import NotThereError, Place, Range
+from crossline.io.kafka.tail import KafkaTail
 
 from .remaking import WAIT_S, producer_of
 

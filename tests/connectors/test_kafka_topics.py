@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
+from dev.services.broker import LocalBroker
 from structlog.testing import capture_logs
 
-from crossline.connectors.kafka import topics as kafka_topics
-from crossline.connectors.kafka.topics import TopicWatch
-from crossline.core.basics.errors import PermanentError, SourceError, StateError
-from crossline.services.broker import LocalBroker
+from crossline.basics.errors import PermanentError, SourceError, StateError
+from crossline.io.kafka import topics as kafka_topics
+from crossline.io.kafka.topics import TopicWatch
 
 from .remaking import WAIT_S, delete, remake, send
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from crossline.connectors.postgres.client import place_of
-from crossline.core.settings.postgres import PostgresSettings
+from crossline.io.postgres.client import place_of
+from crossline.settings.postgres import PostgresSettings
 
 from .postgres_kit import rows, settings_of
 

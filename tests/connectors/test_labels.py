@@ -11,12 +11,12 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from crossline.analysis.catch import Marks
+from crossline.backtest.workbench.labels import labels_at
+from crossline.basics.errors import UsageError
 from crossline.cli.main import app
-from crossline.connectors.postgres.client import Place
-from crossline.connectors.postgres.texts import held
-from crossline.core.basics.errors import UsageError
-from crossline.core.workbench.catch import Marks
-from crossline.replay.workbench.labels import labels_at
+from crossline.io.postgres.client import Place
+from crossline.io.postgres.texts import held
 
 from .postgres_kit import opened, place_in
 from .test_stores import pass_file

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from crossline.connectors.base import Delivery, build_sink
-from crossline.connectors.sqlite_reader import StoreReader
-from crossline.connectors.stores import AlertFilter
+from crossline.io.sinks.base import Delivery, build_sink
+from crossline.io.sqlite.reader import StoreReader
+from crossline.io.stores.stores import AlertFilter
 
 INSTANT = "2026-01-01T00:00:00.000Z"
 

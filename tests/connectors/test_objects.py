@@ -10,24 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from pyarrow import fs as pafs
 
-from crossline.connectors.objects import files
-from crossline.connectors.objects.files import (
-    FileStore,
-    LocalFiles,
-    ObjectFiles,
-    StoreAwayError,
-    file_store,
-    patiently,
-    told,
-)
-from crossline.connectors.objects.place import Place, place_of, under
-from crossline.core.basics.errors import StateError, StoppedError, UsageError
-from crossline.core.texts.uris import check_uri
+from crossline.basics.errors import StateError, StoppedError, UsageError
+from crossline.basics.texts.uris import check_uri
+from crossline.io.objects import files
+from crossline.io.objects.files import FileStore, LocalFiles, ObjectFiles, StoreAwayError, file_store, patiently, told
+from crossline.io.objects.place import Place, place_of, under
 
 from .trickling import trickling
 
 if TYPE_CHECKING:
-    from crossline.services.s3 import LocalS3
+    from dev.services.s3 import LocalS3
 
 
 DEEP = os.environ.get("CROSSLINE_DEEP") == "1"

@@ -12,16 +12,16 @@ from itertools import count
 from typing import Any
 
 import pytest
+from dev.services.postgres import LocalPostgres
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, LateRecord, RetryPolicy, deliver_all
-from crossline.connectors.postgres import partitions
-from crossline.connectors.postgres import sink as module
-from crossline.connectors.postgres.client import Place
-from crossline.connectors.postgres.sink import PostgresSink
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import SinkError, StateError
-from crossline.services.postgres import LocalPostgres
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import SinkError, StateError
+from crossline.io.postgres import partitions
+from crossline.io.postgres import sink as module
+from crossline.io.postgres.client import Place
+from crossline.io.postgres.sink import PostgresSink
+from crossline.io.sinks.base import Delivery, LateRecord, RetryPolicy, deliver_all
 
 from .makers import alert, delivery
 from .postgres_kit import opened, place_in, read, rows

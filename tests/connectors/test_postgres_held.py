@@ -6,14 +6,14 @@ import os
 import signal
 
 import pytest
+from dev.services.postgres import LocalPostgres
 from structlog.testing import capture_logs
 
-from crossline.connectors.postgres import client
-from crossline.connectors.postgres import sink as module
-from crossline.connectors.postgres.client import Place
-from crossline.connectors.postgres.sink import PostgresSink
-from crossline.core.basics.errors import SinkError
-from crossline.services.postgres import LocalPostgres
+from crossline.basics.errors import SinkError
+from crossline.io.postgres import client
+from crossline.io.postgres import sink as module
+from crossline.io.postgres.client import Place
+from crossline.io.postgres.sink import PostgresSink
 
 from .makers import delivery
 from .postgres_kit import opened, place_in, rows

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
+from dev.services.postgres import LocalPostgres
 
-from crossline.connectors.postgres.client import Place
-from crossline.connectors.postgres.migrate import Migration, migrate, migrations, newest
-from crossline.connectors.postgres.reader import PostgresReader
-from crossline.connectors.postgres.sink import PostgresSink
-from crossline.core.basics.errors import StateError, UsageError
-from crossline.services.postgres import LocalPostgres
+from crossline.basics.errors import StateError, UsageError
+from crossline.io.postgres.client import Place
+from crossline.io.postgres.migrate import Migration, migrate, migrations, newest
+from crossline.io.postgres.reader import PostgresReader
+from crossline.io.postgres.sink import PostgresSink
 
 from .makers import delivery
 from .postgres_kit import opened, place_in, rows

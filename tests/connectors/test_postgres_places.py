@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dev.services.postgres import LocalPostgres
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import build_sink
-from crossline.connectors.postgres.client import Place, place_of, place_of_url
-from crossline.connectors.postgres.reader import PostgresReader
-from crossline.connectors.postgres.sink import PostgresSink
-from crossline.core.basics.errors import CrosslineError, PermanentError, SinkError, UsageError
-from crossline.core.settings.postgres import PostgresSettings
-from crossline.services.postgres import LocalPostgres
+from crossline.basics.errors import CrosslineError, PermanentError, SinkError, UsageError
+from crossline.io.postgres.client import Place, place_of, place_of_url
+from crossline.io.postgres.reader import PostgresReader
+from crossline.io.postgres.sink import PostgresSink
+from crossline.io.sinks.base import build_sink
+from crossline.settings.postgres import PostgresSettings
 
 from .makers import delivery
 from .postgres_kit import place_in

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from dev.services.redis import LocalRedis
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.redis import sink as module
-from crossline.connectors.redis.keys import entity
-from crossline.connectors.redis.sink import RedisSink
-from crossline.core.basics.errors import PermanentError, SinkError
-from crossline.core.settings.redis import RedisSettings
-from crossline.services.redis import LocalRedis
+from crossline.basics.errors import PermanentError, SinkError
+from crossline.io.redis import sink as module
+from crossline.io.redis.keys import entity
+from crossline.io.redis.sink import RedisSink
+from crossline.io.sinks.base import Delivery
+from crossline.settings.redis import RedisSettings
 
 from .makers import alert, delivery
 from .trickling import trickling

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.connectors.objects.files import file_store
-from crossline.connectors.registry import store as stores
-from crossline.connectors.registry.client import Address, UnknownError
-from crossline.connectors.registry.look import AvroLook
-from crossline.connectors.registry.store import SchemaStore
-from crossline.core.avro.schema import Node
-from crossline.core.basics.errors import PermanentError, SourceError
-from crossline.core.settings.registry import RegistrySettings
+from crossline.basics.errors import PermanentError, SourceError
+from crossline.ingest.avro.schema import Node
+from crossline.io.objects.files import file_store
+from crossline.io.registry import store as stores
+from crossline.io.registry.client import Address, UnknownError
+from crossline.io.registry.look import AvroLook
+from crossline.io.registry.store import SchemaStore
+from crossline.settings.registry import RegistrySettings
 
 from .registry_fake import FakeRegistry, fake_registry
 from .trickling import trickling

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from crossline.connectors import sqlite as module
-from crossline.connectors.base import Delivery, LateRecord, deliver_all
-from crossline.connectors.sqlite import SqliteSink
-from crossline.connectors.sqlite_reader import StoreReader
-from crossline.connectors.stores import AlertFilter
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import PermanentError, SinkError, StateError, UsageError
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import PermanentError, SinkError, StateError, UsageError
+from crossline.io.sinks.base import Delivery, LateRecord, deliver_all
+from crossline.io.sqlite import sink as module
+from crossline.io.sqlite.reader import StoreReader
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.io.stores.stores import AlertFilter
 
 from .makers import alert, delivery, waits_ms
 

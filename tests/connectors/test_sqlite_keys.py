@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
-from crossline.connectors.sqlite_reader import StoreReader
-from crossline.connectors.stores import AlertFilter
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.reader import StoreReader
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.io.stores.stores import AlertFilter
 
 from .makers import alert
 

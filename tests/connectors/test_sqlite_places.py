@@ -6,10 +6,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from crossline.connectors.base import Delivery, LateRecord
-from crossline.connectors.sqlite import SqliteSink
-from crossline.connectors.sqlite_reader import StoreReader
-from crossline.core.basics.deadletter import DeadLetter
+from crossline.basics.deadletter import DeadLetter
+from crossline.io.sinks.base import Delivery, LateRecord
+from crossline.io.sqlite.reader import StoreReader
+from crossline.io.sqlite.sink import SqliteSink
 
 from .makers import alert
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.objects.place import under
-from crossline.connectors.outbox.sink import OutboxSink, waiting_in
-from crossline.core.basics.errors import StateError
-from crossline.engine.snapshot.checkpoint import SourceMark
-from crossline.engine.snapshot.checkpoint_store import StoredCheckpoint, claimed, read_folder
-from crossline.engine.state.statelog import StateLog, shards_in
+from crossline.basics.errors import StateError
+from crossline.io.objects.place import under
+from crossline.io.outbox.sink import OutboxSink, waiting_in
+from crossline.io.sinks.base import Delivery
+from crossline.runtime.snapshot.checkpoint import SourceMark
+from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, claimed, read_folder
+from crossline.runtime.state_log.statelog import StateLog, shards_in
 
 if TYPE_CHECKING:
-    from crossline.services.s3 import LocalS3
+    from dev.services.s3 import LocalS3
 
 WAIT_S = 120.0
 

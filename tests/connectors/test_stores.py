@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.connectors.base import Delivery, LateRecord, Sink, build_sink
-from crossline.connectors.postgres.texts import MARK, held, held_value, original, original_value
-from crossline.connectors.stores import AlertFilter, DecisionFilter, Store, open_store
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import UsageError
+from crossline.basics.times import parse_instant_ms
+from crossline.io.postgres.texts import MARK, held, held_value, original, original_value
+from crossline.io.sinks.base import Delivery, LateRecord, Sink, build_sink
+from crossline.io.stores.stores import AlertFilter, DecisionFilter, Store, open_store
 
 from .makers import alert
 from .postgres_kit import settings_of

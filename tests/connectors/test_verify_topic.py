@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from dev.services.broker import LocalBroker
 
 from crossline.cli.main import run_command
-from crossline.services.broker import LocalBroker
 from unit.cli.verifykit import NOON_MS, PIPELINE, RECORDS, Shop, record
 
 

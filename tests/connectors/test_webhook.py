@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.connectors.base import Delivery, build_sink
-from crossline.connectors.webhook import sink as module
-from crossline.connectors.webhook.signing import TOLERANCE_S, is_signed, signature
-from crossline.connectors.webhook.sink import WebhookSink
-from crossline.core.basics.errors import PermanentError, SinkError, UsageError
+from crossline.basics.errors import PermanentError, SinkError, UsageError
+from crossline.io.sinks.base import Delivery, build_sink
+from crossline.io.webhook import sink as module
+from crossline.io.webhook.signing import TOLERANCE_S, is_signed, signature
+from crossline.io.webhook.sink import WebhookSink
 
 from .makers import alert
 from .receiving import KEY, TRICKLE, Receiver

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dev.services.supervision import free_ports
 
 from crossline.cli.main import app
-from crossline.engine.runtime import gateway
-from crossline.services.supervision import free_ports
+from crossline.runtime.spark_internals import gateway
 
 from .pages import Block
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from crossline.core.alerts.standing import last_words
-from crossline.core.decide.policy import Deciding, load_policy
-from crossline.core.decode import decode_lines, make_layout
-from crossline.core.judge.detect import detect, new_state
-from crossline.core.plan.compose import compile_all
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.replay.backtest import Judged, Recorded
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.detect import detect, new_state
+from crossline.ingest.decode import decode_lines, make_layout
+from crossline.plan.compose import compile_all
+from crossline.rules.base import Defaults
+from crossline.rules.policy.policy import Deciding, load_policy
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 from oracle.test_runners import outcomes
 
 from .test_semantics import PAGE, SPEC, record

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.decide.policy import Deciding, load_policy
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.replay.backtest import Judged, Recorded
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.rules.policy.policy import Deciding, load_policy
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 from oracle.test_runners import outcomes
 
 from .test_semantics import PAGE, SPEC, record

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from crossline.cli.main import Crossline
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.settings.config import PipelineConfig, load_pipeline
+from crossline.rules.reading import load_rules_text
+from crossline.settings.config import PipelineConfig, load_pipeline
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossline.core.decide.policy import load_policy
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.shared import load_figures_document
-from crossline.core.settings.config import EngineSettings, load_pipeline
-from crossline.core.settings.process.serve import ServeSettings
-from crossline.core.settings.process.slo import SloSettings
-from crossline.core.settings.tables import KINDS
-from crossline.core.streams.schema import load_streams
-from crossline.core.texts.yamltext import load_yaml
+from crossline.basics.streams.schema import load_streams
+from crossline.basics.texts.yamltext import load_yaml
+from crossline.rules.policy.policy import load_policy
+from crossline.rules.reading import load_rules_text
+from crossline.rules.shared import load_figures_document
+from crossline.settings.config import EngineSettings, load_pipeline
+from crossline.settings.process.serve import ServeSettings
+from crossline.settings.process.slo import SloSettings
+from crossline.settings.tables import KINDS
 
 from .pages import PAGES, ROOT, Block, all_blocks, blocks
 from .session import Session

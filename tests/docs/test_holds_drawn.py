@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.decide.policy import Deciding, load_policy
-from crossline.core.rules.holds.release import Release, release_key
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.replay.backtest import Judged, Recorded
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.rules.holds.release import Release, release_key
+from crossline.rules.policy.policy import Deciding, load_policy
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 from oracle.test_runners import outcomes
 
 from .test_semantics import BASE_MS, PAGE, SPEC, record

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from crossline.connectors import sqlite_schema
-from crossline.connectors.postgres.migrate import newest
-from crossline.core.alerts import alert
-from crossline.core.basics import wire
-from crossline.core.decode import REASONS
-from crossline.engine.snapshot import snapshot
-from crossline.rulelog import events
+from crossline.basics import wire
+from crossline.evaluate.alerts import alert
+from crossline.ingest.decode import REASONS
+from crossline.io.postgres.migrate import newest
+from crossline.rule_registry import events
+from crossline.runtime.snapshot import snapshot
 
 from .pages import ROOT
 

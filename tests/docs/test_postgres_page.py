@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 import psycopg
+from dev.services.postgres import LocalPostgres
 
 from connectors.makers import alert, delivery
 from connectors.postgres_kit import opened, place_in, rows
-from crossline.connectors.base import Delivery
-from crossline.connectors.postgres.partitions import MONTHS_AHEAD, MONTHS_BACK
-from crossline.connectors.postgres.rows import PARTITIONED
-from crossline.services.postgres import LocalPostgres
+from crossline.io.postgres.partitions import MONTHS_AHEAD, MONTHS_BACK
+from crossline.io.postgres.rows import PARTITIONED
+from crossline.io.sinks.base import Delivery
 
 from .pages import ROOT, all_blocks
 

@@ -15,13 +15,13 @@ CODE = ("src", "tests", "tools", "bench", "chaos", "examples")
 # A path, or a file's name alone; what ends a longer word (`x.pyc`, `a.md5`) is none, nor is a pattern.
 _NAMED = re.compile(r"(?<![\w/.*{}~-])(?:[\w.-]+/)*[\w-]+\.(?:py|md)(?![\w*])")
 _FENCED = re.compile(r"```.*?```", re.DOTALL)
-# Folders and modules of the package, as people shorten them: `core/windows/batch`, `engine/stages`.
+# Folders and modules of the package, as people shorten them: `state/batch`, `runtime/stages`.
 _PLACE = re.compile(
     r"(?<![\w/.-])(?:core|engine|connectors|rulelog|generate|replay|serve|services|cli)(?:/[a-z_]+)+(?![\w.*/-])"
 )
 # What is no file of the repository, and why it is named.
 ELSEWHERE = {
-    "connectors/spool.py": "the reader of CONTRIBUTING.md writes it",
+    "io/spool.py": "the reader of CONTRIBUTING.md writes it",
     "out/chaos/report.md": "the drill writes it",
 }
 
@@ -75,6 +75,6 @@ def test_what_is_named_is_there() -> None:
 def test_a_name_of_nothing_is_found() -> None:
     known = {"alert.py", "alerts/alert.py", "semantics.md"}
     assert dead("see ``alerts/alert.py``, `semantics.md` and (alert.py).", known) == []
-    assert dead("see core/alerts/making.py, or streams.md", known) == ["core/alerts/making.py", "streams.md"]
-    assert dead("`core/alerts` and core/making, 1/core/x", {*known, "core/alerts"}) == ["core/making"]
+    assert dead("see evaluate/alerts/making.py, or streams.md", known) == ["evaluate/alerts/making.py", "streams.md"]
+    assert dead("`evaluate/alerts` and core/making, 1/core/x", {*known, "evaluate/alerts"}) == ["core/making"]
     assert dead("*.py, x.pyc and {name}.py are patterns", known) == []

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.core.decode import decode_lines, make_layout
-from crossline.core.enrich.join import joined
-from crossline.core.judge.detect import detect, new_state
-from crossline.core.plan.compose import compile_all
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec, load_streams
+from crossline.basics.streams.schema import StreamSpec, load_streams
+from crossline.evaluate.detect import detect, new_state
+from crossline.ingest.decode import decode_lines, make_layout
+from crossline.ingest.enrich.join import joined
+from crossline.plan.compose import compile_all
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 from oracle.composed import composed_detect
 from oracle.tables import Content, NaiveTable, joins_of, with_fields
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import load_streams
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.in_process import outcomes
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.in_process import outcomes
+from crossline.basics.streams.schema import load_streams
+from crossline.evaluate.shard import Bounds
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 from oracle.formulas import VALUES, WHENS
 from oracle.naive import naive_detect
 

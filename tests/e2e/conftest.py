@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connectors.kafka_mock import WAIT_S
-from crossline.engine.stages import outcome
+from crossline.runtime.stages import outcome
 
 from .feeding import fed
 from .killing import RULES, TIERED, WAITING, tiered_at

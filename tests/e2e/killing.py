@@ -15,14 +15,14 @@ from typing import Any
 
 import psutil
 
-from crossline.core.judge.shard import Bounds
-from crossline.core.settings.config import rule_defaults
-from crossline.engine.runtime.child_processes import end_with_parent
-from crossline.replay import in_process
-from crossline.replay.backtest import Judged, Recorded
-from crossline.rulelog.directory import log_path, ruleset_of_log
-from crossline.rulelog.tablelog import tables_of_log
-from crossline.rulelog.tables import forms_of, streams_of
+from crossline.backtest import in_process
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.evaluate.shard import Bounds
+from crossline.rule_registry.directory import log_path, ruleset_of_log
+from crossline.rule_registry.tablelog import tables_of_log
+from crossline.rule_registry.tables import forms_of, streams_of
+from crossline.runtime.java.child_processes import end_with_parent
+from crossline.settings.config import rule_defaults
 
 from .ended import has_ended
 from .project import Alerts, Project, read_jsonl

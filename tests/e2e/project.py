@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
-from crossline.core.settings.config import PipelineConfig as Config
-from crossline.core.settings.config import in_folder
-from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
-from crossline.engine.pipeline.pipeline import Pipeline
-from crossline.engine.work.totals import Totals
+from crossline.runtime.pipeline.assemble import RunOptions, assemble, read_config
+from crossline.runtime.pipeline.pipeline import Pipeline
+from crossline.runtime.work.totals import Totals
+from crossline.settings.config import PipelineConfig as Config
+from crossline.settings.config import in_folder
 from oracle.naive import NaiveResult
 
 from .traffic import DEFAULTS, SPREAD, STREAM, STREAMS, Body
@@ -27,8 +27,8 @@ from .traffic import DEFAULTS, SPREAD, STREAM, STREAMS, Body
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from crossline.connectors.base import Delivery
-    from crossline.serve.telemetry import Telemetry
+    from crossline.io.sinks.base import Delivery
+    from crossline.observe.telemetry import Telemetry
 
 # The instants of detection and delivery are those of the wall clock; all else of an alert must be the same everywhere.
 OF_THE_RUN = ("detected_at", "delivered_at")

@@ -14,7 +14,7 @@ import promql_parser
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from crossline.core.settings.watch import Place
+from crossline.settings.watch import Place
 
 WAIT_S = 120.0
 DEPLOY = Path(__file__).parents[2] / "deploy" / "watch"

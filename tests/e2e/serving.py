@@ -19,7 +19,7 @@ import httpx
 import psutil
 import yaml
 
-from crossline.core.settings.watch import place_of
+from crossline.settings.watch import place_of
 
 from .scraping import Scrape
 from .traffic import STREAM, STREAMS, velocity

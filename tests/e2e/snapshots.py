@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import yaml
 
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec
-from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.basics.streams.schema import StreamSpec
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
 
 from .traffic import STREAM, STREAMS, Body
 

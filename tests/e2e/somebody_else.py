@@ -10,11 +10,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from crossline.core.conditions.condition import Condition
-from crossline.core.conditions.tree import AllOf, Leaf, parse_conditions
-from crossline.core.figures.program import Evidence, Program
-from crossline.core.rules.entity import RecordRule
-from crossline.core.rules.sentence import RESERVED, Sentence, key_parts, noun
+from crossline.basics.conditions.condition import Condition
+from crossline.basics.conditions.tree import AllOf, Leaf, parse_conditions
+from crossline.programs.program import Evidence, Program
+from crossline.rules.entity import RecordRule
+from crossline.rules.sentence import RESERVED, Sentence, key_parts, noun
 
 
 class AtLeastRule(RecordRule):
@@ -54,7 +54,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from crossline.core.settings.sinks_base import SinkSettings
+from crossline.settings.sinks_base import SinkSettings
 
 
 class LedgerSettings(SinkSettings):

@@ -14,7 +14,7 @@ from typing import Self
 import psutil
 import pyspark
 
-from crossline.engine.machine.java import find_java
+from crossline.runtime.machine.java import find_java
 
 from .killing import QUICK, WAIT_S
 

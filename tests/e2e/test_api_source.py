@@ -13,16 +13,16 @@ import orjson
 import pytest
 import yaml
 
-from crossline.connectors.feed.files import batches_in, read_batch
-from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.connectors.recordlog.topic import KafkaRecordLog
-from crossline.core.decide.hits import DecidedRecord
-from crossline.core.decide.policy import load_policy
-from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.streams.submission import Asked, Place
-from crossline.engine.work.totals import IN_PROCESS, RAN
+from crossline.basics.streams.submission import Asked, Place
+from crossline.io.feed.files import batches_in, read_batch
+from crossline.io.recordlog.filelog import FileRecordLog
+from crossline.io.recordlog.topic import KafkaRecordLog
+from crossline.rules.policy.hits import DecidedRecord
+from crossline.rules.policy.policy import load_policy
+from crossline.runtime.work.totals import IN_PROCESS, RAN
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.feed.reader import EventId, FeedReader
+from crossline.settings.kafka import KafkaSourceSettings
 
 from .feeding import taken
 from .killing import SEED, kill_driver, running, until
@@ -31,10 +31,10 @@ from .test_decisions import ASKED, POLICY
 from .traffic import RULES, STREAM, Record, lines, records
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
 
     from crossline.serve.decisions.values import RecordLog
-    from crossline.services.broker import LocalBroker
 
 pytestmark = pytest.mark.spark
 OF_THE_RUN = ("decided_at",)

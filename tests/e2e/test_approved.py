@@ -14,15 +14,15 @@ import httpx
 import pytest
 import yaml
 
-from crossline.engine.changes.rulefeed import DirectoryFeed
-from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.runtime.changes.rulefeed import DirectoryFeed
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof
 from crossline.serve.http.api import create_api
 from unit.serve.http.kit import Admitting, dependencies, project
 
 if TYPE_CHECKING:
-    from crossline.services.broker import LocalBroker
+    from dev.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.kafka]
 

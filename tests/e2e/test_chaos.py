@@ -11,8 +11,8 @@ from chaos.faults import Fault
 from chaos.parts.services import serving
 
 if TYPE_CHECKING:
-    from crossline.services.broker import LocalBroker
-    from crossline.services.redis import LocalRedis
+    from dev.services.broker import LocalBroker
+    from dev.services.redis import LocalRedis
 
 pytestmark = pytest.mark.kafka
 SEED = 20_261_123

@@ -17,8 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-
-from crossline.services.supervision import free_ports
+from dev.services.supervision import free_ports
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "checkout"
 START_S_MAX = 300.0

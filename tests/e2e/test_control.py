@@ -11,23 +11,22 @@ import pytest
 import yaml
 
 from connectors.kafka_mock import read_topic
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.in_process import backtest
 from crossline.cli.rules.approval import approve
 from crossline.cli.rules.topic import publish_list, publish_rules, set_status_there
-from crossline.connectors.kafka.control import ControlTopicWriter
-from crossline.core.settings.config import rule_defaults
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.in_process import backtest
-from crossline.rulelog.directory import find_log, ruleset_of_log
-from crossline.rulelog.listlog import lists_of_log
+from crossline.io.kafka.control import ControlTopicWriter
+from crossline.rule_registry.directory import find_log, ruleset_of_log
+from crossline.rule_registry.listlog import lists_of_log
+from crossline.settings.config import rule_defaults
 
 from .project import Project, figures, from_twin, read_jsonl
 from .test_hot_rules import Feeder, as_published
 from .traffic import STREAM, Body, expected, records, velocity
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crossline.connectors.sqlite_reader import StoreReader
+from crossline.io.sqlite.reader import StoreReader
 
 from .project import Project, crossline
 from .traffic import STREAM, STREAMS, velocity

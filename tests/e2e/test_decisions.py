@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from crossline.core.basics.errors import CrosslineError, UsageError
-from crossline.engine.pipeline.assemble import RunOptions, assemble
-from crossline.engine.spark import flow
+from crossline.basics.errors import CrosslineError, UsageError
+from crossline.runtime.pipeline.assemble import RunOptions, assemble
+from crossline.runtime.spark import flow
 from oracle.decisions import Told, naive_decisions
 from oracle.naive import running_max_ingest
 
@@ -22,7 +22,7 @@ from .traffic import DEFAULTS, RULES, expected, lines, records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from crossline.connectors.base import Delivery
+    from crossline.io.sinks.base import Delivery
 
 pytestmark = pytest.mark.spark
 POLICY: dict[str, Any] = {
@@ -64,7 +64,7 @@ def test_decisions_of_a_run_that_is_ended_in_the_midst(
     for name in ("wide", "narrow"):
         plan = getattr(flow, name)
         noted = lambda *given, name=name, plan=plan: (plans.append(name), plan(*given))[1]  # noqa: E731
-        monkeypatch.setattr(f"crossline.engine.pipeline.batches.{name}", noted)
+        monkeypatch.setattr(f"crossline.runtime.pipeline.batches.{name}", noted)
     rules = [
         {**rule, **({"action": asked[0], "score": asked[1]} if (asked := ASKED.get(rule["rule_id"])) else {})}
         for rule in RULES

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.pipeline import batches
-from crossline.engine.spark import flow
-from crossline.engine.stages.spill import clear
-from crossline.replay import in_process, in_spark
-from crossline.replay.backtest import Judged, Recorded
-from crossline.rulelog.directory import log_path, ruleset_of_log
+from crossline.backtest import in_process, in_spark
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.rule_registry.directory import log_path, ruleset_of_log
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.pipeline import batches
+from crossline.runtime.spark import flow
+from crossline.runtime.stages.spill import clear
 
 from .project import Alerts, Project, by_id, figures, from_twin
 from .traffic import CASH, RULES, STREAM, Body, Record, expected, lines, records, velocity

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.shared import feature_query
-from crossline.replay import figures, figures_following, figures_in_spark
-from crossline.replay.backtest import Judged, Recorded
-from crossline.rulelog.reading import read_figures
+from crossline.backtest import figures, figures_following, figures_in_spark
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.basics.errors import UsageError
+from crossline.rule_registry.reading import read_figures
+from crossline.rules.base import Defaults
+from crossline.rules.shared import feature_query
 
 from .project import Project
 from .traffic import CASH, STREAM, lines, records

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.engine.pipeline.batches import Batches
-from crossline.engine.spark import full
-from crossline.engine.state.history import HistoryLog
+from crossline.runtime.pipeline.batches import Batches
+from crossline.runtime.spark import full
+from crossline.runtime.state_log.history import HistoryLog
 
 from .project import WAIT_S, Project, figures, from_twin
 from .test_hot_rules import PAIR

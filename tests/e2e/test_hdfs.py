@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crossline.cli.main import run_command
-from crossline.connectors.objects.files import file_store
-from crossline.engine.pipeline import assemble as assemble_module
+from crossline.io.objects.files import file_store
+from crossline.runtime.pipeline import assemble as assemble_module
 
 from .killing import kill_driver, running, until, wait_for_nobody
 from .test_store import COUNT, SEED, project

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.errors import RetryableError
-from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.snapshot.snapshot import SnapshotFile
-from crossline.engine.snapshot.sparklog import committed
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.in_process import backtest
-from crossline.rulelog.directory import find_log, ruleset_of_log
-from crossline.rulelog.listlog import lists_of_log
-from crossline.rulelog.lists import lists_in
-from crossline.rulelog.logfile import LogFile
-from crossline.rulelog.reading import read_rules
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.in_process import backtest
+from crossline.basics.errors import RetryableError
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.rule_registry.directory import find_log, ruleset_of_log
+from crossline.rule_registry.listlog import lists_of_log
+from crossline.rule_registry.lists import lists_in
+from crossline.rule_registry.logfile import LogFile
+from crossline.rule_registry.reading import read_rules
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.snapshot.snapshot import SnapshotFile
+from crossline.runtime.snapshot.sparklog import committed
 
 from .project import Project, Running, figures, from_twin, read_jsonl
 from .traffic import STREAM, Body, Record, expected, lines, records, velocity

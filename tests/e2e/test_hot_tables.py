@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from crossline.core.basics.errors import CrosslineError
-from crossline.engine.changes.changes import RuleChanges
-from crossline.rulelog.content import digest_of
+from crossline.basics.errors import CrosslineError
+from crossline.rule_registry.content import digest_of
+from crossline.runtime.changes.changes import RuleChanges
 
 from .killing import TIERED, TIERS, as_of_log, same_everywhere, tiers
 from .project import Project

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from connectors.kafka_mock import WAIT_S, read_topic
-from crossline.engine.pipeline import batches, in_process_runner
-from crossline.engine.runtime.launch import session_folder
-from crossline.engine.workers.in_process import Setup
-from crossline.engine.workers.state_server import MET_AT
+from crossline.runtime.java.launch import session_folder
+from crossline.runtime.pipeline import batches, in_process_runner
+from crossline.runtime.workers.in_process import Setup
+from crossline.runtime.workers.state_server import MET_AT
 
 from .feeding import Feed
 from .killing import RULES as KILL_RULES
@@ -32,9 +32,8 @@ from .topics import Sent, by_account, in_ingest_order, on_topic, project_on, sen
 from .traffic import BASE_MS, OF_RECORDS, RULES, STREAM, Record, records, velocity
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

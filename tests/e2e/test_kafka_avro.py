@@ -19,9 +19,8 @@ from .topics import Sent, send, twin
 from .traffic import RULES, STREAM, STREAMS, Record, records
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from connectors.kafka_mock import read_topic
-from crossline.core.basics.errors import CrosslineError
-from crossline.engine.pipeline.assemble import RunOptions, assemble
+from crossline.basics.errors import CrosslineError
+from crossline.runtime.pipeline.assemble import RunOptions, assemble
 from oracle.decisions import naive_decisions
 
 from .project import Project
@@ -23,10 +23,10 @@ from .topics import by_account, in_ingest_order, project_on, send, twin
 from .traffic import DEFAULTS, OF_RECORDS
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
 
-    from crossline.connectors.base import Delivery
-    from crossline.services.broker import LocalBroker
+    from crossline.io.sinks.base import Delivery
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 SEED = 20_261_123

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 YEAR_2199_MS = 7_226_582_400_000

@@ -10,16 +10,15 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from connectors.remaking import WAIT_S, remake
-from crossline.core.basics.errors import PermanentError
+from crossline.basics.errors import PermanentError
 
 from .project import Project
 from .topics import by_account, project_on, send
 from .traffic import RULES
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossline.engine.source import pace
+from crossline.runtime.spark_internals import pace
 
 from .test_kafka import BY_ACCOUNT, SEED, check
 from .topics import by_account, project_on, send
 from .traffic import STREAM
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -17,9 +17,8 @@ from .project import Project
 from .traffic import BASE_MS, STREAM, STREAMS
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 TLS = Path(__file__).parent.parent / "connectors" / "tls"

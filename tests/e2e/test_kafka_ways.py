@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connectors.kafka_mock import WAIT_S
-from crossline.engine.pipeline import batches, in_process_runner
-from crossline.engine.workers.in_process import Setup
+from crossline.runtime.pipeline import batches, in_process_runner
+from crossline.runtime.workers.in_process import Setup
 
 from .test_kafka import BY_ACCOUNT, SEED, check
 from .topics import by_account, project_on, send
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -23,7 +23,7 @@ from .standalone import Standalone
 from .topics import Sent, as_twin, by_account, project_on, send
 
 if TYPE_CHECKING:
-    from crossline.services.broker import LocalBroker
+    from dev.services.broker import LocalBroker
 
     from .project import Project
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from crossline.connectors.jsonl import JsonlSink
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.errors import PermanentError, SinkError, StateError, StoppedError
-from crossline.engine.changes.backfill import BackfillReader
-from crossline.engine.pipeline import pipeline as pipelines
+from crossline.basics.errors import PermanentError, SinkError, StateError, StoppedError
+from crossline.io.sinks.jsonl import JsonlSink
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.runtime.changes.backfill import BackfillReader
+from crossline.runtime.pipeline import pipeline as pipelines
 
 from .project import WAIT_S, Project, figures, from_twin
 from .test_hot_rules import PAIR, SINKS, Feeder, as_published, history, plain

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from crossline.core.rules.base import Defaults
-from crossline.replay import in_process
-from crossline.replay.backtest import Judged, Recorded
-from crossline.rulelog.directory import log_path, ruleset_of_log
+from crossline.backtest import in_process
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.rule_registry.directory import log_path, ruleset_of_log
+from crossline.rules.base import Defaults
 
 from .project import Project, by_id, read_jsonl
 from .traffic import STREAM, Body, expected, lines, records, velocity

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from crossline.engine.runtime.launch import session_folder
+from crossline.runtime.java.launch import session_folder
 
 from . import nobody
 from .project import Project

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 import yaml
+from dev.services.members import MEMBERS, TOPICS
 
 from connectors.kafka_mock import read_topic
 from connectors.registry_fake import fake_registry
-from crossline.core.settings.config import in_folder
-from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config
-from crossline.services.members import MEMBERS, TOPICS
+from crossline.runtime.pipeline.assemble import RunOptions, assemble, read_config
+from crossline.settings.config import in_folder
 from oracle.composed import composed_detect
 
 from .project import by_id, figures, from_twin
@@ -27,11 +27,10 @@ from .topics import on_topic
 from .traffic import Record
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
+    from dev.services.postgres import LocalPostgres
+    from dev.services.redis import LocalRedis
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
-    from crossline.services.postgres import LocalPostgres
-    from crossline.services.redis import LocalRedis
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "payments-kafka"
 PIPELINE = (EXAMPLE / "pipeline.yaml").read_text()

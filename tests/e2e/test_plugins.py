@@ -33,7 +33,7 @@ cases:
 """
 DELIVER = """
 import json, sys
-from crossline.connectors.base import Delivery, build_sink
+from crossline.io.sinks.base import Delivery, build_sink
 sink = build_sink({"kind": "ledger", "path": "ledger.txt"}, "shop")
 sink.open()
 alerts = [json.loads(line) for line in open("alerts.jsonl")]
@@ -121,7 +121,7 @@ def test_a_sink_names_what_it_needs(project: Path) -> None:
         ),
         (
             ENTRY_POINTS.replace("rule:AtLeastRule", "settings:LedgerSettings"),
-            "expected a subclass of crossline.core.rules.base.Rule, which crossline.rule_types asks for",
+            "expected a subclass of crossline.rules.base.Rule, which crossline.rule_types asks for",
         ),
         (
             ENTRY_POINTS + "\n[crossline.aggregates]\nhalf = shop_plugins.half\n",
@@ -158,4 +158,4 @@ def test_a_name_of_ours_stays_ours(project: Path) -> None:
     install(project.parent / "site", entry_points="[crossline.rule_types]\nthreshold = shop_plugins.rule:AtLeastRule\n")
     (project / "rules" / "large.yaml").write_text(RULE)
     told = crossline(project, "rules", "test", "rules", "--stream", "stream.yaml", code=2)
-    assert "rule_type threshold is crossline.core.rules.types.threshold.ThresholdRule already; uninstall the" in told
+    assert "rule_type threshold is crossline.rules.types.threshold.ThresholdRule already; uninstall the" in told

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from crossline.core.settings.process.slo import SloSettings
-from crossline.core.settings.watch import WatchSettings
-from crossline.serve.objectives.declaration import objectives_of
-from crossline.serve.objectives.prometheus import rules_of
-from crossline.serve.telemetry import Telemetry
-from crossline.serve.watch.watch import RunWatch
+from crossline.observe.objectives.declaration import objectives_of
+from crossline.observe.objectives.prometheus import rules_of
+from crossline.observe.telemetry import Telemetry
+from crossline.observe.watch.watch import RunWatch
+from crossline.settings.process.slo import SloSettings
+from crossline.settings.watch import WatchSettings
 
 from .project import Project
 from .scraping import DEPLOY, WAIT_S, alerting_rules, dashboard_expressions

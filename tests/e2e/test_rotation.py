@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossline.core.basics.errors import SourceError
-from crossline.engine.source.chunk_source import left_of
+from crossline.basics.errors import SourceError
+from crossline.runtime.sources.chunk_source import left_of
 from docs.session import Session
 
 from .feeding import taken

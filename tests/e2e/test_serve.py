@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.core.basics.times import instant_text
+from crossline.basics.times import instant_text
 
 from .serving import T0, Running, serving, shop
 from .traffic import STREAM

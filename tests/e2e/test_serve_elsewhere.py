@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from crossline.engine.snapshot.lease import CLAIMS
+from crossline.runtime.snapshot.lease import CLAIMS
 
 from .serving import serving, shop
 from .test_serve import payment
 from .traffic import STREAM
 
 if TYPE_CHECKING:
-    from crossline.services.postgres import LocalPostgres
-    from crossline.services.s3 import LocalS3
+    from dev.services.postgres import LocalPostgres
+    from dev.services.s3 import LocalS3
 
 DEEP = os.environ.get("CROSSLINE_DEEP") == "1"
 

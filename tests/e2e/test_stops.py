@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from crossline.core.basics.errors import StateError
-from crossline.engine.snapshot.checkpoint import claim
+from crossline.basics.errors import StateError
+from crossline.runtime.snapshot.checkpoint import claim
 
 from .feeding import taken
 from .killing import SEED, WAIT_S, family, project_at, running, until, wait_for_nobody, working

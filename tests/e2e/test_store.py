@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from crossline.basics.errors import StateError
 from crossline.cli.main import run_command
-from crossline.connectors.objects.files import file_store
-from crossline.core.basics.errors import StateError
-from crossline.engine.pipeline import assemble as assemble_module
-from crossline.engine.snapshot.lease import CLAIMS, MARK
+from crossline.io.objects.files import file_store
+from crossline.runtime.pipeline import assemble as assemble_module
+from crossline.runtime.snapshot.lease import CLAIMS, MARK
 
 from .feeding import fed, needed
 from .killing import RULES, kill_driver, running, same_everywhere, tiered_at, wait_for_nobody
@@ -26,9 +26,8 @@ from .project import Alerts, Project, read_jsonl
 from .traffic import STREAM, lines, records
 
 if TYPE_CHECKING:
+    from dev.services.s3 import LocalS3
     from pyspark.sql import SparkSession
-
-    from crossline.services.s3 import LocalS3
 
 pytestmark = pytest.mark.spark
 

@@ -15,14 +15,14 @@ import psutil
 import pytest
 import yaml
 
-from crossline.core.decide.policy import Deciding
-from crossline.core.judge.shard import Bounds
-from crossline.core.settings.config import rule_defaults
-from crossline.engine.runtime.launch import session_folder
-from crossline.engine.workers.state_server import MET_AT
-from crossline.replay import in_process
-from crossline.replay.backtest import Judged, Recorded
-from crossline.rulelog.directory import log_path, ruleset_of_log
+from crossline.backtest import in_process
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.evaluate.shard import Bounds
+from crossline.rule_registry.directory import log_path, ruleset_of_log
+from crossline.rules.policy.policy import Deciding
+from crossline.runtime.java.launch import session_folder
+from crossline.runtime.workers.state_server import MET_AT
+from crossline.settings.config import rule_defaults
 
 from .levels import BOTH, LEVELS, RULES, Log, made
 from .project import Alerts, Project, read_jsonl

@@ -10,24 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.in_process import backtest
 from crossline.cli.rules.publish_table import publish_table
-from crossline.connectors.kafka.control import ControlTopicWriter
-from crossline.core.settings.config import rule_defaults
-from crossline.engine.changes.control import row_reader
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.in_process import backtest
-from crossline.rulelog.directory import log_path, ruleset_of_log
-from crossline.rulelog.rows.segments import segments_of
-from crossline.rulelog.rows.tables import tables_of_topics
+from crossline.io.kafka.control import ControlTopicWriter
+from crossline.rule_registry.directory import log_path, ruleset_of_log
+from crossline.rule_registry.rows.segments import segments_of
+from crossline.rule_registry.rows.tables import tables_of_topics
+from crossline.runtime.changes.control import row_reader
+from crossline.settings.config import rule_defaults
 
 from .project import WAIT_S, Project, read_jsonl
 from .test_hot_rules import Feeder
 from .traffic import STREAM, Body, records
 
 if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
     from pyspark.sql import SparkSession
-
-    from crossline.services.broker import LocalBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 GOLD: Body = {

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.jsonl import JsonlSink
-from crossline.core.basics.errors import SinkError
-from crossline.core.settings.watch import OtlpSettings, WatchSettings
-from crossline.rulelog.directory import find_log, ruleset_of_log
-from crossline.serve.spans import exporter
-from crossline.serve.spans.exporter import Spans
-from crossline.serve.telemetry import Telemetry
-from crossline.serve.watch import watch as watching
-from crossline.serve.watch.watch import RunWatch
+from crossline.basics.errors import SinkError
+from crossline.io.sinks.base import Delivery
+from crossline.io.sinks.jsonl import JsonlSink
+from crossline.observe.spans import exporter
+from crossline.observe.spans.exporter import Spans
+from crossline.observe.telemetry import Telemetry
+from crossline.observe.watch import watch as watching
+from crossline.observe.watch.watch import RunWatch
+from crossline.rule_registry.directory import find_log, ruleset_of_log
+from crossline.settings.watch import OtlpSettings, WatchSettings
 
 from .collector import Collector, attributes
 from .project import Project, figures, from_twin, read_jsonl

@@ -13,7 +13,7 @@ from .dying import SPARK, die_under_load
 from .yarn import Yarn
 
 if TYPE_CHECKING:
-    from crossline.services.broker import LocalBroker
+    from dev.services.broker import LocalBroker
 
 pytestmark = [
     pytest.mark.spark,

@@ -10,9 +10,9 @@ from typing import Any, Self
 from xml.etree import ElementTree as ET
 
 import psutil
+from dev.services.supervision import free_ports
 
-from crossline.engine.machine.jars import ensure_jars
-from crossline.services.supervision import free_ports
+from crossline.runtime.machine.jars import ensure_jars
 
 from .standalone import JARS, daemon, is_executor, kill_all
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from crossline.core.figures.aggregate import Scanned
-from crossline.core.figures.registry import declared
+from crossline.programs.aggregate import Scanned
+from crossline.programs.registry import declared
 
 
 def aggregate(kind: str, values: Sequence[Any], *, real: bool = False, **window: Any) -> int | float | None:

@@ -14,28 +14,28 @@ from typing import Any
 
 import orjson
 
-from crossline.core.alerts.alert import alerts_of
-from crossline.core.alerts.alertjson import json_bytes, json_value, read_alerts
-from crossline.core.basics import wire
-from crossline.core.basics.wire import WirePart
-from crossline.core.conditions.lists import Lists, named_lists
-from crossline.core.decode import RecordLayout, decode_lines, make_layout
-from crossline.core.enrich.join import Join, joined
-from crossline.core.judge.derived_streams import derived
-from crossline.core.judge.feature_rows import FeatureRows
-from crossline.core.judge.output import Position
-from crossline.core.judge.persist import apply_delta, encode_delta, expired
-from crossline.core.judge.shard import Bounds, ShardState, judge
-from crossline.core.plan.compile import StreamPlan
-from crossline.core.plan.compose import compile_all
-from crossline.core.route.entering import entering
-from crossline.core.route.pack import pack, unpack
-from crossline.core.route.parts import Chunk, Part
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec, load_streams
-from crossline.engine.stages.feature_table import told_rows
+from crossline.basics import wire
+from crossline.basics.conditions.lists import Lists, named_lists
+from crossline.basics.streams.schema import StreamSpec, load_streams
+from crossline.basics.wire import WirePart
+from crossline.evaluate.alerts.alert import alerts_of
+from crossline.evaluate.alerts.alertjson import json_bytes, json_value, read_alerts
+from crossline.evaluate.derived_streams import derived
+from crossline.evaluate.feature_rows import FeatureRows
+from crossline.evaluate.output import Position
+from crossline.evaluate.persist import apply_delta, encode_delta, expired
+from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.ingest.decode import RecordLayout, decode_lines, make_layout
+from crossline.ingest.enrich.join import Join, joined
+from crossline.ingest.route.entering import entering
+from crossline.ingest.route.pack import pack, unpack
+from crossline.ingest.route.parts import Chunk, Part
+from crossline.plan.compile import StreamPlan
+from crossline.plan.compose import compile_all
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.stages.feature_table import told_rows
 
 from .naive import Hit, NaiveResult
 from .rulebook import DEFAULTS, duration_ms

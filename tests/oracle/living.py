@@ -18,37 +18,37 @@ from typing import Any
 
 import orjson
 
-from crossline.core.alerts.alertjson import read_alerts
-from crossline.core.basics.times import FOREVER_MS
-from crossline.core.decide.policy import Deciding
-from crossline.core.decode import decode_lines, make_layout
-from crossline.core.enrich.versions import Tables
-from crossline.core.judge.output import Position, StreamClocks
-from crossline.core.judge.shard import Bounds
-from crossline.core.route.pack import pack
-from crossline.core.route.parts import Chunk
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import read_rule
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec
-from crossline.engine.changes.backfill import BackfillReader
-from crossline.engine.changes.changes import RuleChanges
-from crossline.engine.changes.rulefeed import LoggedTimes
-from crossline.engine.snapshot import snapshot as snapshots
-from crossline.engine.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
-from crossline.engine.snapshot.sparklog import offsets_of
-from crossline.engine.source.plan_source import SourcePlan
-from crossline.engine.stages.judging import Judging
-from crossline.engine.stages.outcome import gathered
-from crossline.engine.stages.rows import DECIDED, DECISIONS
-from crossline.engine.stages.stages import OUT, parts_of
-from crossline.engine.state import cache as caching
-from crossline.engine.state.cache import ShardCache
-from crossline.engine.state.history import HistoryLog
-from crossline.engine.work.stopwatch import Stopwatch
-from crossline.rulelog.directory import PREVIEW_MS
-from crossline.rulelog.listlog import ListLog, ListVersion
-from crossline.rulelog.tablelog import TableLog
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.times import FOREVER_MS
+from crossline.evaluate.alerts.alertjson import read_alerts
+from crossline.evaluate.output import Position, StreamClocks
+from crossline.evaluate.shard import Bounds
+from crossline.ingest.decode import decode_lines, make_layout
+from crossline.ingest.enrich.versions import Tables
+from crossline.ingest.route.pack import pack
+from crossline.ingest.route.parts import Chunk
+from crossline.rule_registry.directory import PREVIEW_MS
+from crossline.rule_registry.listlog import ListLog, ListVersion
+from crossline.rule_registry.tablelog import TableLog
+from crossline.rules.base import Defaults
+from crossline.rules.policy.policy import Deciding
+from crossline.rules.reading import read_rule
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.changes.backfill import BackfillReader
+from crossline.runtime.changes.changes import RuleChanges
+from crossline.runtime.changes.rulefeed import LoggedTimes
+from crossline.runtime.snapshot import snapshot as snapshots
+from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
+from crossline.runtime.snapshot.sparklog import offsets_of
+from crossline.runtime.sources.plan_source import SourcePlan
+from crossline.runtime.stages.judging import Judging
+from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.rows import DECIDED, DECISIONS
+from crossline.runtime.stages.stages import OUT, parts_of
+from crossline.runtime.state_log import cache as caching
+from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.work.stopwatch import Stopwatch
 
 from .conditions import Timed
 from .strategies import LISTS, STREAM, Body, Record, wire_record

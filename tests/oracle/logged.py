@@ -8,17 +8,17 @@ from tempfile import mkdtemp
 from typing import Any
 from unittest import mock
 
-from crossline.engine.snapshot.snapshot import SnapshotSource, StaticSnapshot
-from crossline.engine.stages.deciding import Judge
-from crossline.engine.stages.judging import Judging
-from crossline.engine.stages.outcome import gathered
-from crossline.engine.stages.stages import in_one, stages_of
-from crossline.engine.state import cache
-from crossline.engine.state.cache import Sent, ShardCache
-from crossline.engine.work.stopwatch import Stopwatch
-from crossline.engine.work.task import Task
-from crossline.replay import in_process
-from crossline.replay.backtest import Judged
+from crossline.backtest import in_process
+from crossline.backtest.backtest import Judged
+from crossline.runtime.snapshot.snapshot import SnapshotSource, StaticSnapshot
+from crossline.runtime.stages.deciding import Judge
+from crossline.runtime.stages.judging import Judging
+from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.stages import in_one, stages_of
+from crossline.runtime.state_log import cache
+from crossline.runtime.state_log.cache import Sent, ShardCache
+from crossline.runtime.work.stopwatch import Stopwatch
+from crossline.runtime.work.task import Task
 
 
 class LoggedJudge:

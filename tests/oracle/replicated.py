@@ -11,17 +11,17 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from crossline.core.basics.values import Records
-from crossline.core.decide.policy import Deciding, Policy
-from crossline.core.decode import decode_lines, decode_values
-from crossline.core.route.parts import Chunk
-from crossline.engine.snapshot.snapshot import PlanSnapshot, SnapshotFile
-from crossline.engine.stages.judging import Judging, sent_parts
-from crossline.engine.stages.outcome import gathered
-from crossline.engine.stages.stages import OUT, parts_of
-from crossline.engine.state import cache as caching
-from crossline.engine.state.cache import ShardCache
-from crossline.engine.work.stopwatch import Stopwatch
+from crossline.basics.values import Records
+from crossline.ingest.decode import decode_lines, decode_values
+from crossline.ingest.route.parts import Chunk
+from crossline.rules.policy.policy import Deciding, Policy
+from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
+from crossline.runtime.stages.judging import Judging, sent_parts
+from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.stages import OUT, parts_of
+from crossline.runtime.state_log import cache as caching
+from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.work.stopwatch import Stopwatch
 
 Decision = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.figures.registry import declared, names
+from crossline.programs.registry import declared, names
 
 UNIT_MS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),

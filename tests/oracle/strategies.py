@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from crossline.core.figures.registry import counted_names, declared, names
+from crossline.programs.registry import counted_names, declared, names
 
 from .formulas import DRAWN, DRAWN_VALUES
 

@@ -11,15 +11,15 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from crossline.core.enrich.join import Join, held
-from crossline.core.enrich.messages import last_of_each, read_messages
-from crossline.core.enrich.overlay import CHANGE, Overlay, overlaid
-from crossline.core.enrich.rows import TableFile, TableForm, form_of, read_table
-from crossline.core.enrich.table import Table
-from crossline.core.streams.schema import StreamSpec
-from crossline.rulelog.content import FileContent
-from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.tablelog import TableLog, TableStore
+from crossline.basics.streams.schema import StreamSpec
+from crossline.ingest.enrich.join import Join, held
+from crossline.ingest.enrich.messages import last_of_each, read_messages
+from crossline.ingest.enrich.overlay import CHANGE, Overlay, overlaid
+from crossline.ingest.enrich.rows import TableFile, TableForm, form_of, read_table
+from crossline.ingest.enrich.table import Table
+from crossline.rule_registry.content import FileContent
+from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.tablelog import TableLog, TableStore
 
 from .conditions import field_value
 

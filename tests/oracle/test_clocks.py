@@ -12,14 +12,14 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.conditions.lists import named_lists
-from crossline.core.judge.shard import Bounds
-from crossline.core.retraction import kernel
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec, load_streams
-from crossline.replay.backtest import Judged, Recorded
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.basics.conditions.lists import named_lists
+from crossline.basics.streams.schema import StreamSpec, load_streams
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
+from crossline.state.retraction import kernel
 
 from .clocked import CLOCK, clocked_detect, on_clock
 from .corrected import last_words

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults
 
 from .composed import composed_detect
 from .fastpath import FastPath, plans_of, stream_spec, told_by_twin

@@ -15,8 +15,8 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.retraction import kernel
-from crossline.core.rules.base import Defaults
+from crossline.rules.base import Defaults
+from crossline.state.retraction import kernel
 
 from .composed import _judged as judged_on
 from .composed import composed_detect

@@ -11,8 +11,8 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.retraction import kernel
-from crossline.core.rules.base import Defaults
+from crossline.rules.base import Defaults
+from crossline.state.retraction import kernel
 
 from .composed import composed_detect
 from .corrected import in_event_order, last_words, standing_in_order, step_by_step

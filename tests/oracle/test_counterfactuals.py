@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import load_streams
-from crossline.replay.analysis.bench import Bench, Budget
-from crossline.replay.analysis.counterfactual import Counterfactual, counterfactuals
-from crossline.replay.analysis.rows import KeyRecord
-from crossline.replay.backtest import Judged, Recorded
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.investigation.bench import Bench, Budget
+from crossline.backtest.investigation.counterfactual import Counterfactual, counterfactuals
+from crossline.backtest.investigation.rows import KeyRecord
+from crossline.basics.streams.schema import load_streams
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 
 from .aggregates import aggregate
 from .conditions import holds

@@ -15,10 +15,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.decide.policy import Deciding, load_policy
-from crossline.core.rules.base import Defaults
-from crossline.replay import in_process
-from crossline.replay.backtest import Judged
+from crossline.backtest import in_process
+from crossline.backtest.backtest import Judged
+from crossline.rules.base import Defaults
+from crossline.rules.policy.policy import Deciding, load_policy
 
 from .decisions import ACTIONS, SEVERITIES, WHENS, Told, naive_decisions
 from .logged import LoggedJudge, decided

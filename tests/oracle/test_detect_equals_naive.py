@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.judge.shard import Bounds
+from crossline.evaluate.shard import Bounds
 
 from .fastpath import FastPath, plan_of, stream_spec, told_by_twin
 from .naive import NaiveResult, naive_detect, running_max_ingest

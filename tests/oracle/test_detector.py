@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline import Detector, Stream
-from crossline.core.decide.policy import load_policy
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.local import saved
-from crossline.replay import in_process
+from crossline.backtest import in_process
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults
+from crossline.rules.policy.policy import load_policy
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.local import saved
 
 from .fastpath import stream_spec
 from .rulebook import DEFAULTS, duration_ms

@@ -9,12 +9,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.figures.program import FeatureQuery, FormulaPredicate, Program
-from crossline.core.judge.feature_rows import FeatureRows
-from crossline.core.plan.compile import StreamPlan, compile_stream
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet, RuleVersion
+from crossline.evaluate.feature_rows import FeatureRows
+from crossline.plan.compile import StreamPlan, compile_stream
+from crossline.programs.program import FeatureQuery, FormulaPredicate, Program
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet, RuleVersion
 
 from .conditions import field_value
 from .fastpath import FastPath, stream_spec

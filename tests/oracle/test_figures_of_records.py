@@ -9,12 +9,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.plan.compose import compile_all
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.shared import PlacedFigure, feature_query, load_figures_document
-from crossline.core.texts.yamltext import load_yaml
-from crossline.engine.stages.feature_table import TOLD, FeatureBatch
-from crossline.replay.figures import types_of
+from crossline.backtest.figures import types_of
+from crossline.basics.texts.yamltext import load_yaml
+from crossline.plan.compose import compile_all
+from crossline.rules.base import Defaults
+from crossline.rules.shared import PlacedFigure, feature_query, load_figures_document
+from crossline.runtime.stages.feature_table import TOLD, FeatureBatch
 
 from .fastpath import FastPath, plans_of, stream_spec
 from .naive import naive_detect, running_max_ingest

@@ -13,10 +13,10 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.rules.holds.release import Release, release_key
-from crossline.engine.local.memory import MemoryJudge
-from crossline.replay import in_process
-from crossline.replay.backtest import Judged
+from crossline.backtest import in_process
+from crossline.backtest.backtest import Judged
+from crossline.rules.holds.release import Release, release_key
+from crossline.runtime.local.memory import MemoryJudge
 
 from .corrected import in_event_order
 from .decisions import naive_decisions

@@ -8,13 +8,13 @@ from typing import Any
 
 import orjson
 
-from crossline.core.decide.policy import Deciding, load_policy
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import load_streams
-from crossline.replay.backtest import Judged, Recorded
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.basics.streams.schema import load_streams
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults
+from crossline.rules.policy.policy import Deciding, load_policy
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 
 from .strategies import START_MS
 from .test_holds import decisions_of

@@ -10,18 +10,18 @@ import orjson
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.basics.fields import FieldKind
-from crossline.core.conditions.tree import parse_conditions
-from crossline.core.formula.check import check
-from crossline.core.formula.formula import Formula
-from crossline.core.formula.naive import evaluate
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.workbench.claims import All, Denied
-from crossline.core.workbench.conditions import claim_of, fields_of
-from crossline.core.workbench.formulas import claim_of_formula
-from crossline.core.workbench.lint import lint
-from crossline.core.workbench.solve import Values, certain, hull, impossible
+from crossline.analysis.claims import All, Denied
+from crossline.analysis.conditions import claim_of, fields_of
+from crossline.analysis.formulas import claim_of_formula
+from crossline.analysis.lint import lint
+from crossline.analysis.solve import Values, certain, hull, impossible
+from crossline.basics.conditions.tree import parse_conditions
+from crossline.basics.fields import FieldKind
+from crossline.basics.formula.check import check
+from crossline.basics.formula.formula import Formula
+from crossline.basics.formula.naive import evaluate
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
 
 from .conditions import holds
 from .fastpath import stream_spec

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.judge.alignment import Waiting
-from crossline.core.route.parts import Part
-from crossline.core.streams.schema import StreamSpec, load_streams
+from crossline.basics.streams.schema import StreamSpec, load_streams
+from crossline.evaluate.alignment import Waiting
+from crossline.ingest.route.parts import Part
 
 from .composed import composed_detect
 from .fastpath import FastPath, plans_of, stream_spec

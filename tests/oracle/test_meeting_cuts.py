@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.core.judge.shard import Bounds
-from crossline.core.plan.compile import StreamPlan
-from crossline.core.plan.compose import compile_all
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import load_streams
+from crossline.basics.streams.schema import load_streams
+from crossline.evaluate.shard import Bounds
+from crossline.plan.compile import StreamPlan
+from crossline.plan.compose import compile_all
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 from e2e.levels import BOTH, RULES, Log, made
 
 from .fastpath import FastPath

@@ -12,15 +12,15 @@ from bench.decisions_systems import POLICY
 from bench.peers.naive import decisions
 from bench.workload import R5, STREAM, stream_spec
 
-from crossline.core.decide.policy import Deciding, Policy
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.in_process import backtest
+from crossline.basics.streams.schema import StreamSpec
+from crossline.evaluate.shard import Bounds
 from crossline.generate.tx import TxWorkload
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.in_process import backtest
+from crossline.rules.base import Defaults
+from crossline.rules.policy.policy import Deciding, Policy
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 
 NOW_S = 1_767_225_600.0
 

@@ -12,11 +12,11 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.rules.holds.release import release_key
-from crossline.core.rules.holds.standing import PlacedHold
-from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.state import cache as caching
-from crossline.engine.state.follow import FollowedState
+from crossline.rules.holds.release import release_key
+from crossline.rules.holds.standing import PlacedHold
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.state_log import cache as caching
+from crossline.runtime.state_log.follow import FollowedState
 
 from .decisions import Placed, naive_decisions
 from .naive import naive_detect, running_max_ingest

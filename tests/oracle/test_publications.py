@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.judge.output import Position
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults, legal_moves
-from crossline.engine.snapshot.snapshot import SnapshotFile
+from crossline.evaluate.output import Position
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults, legal_moves
+from crossline.runtime.snapshot.snapshot import SnapshotFile
 
 from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
 from .living import Feed, Life

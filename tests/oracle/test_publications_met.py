@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.rules.base import Defaults
+from crossline.rules.base import Defaults
 
 from .fastpath import stream_spec, told_by_alert, told_by_twin
 from .living import Feed, Life

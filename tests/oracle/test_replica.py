@@ -16,15 +16,15 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.conditions.lists import named_lists
-from crossline.core.decide.policy import Deciding, Policy
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.reading import read_rule
-from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.snapshot.snapshot import PlanSnapshot
-from crossline.engine.state import cache as caching
-from crossline.engine.state import statelog
-from crossline.engine.state.follow import FollowedState
+from crossline.basics.conditions.lists import named_lists
+from crossline.evaluate.shard import Bounds
+from crossline.rules.policy.policy import Deciding, Policy
+from crossline.rules.reading import read_rule
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.state_log import cache as caching
+from crossline.runtime.state_log import statelog
+from crossline.runtime.state_log.follow import FollowedState
 from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 
 from .fastpath import stream_spec

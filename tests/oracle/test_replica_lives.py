@@ -11,10 +11,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.decide.policy import Deciding, Policy
-from crossline.core.rules.base import Defaults
-from crossline.engine.state import cache as caching
-from crossline.engine.state.follow import FollowedState
+from crossline.rules.base import Defaults
+from crossline.rules.policy.policy import Deciding, Policy
+from crossline.runtime.state_log import cache as caching
+from crossline.runtime.state_log.follow import FollowedState
 
 from .fastpath import stream_spec
 from .living import Feed, Life

@@ -14,13 +14,13 @@ from bench.workload import R5, velocity
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.conditions.lists import named_lists
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.holds.release import Release, release_key
-from crossline.core.streams.schema import StreamSpec
-from crossline.engine.snapshot.snapshot import PlanSnapshot
-from crossline.engine.state import cache as caching
-from crossline.engine.state.follow import FollowedState
+from crossline.basics.conditions.lists import named_lists
+from crossline.basics.streams.schema import StreamSpec
+from crossline.evaluate.shard import Bounds
+from crossline.rules.holds.release import Release, release_key
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.state_log import cache as caching
+from crossline.runtime.state_log.follow import FollowedState
 from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 
 from .fastpath import stream_spec

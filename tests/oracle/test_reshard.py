@@ -18,17 +18,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.basics.errors import StateError
-from crossline.core.rules.base import Defaults
-from crossline.engine.local.memory import MemoryJudge
-from crossline.engine.snapshot.snapshot import StaticSnapshot
-from crossline.engine.stages.outcome import gathered
-from crossline.engine.stages.stages import in_one, stages_of
-from crossline.engine.state import reshard as resharding
-from crossline.engine.state.reshard import BEGUN, WHOLE, reshard, settle
-from crossline.engine.work.task import Task
-from crossline.replay import in_process
-from crossline.replay.backtest import Judged
+from crossline.backtest import in_process
+from crossline.backtest.backtest import Judged
+from crossline.basics.errors import StateError
+from crossline.rules.base import Defaults
+from crossline.runtime.local.memory import MemoryJudge
+from crossline.runtime.snapshot.snapshot import StaticSnapshot
+from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.stages import in_one, stages_of
+from crossline.runtime.state_log import reshard as resharding
+from crossline.runtime.state_log.reshard import BEGUN, WHOLE, reshard, settle
+from crossline.runtime.work.task import Task
 
 from .fastpath import stream_spec
 from .living import Feed, Life, Told

@@ -11,7 +11,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.engine.local.memory import MemoryJudge
+from crossline.runtime.local.memory import MemoryJudge
 
 from .corrected import in_event_order
 from .decisions import naive_decisions

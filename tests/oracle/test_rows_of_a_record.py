@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.core.rules.base import Defaults
-from crossline.engine.local.memory import MemoryJudge
+from crossline.rules.base import Defaults
+from crossline.runtime.local.memory import MemoryJudge
 
 from .logged import LoggedJudge, decided
 from .strategies import START_MS, STREAM, Body, Record, wire_record

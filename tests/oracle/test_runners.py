@@ -17,18 +17,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.conditions.lists import named_lists
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.local.memory import MemoryJudge
-from crossline.engine.snapshot.snapshot import StaticSnapshot
-from crossline.engine.stages.outcome import Outcome, gathered
-from crossline.engine.stages.stages import in_one, stages_of
-from crossline.engine.work.task import Task
-from crossline.replay import in_process
-from crossline.replay.backtest import Judged, Recorded
+from crossline.backtest import in_process
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.basics.conditions.lists import named_lists
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.local.memory import MemoryJudge
+from crossline.runtime.snapshot.snapshot import StaticSnapshot
+from crossline.runtime.stages.outcome import Outcome, gathered
+from crossline.runtime.stages.stages import in_one, stages_of
+from crossline.runtime.work.task import Task
 
 from .composed import composed_detect
 from .fastpath import stream_spec, told_by_alert, told_by_twin

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.basics.share import slot_of
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults, legal_moves
-from crossline.core.rules.reading import read_rule
-from crossline.core.rules.ruleset import RuleSet
+from crossline.basics.share import slot_of
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults, legal_moves
+from crossline.rules.reading import read_rule
+from crossline.rules.ruleset import RuleSet
 
 from .fastpath import FastPath, plan_of, stream_spec, told_by_twin
 from .living import Feed, Life

@@ -18,11 +18,11 @@ import orjson
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.decide.policy import Deciding, Policy
-from crossline.core.rules.holds.release import Release, release_key
-from crossline.core.rules.reading import read_rule
-from crossline.engine.state import cache as caching
-from crossline.engine.state.follow import FollowedState
+from crossline.rules.holds.release import Release, release_key
+from crossline.rules.policy.policy import Deciding, Policy
+from crossline.rules.reading import read_rule
+from crossline.runtime.state_log import cache as caching
+from crossline.runtime.state_log.follow import FollowedState
 
 from .conditions import field_value
 from .decisions import Told, naive_decisions

@@ -11,13 +11,13 @@ import orjson
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.workbench.catch import Marks
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.trial import as_if_active
-from crossline.replay.workbench.sample import batches
-from crossline.replay.workbench.suggest import Suggestion, Wanted, suggest
+from crossline.analysis.catch import Marks
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.trial import as_if_active
+from crossline.backtest.workbench.sample import batches
+from crossline.backtest.workbench.suggest import Suggestion, Wanted, suggest
+from crossline.evaluate.shard import Bounds
+from crossline.rules.reading import load_rules_text
 
 from .fastpath import stream_spec
 from .naive import NaiveResult, naive_detect

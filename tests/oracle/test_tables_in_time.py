@@ -19,13 +19,13 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.conditions.lists import named_lists
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec
-from crossline.replay.backtest import Judged, Recorded
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.basics.conditions.lists import named_lists
+from crossline.basics.streams.schema import StreamSpec
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 
 from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
 from .living import Feed, Life

@@ -11,11 +11,11 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.core.conditions.lists import named_lists
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.reading import load_rules_text
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.trial import as_if_active, verdicts
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.trial import as_if_active, verdicts
+from crossline.basics.conditions.lists import named_lists
+from crossline.evaluate.shard import Bounds
+from crossline.rules.reading import load_rules_text
 
 from .fastpath import stream_spec
 from .naive import naive_detect, running_max_ingest

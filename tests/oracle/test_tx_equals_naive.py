@@ -11,14 +11,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.decode import decode_lines, make_layout
-from crossline.core.judge.detect import Detection, detect, new_state
-from crossline.core.plan.compile import compile_stream
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import load_streams
+from crossline.basics.streams.schema import load_streams
+from crossline.evaluate.detect import Detection, detect, new_state
 from crossline.generate.tx import TxWorkload
+from crossline.ingest.decode import decode_lines, make_layout
+from crossline.plan.compile import compile_stream
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 
 from .fastpath import told_by_alert, told_by_hit
 from .naive import naive_detect

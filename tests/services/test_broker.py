@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Consumer, Message, Producer
+from dev.services.broker import LocalBroker
 
-from crossline.core.basics.errors import PermanentError
-from crossline.services.broker import LocalBroker
+from crossline.basics.errors import PermanentError
 
 pytestmark = pytest.mark.kafka
 
@@ -22,7 +22,7 @@ WAIT_S = 120.0
 _LONG_AGO_MS = 1_000_000_000_000
 _OWNER = """
 import sys
-from crossline.services.broker import LocalBroker
+from dev.services.broker import LocalBroker
 with LocalBroker(brief=True) as broker:
     print(broker.pid, broker.folder, flush=True)
     sys.stdin.read()

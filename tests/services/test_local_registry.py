@@ -7,10 +7,10 @@ import os
 
 import psutil
 import pytest
+from dev.services.registry import LocalRegistry
 
-from crossline.core.basics.errors import PermanentError
-from crossline.engine.machine.jars import Pin, pins
-from crossline.services.registry import LocalRegistry
+from crossline.basics.errors import PermanentError
+from crossline.runtime.machine.jars import Pin, pins
 
 
 def test_outside_of_with_there_is_no_registry() -> None:

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from dev.services import postgres as module
+from dev.services.postgres import LocalPostgres
+from dev.services.postgres_binaries import find_binaries
 
-from crossline.core.basics.errors import PermanentError
-from crossline.engine.machine.temp import own_folder_for
-from crossline.services import postgres as module
-from crossline.services.postgres import LocalPostgres
-from crossline.services.postgres_binaries import find_binaries
+from crossline.basics.errors import PermanentError
+from crossline.runtime.machine.temp import own_folder_for
 
 pytestmark = pytest.mark.xdist_group("postgres")
 WAIT_S = 60.0
 _OWNER = """
 import sys
-from crossline.services.postgres import LocalPostgres
+from dev.services.postgres import LocalPostgres
 with LocalPostgres(brief=True) as server:
     print(server.pid, server.folder, flush=True)
     sys.stdin.read()

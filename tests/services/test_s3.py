@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
+from dev.services.s3 import REGION, LocalS3
 
-from crossline.core.basics.errors import PermanentError
-from crossline.services.s3 import REGION, LocalS3
+from crossline.basics.errors import PermanentError
 
 
 def test_outside_of_with_there_is_no_server() -> None:

@@ -15,13 +15,13 @@ from typing import Self
 import psycopg
 import pytest
 import redis
+from dev.services import group
+from dev.services.group import ServerGroup, services_folder
+from dev.services.members import MEMBERS, Member
+from dev.services.supervision import HOST, Home, end, free_ports, is_free, running
 
-from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.engine.machine.temp import own_folder_for
-from crossline.services import group
-from crossline.services.group import ServerGroup, services_folder
-from crossline.services.members import MEMBERS, Member
-from crossline.services.supervision import HOST, Home, end, free_ports, is_free, running
+from crossline.basics.errors import PermanentError, UsageError
+from crossline.runtime.machine.temp import own_folder_for
 
 pytestmark = pytest.mark.xdist_group("services")
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import crossline as cl
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 from e2e.project import Alerts, by_id, figures, from_twin
 from e2e.traffic import CASH, RULES, STREAM, STREAMS, Record, expected, lines, records, velocity
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from crossline import Stream
-    from crossline.core.rules.ruleset import RuleSet
+    from crossline.rules.ruleset import RuleSet
 
 pytestmark = pytest.mark.spark
 DEFAULTS = cl.Defaults(time_mode="event_time", watermark_delay_ms=5_000, allowed_lateness_ms=20_000)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from crossline.engine.workers import state_server
+from crossline.runtime.workers import state_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

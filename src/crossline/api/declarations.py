@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.decide.policy import Policy, load_policy
-from crossline.core.rules.composition import bases_of
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec
-from crossline.core.streams.schema import load_streams as parse_streams
-from crossline.rulelog.content import read_text
-from crossline.rulelog.reading import Known, read_rules
+from crossline.basics.errors import UsageError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.streams.schema import load_streams as parse_streams
+from crossline.rule_registry.content import read_text
+from crossline.rule_registry.reading import Known, read_rules
+from crossline.rules.composition import bases_of
+from crossline.rules.policy.policy import Policy, load_policy
+from crossline.rules.ruleset import RuleSet
 
 FilePath = str | PathLike[str]
 

@@ -13,15 +13,15 @@ from crossline.api.declarations import FilePath, Stream, check_alone, rules_of, 
 from crossline.api.detector import alerts_of
 from crossline.api.feature_queries import FigurePlan, figure_plan
 from crossline.api.results import Alerts, Figures
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import PARTITION_LAG_MS
-from crossline.core.conditions.lists import named_lists
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.local.single import SingleRun
-from crossline.engine.snapshot.snapshot import PlanSnapshot
-from crossline.engine.stages.feature_table import FeatureBatch
+from crossline.basics.conditions.lists import named_lists
+from crossline.basics.errors import UsageError
+from crossline.basics.times import PARTITION_LAG_MS
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.local.single import SingleRun
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.stages.feature_table import FeatureBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple, Self
 from crossline.api.declarations import FilePath, Stream, check_alone, policy_of, rules_of, stream_of
 from crossline.api.results import Alerts, Decisions
 from crossline.api.version import version
-from crossline.connectors.files.state_files import put
-from crossline.core.basics.errors import StateError, UsageError
-from crossline.core.basics.times import PARTITION_LAG_MS
-from crossline.core.conditions.lists import named_lists
-from crossline.core.decide.policy import Deciding, Policy
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.local.saved import Saved, Segments, check_plan, read_saved
-from crossline.engine.local.single import SingleRun, wall_clock_ms
-from crossline.engine.snapshot.snapshot import PlanSnapshot
-from crossline.engine.stages.outcome import Outcome
+from crossline.basics.conditions.lists import named_lists
+from crossline.basics.errors import StateError, UsageError
+from crossline.basics.times import PARTITION_LAG_MS
+from crossline.evaluate.shard import Bounds
+from crossline.io.files.state_files import put
+from crossline.rules.base import Defaults
+from crossline.rules.policy.policy import Deciding, Policy
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.local.saved import Saved, Segments, check_plan, read_saved
+from crossline.runtime.local.single import SingleRun, wall_clock_ms
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.stages.outcome import Outcome
 
 
 class Processed(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 
 
 def needed(library: str, who: str) -> Any:

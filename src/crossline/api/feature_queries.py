@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crossline.api.declarations import Stream, check_alone
-from crossline.core.basics.errors import UsageError
-from crossline.core.rules.composition import Sources
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.rules.shared import PlacedFigure, feature_query
-from crossline.core.texts.problems import RefusedError
-from crossline.engine.stages.feature_table import FigureTypes
-from crossline.replay.figures import types_of
-from crossline.rulelog.reading import read_figures, told_of
+from crossline.backtest.figures import types_of
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.problems import RefusedError
+from crossline.rule_registry.reading import read_figures, told_of
+from crossline.rules.composition import Sources
+from crossline.rules.ruleset import RuleSet
+from crossline.rules.shared import PlacedFigure, feature_query
+from crossline.runtime.stages.feature_table import FigureTypes
 
 
 @dataclass(frozen=True, slots=True)

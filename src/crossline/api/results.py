@@ -11,10 +11,10 @@ import orjson
 import pyarrow as pa
 
 from crossline.api.extras import needed
-from crossline.connectors.base import LateRecord
-from crossline.core.alerts.alert import alert_table
-from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.deadletter import DeadLetter
+from crossline.basics.deadletter import DeadLetter
+from crossline.evaluate.alerts.alert import alert_table
+from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.io.sinks.base import LateRecord
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,16 +10,16 @@ from pyspark.sql import DataFrame
 
 from crossline.api.declarations import Stream
 from crossline.api.feature_queries import FigurePlan
-from crossline.core.alerts.alert import ALERT_SCHEMA, alert_table
-from crossline.core.alerts.alertjson import read_alerts
-from crossline.engine.snapshot.snapshot import PlanSnapshot, StaticSnapshot
-from crossline.engine.source.frames import check_frame
-from crossline.engine.source.intake import TableIntake
-from crossline.engine.spark.flow import wide
-from crossline.engine.stages.feature_table import TOLD, FeatureBatch, FigureTypes
-from crossline.engine.stages.stages import stages_of
-from crossline.engine.state.cache import ShardCache
-from crossline.engine.workers.state_servers import KeptJudge
+from crossline.evaluate.alerts.alert import ALERT_SCHEMA, alert_table
+from crossline.evaluate.alerts.alertjson import read_alerts
+from crossline.runtime.snapshot.snapshot import PlanSnapshot, StaticSnapshot
+from crossline.runtime.sources.frames import check_frame
+from crossline.runtime.sources.intake import TableIntake
+from crossline.runtime.spark.flow import wide
+from crossline.runtime.stages.feature_table import TOLD, FeatureBatch, FigureTypes
+from crossline.runtime.stages.stages import stages_of
+from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.workers.state_servers import KeptJudge
 
 _NAMES = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.float64(): "double"}
 

@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from crossline.basics.conditions.lists import Lists
+from crossline.basics.errors import UsageError
+from crossline.basics.streams.schema import StreamSpec, load_streams
+from crossline.basics.times import PARTITION_LAG_MS
 from crossline.cli.process import do_without_pandas
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, as_text, check_some_judged, differences, recorded_only, without_row
-from crossline.connectors.files.names import matching_files
-from crossline.connectors.outfile import drafted, is_standard_output, make_folder
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import PARTITION_LAG_MS
-from crossline.core.conditions.lists import Lists
-from crossline.core.decide.policy import Deciding, Policy, load_policy
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.composition import Sources
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.config import PipelineConfig, rule_defaults
-from crossline.core.settings.sources import Directory, RulesTopic
-from crossline.core.streams.schema import StreamSpec, load_streams
-from crossline.rulelog.content import is_folder, read_pipeline_in_place, read_text
-from crossline.rulelog.reading import SUFFIXES, Known, read_rules
+from crossline.io.files.names import matching_files
+from crossline.io.sinks.outfile import drafted, is_standard_output, make_folder
+from crossline.rule_registry.content import is_folder, read_pipeline_in_place, read_text
+from crossline.rule_registry.reading import SUFFIXES, Known, read_rules
+from crossline.rules.base import Defaults
+from crossline.rules.composition import Sources
+from crossline.rules.policy.policy import Deciding, Policy, load_policy
+from crossline.rules.ruleset import RuleSet
+from crossline.settings.config import PipelineConfig, rule_defaults
+from crossline.settings.sources import Directory, RulesTopic
 
 if TYPE_CHECKING:
-    from crossline.replay.backtest import Judged, Recorded, Replay
+    from crossline.backtest.backtest import Judged, Recorded, Replay
 
 
 FIGURES_HELP = (
@@ -92,9 +92,9 @@ def backtest(
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
-    from crossline.core.judge.shard import Bounds
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.backtest import Judged, Recorded
+    from crossline.backtest.backtest import Judged, Recorded
+    from crossline.evaluate.shard import Bounds
+    from crossline.runtime.machine.temp import own_folder_for
 
     setting = setting_of(rules, stream, lists, pipeline, figures, as_of_log=as_of_log)
     history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
@@ -245,7 +245,7 @@ def _judge(
 
     The figures of both.
     """
-    from crossline.engine.machine.temp import own_folder_for
+    from crossline.runtime.machine.temp import own_folder_for
 
     progress = ProgressLine(sys.stderr)
     with _runner(on, stopping) as run, own_folder_for("compare") as folder:
@@ -276,11 +276,11 @@ def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Replay]]:
     if on is not Runner.SPARK:
         do_without_pandas()
         tell_compiling()
-        from crossline.replay import in_process
+        from crossline.backtest import in_process
 
         yield partial(in_process.backtest, on_start=stopping.stops)
         return
-    from crossline.replay import in_spark
+    from crossline.backtest import in_spark
 
     with session_of("backtest", stopping) as spark:
         yield partial(in_spark.backtest, spark, on_start=stopping.stops)
@@ -307,7 +307,7 @@ def files_of(path: Path) -> list[Path]:
 
 def log_of(path: Path, pipeline: str | None) -> Path:
     """The rule log beside the rules."""
-    from crossline.rulelog.directory import find_log
+    from crossline.rule_registry.directory import find_log
 
     log = find_log(path, pipeline)
     if log is None:
@@ -319,7 +319,7 @@ def log_of(path: Path, pipeline: str | None) -> Path:
 
 def rules_as_of_log(log: Path, streams: Mapping[str, StreamSpec]) -> RuleSet:
     """The versions that were live, each with its interval. Raises UsageError where some do not fit ``streams``."""
-    from crossline.rulelog.directory import ruleset_of_log
+    from crossline.rule_registry.directory import ruleset_of_log
 
     found = ruleset_of_log(log)
     read = {(each.rule.rule_id, each.rule.version): each.rule for each in found.versions}
@@ -338,8 +338,8 @@ def rules_as_of_log(log: Path, streams: Mapping[str, StreamSpec]) -> RuleSet:
 
 def lists_for(sets: Sequence[RuleSet], folder: Path | None, log: Path | None) -> Lists:
     """The lists that the rules refer to: as they were, by ``log``, and those that it does not know as they are now."""
-    from crossline.rulelog.listlog import lists_of_log
-    from crossline.rulelog.lists import lists_in
+    from crossline.rule_registry.listlog import lists_of_log
+    from crossline.rule_registry.lists import lists_in
 
     rules = [version.rule for each in sets for version in each.versions]
     wanted = {name for rule in rules for condition in rule.all_conditions() for name in condition.lists()}
@@ -362,10 +362,10 @@ def with_tables(
     wanted = {table for each in judged for plan in each.snapshot(each.rules, 1).plans() for table in plan.tables}
     if config is None or not wanted:
         return list(judged)
-    from crossline.engine.changes.control import row_reader
-    from crossline.rulelog.rows.tables import tables_of_topics
-    from crossline.rulelog.tablelog import tables_of_log
-    from crossline.rulelog.tables import forms_of, streams_of, tables_in
+    from crossline.rule_registry.rows.tables import tables_of_topics
+    from crossline.rule_registry.tablelog import tables_of_log
+    from crossline.rule_registry.tables import forms_of, streams_of, tables_in
+    from crossline.runtime.changes.control import row_reader
 
     mine = {name: streams for name, streams in streams_of(config).items() if name in wanted}
     logged = tables_of_log(log, forms_of(config), mine, folder) if log is not None else {}

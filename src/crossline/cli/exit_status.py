@@ -11,9 +11,9 @@ from typing import TextIO
 
 import typer
 
+from crossline.basics.errors import CrosslineError, UsageError
+from crossline.basics.texts.plaintext import printable, printable_lines
 from crossline.cli.extras import missing
-from crossline.core.basics.errors import CrosslineError, UsageError
-from crossline.core.texts.plaintext import printable, printable_lines
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
 # As a shell reports a program that a signal ended: SIGINT, and SIGPIPE where the reader has gone.

@@ -14,24 +14,24 @@ import orjson
 import typer
 from rich.text import Text
 
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.plaintext import printable
+from crossline.basics.texts.problems import RefusedError
 from crossline.cli.backtest import Setting, files_of, inputs_by_stream, lists_for, setting_of, with_tables
 from crossline.cli.process import do_without_pandas
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, check_some_judged
 from crossline.cli.terminal import Listing, screen
-from crossline.connectors.files.names import matching_files
-from crossline.connectors.outfile import drafted, is_standard_output, make_folder
-from crossline.core.basics.errors import UsageError
-from crossline.core.texts.plaintext import printable
-from crossline.core.texts.problems import RefusedError
+from crossline.io.files.names import matching_files
+from crossline.io.sinks.outfile import drafted, is_standard_output, make_folder
 
 if TYPE_CHECKING:
+    from crossline.backtest.backtest import Judged
+    from crossline.backtest.figures import Told
     from crossline.cli.backtest import Setting
-    from crossline.core.rules.ruleset import RuleSet
-    from crossline.core.rules.shared import PlacedFigure
-    from crossline.replay.backtest import Judged
-    from crossline.replay.figures import Told
+    from crossline.rules.ruleset import RuleSet
+    from crossline.rules.shared import PlacedFigure
 
 
 HELP = "Write figures of every record, as of that record, into a table: what models are trained on."
@@ -99,8 +99,8 @@ def figures(
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """A row for each record, in the order of the log."""
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.rulelog.reading import read_figures, told_of
+    from crossline.rule_registry.reading import read_figures, told_of
+    from crossline.runtime.machine.temp import own_folder_for
 
     _check_options(input_, pipeline, follow=follow, drain=drain)
     given = rules or (None if pipeline else Path())  # asked for where there are risk scores
@@ -146,10 +146,10 @@ def _judged(
     stream: str, declared: Sequence[PlacedFigure], hitting: RuleSet, inputs: list[str] | None, setting: Setting
 ) -> Judged:
     """The job for the figures ``declared`` of records of ``stream``; ``hitting``: the rules of risk scores."""
-    from crossline.core.judge.shard import Bounds
-    from crossline.core.rules.ruleset import RuleSet
-    from crossline.core.rules.shared import feature_query
-    from crossline.replay.backtest import Judged, Recorded
+    from crossline.backtest.backtest import Judged, Recorded
+    from crossline.evaluate.shard import Bounds
+    from crossline.rules.ruleset import RuleSet
+    from crossline.rules.shared import feature_query
 
     both = RuleSet((*feature_query(declared, hitting.heads).versions, *hitting.versions))
     sources = dict.fromkeys(setting.config.sources, ()) if inputs is None and setting.config is not None else None
@@ -160,7 +160,7 @@ def _judged(
 
 def _inputs_of(rules: RuleSet, stream: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
     """Of ``inputs`` those of ``stream`` and of all that ``rules`` read."""
-    from crossline.core.rules.composition import bases_of
+    from crossline.rules.composition import bases_of
 
     read = (source for each in rules.versions for source in each.rule.reading.sources)
     wanted = dict.fromkeys([stream, *(base for source in read for base in bases_of(source, rules.heads))])
@@ -175,9 +175,9 @@ def _inputs_of(rules: RuleSet, stream: str, inputs: Mapping[str, Sequence[str]])
 
 def _hitting(declared: Sequence[PlacedFigure], path: Path | None, setting: Setting) -> RuleSet:
     """The rules whose hits are part of the risk scores among the figures; none where there are no such."""
-    from crossline.core.rules.composition import Sources
-    from crossline.core.rules.ruleset import RuleSet
-    from crossline.rulelog.reading import read_rules
+    from crossline.rule_registry.reading import read_rules
+    from crossline.rules.composition import Sources
+    from crossline.rules.ruleset import RuleSet
 
     scores = [each for each in declared if each.fields.risk is not None]
     if not scores:
@@ -220,7 +220,7 @@ def _write(
     if on is not Runner.SPARK:
         do_without_pandas()
         tell_compiling()
-    from crossline.replay.figures import types_of
+    from crossline.backtest.figures import types_of
 
     columns = types_of(declared, judged.history.streams)
     progress = ProgressLine(sys.stderr)
@@ -245,14 +245,14 @@ def _follow(
     drain: bool,
 ) -> dict[str, Any]:
     """Until it is stopped; with ``drain``, until the available records are processed."""
-    from crossline.replay.figures import check_folder, types_of
+    from crossline.backtest.figures import check_folder, types_of
 
     if setting.config is None:
         raise UsageError("--follow: found a pipeline by its name; expected its file, which has the sources")
     check_folder(folder)
-    from crossline.engine.pipeline.assemble import session_for
-    from crossline.engine.runtime.gateway import end_session
-    from crossline.replay.figures_following import follow
+    from crossline.backtest.figures_following import follow
+    from crossline.runtime.pipeline.assemble import session_for
+    from crossline.runtime.spark_internals.gateway import end_session
 
     columns, progress = types_of(declared, judged.history.streams), ProgressLine(sys.stderr)
     spark = session_for(setting.config)
@@ -270,11 +270,11 @@ def _follow(
 def _computation(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
     """The function that computes; with ``--on spark`` Spark runs for as long as the context lasts."""
     if on is not Runner.SPARK:
-        from crossline.replay.figures import tell
+        from crossline.backtest.figures import tell
 
         yield tell
         return
-    from crossline.replay import figures_in_spark
+    from crossline.backtest import figures_in_spark
 
     with session_of("figures", stopping) as spark:
         yield partial(figures_in_spark.tell, spark)

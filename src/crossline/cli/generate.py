@@ -17,13 +17,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from crossline.connectors.outfile import growing, is_standard_output
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.labels import label_lines
 from crossline.generate.rules_many import many_rules_yaml
 from crossline.generate.send import DirectoryTarget, SendResult, StreamTarget, Target, send
 from crossline.generate.source import Workload, make_workload
+from crossline.io.sinks.outfile import growing, is_standard_output
 
 app = typer.Typer(
     help="Generate workloads: card payments for measurements, card frauds to test rules.", no_args_is_help=True
@@ -251,8 +251,8 @@ def _run(
 def _target(workload: Workload, where: Where, numbers: range, stack: ExitStack) -> Target:
     settings = client_settings(where.client) if where.client is not None else {}
     if where.brokers and where.topic and where.registry:
-        from crossline.connectors.registry.client import register_at
         from crossline.generate.avro import AvroTarget, avro_schema
+        from crossline.io.registry.client import register_at
 
         schema = avro_schema(workload)
         return AvroTarget(

@@ -13,8 +13,8 @@ from typing import Annotated
 import orjson
 import typer
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.texts.plaintext import printable
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.plaintext import printable
 
 _NAMES_SHOWN = 3
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from crossline.core.texts.plaintext import printable
+from crossline.basics.texts.plaintext import printable
 from crossline.logs import configure_with, with_ids
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 
 UMASK_VARIABLE = "CROSSLINE_UMASK"
 _OTHERS = 0o077

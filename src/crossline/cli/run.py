@@ -14,20 +14,20 @@ import orjson
 import typer
 import yaml
 
+from crossline.basics.errors import CrosslineError, UsageError
 from crossline.cli.logs import LogFormat, configure
 from crossline.cli.signals import Stopping, stoppable
 from crossline.cli.startup import Startup
 from crossline.cli.summary import ProgressLine, summary_json, summary_text
-from crossline.core.basics.errors import CrosslineError, UsageError
-from crossline.engine.runtime.launch import Started, give_up, launch_ahead
 from crossline.logs import of_run
+from crossline.runtime.java.launch import Started, give_up, launch_ahead
 
 if TYPE_CHECKING:
-    from crossline.connectors.base import Delivery
-    from crossline.core.settings.config import PipelineConfig
-    from crossline.engine.work.totals import Totals
+    from crossline.io.sinks.base import Delivery
+    from crossline.observe.telemetry import Telemetry
+    from crossline.runtime.work.totals import Totals
     from crossline.serve.api_process import ApiProcess
-    from crossline.serve.telemetry import Telemetry
+    from crossline.settings.config import PipelineConfig
 
 
 def register(app: typer.Typer) -> None:
@@ -83,9 +83,9 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
     """Run it to its end; the summary."""
     ahead = _launch_ahead(pipeline)
     watch = None
-    from crossline.core.settings.config import in_folder
-    from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
-    from crossline.engine.runtime.gateway import end_session, raise_if_java_ended
+    from crossline.runtime.pipeline.assemble import RunOptions, assemble, read_config, session_for
+    from crossline.runtime.spark_internals.gateway import end_session, raise_if_java_ended
+    from crossline.settings.config import in_folder
 
     try:
         config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
@@ -167,11 +167,11 @@ def _api(pipeline: Path) -> ApiProcess:
 
 def _watching(config: PipelineConfig) -> Telemetry | None:
     """Who watches it, from before Java is up: whether the place is free shows at once."""
-    from crossline.serve.tracing import spans_wanted
+    from crossline.observe.tracing import spans_wanted
 
     if config.watch is None and config.slo is None and not spans_wanted(None, os.environ):
         return None
-    from crossline.serve.telemetry import Telemetry
+    from crossline.observe.telemetry import Telemetry
 
     return Telemetry.of(config)
 

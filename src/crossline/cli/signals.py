@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from crossline.core.basics.errors import CrosslineError, StoppedError
+from crossline.basics.errors import CrosslineError, StoppedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -172,8 +172,8 @@ class Runner(StrEnum):
 @contextmanager
 def session_of(name: str, stopping: Stopping) -> Iterator[SparkSession]:
     """A session that ends with the context. Raises StoppedError where a signal came while it started."""
-    from crossline.engine.runtime.gateway import end_session
-    from crossline.engine.runtime.session import build_session
+    from crossline.runtime.spark.session import build_session
+    from crossline.runtime.spark_internals.gateway import end_session
 
     spark = build_session(name)
     try:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from crossline.engine.machine.compile_progress import CompileProgress
+from crossline.runtime.machine.compile_progress import CompileProgress
 
 _TICK_S = 1.0
 COMPILING = "compiling kernels, once after an installation; some three minutes"

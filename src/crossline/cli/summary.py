@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.text import Text
 
+from crossline.basics.errors import PermanentError
+from crossline.basics.texts.plaintext import printable, printable_lines
 from crossline.cli.terminal import Listing, fitted, screen
-from crossline.core.basics.errors import PermanentError
-from crossline.core.texts.plaintext import printable, printable_lines
 
 if TYPE_CHECKING:
-    from crossline.connectors.base import Delivery
-    from crossline.core.rules.ruleset import RuleSet
-    from crossline.core.settings.config import PipelineConfig as Config
-    from crossline.engine.work.totals import Totals
+    from crossline.io.sinks.base import Delivery
+    from crossline.rules.ruleset import RuleSet
+    from crossline.runtime.work.totals import Totals
+    from crossline.settings.config import PipelineConfig as Config
 
 _SHOW_EVERY_S = 0.5
 _PROGRESS = "CROSSLINE_PROGRESS"  # `lines`: whoever started the command reads how far it is
@@ -205,7 +205,7 @@ def first_dead(figures: Mapping[str, Any]) -> list[str]:
 
 def differences(old: Path, new: Path) -> dict[str, Any]:
     """Per rule what appears and disappears with the other rules."""
-    from crossline.replay.compare import compare, read_alerts
+    from crossline.backtest.compare import compare, read_alerts
 
     found = compare(read_alerts(old), read_alerts(new))
     columns = ("both", "appear", "disappear", "appearing", "disappearing")

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from crossline.core.texts.plaintext import printable
+from crossline.basics.texts.plaintext import printable
 
 # Wide enough that nothing is cut where no terminal sets a width: the lines go to a file or another program.
 _WIDTH_PIPED = 2000

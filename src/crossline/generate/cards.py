@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.values import F64, I64
+from crossline.basics.errors import UsageError
+from crossline.basics.values import F64, I64
 from crossline.generate import world
 from crossline.generate.frauds import EPOCH_MS, NOBODY, SCENARIOS, Fraud, Scene, plan_epoch
 from crossline.generate.labels import PlantedFraud

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from crossline.core.basics.errors import SinkError, UsageError
+from crossline.basics.errors import SinkError, UsageError
 from crossline.generate.send import RecordBatch
 
 # Epoch microseconds in decimal digits: when the record was due, or, without a rate, when the client was given it.

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.errors import PermanentError
+from crossline.basics.errors import PermanentError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.core.workbench.catch import rests_on
+from crossline.analysis.catch import rests_on
 from crossline.generate.labels import PlantedFraud
 
 

@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.basics.errors import PermanentError, UsageError
 from crossline.generate.source import Workload
 from crossline.generate.text import json_lines
 from crossline.generate.tx import BLOCK

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.tx import TxWorkload
 

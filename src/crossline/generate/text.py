@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.core.basics.values import I64, U8
+from crossline.basics.values import I64, U8
 
 HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 ZERO = ord("0")

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.values import F64, I64
+from crossline.basics.errors import UsageError
+from crossline.basics.values import F64, I64
 from crossline.generate.text import hexadecimal, json_lines, mix, numbered
 
 BLOCK = 16_384

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crossline.core.basics.values import F64, I64
+from crossline.basics.values import F64, I64
 from crossline.generate.text import mix
 
 Flags = npt.NDArray[np.bool_]

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from crossline.engine.runtime.child_processes import end_with_parent
 from crossline.logs import get_logger
+from crossline.runtime.java.child_processes import end_with_parent
 
 END_S = 10.0
 PAUSE_S, PAUSE_S_MAX = 0.5, 10.0

@@ -9,18 +9,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crossline.connectors.objects.place import is_uri
-from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.core.basics.errors import CrosslineError, StateError, UsageError
-from crossline.core.conditions.lists import Lists
-from crossline.core.decide.policy import Policy
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.settings.process.serve import ServeSettings
-from crossline.core.settings.sources import ApiSettings
-from crossline.engine.pipeline.feed import FEED
-from crossline.engine.snapshot.snapshot import SnapshotFile
+from crossline.basics.conditions.lists import Lists
+from crossline.basics.errors import CrosslineError, StateError, UsageError
+from crossline.io.objects.place import is_uri
+from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.logs import get_logger
+from crossline.observe.objectives.declaration import OF_RUN, objectives_of
+from crossline.observe.objectives.requests import RequestCounts, counting
+from crossline.rules.policy.policy import Policy
+from crossline.runtime.pipeline.feed import FEED
+from crossline.runtime.snapshot.snapshot import SnapshotFile
 from crossline.serve.backlog import placed_later
 from crossline.serve.decisions.adapters import FeedStream, LedgerAnswers, LedgerDecisions, PolicyFallback
 from crossline.serve.decisions.interfaces import ServiceParts
@@ -34,8 +32,6 @@ from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.factory import ledger_of
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
-from crossline.serve.objectives.declaration import OF_RUN, objectives_of
-from crossline.serve.objectives.requests import RequestCounts, counting
 from crossline.serve.ownership import held as folder_held
 from crossline.serve.ownership import note_owner
 from crossline.serve.reconciler import Reconciler
@@ -46,6 +42,10 @@ from crossline.serve.replica.replicas import Replicas
 from crossline.serve.replica.setup import pipeline_of
 from crossline.serve.revisions.revision_log import RevisedLog
 from crossline.serve.steady_clock import SteadyClock
+from crossline.settings.config import PipelineConfig
+from crossline.settings.kafka import KafkaSourceSettings
+from crossline.settings.process.serve import ServeSettings
+from crossline.settings.sources import ApiSettings
 
 OUTBOX = "outbox.db"
 FORGET_AT_ONCE, FORGET_STEP_S, FORGET_PAUSE_S = 200, 0.05, 10.0
@@ -211,7 +211,7 @@ def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
     if isinstance(source, ApiSettings):
         return FileRecordLog(source.path, spec.id, source.segment_bytes)
     if isinstance(source, KafkaSourceSettings) and spec.format == "json":
-        from crossline.connectors.recordlog.topic import KafkaRecordLog  # noqa: PLC0415 - the client is an extra
+        from crossline.io.recordlog.topic import KafkaRecordLog  # noqa: PLC0415 - the client is an extra
 
         key = _key_of(config, stream, source)
         return KafkaRecordLog(source, source.topic.split(",")[0].strip(), key, os.environ)

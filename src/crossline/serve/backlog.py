@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from pathlib import Path
 
-from crossline.connectors.feed.files import FeedBatch
-from crossline.connectors.recordlog.segments import segment_name, segment_numbers
-from crossline.core.basics.errors import SourceError
-from crossline.core.settings.kafka import KafkaSourceSettings
+from crossline.basics.errors import SourceError
+from crossline.io.feed.files import FeedBatch
+from crossline.io.recordlog.segments import segment_name, segment_numbers
 from crossline.logs import get_logger
 from crossline.serve.decisions.records import CheckedRecord, StreamRecords
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.replica.replicas import Replicas
+from crossline.settings.kafka import KafkaSourceSettings
 
 UNREAD_MAX = 20_000  # more are the pipeline's backlog: replicas are behind until it is worked off
 AT_ONCE = 1_000
@@ -99,7 +99,7 @@ def of_topic(settings: KafkaSourceSettings, topic: str, environment: Mapping[str
 
     Raises SourceError, as it is gone through, where its brokers do not answer.
     """
-    from crossline.connectors.recordlog.tail import read_tail  # noqa: PLC0415 - the client is an extra
+    from crossline.io.recordlog.tail import read_tail  # noqa: PLC0415 - the client is an extra
 
     def behind(ends: Mapping[str, int]) -> Iterator[tuple[Place, bytes, int | None]]:
         yield from read_tail(settings, topic, ends, environment, UNREAD_MAX) if ends else ()

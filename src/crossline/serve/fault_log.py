@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
 from crossline.logs import get_logger
 
 ID_BYTES = 4

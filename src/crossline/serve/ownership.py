@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from crossline.core.basics.errors import StateError, UsageError
+from crossline.basics.errors import StateError, UsageError
 from crossline.serve.ledger.slots import process_text
 
 OWNER = "pipeline.json"

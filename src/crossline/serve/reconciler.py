@@ -11,11 +11,10 @@ from typing import Any, Self, TypeVar
 
 import orjson
 
-from crossline.connectors.base import wall_clock_ms
-from crossline.connectors.feed.files import FeedBatch
-from crossline.core.basics.errors import RetryableError, StateError
-from crossline.core.basics.times import instant_text
-from crossline.core.settings.process.serve import ServeSettings
+from crossline.basics.errors import RetryableError, StateError
+from crossline.basics.times import instant_text
+from crossline.io.feed.files import FeedBatch
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.serve.decisions.reconciliation import Expected, Reconciliation, Revised
 from crossline.serve.decisions.values import Place
@@ -29,6 +28,7 @@ from crossline.serve.revisions.revision_log import FILE as REVISIONS
 from crossline.serve.revisions.revision_log import RevisedLog
 from crossline.serve.revisions.values import Revision
 from crossline.serve.revisions.values import revision_of as made_of
+from crossline.settings.process.serve import ServeSettings
 
 PAUSE_S = 0.5
 PUSHED = "revisions.db"

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 import orjson
 
-from crossline.connectors.base import wall_clock_ms
-from crossline.connectors.feed.files import FeedBatch, batches_in, read_head
-from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.core.basics.errors import SourceError, StateError
-from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.settings.sources import Source
+from crossline.basics.errors import SourceError, StateError
+from crossline.io.feed.files import FeedBatch, batches_in, read_head
+from crossline.io.recordlog.filelog import FileRecordLog
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.serve.backlog import RecordsAfter, lay_unread, of_files, of_topic, tell_places
 from crossline.serve.decisions.reconciliation import Reconciliation
@@ -26,9 +24,11 @@ from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.values import Place, RecordLog
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.replica.replicas import Replicas
+from crossline.settings.kafka import KafkaSourceSettings
+from crossline.settings.sources import Source
 
 if TYPE_CHECKING:
-    from crossline.connectors.recordlog.topic import KafkaRecordLog
+    from crossline.io.recordlog.topic import KafkaRecordLog
 
 MARK = "settled.json"  # the batch up to which answers were held to what it gave
 NONE_YET = -1  # noted where no batch was there

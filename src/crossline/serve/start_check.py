@@ -7,13 +7,13 @@ import os
 import ssl
 from pathlib import Path
 
-from crossline.connectors.webhook.posting import Poster
-from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.process.serve import ServeSettings, TlsSettings
+from crossline.basics.errors import PermanentError, UsageError
+from crossline.io.webhook.posting import Poster
 from crossline.serve.assembly import check_sources, checked
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ownership import check_owner
+from crossline.settings.config import PipelineConfig
+from crossline.settings.process.serve import ServeSettings, TlsSettings
 
 NEEDED = ("argon2", "fastapi", "httptools", "jinja2", "python_multipart", "starlette", "uvicorn", "uvloop")
 

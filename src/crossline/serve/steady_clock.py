@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from crossline.connectors.base import wall_clock_ms
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
 
 SLACK_MS = 60_000  # further than this ahead of what the machine counts is a leap

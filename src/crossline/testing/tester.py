@@ -9,17 +9,17 @@ from typing import Any
 from crossline.api.declarations import FilePath, Stream, stream_of
 from crossline.api.detector import Detector
 from crossline.api.results import Alerts
-from crossline.core.alerts.standing import last_words
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import UsageError
-from crossline.core.decide.policy import Policy
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.composition import Sources
-from crossline.core.rules.ruleset import RuleSet
-from crossline.replay.trial import as_if_active
-from crossline.replay.workbench.cases import LATEST_MS, fed_by
-from crossline.replay.workbench.expected import as_expected, differences
-from crossline.rulelog.reading import Known, read_rules
+from crossline.backtest.trial import as_if_active
+from crossline.backtest.workbench.cases import LATEST_MS, fed_by
+from crossline.backtest.workbench.expected import as_expected, differences
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import UsageError
+from crossline.evaluate.alerts.standing import last_words
+from crossline.rule_registry.reading import Known, read_rules
+from crossline.rules.base import Defaults
+from crossline.rules.composition import Sources
+from crossline.rules.policy.policy import Policy
+from crossline.rules.ruleset import RuleSet
 
 
 class RuleTester:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import crossline as cl
-from crossline.core.basics import wire
+from crossline.basics import wire
 
 STREAM = """
 schema_version: 1
@@ -196,7 +196,7 @@ def test_a_batch_that_fails_half_way_is_told_until_a_state_is_loaded(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("crossline.engine.local.single.gathered", stopped)
+        patch.setattr("crossline.runtime.local.single.gathered", stopped)
         with pytest.raises(KeyboardInterrupt):
             detector.process([SECOND])
     for call in (lambda: detector.process([SECOND]), lambda: detector.save(tmp_path / "other.bin")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.core.basics.deadletter import DeadLetter
+from crossline.basics.deadletter import DeadLetter
 
 
 def alert(alert_id: str, **changes: Any) -> dict[str, Any]:

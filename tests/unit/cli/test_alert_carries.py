@@ -5,7 +5,7 @@ import io
 import json
 from pathlib import Path
 
-from crossline.connectors.base import Delivery
+from crossline.io.sinks.base import Delivery
 
 from .alertkit import alert
 from .test_alerts import said, store

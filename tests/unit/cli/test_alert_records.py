@@ -18,15 +18,15 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.in_process import outcomes
 from crossline.cli.alerts import command
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.rules.base import Rule
-from crossline.core.rules.reading import load_rules_text
-from crossline.core.rules.ruleset import RuleSet
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.in_process import outcomes
-from crossline.rulelog.content import read_pipeline_in_place
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rules.base import Rule
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
 
 from .alertkit import alert
 

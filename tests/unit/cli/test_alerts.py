@@ -11,11 +11,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import CrosslineError, PermanentError, UsageError
 from crossline.cli.alerts import command
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import CrosslineError, PermanentError, UsageError
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 
 from .alertkit import ALERTS, DEAD, alert
 

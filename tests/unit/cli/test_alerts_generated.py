@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from crossline.cli.alerts.records import _generated
-from crossline.core.settings.sources import GeneratorSettings
-from crossline.engine.source.fetch import GENERATED_SHIFT
+from crossline.runtime.sources.fetch import GENERATED_SHIFT
+from crossline.settings.sources import GeneratorSettings
 
 
 def test_what_has_come_is_read_back_first(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 
 from .alertkit import alert
 

@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from crossline.basics.errors import PermanentError
 from crossline.cli.backtest import setting_of
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
 from crossline.cli.summary import as_text
-from crossline.core.basics.errors import PermanentError
-from crossline.engine.local.memory import MemoryJudge
-from crossline.engine.local.pool import Pool
-from crossline.engine.machine.temp import own_folder
+from crossline.runtime.local.memory import MemoryJudge
+from crossline.runtime.local.pool import Pool
+from crossline.runtime.machine.temp import own_folder
 
 COMMAND = ["backtest", "--rules", "rules", "--stream", "stream.yaml", "--input", "in/*.jsonl"]
 
@@ -43,7 +43,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def no_java() -> None:
         raise PermanentError("no Java in this test")
 
-    monkeypatch.setattr("crossline.engine.runtime.launch.find_java", no_java)
+    monkeypatch.setattr("crossline.runtime.java.launch.find_java", no_java)
     return lambda *options: run_command([*COMMAND, *options])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crossline.cli.decisions.command import _decision_rows
+from crossline.cli.decisions import _decision_rows
 
 REASON = {"rule_id": "often", "rule_version": 2, "action": "step_up", "score": 40, "message": "m"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from crossline.cli.demo import command as demo
 from crossline.cli.main import run_command
-from crossline.engine.snapshot.checkpoint import claim
+from crossline.runtime.snapshot.checkpoint import claim
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def laid(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path | str], int]:
     def stop(*_: object) -> None:
         raise DoneError
 
-    monkeypatch.setattr("crossline.engine.pipeline.assemble.read_config", stop)
+    monkeypatch.setattr("crossline.runtime.pipeline.assemble.read_config", stop)
 
     def run(folder: Path | str) -> int:
         try:

@@ -15,9 +15,9 @@ import pytest
 
 from crossline.cli.demo import command
 from crossline.cli.demo.api_request import as_lines, ask, payment_to_ask, serve_section, served
-from crossline.core.settings.config import PipelineConfig
 from crossline.generate.cards import CardWorkload
-from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.settings.config import PipelineConfig
 
 RECORDS = 2_000
 ANSWER = {

@@ -14,9 +14,9 @@ import pytest
 from crossline.cli.demo import live_traffic
 from crossline.cli.demo.accounts import new_password
 from crossline.cli.demo.command import _lay_out
-from crossline.core.settings.config import in_folder
-from crossline.engine.pipeline.assemble import read_config
+from crossline.runtime.pipeline.assemble import read_config
 from crossline.serve.console.accounts.users import UserFile
+from crossline.settings.config import in_folder
 
 PEOPLE_SHOWN = (["ines.vale"], ["oda.lind"])
 

@@ -11,10 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from crossline.basics.errors import PermanentError
 from crossline.cli.doctor import command as doctor
 from crossline.cli.doctor import machine as doctor_machine
-from crossline.core.basics.errors import PermanentError
-from crossline.engine.machine.java import Java
+from crossline.runtime.machine.java import Java
 
 STREAMS = """schema_version: 1
 streams:

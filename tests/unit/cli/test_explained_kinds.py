@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from crossline.cli.main import run_command
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "patterns"
 

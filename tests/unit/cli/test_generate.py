@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from crossline.basics.errors import UsageError
 from crossline.cli.generate import register
-from crossline.core.basics.errors import UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.labels import read_labels
 from crossline.generate.rules_many import many_rules_yaml

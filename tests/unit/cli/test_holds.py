@@ -10,11 +10,11 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from crossline.basics.errors import PermanentError, UsageError
+from crossline.basics.streams.schema import load_streams
 from crossline.cli.main import app
-from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.core.streams.schema import load_streams
-from crossline.rulelog.directory import DirectoryRuleLog
-from crossline.rulelog.events import RuleEvent
+from crossline.rule_registry.directory import DirectoryRuleLog
+from crossline.rule_registry.events import RuleEvent
 
 from .test_release import BURST, STREAM
 

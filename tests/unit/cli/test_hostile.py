@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from crossline.basics.errors import PermanentError
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.errors import PermanentError
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 
 from .alertkit import ALERTS, DEAD
 
@@ -151,7 +151,7 @@ def run(
     """Runs a command line as the program does, in this process; a traceback is an exception here."""
     monkeypatch.chdir(project)
     # What is right as far as Spark ends there.
-    monkeypatch.setattr("crossline.engine.runtime.launch.find_java", no_java)
+    monkeypatch.setattr("crossline.runtime.java.launch.find_java", no_java)
     monkeypatch.setattr("crossline.cli.doctor.command.machine_findings", lambda **_: [])
 
     def command(arguments: list[str]) -> tuple[int, str, str]:

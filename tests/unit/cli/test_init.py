@@ -9,11 +9,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.problems import RefusedError
 from crossline.cli.init import register
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.config import load_pipeline
-from crossline.core.texts.problems import RefusedError
-from crossline.rulelog.reading import Known, folder_of_rules, read_files
+from crossline.rule_registry.reading import Known, folder_of_rules, read_files
+from crossline.settings.config import load_pipeline
 
 
 def run(*arguments: str) -> Result:

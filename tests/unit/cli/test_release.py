@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.core.streams.schema import load_streams
-from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.basics.errors import PermanentError, UsageError
+from crossline.basics.streams.schema import load_streams
+from crossline.rule_registry.directory import DirectoryRuleLog
 
 from .test_rules import lines, run
 

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from crossline.cli.main import app, run_command
-from crossline.core.decide.policy import Deciding, Policy
-from crossline.engine.snapshot.checkpoint import claim
-from crossline.engine.snapshot.snapshot import SnapshotFile
+from crossline.rules.policy.policy import Deciding, Policy
+from crossline.runtime.snapshot.checkpoint import claim
+from crossline.runtime.snapshot.snapshot import SnapshotFile
 from oracle.test_reshard import go_on, lived
 
 PIPELINE = """schema_version: 1

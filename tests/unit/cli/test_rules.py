@@ -8,12 +8,12 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from crossline.basics.errors import PermanentError, UsageError
+from crossline.basics.streams.schema import load_streams
+from crossline.basics.texts.problems import RefusedError
 from crossline.cli.rules.command import register
-from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.core.rules.registry import rule_types
-from crossline.core.streams.schema import load_streams
-from crossline.core.texts.problems import RefusedError
-from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.rule_registry.directory import DirectoryRuleLog
+from crossline.rules.registry import rule_types
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 STREAM = """\

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crossline.rulelog.events import EventKind, RuleEvent
-from crossline.rulelog.outcomes.overview import pending
+from crossline.rule_registry.events import EventKind, RuleEvent
+from crossline.rule_registry.outcomes.overview import pending
 
 
 def of(event: EventKind, version: int, status: str | None = None, rule_id: str = "large") -> RuleEvent:

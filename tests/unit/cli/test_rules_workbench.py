@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.workbench.sample import alerts_over, batches
+from crossline.backtest.writer import AlertWriter
+from crossline.basics.streams.schema import load_streams
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.sinks import SqliteSettings
-from crossline.core.streams.schema import load_streams
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.workbench.sample import alerts_over, batches
-from crossline.replay.writer import AlertWriter
-from crossline.rulelog.reading import Known, read_rules
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.rule_registry.reading import Known, read_rules
+from crossline.rules.ruleset import RuleSet
+from crossline.settings.sinks import SqliteSettings
 
 Run = Callable[..., str]
 HERE = ["--stream", "stream.yaml"]

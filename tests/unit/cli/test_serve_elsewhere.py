@@ -10,15 +10,15 @@ from typing import Any
 import orjson
 import pytest
 
+from crossline.basics.errors import StateError, UsageError
 from crossline.cli.serve.start import followed
-from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.core.basics.errors import StateError, UsageError
-from crossline.core.settings.config import PipelineConfig, load_pipeline
-from crossline.core.settings.process.engine import EngineSettings
-from crossline.core.settings.process.serve import ServeSettings
+from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.serve import assembly
 from crossline.serve.app.read_only import ReadOnly
 from crossline.serve.replica.setup import pipeline_of
+from crossline.settings.config import PipelineConfig, load_pipeline
+from crossline.settings.process.engine import EngineSettings
+from crossline.settings.process.serve import ServeSettings
 
 LEDGER = {"dsn_env": "LEDGER"}
 

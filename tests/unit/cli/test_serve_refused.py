@@ -40,7 +40,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     def start(*_: object) -> None:
         raise SparkStartedError
 
-    monkeypatch.setattr("crossline.engine.pipeline.assemble.session_for", start)
+    monkeypatch.setattr("crossline.runtime.pipeline.assemble.session_for", start)
     monkeypatch.setattr("crossline.cli.run._launch_ahead", lambda _: None)
     (tmp_path / "stream.yaml").write_text(STREAM)
     (tmp_path / "policy.yaml").write_text("schema_version: 1\nversion: 1\n")

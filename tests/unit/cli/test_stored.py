@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 import typer
+from dev.services.postgres import LocalPostgres
 from typer.testing import CliRunner, Result
 
+from crossline.basics.errors import CrosslineError, PermanentError, UsageError
+from crossline.cli import decisions as decisions
 from crossline.cli.alerts import command as alerts
-from crossline.cli.decisions import command as decisions
-from crossline.connectors.base import Delivery, build_sink
-from crossline.connectors.postgres.client import place_of
-from crossline.connectors.postgres.sink import PostgresSink
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.errors import CrosslineError, PermanentError, UsageError
-from crossline.core.settings.postgres import PostgresSettings
-from crossline.services.postgres import LocalPostgres
+from crossline.io.postgres.client import place_of
+from crossline.io.postgres.sink import PostgresSink
+from crossline.io.sinks.base import Delivery, build_sink
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.settings.postgres import PostgresSettings
 
 from .alertkit import ALERTS, DEAD, alert
 

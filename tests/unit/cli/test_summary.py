@@ -10,9 +10,9 @@ import pytest
 from crossline.cli import summary
 from crossline.cli.init import template_files
 from crossline.cli.summary import ProgressLine, summary_json, summary_text
-from crossline.connectors.base import Delivery
-from crossline.core.settings.config import load_pipeline
-from crossline.engine.work.totals import Totals
+from crossline.io.sinks.base import Delivery
+from crossline.runtime.work.totals import Totals
+from crossline.settings.config import load_pipeline
 
 
 @pytest.mark.parametrize("columns", [20, 40, 200])

@@ -10,11 +10,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from crossline.basics.errors import UsageError
 from crossline.cli import backtest
 from crossline.cli.rules import command as rules
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.config import in_folder, load_pipeline
-from crossline.engine.changes.rulefeed import DirectoryFeed
+from crossline.runtime.changes.rulefeed import DirectoryFeed
+from crossline.settings.config import in_folder, load_pipeline
 
 PIPELINE = """\
 schema_version: 1

@@ -15,14 +15,14 @@ import pytest
 from serve.ledger.ledgerkit import key_files
 
 from crossline.cli.main import run_command
-from crossline.core.decide.policy import load_policy
-from crossline.core.settings.config import in_folder
-from crossline.engine.changes.rulefeed import DirectoryFeed
-from crossline.rulelog.reading import Known, read_rules
+from crossline.rule_registry.reading import Known, read_rules
+from crossline.rules.policy.policy import load_policy
+from crossline.runtime.changes.rulefeed import DirectoryFeed
 from crossline.serve.decisions.values import Asked, Basis
 from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
+from crossline.settings.config import in_folder
 
 from .verifykit import NOON_MS, PIPELINE, POLICY, RECORDS, RULE, Shop, digest, lines, record
 

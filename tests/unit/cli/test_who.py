@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from crossline.basics.errors import UsageError
 from crossline.cli.rules.topic import publisher
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.sources import TopicPlace
+from crossline.settings.sources import TopicPlace
 
 WRONG = {
     "alice\ufe0f": "character 6 is U+FE0F (VARIATION SELECTOR-16)",

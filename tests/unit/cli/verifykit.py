@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from crossline.cli.main import run_command
-from crossline.core.settings.config import in_folder, load_pipeline
-from crossline.engine.changes.rulefeed import DirectoryFeed
-from crossline.rulelog.directory import find_log, ruleset_of_log
+from crossline.rule_registry.directory import find_log, ruleset_of_log
+from crossline.runtime.changes.rulefeed import DirectoryFeed
 from crossline.serve.decisions.values import Asked, Basis
 from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
+from crossline.settings.config import in_folder, load_pipeline
 
 PIPELINE = """\
 schema_version: 1

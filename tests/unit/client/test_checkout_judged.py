@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 import yaml
 
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.in_process import backtest
+from crossline.basics.streams.schema import load_streams
 from crossline.client import Client, Decision
-from crossline.core.decide.policy import Deciding, Policy, load_policy
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.config import rule_defaults
-from crossline.core.streams.schema import load_streams
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.in_process import backtest
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.reading import Known, read_rules
+from crossline.evaluate.shard import Bounds
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.reading import Known, read_rules
+from crossline.rules.policy.policy import Deciding, Policy, load_policy
+from crossline.rules.ruleset import RuleSet
+from crossline.settings.config import rule_defaults
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "checkout"
 # Customer, cents, whether the CVV was right; then the decision, and the rules that it rests on.

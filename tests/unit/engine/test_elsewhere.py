@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crossline.connectors.objects.files import file_store
-from crossline.core.basics.errors import StateError
-from crossline.core.enrich.table import FIELD, HASH, KEY
-from crossline.core.enrich.versions import TableVersion
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.ruleset import RuleSet
-from crossline.engine.snapshot.snapshot import PlanSnapshot
-from crossline.engine.snapshot.tables import open_table
-from crossline.engine.snapshot.travel import Travels
+from crossline.basics.errors import StateError
+from crossline.evaluate.shard import Bounds
+from crossline.ingest.enrich.table import FIELD, HASH, KEY
+from crossline.ingest.enrich.versions import TableVersion
+from crossline.io.objects.files import file_store
+from crossline.rules.base import Defaults
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.snapshot.tables import open_table
+from crossline.runtime.snapshot.travel import Travels
 
 
 def content(folder: Path, number: int) -> TableVersion:

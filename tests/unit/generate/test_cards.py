@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.basics.errors import PermanentError, UsageError
+from crossline.basics.errors import PermanentError, UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.frauds import EPOCH_MS, SCENARIOS, Scene, plan_epoch
 from crossline.generate.labels import PlantedFraud, label_lines, read_labels, rfc3339

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.source import Generator, make_workload, read_source
 from crossline.generate.tx import TxWorkload, tx_lines

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from crossline.core.basics.errors import SinkError, UsageError
+from crossline.basics.errors import SinkError, UsageError
 from crossline.generate.kafka import SENT_HEADER, KafkaTarget
 from crossline.generate.send import Clock, DirectoryTarget, RecordBatch, StreamTarget, send
 from crossline.generate.tx import TxWorkload

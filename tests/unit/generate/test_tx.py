@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 from crossline.generate.tx import BLOCK, TxWorkload, account_shares, tx_lines, tx_records
 
 SAMPLE = 200_000

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.basics.errors import StateError
+from crossline.basics.errors import StateError
 from crossline.serve.approvals.file import FILE, ApprovalFile
 
 TEXT = "rule_id: r\n"

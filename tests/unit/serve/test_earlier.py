@@ -9,18 +9,18 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.connectors.feed.files import write_batch
-from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.connectors.recordlog.topic import KafkaRecordLog
-from crossline.core.basics.errors import SourceError
-from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.settings.sources import ApiSettings
+from crossline.basics.errors import SourceError
+from crossline.io.feed.files import write_batch
+from crossline.io.recordlog.filelog import FileRecordLog
+from crossline.io.recordlog.topic import KafkaRecordLog
 from crossline.serve import backlog
 from crossline.serve.decisions.reconciliation import Reconciliation
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.recovery import MARK, ProgressFile, begin_of, take_up
+from crossline.settings.kafka import KafkaSourceSettings
+from crossline.settings.sources import ApiSettings
 
 from .decisions.fakes import PAYMENTS, payment
 from .decisions.test_settling import of_stream
@@ -147,7 +147,7 @@ def test_over_a_topic_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert topic == "p"
         return [each for each in stands if each[0].at >= ends["p-0"]]
 
-    monkeypatch.setattr("crossline.connectors.recordlog.tail.read_tail", read_tail)
+    monkeypatch.setattr("crossline.io.recordlog.tail.read_tail", read_tail)
     feed = tmp_path / "feed"
     write(feed, 1, "p-0", 0, 1)
     write(feed, 2, "p-0", 1, 3, "b")
@@ -168,7 +168,7 @@ def topic_of(monkeypatch: pytest.MonkeyPatch, *names: str, away: int = 0) -> lis
             raise SourceError("the brokers do not answer")
         return [each for each in stands if each[0].at >= ends["p-0"]]
 
-    monkeypatch.setattr("crossline.connectors.recordlog.tail.read_tail", read_tail)
+    monkeypatch.setattr("crossline.io.recordlog.tail.read_tail", read_tail)
     return asked
 
 

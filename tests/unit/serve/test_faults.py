@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.core.basics.errors import CrosslineError, RetryableError, StateError, StoppedError
+from crossline.basics.errors import CrosslineError, RetryableError, StateError, StoppedError
 from crossline.serve.fault_log import KEPT_MAX, FaultLog, TellableError
 from crossline.serve.http.problems import problem_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.basics.errors import StateError, UsageError
+from crossline.basics.errors import StateError, UsageError
 from crossline.serve.ownership import LOCK, OWNER, check_owner, held, note_owner
 
 HOLDS = """

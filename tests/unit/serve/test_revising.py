@@ -14,9 +14,8 @@ import orjson
 import pytest
 from tests.connectors.postgres_kit import place_in
 
-from crossline.connectors.feed.files import write_batch
-from crossline.connectors.postgres.client import Place
-from crossline.core.settings.process.serve import ServeSettings
+from crossline.io.feed.files import write_batch
+from crossline.io.postgres.client import Place
 from crossline.serve.decisions.adapters import SqliteReads
 from crossline.serve.decisions.reconciliation import Reconciliation
 from crossline.serve.decisions.values import Place as At
@@ -30,12 +29,13 @@ from crossline.serve.recovery import ProgressFile
 from crossline.serve.revisions.pusher import RevisionPusher
 from crossline.serve.revisions.queue import QueueFullError
 from crossline.serve.revisions.values import Revision
+from crossline.settings.process.serve import ServeSettings
 
 from .decisions.test_settling import of_stream
 from .ledger.ledgerkit import entry
 
 if TYPE_CHECKING:
-    from crossline.services.postgres import LocalPostgres
+    from dev.services.postgres import LocalPostgres
 
 LOG = "00000001.jsonl"
 AT = {"t1": 0, "t2": 1}  # where their records stand

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crossline.connectors.feed.files import write_batch
+from crossline.io.feed.files import write_batch
 from crossline.serve.console.accounts.login_attempts import Tries
 from crossline.serve.console.accounts.sessions import Sessions
 from crossline.serve.console.accounts.store import kept_in

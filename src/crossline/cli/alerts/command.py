@@ -14,19 +14,19 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import PermanentError, UsageError
+from crossline.basics.texts.problems import nearest
+from crossline.basics.times import parse_duration_ms
 from crossline.cli import terminal
 from crossline.cli.alerts.evidence import evidence, what_if
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.alerts.text import candidates, csv_lines, dead_table, list_table, story
 from crossline.cli.terminal import note, write_lines
-from crossline.connectors.jsonl import dead_line
-from crossline.connectors.outfile import written
-from crossline.connectors.stores import AlertFilter, Store
-from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.core.basics.times import parse_duration_ms
-from crossline.core.texts.problems import nearest
+from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.io.sinks.jsonl import dead_line
+from crossline.io.sinks.outfile import written
+from crossline.io.stores.stores import AlertFilter, Store
 
 # What a store can count to.
 LIMIT_MAX = 2**63 - 1

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crossline.basics.errors import PermanentError
+from crossline.basics.times import format_instant, parse_duration_ms
 from crossline.cli.alerts.store_options import DEFAULT_PIPELINE, Db, opened_store
 from crossline.cli.terminal import Listing, note, show, write_lines
-from crossline.connectors.stores import StoredAlert
-from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.errors import PermanentError
-from crossline.core.basics.times import format_instant, parse_duration_ms
+from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.io.stores.stores import StoredAlert
 
 if TYPE_CHECKING:
+    from crossline.backtest.investigation.bench import Bench
     from crossline.cli.alerts.key_records import KeyRecords
-    from crossline.core.rules.base import Rule
-    from crossline.replay.analysis.bench import Bench
+    from crossline.rules.base import Rule
 
 AlertId = Annotated[str, typer.Argument(metavar="ID", help="Id of the alert, or its first characters.")]
 PipelinePath = Annotated[
@@ -52,7 +52,7 @@ def evidence(
     as_json: AsJson = False,
 ) -> None:
     """The window of an alert as a timeline, and each of its figures against its threshold."""
-    from crossline.replay.analysis.evidence import timeline
+    from crossline.backtest.investigation.evidence import timeline
 
     with _explained(alert_id, pipeline, db, read_for) as found:
         made = timeline(
@@ -88,8 +88,8 @@ def what_if(
     as_json: AsJson = False,
 ) -> None:
     """What would not have fired: the smallest change of each kind, each judged by the engine."""
-    from crossline.replay.analysis.bench import Budget
-    from crossline.replay.analysis.counterfactual import counterfactuals
+    from crossline.backtest.investigation.bench import Budget
+    from crossline.backtest.investigation.counterfactual import counterfactuals
 
     with _explained(alert_id, pipeline, db, read_for) as found:
         found.bench.budget = Budget.of(runs, parse_duration_ms(search_for) / 1_000)
@@ -124,9 +124,9 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
     """Raises PermanentError where there is no such alert, or nothing is known of its rule."""
     from crossline.cli.alerts.key_records import around
     from crossline.cli.alerts.records import RecordOrigin, named_fields
-    from crossline.core.rules.reading import read_rule
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.rulelog.content import read_pipeline_in_place
+    from crossline.rule_registry.content import read_pipeline_in_place
+    from crossline.rules.reading import read_rule
+    from crossline.runtime.machine.temp import own_folder_for
 
     config = read_pipeline_in_place(pipeline)
     with opened_store(db, None if db else pipeline) as source, own_folder_for("explained") as folder:
@@ -150,7 +150,7 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
 
 def _check_alone(rule: Rule) -> None:
     """Raises PermanentError where a rule reads the hits of others, which would have to be judged again too."""
-    from crossline.core.streams.reading import rule_of, several_of
+    from crossline.basics.streams.reading import rule_of, several_of
 
     hits = [each for each in rule.reading.sources if rule_of(each) is not None or several_of(each) is not None]
     if hits:
@@ -162,8 +162,8 @@ def _check_alone(rule: Rule) -> None:
 
 def _of_files(config: Any, mark: tuple[str, int]) -> dict[str, Any] | None:
     """The version as the pipeline's rule files have it: a store that no pipeline wrote knows no rules."""
-    from crossline.core.settings.sources import Directory
-    from crossline.rulelog.reading import Known, read_rules
+    from crossline.rule_registry.reading import Known, read_rules
+    from crossline.settings.sources import Directory
 
     if not isinstance(config.rules, Directory):
         return None
@@ -181,12 +181,12 @@ def _one(found: list[StoredAlert], alert_id: str) -> StoredAlert:
 
 def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Bench:
     """Lists and tables are those of now."""
+    from crossline.backtest.backtest import Judged, Recorded
+    from crossline.backtest.investigation.bench import Bench, active
     from crossline.cli.backtest import setting_of, with_tables
-    from crossline.core.judge.shard import Bounds
-    from crossline.core.rules.ruleset import RuleSet
-    from crossline.replay.analysis.bench import Bench, active
-    from crossline.replay.backtest import Judged, Recorded
-    from crossline.rulelog.lists import lists_in
+    from crossline.evaluate.shard import Bounds
+    from crossline.rule_registry.lists import lists_in
+    from crossline.rules.ruleset import RuleSet
 
     setting = setting_of(None, None, None, str(pipeline), as_of_log=False)
     lists = lists_in(setting.lists) if setting.lists else {}

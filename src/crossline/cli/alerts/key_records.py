@@ -9,16 +9,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from crossline.backtest.investigation.evidence import BEFORE
+from crossline.backtest.investigation.rows import KeyRecord
+from crossline.backtest.records import Row, event_ms, same_value
+from crossline.basics.conditions.holds import lookup
+from crossline.basics.errors import CrosslineError, UsageError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.times import format_duration, parse_instant_ms
 from crossline.cli.alerts.records import RecordOrigin, Refused, back_of, others_of
-from crossline.connectors.stores import StoredAlert
-from crossline.core.basics.errors import CrosslineError, UsageError
-from crossline.core.basics.times import format_duration, parse_instant_ms
-from crossline.core.conditions.holds import lookup
-from crossline.core.figures.program import AbsencePredicate, Program, SequencePredicate
-from crossline.core.streams.schema import StreamSpec
-from crossline.replay.analysis.evidence import BEFORE
-from crossline.replay.analysis.rows import KeyRecord
-from crossline.replay.records import Row, event_ms, same_value
+from crossline.io.stores.stores import StoredAlert
+from crossline.programs.program import AbsencePredicate, Program, SequencePredicate
 
 RECORDS_MAX = 5_000  # of the key
 OLD_MAX = 512  # records in a row that are older than what is looked for, after which no more are read

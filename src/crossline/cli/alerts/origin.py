@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from crossline.basics.errors import CrosslineError, UsageError
+from crossline.basics.times import parse_instant_ms
 from crossline.cli.alerts.records import RecordOrigin, Seen, seen
 from crossline.cli.terminal import note
-from crossline.connectors.stores import AlertFilter, StoredAlert
-from crossline.core.alerts.alertjson import read_alert
-from crossline.core.basics.errors import CrosslineError, UsageError
-from crossline.core.basics.times import parse_instant_ms
+from crossline.evaluate.alerts.alertjson import read_alert
+from crossline.io.stores.stores import AlertFilter, StoredAlert
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")
 
@@ -135,9 +135,9 @@ def read_origin(asked: OriginOptions, stored: StoredAlert, source: AlertReader) 
 
 
 def _origin(asked: OriginOptions, stored: StoredAlert) -> RecordOrigin | None:
+    from crossline.basics.streams.schema import load_streams
     from crossline.cli.backtest import inputs_by_stream
-    from crossline.core.streams.schema import load_streams
-    from crossline.rulelog.content import read_pipeline_in_place, read_text
+    from crossline.rule_registry.content import read_pipeline_in_place, read_text
 
     named = asked.db is not None or asked.alerts is not None
     path = asked.pipeline or (None if named or not DEFAULT_PIPELINE.is_file() else DEFAULT_PIPELINE)
@@ -155,7 +155,7 @@ def _origin(asked: OriginOptions, stored: StoredAlert) -> RecordOrigin | None:
 
 def _body(asked: OriginOptions, origin: RecordOrigin, alert: Mapping[str, Any]) -> dict[str, Any] | None:
     """A version of a rule as the files have it that were named, or, of a file of alerts, those of the pipeline."""
-    from crossline.rulelog.reading import Known, read_rules
+    from crossline.rule_registry.reading import Known, read_rules
 
     figures = origin.config.figures if origin.config is not None else None
     known = Known(figures=Path(figures) if figures is not None else None)

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from crossline.basics.errors import UsageError
+from crossline.basics.streams.clocks import clock_of
+from crossline.basics.streams.reading import rule_of
+from crossline.basics.texts.plaintext import printable
+from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.cli.terminal import Listing
-from crossline.connectors.stores import StoredAlert
-from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import format_instant, parse_instant_ms
-from crossline.core.streams.clocks import clock_of
-from crossline.core.streams.reading import rule_of
-from crossline.core.texts.plaintext import printable
+from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.io.stores.stores import StoredAlert
 
 if TYPE_CHECKING:
-    from crossline.core.settings.config import PipelineConfig as Config
-    from crossline.core.streams.schema import StreamSpec
-    from crossline.replay.records import Back, Found, Row
+    from crossline.backtest.records import Back, Found, Row
+    from crossline.basics.streams.schema import StreamSpec
+    from crossline.settings.config import PipelineConfig as Config
 
 # What of a rule's body names no field, though it may look so.
 _NO_FIELDS = {"rule_id", "rule_type", "owner", "tags", "status", "severity", "action", "source_topic", "sink_topic"}
@@ -84,7 +84,7 @@ class Seen:
         return {"record_id": record_id, "found": True, **of, **at, **place, "fields": _plain(row.fields)}
 
     def _time(self, record_id: str, row: Row) -> str:
-        from crossline.replay.records import event_ms
+        from crossline.backtest.records import event_ms
 
         _, spec = self.others.get(record_id, ("", self.spec))
         at_ms = event_ms(spec.event_time, row.fields)
@@ -92,7 +92,7 @@ class Seen:
 
     def as_table(self) -> RenderableType:
         """A line each, in the order of the evidence."""
-        from crossline.core.conditions.holds import lookup
+        from crossline.basics.conditions.holds import lookup
 
         streams = ["stream"] if self.others else []
         table = Listing("", "record", *streams, "time", *self.fields, long=self.fields)
@@ -119,7 +119,7 @@ def seen(
     ``body``: of its rule, where that is known. ``refused``: of ids of a stream the places of records that do not count
     (see ``Wanted``). Raises CrosslineError where its stream is none of the origin's, or its source cannot be asked.
     """
-    from crossline.replay.records import Wanted
+    from crossline.backtest.records import Wanted
 
     alert = stored.alert
     spec = origin.streams.get(alert["stream"])
@@ -178,7 +178,7 @@ def others_of(own: str, origin: RecordOrigin, body: Mapping[str, Any] | None) ->
 
     Those that it looks at come first; where it reads hits, these may rest on records of any stream.
     """
-    from crossline.core.rules.reading import read_rule
+    from crossline.rules.reading import read_rule
 
     rule = read_rule(dict(body))[0] if body is not None else None
     if rule is None:
@@ -242,7 +242,7 @@ def back_of(
     source = origin.config.sources.get(stream) if origin.config is not None else None
     if origin.config is None or source is None:
         raise UsageError(f"no files are named for stream {stream}: add --input {stream}=GLOB")
-    from crossline.engine.snapshot.checkpoint_store import read_folder, schemas_at
+    from crossline.runtime.snapshot.checkpoint_store import read_folder, schemas_at
 
     place = origin.config.engine.checkpoint
     folder = f"{stack.enter_context(read_folder(place))}/sources/{stream}"
@@ -263,14 +263,14 @@ def _files(
     folder: str | None = None,
 ) -> Back:
     """Files by the list of chunks in ``folder``; where there is none, as they are now."""
-    from crossline.connectors.files.listing import ChunkList
-    from crossline.connectors.files.log import FileChunks
-    from crossline.engine.source.files import FileInput, patterns_of
-    from crossline.replay.back import FilesBack
+    from crossline.backtest.back import FilesBack
+    from crossline.io.files.listing import ChunkList
+    from crossline.io.files.log import FileChunks
+    from crossline.runtime.sources.files import FileInput, patterns_of
 
     kind = FilesBack
     if spec.format == "parquet":
-        from crossline.replay.back_tables import TablesBack
+        from crossline.backtest.back_tables import TablesBack
 
         kind = TablesBack
     known = ChunkList(folder or "")
@@ -286,9 +286,9 @@ def _files(
 
 def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str, upto_ms: int | None) -> Back:
     """Topics of JSON, or of Avro by the schemas in ``folder``, and those that the registry has besides."""
-    from crossline.connectors.kafka.back import KafkaBack
-    from crossline.connectors.kafka.client import reading_settings
-    from crossline.replay.back import KafkaRows
+    from crossline.backtest.back import KafkaRows
+    from crossline.io.kafka.back import KafkaBack
+    from crossline.io.kafka.client import reading_settings
 
     settings = reading_settings(source, os.environ)
     topics = [name.strip() for name in source.topic.split(",") if name.strip()]
@@ -297,15 +297,15 @@ def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str, upto_
     back = KafkaBack(settings, topics, stored.position, came_ms + 1, until_s)
     if source.registry is None:
         return KafkaRows(back)
-    from crossline.connectors.registry.look import AvroLook
-    from crossline.connectors.registry.store import SchemaStore
+    from crossline.io.registry.look import AvroLook
+    from crossline.io.registry.store import SchemaStore
 
     return KafkaRows(back, AvroLook(SchemaStore.of(source.registry, folder, os.environ), back.gone))
 
 
 def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> Back:
+    from crossline.backtest.back import GeneratedBack
     from crossline.generate.source import read_source
-    from crossline.replay.back import GeneratedBack
 
     generator = read_source(source.model_dump(exclude_none=True))
     started, chunk, come = folder / "started.json", _GENERATED_CHUNK, generator.records

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from crossline.connectors.stores import Store, open_store, store_of
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import format_instant, parse_instant_ms
-from crossline.rulelog.content import read_pipeline_in_place
+from crossline.basics.errors import UsageError
+from crossline.basics.times import format_instant, parse_instant_ms
+from crossline.io.stores.stores import Store, open_store, store_of
+from crossline.rule_registry.content import read_pipeline_in_place
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")
 

@@ -10,11 +10,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from crossline.basics.texts.plaintext import printable, printable_json, spreadsheet_cell
+from crossline.basics.times import format_duration, parse_instant_ms
 from crossline.cli.terminal import Listing, NameValues
-from crossline.connectors.console import SEVERITY_STYLE, alert_line
-from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.times import format_duration, parse_instant_ms
-from crossline.core.texts.plaintext import printable, printable_json, spreadsheet_cell
+from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.io.sinks.console import SEVERITY_STYLE, alert_line
 
 _ID_WIDTH = 8
 _RAW_WIDTH = 60

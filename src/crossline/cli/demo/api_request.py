@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.watch import LOOPBACK
+from crossline.basics.errors import UsageError
+from crossline.settings.watch import LOOPBACK
 
 if TYPE_CHECKING:
-    from crossline.core.settings.config import PipelineConfig as Config
     from crossline.generate.cards import CardWorkload
+    from crossline.settings.config import PipelineConfig as Config
 
 PORT = 8080
 ASKED, LOG = "ask.json", "out/serve.log"

@@ -17,18 +17,18 @@ import orjson
 import typer
 from rich.text import Text
 
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.plaintext import printable
+from crossline.basics.times import parse_instant_ms
 from crossline.cli.demo.api_request import as_lines, ask, payment_to_ask, serve_section, served
 from crossline.cli.demo.live_traffic import RATE_PER_S, SOURCE, go_on
 from crossline.cli.signals import stoppable
 from crossline.cli.terminal import Listing, screen
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.texts.plaintext import printable
 
 if TYPE_CHECKING:
-    from crossline.core.settings.config import PipelineConfig as Config
-    from crossline.engine.work.totals import Totals
     from crossline.generate.score import Score
+    from crossline.runtime.work.totals import Totals
+    from crossline.settings.config import PipelineConfig as Config
 
 RECORDS = 72_000
 PACE_PER_S = 2_000
@@ -61,12 +61,12 @@ def demo(
     ] = None,
 ) -> None:
     """Copy the card example into ``folder``, run it on generated traffic, and sum up; then show the console."""
-    from crossline.core.settings.config import in_folder
-    from crossline.engine.pipeline.assemble import RunOptions, assemble, read_config, session_for
-    from crossline.engine.runtime.gateway import end_session
     from crossline.generate.cards import CardWorkload
     from crossline.generate.score import score
     from crossline.generate.source import read_source
+    from crossline.runtime.pipeline.assemble import RunOptions, assemble, read_config, session_for
+    from crossline.runtime.spark_internals.gateway import end_session
+    from crossline.settings.config import in_folder
 
     _lay_out(folder, records, pace)
     config = in_folder(read_config(str(folder / "pipeline.yaml")), str(folder.absolute()))
@@ -122,8 +122,8 @@ def _lay_out(folder: Path, records: int, pace: int) -> None:
 
 def _clear(folder: Path) -> None:
     """Make ``folder``, or take away the earlier demo in it; raises UsageError where anything else is there."""
-    from crossline.engine.machine.temp import is_held
-    from crossline.engine.snapshot.checkpoint import HELD
+    from crossline.runtime.machine.temp import is_held
+    from crossline.runtime.snapshot.checkpoint import HELD
 
     target = Path(os.path.realpath(folder))
     if folder.is_symlink():

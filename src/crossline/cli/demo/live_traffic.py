@@ -14,7 +14,7 @@ from crossline.cli.demo.accounts import accounts_text, make_people
 from crossline.cli.demo.api_request import OPEN, place_at
 
 if TYPE_CHECKING:
-    from crossline.core.settings.config import PipelineConfig as Config
+    from crossline.settings.config import PipelineConfig as Config
 
 PAST = "in/payments.jsonl"  # of the demo's folder: what was judged, for who tries a rule on it
 RECORDS = 10**9  # more than anybody waits for

@@ -17,8 +17,8 @@ from crossline.cli.doctor.redis import redis_findings
 from crossline.cli.doctor.registry import registry_findings
 from crossline.cli.extras import install
 from crossline.cli.terminal import Listing, show
-from crossline.core.settings.config import PipelineConfig
-from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.settings.config import PipelineConfig
 
 _STYLES = {"ok": "green", "warning": "yellow", "missing": "red"}
 

@@ -10,12 +10,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from crossline.cli.doctor.control import control_topic, table_topic
 from crossline.cli.doctor.machine import CheckResult
-from crossline.connectors.kafka.bootstrap import ADVICE, Heard, client_of
-from crossline.connectors.kafka.client import librdkafka_settings
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.kafka import KafkaSecurity, KafkaSinkSettings, KafkaSourceSettings
-from crossline.core.settings.sources import ControlTopic, RulesTopic
-from crossline.core.settings.tables import TableOfTopic
+from crossline.io.kafka.bootstrap import ADVICE, Heard, client_of
+from crossline.io.kafka.client import librdkafka_settings
+from crossline.settings.config import PipelineConfig
+from crossline.settings.kafka import KafkaSecurity, KafkaSinkSettings, KafkaSourceSettings
+from crossline.settings.sources import ControlTopic, RulesTopic
+from crossline.settings.tables import TableOfTopic
 
 _ASK_S_MAX = 5.0
 _STAMP = "message.timestamp.type"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from crossline.basics.errors import CrosslineError
 from crossline.cli.doctor.machine import CheckResult
-from crossline.core.basics.errors import CrosslineError
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.postgres import PostgresSettings
+from crossline.settings.config import PipelineConfig
+from crossline.settings.postgres import PostgresSettings
 
 _ANSWER_S_MAX = 10.0
 _RIGHTS = """SELECT has_database_privilege(current_database(), 'CREATE'),
@@ -22,9 +22,9 @@ def postgres_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) 
 
 def _finding(settings: PostgresSettings, environment: Mapping[str, str]) -> CheckResult:
     try:
-        from crossline.connectors.net.deadline import Deadline
-        from crossline.connectors.postgres.client import answered, place_of, told
-        from crossline.connectors.postgres.migrate import newest, version_of
+        from crossline.io.net.deadline import Deadline
+        from crossline.io.postgres.client import answered, place_of, told
+        from crossline.io.postgres.migrate import newest, version_of
 
         place = place_of(settings, environment)
         deadline = Deadline(_ANSWER_S_MAX)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from crossline.basics.errors import CrosslineError
 from crossline.cli.doctor.machine import CheckResult
-from crossline.core.basics.errors import CrosslineError
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.redis import RedisSettings
+from crossline.settings.config import PipelineConfig
+from crossline.settings.redis import RedisSettings
 
 _WHERE = "is it running, are `host`, `port` and `tls` right?"
 
@@ -23,7 +23,7 @@ def _finding(settings: RedisSettings, environment: Mapping[str, str]) -> CheckRe
     try:
         import redis
 
-        from crossline.connectors.redis.sink import client_of
+        from crossline.io.redis.sink import client_of
     except ModuleNotFoundError as error:
         return CheckResult(name, "missing", f"{error.name} is not installed", "pip install 'crossline[redis]'")
     try:

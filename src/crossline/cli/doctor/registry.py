@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from crossline.basics.errors import CrosslineError
 from crossline.cli.doctor.machine import CheckResult
-from crossline.connectors.registry.client import UnknownError
-from crossline.connectors.registry.store import SchemaStore
-from crossline.core.basics.errors import CrosslineError
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.kafka import KafkaSourceSettings
+from crossline.io.registry.client import UnknownError
+from crossline.io.registry.store import SchemaStore
+from crossline.settings.config import PipelineConfig
+from crossline.settings.kafka import KafkaSourceSettings
 
 # A number that no registry gives: one that says it does not know it is a registry that answers.
 _NOBODYS = 2**31 - 1

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from crossline.basics.errors import UsageError
+from crossline.basics.share import read_share
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, approve_there, goes_to_topic, set_share_there
 from crossline.cli.terminal import note, write_lines
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.share import read_share
-from crossline.core.settings.sources import ReviewNeed, RulesTopic
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.outcomes.overview import written_row
-from crossline.rulelog.reading import Known
-from crossline.rulelog.sources.folders import approve_in_folder, folder_with_logs, known_of
-from crossline.rulelog.sources.ownership import user_name
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.outcomes.overview import written_row
+from crossline.rule_registry.reading import Known
+from crossline.rule_registry.sources.folders import approve_in_folder, folder_with_logs, known_of
+from crossline.rule_registry.sources.ownership import user_name
+from crossline.settings.sources import ReviewNeed, RulesTopic
 
 
 def approve(

@@ -12,6 +12,9 @@ import orjson
 import typer
 import yaml
 
+from crossline.basics.errors import UsageError
+from crossline.basics.streams.schema import load_streams
+from crossline.basics.texts.problems import render
 from crossline.cli import terminal
 from crossline.cli.rules.approval import approve, set_share
 from crossline.cli.rules.compare import compare
@@ -33,19 +36,16 @@ from crossline.cli.rules.topic import (
 )
 from crossline.cli.rules.trial import try_rules
 from crossline.cli.terminal import note, write_lines
-from crossline.core.basics.errors import UsageError
-from crossline.core.rules.shared import SharedFigure
-from crossline.core.streams.schema import load_streams
-from crossline.core.texts.problems import render
-from crossline.rulelog.content import FileContent, read_pipeline, read_pipeline_in_place, read_text
-from crossline.rulelog.history import History
-from crossline.rulelog.judging import judge_files
-from crossline.rulelog.lists import lists_in
-from crossline.rulelog.outcomes.overview import about, event_row, pending, rule_rows, written_row
-from crossline.rulelog.outcomes.warnings import warnings_of
-from crossline.rulelog.publish import RuleFolder, no_rule
-from crossline.rulelog.reading import Known, figures_beside, files_at
-from crossline.rulelog.sources.folders import folder_with_log, folder_with_logs, known_of
+from crossline.rule_registry.content import FileContent, read_pipeline, read_pipeline_in_place, read_text
+from crossline.rule_registry.history import History
+from crossline.rule_registry.judging import judge_files
+from crossline.rule_registry.lists import lists_in
+from crossline.rule_registry.outcomes.overview import about, event_row, pending, rule_rows, written_row
+from crossline.rule_registry.outcomes.warnings import warnings_of
+from crossline.rule_registry.publish import RuleFolder, no_rule
+from crossline.rule_registry.reading import Known, figures_beside, files_at
+from crossline.rule_registry.sources.folders import folder_with_log, folder_with_logs, known_of
+from crossline.rules.shared import SharedFigure
 
 app = typer.Typer(help="Check, explain, test, compare, publish and list rules.", no_args_is_help=True)
 

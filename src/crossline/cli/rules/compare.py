@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
+from crossline.basics.errors import UsageError
 from crossline.cli.rules.sample_options import (
     Amount,
     AsJson,
@@ -22,12 +23,11 @@ from crossline.cli.rules.sample_options import (
     TrialInput,
 )
 from crossline.cli.terminal import Listing, note, show, write_lines
-from crossline.core.basics.errors import UsageError
-from crossline.core.rules.base import Rule
+from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
-    from crossline.core.workbench.catch import Marks, Side, Weighed
-    from crossline.replay.backtest import Judged
+    from crossline.analysis.catch import Marks, Side, Weighed
+    from crossline.backtest.backtest import Judged
 
 _VERSIONED = re.compile(r"(?P<path>.+)@(?P<version>\d{1,9})")
 
@@ -49,10 +49,10 @@ def compare(
 
     Two alerts share something where they rest on a common record. With labels: precision, recall, and money.
     """
-    from crossline.core.workbench.catch import sides
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.compare import compare as by_rule
-    from crossline.replay.workbench.together import judge_together
+    from crossline.analysis.catch import sides
+    from crossline.backtest.compare import compare as by_rule
+    from crossline.backtest.workbench.together import judge_together
+    from crossline.runtime.machine.temp import own_folder_for
 
     given = TrialInput(stream, lists, pipeline, tuple(input_), figures)
     sets = [_judged(given, each) for each in (one, other)]
@@ -80,7 +80,7 @@ def compare(
 
 def marks_of(labels: str | None, judged: Judged, amount: str | None) -> Marks | None:
     """The labels that were given. Raises UsageError where an amount is asked for without."""
-    from crossline.replay.workbench.labels import labels_at
+    from crossline.backtest.workbench.labels import labels_at
 
     if labels is None:
         if amount is not None:
@@ -112,10 +112,10 @@ def _of_version(path: Path, rules: Collection[Rule], version: int) -> list[Rule]
 
 
 def _published(path: Path, ids: Collection[str], version: int) -> Iterable[Rule]:
-    from crossline.rulelog.directory import logs_in
-    from crossline.rulelog.events import RuleEvent
-    from crossline.rulelog.history import event_rule
-    from crossline.rulelog.logfile import read_log
+    from crossline.rule_registry.directory import logs_in
+    from crossline.rule_registry.events import RuleEvent
+    from crossline.rule_registry.history import event_rule
+    from crossline.rule_registry.logfile import read_log
 
     folder = path if path.is_dir() else path.parent
     events: list[RuleEvent] = [event for log in logs_in(folder).values() for event in read_log(log)]

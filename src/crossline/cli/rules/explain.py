@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from crossline.basics.errors import UsageError
+from crossline.basics.times import format_duration
 from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
@@ -21,15 +23,13 @@ from crossline.cli.rules.sample_options import (
     chosen,
 )
 from crossline.cli.terminal import Listing, NameValues, fitted, note, show, write_lines
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import format_duration
-from crossline.core.rules.base import Rule
+from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
-    from crossline.core.workbench.retention import Kept
-    from crossline.replay.backtest import Judged
-    from crossline.replay.workbench.measure import Cost, Store
-    from crossline.replay.workbench.sample import Batch
+    from crossline.analysis.retention import Kept
+    from crossline.backtest.backtest import Judged
+    from crossline.backtest.workbench.measure import Cost, Store
+    from crossline.backtest.workbench.sample import Batch
 
 
 def explain(
@@ -47,12 +47,12 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say what each rule means, what it keeps of the past and shares with others; on a sample also what it takes."""
-    from crossline.core.plan.compose import sources_of
-    from crossline.core.workbench.english import said
-    from crossline.core.workbench.retention import kept_among
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.workbench.measure import stores
-    from crossline.replay.workbench.sample import batches
+    from crossline.analysis.english import said
+    from crossline.analysis.retention import kept_among
+    from crossline.backtest.workbench.measure import stores
+    from crossline.backtest.workbench.sample import batches
+    from crossline.plan.compose import sources_of
+    from crossline.runtime.machine.temp import own_folder_for
 
     if cost and not input_:
         raise UsageError("--cost is measured on a sample: name its files with --input")
@@ -86,7 +86,7 @@ def explain(
 
 def _plans(judged: Judged) -> dict[str, Any]:
     """The plan of each stream, whether it has records or not: what rules share is the same."""
-    from crossline.core.plan.compose import compile_all
+    from crossline.plan.compose import compile_all
 
     return compile_all(judged.rules, judged.history.streams, judged.defaults)
 
@@ -186,7 +186,7 @@ def size(count: float) -> str:
 
 
 def _tell_costs(judged: Judged, sample: Sequence[Batch], rules: Sequence[Rule], *, as_json: bool) -> None:
-    from crossline.replay.workbench.measure import costs
+    from crossline.backtest.workbench.measure import costs
 
     whole, bare, found = costs(judged, sample, [each.rule_id for each in rules])
     if as_json:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
+from crossline.basics.texts.plaintext import printable_lines
+from crossline.basics.texts.problems import Finding, path_text
 from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
@@ -24,13 +26,11 @@ from crossline.cli.rules.sample_options import (
 )
 from crossline.cli.rules.sample_options import chosen as chosen_rules
 from crossline.cli.terminal import note, write_lines
-from crossline.core.texts.plaintext import printable_lines
-from crossline.core.texts.problems import Finding, path_text
-from crossline.rulelog.reading import FileRule
+from crossline.rule_registry.reading import FileRule
 
 if TYPE_CHECKING:
-    from crossline.core.workbench.lint import LintFinding
-    from crossline.replay.backtest import Judged
+    from crossline.analysis.lint import LintFinding
+    from crossline.backtest.backtest import Judged
 
 KEYS_SHARE = 0.95  # of the records that enter: with so many keys, nearly each record has its own
 RECORDS_MIN = 1_000
@@ -105,8 +105,8 @@ def lint(
 
     What is found is so, whatever the records; exit 1 if anything is. A sample shows keys that are nearly one a record.
     """
-    from crossline.core.plan.compose import sources_of
-    from crossline.core.workbench.lint import lint as found_in
+    from crossline.analysis.lint import lint as found_in
+    from crossline.plan.compose import sources_of
 
     given = TrialInput(stream, lists, pipeline, tuple(input_ or ()), figures)
     placed = {each.rule.rule_id: each for each in given.placed(rules)}
@@ -132,10 +132,10 @@ def place(found: LintFinding, item: FileRule) -> Placed:
 
 def many_keys(given: TrialInput, judged: Judged, known: Iterable[str]) -> list[LintFinding]:
     """Rules whose keys are nearly as many as their records, in a sample that is longer than what they keep."""
-    from crossline.core.workbench.lint import unbounded
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.workbench.measure import spans, stores
-    from crossline.replay.workbench.sample import batches
+    from crossline.analysis.lint import unbounded
+    from crossline.backtest.workbench.measure import spans, stores
+    from crossline.backtest.workbench.sample import batches
+    from crossline.runtime.machine.temp import own_folder_for
 
     with own_folder_for("lint") as folder:
         (ready,) = given.with_tables([judged], folder / "tables")

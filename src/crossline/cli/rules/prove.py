@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.problems import shown
+from crossline.basics.times import parse_instant_ms
 from crossline.cli.backtest import inputs_by_stream
 from crossline.cli.rules.compare import marks_of
 from crossline.cli.rules.sample_options import Amount, AsJson, Labels, OneRule, TrialInput, chosen, read_by
 from crossline.cli.summary import ProgressLine
 from crossline.cli.terminal import NameValues, note, show, write_lines
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.rules.base import Rule
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sources import ApiSettings, FilesSettings
-from crossline.core.texts.problems import shown
-from crossline.rulelog.content import read_pipeline_in_place, read_text
+from crossline.rule_registry.content import read_pipeline_in_place, read_text
+from crossline.rules.base import Rule
+from crossline.settings.config import PipelineConfig
+from crossline.settings.sources import ApiSettings, FilesSettings
 
 if TYPE_CHECKING:
-    from crossline.replay.workbench.interval import Interval
+    from crossline.backtest.workbench.interval import Interval
 
 Pipeline = Annotated[
     Path,
@@ -52,7 +52,7 @@ def prove(
 
     With --json it is a proof that `crossline verify PROOF --pipeline FILE` runs again.
     """
-    from crossline.replay.workbench.interval import Interval
+    from crossline.backtest.workbench.interval import Interval
 
     interval = Interval(instant_of("--from", from_), instant_of("--to", to))
     found = proven(rules, pipeline, input_ or [], interval, rule=rule, labels=labels, amount=amount)
@@ -73,11 +73,11 @@ def proven(
     amount: str | None = None,
 ) -> dict[str, Any]:
     """The proof of the one rule in ``rules`` (or of that of the name ``rule``), by the records of ``inputs``."""
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.workbench.blast import Blast
-    from crossline.replay.workbench.interval import MarksWithin
-    from crossline.replay.workbench.proof import Candidate, files_told, proof_of
-    from crossline.replay.workbench.together import judge_together
+    from crossline.backtest.workbench.blast import Blast
+    from crossline.backtest.workbench.interval import MarksWithin
+    from crossline.backtest.workbench.proof import Candidate, files_told, proof_of
+    from crossline.backtest.workbench.together import judge_together
+    from crossline.runtime.machine.temp import own_folder_for
 
     config = read_pipeline_in_place(pipeline)
     past = inputs_by_stream(list(inputs), config.streams) if inputs else past_of(config)
@@ -113,7 +113,7 @@ def proven(
 
 def past_of(config: PipelineConfig) -> dict[str, list[str]]:
     """The files that the pipeline's sources are, by stream. Raises UsageError where there are none."""
-    from crossline.connectors.files.names import matching_files
+    from crossline.io.files.names import matching_files
 
     found = {
         name: [source.path]
@@ -127,7 +127,7 @@ def past_of(config: PipelineConfig) -> dict[str, list[str]]:
 
 def live_rules(given: TrialInput, config: PipelineConfig) -> Mapping[str, Rule]:
     """The versions in force by the rule log; where there is none yet, those of the folder."""
-    from crossline.rulelog.history import History
+    from crossline.rule_registry.history import History
     from crossline.serve.http.reads.rulebook import log_of
 
     _, events = log_of(config)

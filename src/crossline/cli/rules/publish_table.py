@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from crossline.basics.errors import UsageError
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, publisher
 from crossline.cli.terminal import write_lines
-from crossline.core.basics.errors import UsageError
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.sources.keys import HOST, WHO
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.sources.keys import HOST, WHO
 
 
 def publish_table(
@@ -32,8 +32,8 @@ def publish_table(
 ) -> None:
     """Send rows to the topic of a table, if all of them are right."""
     from crossline.cli.rules.table_rows import latest_by_key, of_topic, rows_in
-    from crossline.connectors.kafka.tables.writer import send_rows
-    from crossline.engine.changes.control import client_of
+    from crossline.io.kafka.tables.writer import send_rows
+    from crossline.runtime.changes.control import client_of
 
     config = read_pipeline_in_place(pipeline)
     if delete and whole:

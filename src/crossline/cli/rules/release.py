@@ -11,14 +11,14 @@ from typing import Annotated
 import orjson
 import typer
 
+from crossline.basics.errors import UsageError
 from crossline.cli.rules.topic import As, goes_to_topic, release_there
 from crossline.cli.terminal import write_lines
-from crossline.core.basics.errors import UsageError
-from crossline.core.rules.holds.release import release_key
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.sources.folders import release_in_folder
-from crossline.rulelog.sources.ownership import user_name
-from crossline.rulelog.sources.releases import key_said, release_text
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.sources.folders import release_in_folder
+from crossline.rule_registry.sources.ownership import user_name
+from crossline.rule_registry.sources.releases import key_said, release_text
+from crossline.rules.holds.release import release_key
 
 
 def release(

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crossline.basics.errors import UsageError
+from crossline.basics.share import SLOTS, keys_of
+from crossline.basics.streams.reading import rule_of
+from crossline.basics.texts.problems import nearest, one_of
 from crossline.cli.backtest import FIGURES_HELP, inputs_by_stream, lists_for, setting_of, with_tables
 from crossline.cli.process import do_without_pandas
 from crossline.cli.startup import tell_compiling
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.share import SLOTS, keys_of
-from crossline.core.rules.base import Rule
-from crossline.core.streams.reading import rule_of
-from crossline.core.texts.problems import nearest, one_of
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.directory import logs_in
-from crossline.rulelog.history import History
-from crossline.rulelog.logfile import read_log
-from crossline.rulelog.reading import FileRule, read_placed_rules, read_rules
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.directory import logs_in
+from crossline.rule_registry.history import History
+from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.reading import FileRule, read_placed_rules, read_rules
+from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
-    from crossline.replay.backtest import Judged
+    from crossline.backtest.backtest import Judged
 
 Rules = Annotated[Path, typer.Argument(metavar="RULES", help="A rule file, or a folder of them.", exists=True)]
 StreamFile = Annotated[
@@ -101,9 +101,9 @@ class TrialInput:
 
     def judged(self, path: Path, rules: Iterable[Rule]) -> Judged:
         """``rules``, each in its newest version as if it were active, over the records."""
-        from crossline.core.judge.shard import Bounds
-        from crossline.replay.backtest import Judged, Recorded
-        from crossline.replay.trial import as_if_active
+        from crossline.backtest.backtest import Judged, Recorded
+        from crossline.backtest.trial import as_if_active
+        from crossline.evaluate.shard import Bounds
 
         do_without_pandas()
         tell_compiling()

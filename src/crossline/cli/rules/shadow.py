@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from crossline.basics.errors import UsageError
+from crossline.basics.streams.schema import load_streams
+from crossline.basics.times import parse_instant_ms
 from crossline.cli.rules.compare import marks_of, weighed_table
 from crossline.cli.rules.sample_options import (
     Amount,
@@ -25,14 +28,11 @@ from crossline.cli.rules.sample_options import (
     chosen,
 )
 from crossline.cli.terminal import Listing, note, show, write_lines
-from crossline.core.alerts.standing import last_words
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.streams.schema import load_streams
-from crossline.rulelog.content import read_text
+from crossline.evaluate.alerts.standing import last_words
+from crossline.rule_registry.content import read_text
 
 if TYPE_CHECKING:
-    from crossline.core.workbench.catch import Marks, Shadowed
+    from crossline.analysis.catch import Marks, Shadowed
 
 _DAY_MS = 86_400_000
 
@@ -75,7 +75,7 @@ def shadow(
 
     With labels: precision, recall, and money.
     """
-    from crossline.core.workbench.catch import shadow_report
+    from crossline.analysis.catch import shadow_report
 
     if (rules is not None) + (db is not None) + (alerts is not None) != 1:
         raise UsageError("name one of RULES (with --input), --db and --alerts")
@@ -97,8 +97,8 @@ def shadow(
 
 
 def _judged(rules: Path, given: TrialInput, labels: str | None, amount: str | None) -> ShadowReport:
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.workbench.together import judge_together
+    from crossline.backtest.workbench.together import judge_together
+    from crossline.runtime.machine.temp import own_folder_for
 
     if not given.inputs:
         raise UsageError("rules are judged on records of the past: name their files with --input")
@@ -113,7 +113,7 @@ def _judged(rules: Path, given: TrialInput, labels: str | None, amount: str | No
 
 def _marks(labels: str | None, stream: Path | None) -> Marks | None:
     """Labels for alerts of a store; a stream file says what records call their id."""
-    from crossline.replay.workbench.labels import labels_at
+    from crossline.backtest.workbench.labels import labels_at
 
     if labels is None:
         return None
@@ -133,14 +133,14 @@ def _stored(alerts: Sequence[Mapping[str, Any]], marks: Marks | None) -> ShadowR
 
 
 def _of_store(place: str) -> list[dict[str, Any]]:
-    from crossline.connectors.stores import AlertFilter, open_store
+    from crossline.io.stores.stores import AlertFilter, open_store
 
     with closing(open_store(place)) as reader:
         return _deliveries(reader.alerts(AlertFilter(), newest_first=False))
 
 
 def _of_lines(path: Path | None) -> list[dict[str, Any]]:
-    from crossline.replay.compare import read_alerts
+    from crossline.backtest.compare import read_alerts
 
     if path is None:
         return []

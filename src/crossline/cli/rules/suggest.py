@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.problems import path_text
 from crossline.cli.rules.compare import marks_of, weighed_cells
 from crossline.cli.rules.prove import instant_of, past_of
 from crossline.cli.rules.sample_options import (
@@ -25,13 +27,11 @@ from crossline.cli.rules.sample_options import (
     read_by,
 )
 from crossline.cli.terminal import Listing, note, show, write_lines
-from crossline.core.basics.errors import UsageError
-from crossline.core.texts.problems import path_text
-from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:
-    from crossline.replay.workbench.measure import Span
-    from crossline.replay.workbench.suggest import Around, Outcome, Suggestion
+    from crossline.backtest.workbench.measure import Span
+    from crossline.backtest.workbench.suggest import Around, Outcome, Suggestion
 
 Since = Annotated[str | None, typer.Option("--from", help="With --steps: count alerts from this event time.")]
 Until = Annotated[str | None, typer.Option("--to", help="And before this event time.")]
@@ -65,11 +65,11 @@ def suggest_threshold(
 
     Each threshold shown was run on the records, with the rule's own emission and cooldown.
     """
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.workbench.interval import ANY_TIME, Interval
-    from crossline.replay.workbench.measure import days_of, spans
-    from crossline.replay.workbench.sample import batches
-    from crossline.replay.workbench.suggest import Wanted, around, suggest
+    from crossline.backtest.workbench.interval import ANY_TIME, Interval
+    from crossline.backtest.workbench.measure import days_of, spans
+    from crossline.backtest.workbench.sample import batches
+    from crossline.backtest.workbench.suggest import Wanted, around, suggest
+    from crossline.runtime.machine.temp import own_folder_for
 
     interval = Interval(instant_of("--from", from_), instant_of("--to", to))
     _check_wanted(steps, whole=interval == ANY_TIME, best=alerts_per_day is not None or labels is not None)

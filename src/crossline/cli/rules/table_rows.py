@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.enrich.messages import messages_of
-from crossline.core.enrich.rows import SUFFIXES, TableFile, format_of, read_table, rows_as_written
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.tables import TableOfTopic
-from crossline.engine.changes.control import row_reader
-from crossline.rulelog.content import content_of
-from crossline.rulelog.rows.reader import messages_to_the_end
-from crossline.rulelog.rows.rowlog import Declared
-from crossline.rulelog.rows.tables import declared_of
-from crossline.rulelog.tablelog import TABLE_BYTES_MAX
+from crossline.basics.errors import UsageError
+from crossline.ingest.enrich.messages import messages_of
+from crossline.ingest.enrich.rows import SUFFIXES, TableFile, format_of, read_table, rows_as_written
+from crossline.rule_registry.content import content_of
+from crossline.rule_registry.rows.reader import messages_to_the_end
+from crossline.rule_registry.rows.rowlog import Declared
+from crossline.rule_registry.rows.tables import declared_of
+from crossline.rule_registry.tablelog import TABLE_BYTES_MAX
+from crossline.runtime.changes.control import row_reader
+from crossline.settings.config import PipelineConfig
+from crossline.settings.tables import TableOfTopic
 
 Rows = dict[bytes, bytes | None]
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from crossline.basics.texts.plaintext import printable_lines
+from crossline.basics.times import format_instant
 from crossline.cli.terminal import Listing
-from crossline.core.basics.times import format_instant
-from crossline.core.rules.holds.release import release_key
-from crossline.core.texts.plaintext import printable_lines
-from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.outcomes.overview import IN_FORCE, Row, instant
-from crossline.rulelog.publish import Written
-from crossline.rulelog.sources.releases import key_said
+from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.outcomes.overview import IN_FORCE, Row, instant
+from crossline.rule_registry.publish import Written
+from crossline.rule_registry.sources.releases import key_said
+from crossline.rules.holds.release import release_key
 
 _UNCHANGED = "unchanged"
 

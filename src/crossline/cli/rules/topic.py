@@ -15,33 +15,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from crossline.basics.errors import PermanentError, SinkError, UsageError
+from crossline.basics.texts.problems import RefusedError
 from crossline.cli.terminal import write_lines
-from crossline.core.basics.errors import PermanentError, SinkError, UsageError
-from crossline.core.rules.holds.release import Key
-from crossline.core.rules.shared import SharedFigure
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sinks import rule_topics
-from crossline.core.settings.sources import ControlTopic, RulesTopic, TopicPlace
-from crossline.core.texts.problems import RefusedError
-from crossline.rulelog.content import content_of, read_pipeline_in_place
-from crossline.rulelog.directory import logs_in
-from crossline.rulelog.history import History
-from crossline.rulelog.listfile import LIST_BYTES_MAX, SUFFIXES, read_list
-from crossline.rulelog.logfile import read_log
-from crossline.rulelog.reading import Known
-from crossline.rulelog.sources.folder import Files
-from crossline.rulelog.sources.holds import EndWish, HoldWish, hold_name
-from crossline.rulelog.sources.keys import AUTHOR, HOST, WHO, ListKey, key_of
-from crossline.rulelog.sources.placing import check_asked, check_id, stands_already
-from crossline.rulelog.sources.principals import ALPHABET, name_problem, principal_of
-from crossline.rulelog.sources.releases import key_said
-from crossline.rulelog.sources.rule_publisher import Message, TopicPublisher, as_if_published
-from crossline.rulelog.sources.topic import TopicPublications, rule_name
+from crossline.rule_registry.content import content_of, read_pipeline_in_place
+from crossline.rule_registry.directory import logs_in
+from crossline.rule_registry.history import History
+from crossline.rule_registry.listfile import LIST_BYTES_MAX, SUFFIXES, read_list
+from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.reading import Known
+from crossline.rule_registry.sources.folder import Files
+from crossline.rule_registry.sources.holds import EndWish, HoldWish, hold_name
+from crossline.rule_registry.sources.keys import AUTHOR, HOST, WHO, ListKey, key_of
+from crossline.rule_registry.sources.placing import check_asked, check_id, stands_already
+from crossline.rule_registry.sources.principals import ALPHABET, name_problem, principal_of
+from crossline.rule_registry.sources.releases import key_said
+from crossline.rule_registry.sources.rule_publisher import Message, TopicPublisher, as_if_published
+from crossline.rule_registry.sources.topic import TopicPublications, rule_name
+from crossline.rules.holds.release import Key
+from crossline.rules.shared import SharedFigure
+from crossline.settings.config import PipelineConfig
+from crossline.settings.sinks import rule_topics
+from crossline.settings.sources import ControlTopic, RulesTopic, TopicPlace
 
 if TYPE_CHECKING:
-    from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicWriter
-    from crossline.core.basics.message import TopicMessage
-    from crossline.core.rules.base import Status
+    from crossline.basics.message import TopicMessage
+    from crossline.io.kafka.control import ControlTopicReader, ControlTopicWriter
+    from crossline.rules.base import Status
 
 WAIT_S = 20.0
 PIPELINE = Path("pipeline.yaml")
@@ -88,7 +88,7 @@ class OpenControlTopic:
             return []
         if isinstance(self.config.lists, ControlTopic):
             return None
-        from crossline.rulelog.lists import lists_in
+        from crossline.rule_registry.lists import lists_in
 
         return sorted(lists_in(self.config.lists.path))
 
@@ -213,8 +213,8 @@ def _at(pipeline: Path, as_: str | None) -> Iterator[OpenControlTopic]:
 
 @contextmanager
 def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> Iterator[OpenControlTopic]:
-    from crossline.connectors.kafka.control import ControlTopicReader, ControlTopicWriter
-    from crossline.engine.changes.control import client_of
+    from crossline.io.kafka.control import ControlTopicReader, ControlTopicWriter
+    from crossline.runtime.changes.control import client_of
 
     client = client_of(settings)
     who, _ = publisher(settings, as_)
@@ -271,7 +271,7 @@ def _check_first(
     met = {name: each for name, each in theirs.items() if name in ours}
     if not met:
         return
-    from crossline.rulelog.content import FileContent
+    from crossline.rule_registry.content import FileContent
 
     now = {**files, **{name: FileContent(each.value) for name, each in met.items() if each.value is not None}}
     try:

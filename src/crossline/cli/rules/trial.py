@@ -12,25 +12,25 @@ import orjson
 import typer
 from rich.text import Text
 
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.plaintext import printable
+from crossline.basics.texts.yamltext import load_yaml
 from crossline.cli.backtest import inputs_by_stream, setting_of, with_tables
 from crossline.cli.process import do_without_pandas
 from crossline.cli.rules.sample_options import FiguresPath
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import check_some_judged
 from crossline.cli.terminal import Listing, note, show, write_lines
-from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.errors import UsageError
-from crossline.core.rules.base import Rule
-from crossline.core.texts.plaintext import printable
-from crossline.core.texts.yamltext import load_yaml
-from crossline.rulelog.content import is_folder, text_of
-from crossline.rulelog.reading import FileRule, case_files, read_placed_rules, read_rules, rule_stem
+from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.rule_registry.content import is_folder, text_of
+from crossline.rule_registry.reading import FileRule, case_files, read_placed_rules, read_rules, rule_stem
+from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
+    from crossline.backtest.trial import Trial, Verdict
+    from crossline.backtest.workbench.cases import CaseResult
+    from crossline.backtest.workbench.near import NearMiss
     from crossline.cli.backtest import Setting
-    from crossline.replay.trial import Trial, Verdict
-    from crossline.replay.workbench.cases import CaseResult
-    from crossline.replay.workbench.near import NearMiss
 
 SHOWN = 3  # alerts of a rule
 
@@ -89,12 +89,12 @@ def _try_sample(
     rules: Path, inputs: list[str], setting: Setting, record: str | None, *, near: bool, as_json: bool
 ) -> None:
     """What rules make of a sample, or of one record of it."""
-    from crossline.core.judge.shard import Bounds
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.replay.backtest import Judged, Recorded
-    from crossline.replay.trial import as_if_active, tried, verdicts
-    from crossline.replay.workbench.near import near_misses
-    from crossline.rulelog.lists import lists_in
+    from crossline.backtest.backtest import Judged, Recorded
+    from crossline.backtest.trial import as_if_active, tried, verdicts
+    from crossline.backtest.workbench.near import near_misses
+    from crossline.evaluate.shard import Bounds
+    from crossline.rule_registry.lists import lists_in
+    from crossline.runtime.machine.temp import own_folder_for
 
     named = lists_in(setting.lists) if setting.lists else {}
     known = setting.known(sorted(named) if setting.lists else None)
@@ -151,7 +151,7 @@ def _miss_row(miss: NearMiss) -> dict[str, Any]:
 
 
 def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
-    from crossline.replay.sample_view import shown_value
+    from crossline.backtest.sample_view import shown_value
 
     if as_json:
         write_lines([json_bytes(asdict(each)) for each in made])
@@ -194,9 +194,9 @@ def run_cases(path: Path, setting: Setting) -> list[FileResult]:
         UsageError: there are none.
         RefusedError: all that is wrong in one.
     """
-    from crossline.core.judge.shard import Bounds
-    from crossline.replay.workbench.cases import Bench, read_cases
-    from crossline.rulelog.lists import lists_in
+    from crossline.backtest.workbench.cases import Bench, read_cases
+    from crossline.evaluate.shard import Bounds
+    from crossline.rule_registry.lists import lists_in
 
     files = case_files(path)
     if not files:

@@ -7,9 +7,9 @@ from typing import Annotated
 import orjson
 import typer
 
+from crossline.basics.errors import PermanentError
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, serve_settings
 from crossline.cli.terminal import note, write_lines
-from crossline.core.basics.errors import PermanentError
 from crossline.serve.access import audit
 from crossline.serve.access.auditfiles import FILE, parts_of
 

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.problems import nearest, one_of
+from crossline.basics.times import format_duration, format_instant, parse_duration_ms
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, now_ms, serve_settings, this_user
 from crossline.cli.terminal import Listing, note, show, write_lines
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import format_duration, format_instant, parse_duration_ms
-from crossline.core.settings.process.serve import ServeSettings
-from crossline.core.texts.problems import nearest, one_of
 from crossline.serve.access.audit import AuditLog, Write
 from crossline.serve.access.keyfile import ApiKey, KeyFile
 from crossline.serve.access.roles import ROLES, scope_problem
+from crossline.settings.process.serve import ServeSettings
 
 NEVER = "never"
 app = typer.Typer(help="Make, list, rotate and revoke API keys.", no_args_is_help=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 
 
 def register(app: typer.Typer) -> None:

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.process.serve import ServeSettings
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.sources.ownership import user_name
+from crossline.basics.errors import UsageError
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.sources.ownership import user_name
 from crossline.serve.access.roles import Principal
+from crossline.settings.config import PipelineConfig
+from crossline.settings.process.serve import ServeSettings
 
 AUDIT_FOLDER = "audit"
 PipelineFile = Annotated[

@@ -13,13 +13,13 @@ from typing import Annotated
 
 import typer
 
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.uris import check_uri
 from crossline.cli.serve.setting import serve_settings
-from crossline.connectors.objects.place import is_uri
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.process.serve import ServeSettings
-from crossline.core.settings.watch import Place
-from crossline.core.texts.uris import check_uri
+from crossline.io.objects.place import is_uri
+from crossline.settings.config import PipelineConfig
+from crossline.settings.process.serve import ServeSettings
+from crossline.settings.watch import Place
 
 # New objects between two looks at the young ones; each tenth of these looks further, each hundredth of those at all.
 GC_THRESHOLDS = 20_000, 10, 100

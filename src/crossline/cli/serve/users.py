@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+from crossline.basics.errors import UsageError
+from crossline.basics.times import format_instant
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, now_ms, serve_settings, this_user
 from crossline.cli.terminal import Listing, note, show, write_lines
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import format_instant
-from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.access.audit import AuditLog, Write
 from crossline.serve.access.roles import ROLES
+from crossline.settings.process.serve import ServeSettings
 
 if TYPE_CHECKING:
     from crossline.serve.console.accounts.users import User, UserFile

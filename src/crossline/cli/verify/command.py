@@ -12,6 +12,8 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.plaintext import printable
 from crossline.cli import terminal
 from crossline.cli.backtest import inputs_by_stream
 from crossline.cli.process import do_without_pandas
@@ -19,8 +21,6 @@ from crossline.cli.startup import tell_compiling
 from crossline.cli.terminal import NameValues
 from crossline.cli.verify.inputs import read_receipt_file
 from crossline.cli.verify.proof import is_proof, proven_again
-from crossline.core.basics.errors import UsageError
-from crossline.core.texts.plaintext import printable
 from crossline.serve.ledger.chain import ChainFault, faults_of
 from crossline.serve.ledger.queries import LedgerCheck, check_ledger, receipt_of
 from crossline.serve.ledger.signing import Verifier
@@ -141,8 +141,8 @@ def _judged(
     do_without_pandas()
     tell_compiling()
     from crossline.cli.verify.replay import judge_again, open_log
-    from crossline.engine.machine.temp import own_folder_for
-    from crossline.rulelog.content import read_pipeline_in_place
+    from crossline.rule_registry.content import read_pipeline_in_place
+    from crossline.runtime.machine.temp import own_folder_for
     from crossline.serve.ledger.comparison import differences
 
     given = inputs_by_stream(inputs, read_pipeline_in_place(pipeline).streams) if inputs else {}

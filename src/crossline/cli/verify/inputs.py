@@ -12,16 +12,16 @@ from typing import Any
 
 import orjson
 
+from crossline.basics.conditions.holds import lookup
+from crossline.basics.errors import UsageError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.times import parse_instant_ms
 from crossline.cli.verify.topics import CAME, STANDS, ReadTopic, read_topic
-from crossline.connectors.files.names import matching_files
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.conditions.holds import lookup
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.settings.sources import ApiSettings, FilesSettings, GeneratorSettings
-from crossline.core.streams.schema import StreamSpec
+from crossline.io.files.names import matching_files
 from crossline.serve.ledger.comparison import RecordPlace
+from crossline.settings.config import PipelineConfig
+from crossline.settings.kafka import KafkaSourceSettings
+from crossline.settings.sources import ApiSettings, FilesSettings, GeneratorSettings
 
 RECEIPT_BYTES_MAX = 16 << 20
 STANDARD_INPUT = "-"

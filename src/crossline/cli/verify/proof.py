@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.problems import shown
 from crossline.cli.rules.prove import proven
-from crossline.core.basics.errors import UsageError
-from crossline.core.texts.problems import shown
 
 
 def is_proof(found: Mapping[str, Any]) -> bool:
@@ -19,8 +19,8 @@ def is_proof(found: Mapping[str, Any]) -> bool:
 
 def proven_again(proof: Mapping[str, Any], pipeline: Path | None, inputs: list[str]) -> dict[str, Any]:
     """``the same``, or ``differs`` with what. Raises UsageError where it cannot be run."""
-    from crossline.replay.workbench.interval import Interval
-    from crossline.replay.workbench.proof import differences
+    from crossline.backtest.workbench.interval import Interval
+    from crossline.backtest.workbench.proof import differences
 
     if pipeline is None:
         raise UsageError("a proof is run again by the pipeline that it is about; name its file with --pipeline")

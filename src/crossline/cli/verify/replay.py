@@ -10,28 +10,28 @@ from typing import Any
 
 import orjson
 
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.in_process import outcomes
+from crossline.basics.errors import CrosslineError, UsageError
+from crossline.basics.times import FOREVER_MS, format_instant, parse_instant_ms
 from crossline.cli.backtest import lists_for, rules_as_of_log, setting_of, with_tables
 from crossline.cli.verify.inputs import inputs_of, places_of, plain_part, topics_of
-from crossline.core.basics.errors import CrosslineError, UsageError
-from crossline.core.basics.times import FOREVER_MS, format_instant, parse_instant_ms
-from crossline.core.decide.decision import RulesInForce
-from crossline.core.decide.policy import Deciding, Policy, load_policy
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sources import RulesTopic
-from crossline.engine.stages.outcome import Outcome
-from crossline.replay.backtest import Judged, Recorded
-from crossline.replay.in_process import outcomes
-from crossline.rulelog.content import read_text
-from crossline.rulelog.directory import find_log
-from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.logfile import read_log
-from crossline.rulelog.outcomes.policies import policies_in
-from crossline.rulelog.reading import read_rules
+from crossline.evaluate.decisions.decision import RulesInForce
+from crossline.evaluate.shard import Bounds
+from crossline.rule_registry.content import read_text
+from crossline.rule_registry.directory import find_log
+from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.outcomes.policies import policies_in
+from crossline.rule_registry.reading import read_rules
+from crossline.rules.policy.policy import Deciding, Policy, load_policy
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.stages.outcome import Outcome
 from crossline.serve.ledger.comparison import ReplayResult, causes_of
 from crossline.serve.ledger.queries import answered_later
 from crossline.serve.ledger.schema import LEDGER_FILE
+from crossline.settings.config import PipelineConfig
+from crossline.settings.sources import RulesTopic
 
 NO_LOG = "found no rule log beside the rules: judged by rules and lists as they are now"
 

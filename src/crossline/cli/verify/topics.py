@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import format_instant
-from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.core.streams.schema import StreamSpec
+from crossline.basics.errors import UsageError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.times import format_instant
+from crossline.settings.kafka import KafkaSourceSettings
 
 if TYPE_CHECKING:
-    from crossline.connectors.kafka.forward import KafkaForward, PartitionSpan
+    from crossline.io.kafka.forward import KafkaForward, PartitionSpan
 
 # What a line has besides its record's own fields, as its first two.
 CAME, STANDS = "crossline_came_ms", "crossline_stands"
@@ -55,8 +55,8 @@ def read_topic(
             f"the source of {stream} is topic {source.topic}, of Avro or with fields of headers: expected --input "
             f"{stream}=FILE with its records as JSON, one a line"
         )
-    from crossline.connectors.kafka.client import reading_settings
-    from crossline.connectors.kafka.forward import KafkaForward
+    from crossline.io.kafka.client import reading_settings
+    from crossline.io.kafka.forward import KafkaForward
 
     topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
     with closing(KafkaForward(reading_settings(source, os.environ), topics, until_ms)) as topic:

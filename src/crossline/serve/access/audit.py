@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import orjson
 
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.basics.errors import RetryableError, StateError
 from crossline.logs import get_logger
 from crossline.serve.access.auditfiles import FILE, ROTATE_BYTES, held, lines_of, parts_of
 from crossline.serve.access.redaction import redacted

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from crossline.core.texts.uris import is_loopback
+from crossline.basics.texts.uris import is_loopback
 from crossline.logs import get_logger
 from crossline.serve.http.problems import MEDIA_TYPE, ProblemError, refusal
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crossline.core.settings.process.serve import ServeSettings
 from crossline.logs import get_logger
 from crossline.serve.access.credentials import Credentials
 from crossline.serve.access.keyring import KeyRing
 from crossline.serve.access.middleware import Access, App
 from crossline.serve.access.oidc import OidcTokens
+from crossline.settings.process.serve import ServeSettings
 
 log = get_logger(__name__)
 

@@ -22,9 +22,9 @@ from typing import Any, Literal
 
 import orjson
 
-from crossline.core.basics.errors import PermanentError, RetryableError, StateError, UsageError
-from crossline.core.texts.problems import nearest, one_of
-from crossline.rulelog.sources.principals import ALPHABET, name_problem, same_principal
+from crossline.basics.errors import PermanentError, RetryableError, StateError, UsageError
+from crossline.basics.texts.problems import nearest, one_of
+from crossline.rule_registry.sources.principals import ALPHABET, name_problem, same_principal
 
 PREFIX = "clk_"
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from crossline.core.basics.errors import CrosslineError
+from crossline.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.serve.access.keyfile import ApiKey, KeyFile, digest_of_key, read_keys
 from crossline.serve.access.roles import Principal

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from functools import partial
 from typing import Any
 
-from crossline.core.basics.errors import RetryableError
-from crossline.core.settings.process.serve import LimitSettings
+from crossline.basics.errors import RetryableError
 from crossline.logs import get_logger
 from crossline.serve.access.bodies import BoundedBody, checked_head, is_here
 from crossline.serve.access.credentials import Credentials, RefusedCredentialError
@@ -18,6 +17,7 @@ from crossline.serve.access.limits import COSTLY_BURST, COSTLY_PER_S, WRONG_BURS
 from crossline.serve.access.roles import ANYBODY, Principal
 from crossline.serve.access.routes import Route, RouteTable
 from crossline.serve.http.problems import ProblemError, not_allowed, refusal
+from crossline.settings.process.serve import LimitSettings
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]

@@ -11,11 +11,11 @@ from typing import Any
 
 import jwt
 
-from crossline.core.settings.process.serve import OidcSettings
-from crossline.rulelog.sources.principals import LENGTH_MAX
+from crossline.rule_registry.sources.principals import LENGTH_MAX
 from crossline.serve.access.credentials import RefusedCredentialError
 from crossline.serve.access.provider import ALGORITHMS, ProviderKeys
 from crossline.serve.access.roles import Principal, scopes_of_roles
+from crossline.settings.process.serve import OidcSettings
 
 LEEWAY_S = 30
 # So long a token that was verified is not verified again: a key that the provider takes back ends within it.

@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.access.middleware import SECURITY_HEADERS
 from crossline.serve.http.problems import MEDIA_TYPE, ProblemError, refusal
+from crossline.settings.process.serve import ServeSettings
 
 HEAD_BYTES_MAX, HEADERS_MAX = 16_384, 64
 # A head is whole within so long of its first byte, and a body sends so many bytes a second from

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import httpx
 import jwt
 
-from crossline.core.basics.errors import RetryableError
-from crossline.core.texts.uris import is_loopback
+from crossline.basics.errors import RetryableError
+from crossline.basics.texts.uris import is_loopback
 from crossline.logs import get_logger
 from crossline.serve.fault_log import TellableError, noted, with_fault
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.settings.kafka import is_secret
+from crossline.settings.kafka import is_secret
 
 HIDDEN = "(secret)"
 BYTES_MAX = 1 << 17

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from crossline.core.texts.problems import nearest, one_of
+from crossline.basics.texts.problems import nearest, one_of
 
 DECIDE = "decide"
 ANY_STREAM = f"{DECIDE}:*"

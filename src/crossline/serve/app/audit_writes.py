@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.http.problems import problem_of
 

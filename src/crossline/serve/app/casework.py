@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from crossline.connectors.stores import Store, store_of
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
+from crossline.io.stores.stores import Store, store_of
 from crossline.serve.assembly import Api
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.changes import CaseChanges

@@ -11,8 +11,11 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from crossline.connectors.base import wall_clock_ms
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
+from crossline.observe.objectives.metrics import ObjectiveCollector
+from crossline.observe.run_health.report import ReplicaLag
+from crossline.observe.watch.exposition import Collector
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app import casework
@@ -41,11 +44,8 @@ from crossline.serve.http.reads.dead_letters import DeadLetters
 from crossline.serve.metrics.exposition import ApiCollector, ApiStatus
 from crossline.serve.metrics.figures import RequestCounter
 from crossline.serve.metrics.rules import RuleGauges
-from crossline.serve.objectives.metrics import ObjectiveCollector
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.revisions.revision_log import NumberedLog
-from crossline.serve.run_health.report import ReplicaLag
-from crossline.serve.watch.exposition import Collector
 
 AUDIT = "audit"
 

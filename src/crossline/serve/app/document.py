@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from crossline.core.settings.config import PipelineConfig, load_pipeline
 from crossline.serve.app.openapi_hot import HOT_PATHS
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
+from crossline.settings.config import PipelineConfig, load_pipeline
 
 # Of no pipeline is anything in the file: this one is read so that there is one.
 _PIPELINE = """\

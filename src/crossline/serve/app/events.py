@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.errors import StateError
+from crossline.basics.errors import StateError
 from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.feed.reader import EventId, FeedReader
 from crossline.serve.feed.reader import FeedEvent as Given

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
-from crossline.core.settings.process.serve import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN
 from crossline.serve.access.middleware import App, Receive, Scope, Send
 from crossline.serve.app.batch import NoBatchError, records_of
 from crossline.serve.decisions.replies import HttpReply, problem
 from crossline.serve.decisions.service import DecisionService, Mode
 from crossline.serve.http.problems import MEDIA_TYPE, ProblemError
+from crossline.settings.process.serve import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN
 
 PREFIX, BATCH = "/v1/decisions/", ":batch"
 BATCH_MAX = 500

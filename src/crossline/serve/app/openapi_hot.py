@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.core.decide.words import ACTIONS
-from crossline.core.settings.process.serve import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN
+from crossline.rules.policy.words import ACTIONS
 from crossline.serve.app.hot import BATCH_MAX
+from crossline.settings.process.serve import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _WHOLE: dict[str, Any] = {"type": "integer"}

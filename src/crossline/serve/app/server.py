@@ -10,10 +10,10 @@ from typing import Any
 
 import uvicorn
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.process.serve import ServeSettings
-from crossline.core.settings.watch import Place
+from crossline.basics.errors import UsageError
 from crossline.serve.access.protocol import uvicorn_settings
+from crossline.settings.process.serve import ServeSettings
+from crossline.settings.watch import Place
 
 BACKLOG = 2048
 END_S = 5  # for what is being answered when it ends

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.rulelog.sources.principals import same_principal
+from crossline.basics.errors import PermanentError, UsageError
+from crossline.io.private_database import PrivateDatabase
+from crossline.rule_registry.sources.principals import same_principal
 from crossline.serve.approvals.values import KeptProof, Request, RuleDraft, text_digest
-from crossline.serve.console.accounts.database import PrivateDatabase
 
 FILE = "approvals.db"
 PROOFS_MAX = 500  # that nobody asked for approval with; the oldest goes

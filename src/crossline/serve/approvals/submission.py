@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from itertools import chain, count
 from pathlib import Path
 
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sources import RulesTopic
-from crossline.core.texts.problems import RefusedError
-from crossline.rulelog.content import FileContent
-from crossline.rulelog.reading import folder_of_rules, read_files
-from crossline.rulelog.sources.folder import Files
-from crossline.rulelog.sources.folders import known_of
+from crossline.basics.texts.problems import RefusedError
+from crossline.rule_registry.content import FileContent
+from crossline.rule_registry.reading import folder_of_rules, read_files
+from crossline.rule_registry.sources.folder import Files
+from crossline.rule_registry.sources.folders import known_of
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.approvals.texts import text_of, the_rule
 from crossline.serve.approvals.values import Request
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import current_of, versions_of
+from crossline.settings.config import PipelineConfig
+from crossline.settings.sources import RulesTopic
 
 
 def ask_for(config: PipelineConfig, kept: ApprovalFile, text: str, who: str, now_ms: int) -> Request:

@@ -10,18 +10,18 @@ from typing import Any
 
 import yaml
 
-from crossline.core.basics.errors import CrosslineError
-from crossline.core.plan.compose import sources_of
-from crossline.core.rules.base import Rule
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.config import PipelineConfig, rule_defaults
-from crossline.core.settings.sources import RulesTopic
-from crossline.core.workbench.english import said
-from crossline.rulelog.content import FileContent
-from crossline.rulelog.history import History
-from crossline.rulelog.judging import judge_files
-from crossline.rulelog.sources.folders import known_of
+from crossline.analysis.english import said
+from crossline.basics.errors import CrosslineError
+from crossline.plan.compose import sources_of
+from crossline.rule_registry.content import FileContent
+from crossline.rule_registry.history import History
+from crossline.rule_registry.judging import judge_files
+from crossline.rule_registry.sources.folders import known_of
+from crossline.rules.base import Rule
+from crossline.rules.ruleset import RuleSet
 from crossline.serve.http.reads.rulebook import rulebook
+from crossline.settings.config import PipelineConfig, rule_defaults
+from crossline.settings.sources import RulesTopic
 
 NEW = """\
 rule_id: my_rule

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from crossline.core.basics.times import format_instant
+from crossline.basics.times import format_instant
 
 State = Literal["waiting", "published", "rejected"]
 

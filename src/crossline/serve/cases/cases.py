@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crossline.connectors.base import wall_clock_ms
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.serve.cases import casework, checks, labels, rows, summary
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.values import (

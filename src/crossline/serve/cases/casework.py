@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.texts.problems import one_of, shown
+from crossline.basics.texts.problems import one_of, shown
 from crossline.serve.cases import checks, rows, summary
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.intake.linking import retie

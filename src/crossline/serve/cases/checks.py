@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crossline.core.basics.times import instant_text
-from crossline.core.texts.problems import shown
+from crossline.basics.texts.problems import shown
+from crossline.basics.times import instant_text
 from crossline.serve.cases.values import LinkedAlert, NotTakenError
 
 ID_MAX, TITLE_MAX, REASON_MAX, NOTE_MAX = 1_024, 200, 4_000, 20_000

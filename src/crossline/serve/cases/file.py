@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from crossline.connectors.standing import Standing
-from crossline.core.basics.errors import RetryableError, SinkError, StateError
+from crossline.basics.errors import RetryableError, SinkError, StateError
+from crossline.io.stores.standing import Standing
 from crossline.serve.cases.schema import TABLES, TO_VERSION_2
 from crossline.serve.cases.statistics.schema import TO_VERSION_3, TO_VERSION_5
 from crossline.serve.cases.suppressions.schema import TO_VERSION_4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.texts.problems import one_of, shown
+from crossline.basics.texts.problems import one_of, shown
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.values import (
     UNSET,

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.texts.problems import shown
+from crossline.basics.texts.problems import shown
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.values import EventKind, NoSuchCaseError
 

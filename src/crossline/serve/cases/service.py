@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crossline.connectors.base import wall_clock_ms
-from crossline.core.basics.times import instant_text
+from crossline.basics.times import instant_text
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.serve.cases import rows
 from crossline.serve.cases.actions import bulk as many
 from crossline.serve.cases.actions import case_state

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.decide.words import ACTIONS, SEVERITIES
+from crossline.rules.policy.words import ACTIONS, SEVERITIES
 from crossline.serve.cases.file import CaseFile
 
 SEPARATOR = "\n"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal, Self, get_args
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import instant_text
+from crossline.basics.errors import UsageError
+from crossline.basics.times import instant_text
 
 CaseState = Literal["open", "acknowledged", "escalated", "resolved", "snoozed", "merged"]
 EventKind = Literal["created", "changed", "note", "undone"]

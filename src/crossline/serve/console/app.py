@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 
-from crossline.core.basics.errors import CrosslineError
+from crossline.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.serve.access.bodies import BodyTooLargeError, checked_head
 from crossline.serve.console.access import AUDITS_ITSELF, CHANGES_NOTHING

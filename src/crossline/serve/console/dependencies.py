@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.roles import Principal
 from crossline.serve.approvals.file import ApprovalFile
@@ -20,6 +19,7 @@ from crossline.serve.console.accounts.store import kept_in
 from crossline.serve.console.accounts.users import UserFile
 from crossline.serve.console.casework.presence import EvidenceCache, Presence
 from crossline.serve.http.deps import Dependencies
+from crossline.settings.process.serve import ServeSettings
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]

@@ -11,18 +11,18 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from crossline.connectors.recordlog.keys import message_key
-from crossline.connectors.registry.client import UnknownError
-from crossline.connectors.registry.store import SchemaStore
-from crossline.core.avro.records import decode_avro
-from crossline.core.avro.schema import Node
-from crossline.core.avro.view import Viewed, viewed
-from crossline.core.avro.wire import schema_id
-from crossline.core.avro.writing import UnfitError, encoded
-from crossline.core.basics.errors import CrosslineError, UsageError
-from crossline.core.decode import make_layout
-from crossline.core.streams.schema import StreamSpec
-from crossline.core.streams.submission import Asked, Keyed
+from crossline.basics.errors import CrosslineError, UsageError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.streams.submission import Asked, Keyed
+from crossline.ingest.avro.records import decode_avro
+from crossline.ingest.avro.schema import Node
+from crossline.ingest.avro.view import Viewed, viewed
+from crossline.ingest.avro.wire import schema_id
+from crossline.ingest.avro.writing import UnfitError, encoded
+from crossline.ingest.decode import make_layout
+from crossline.io.recordlog.keys import message_key
+from crossline.io.registry.client import UnknownError
+from crossline.io.registry.store import SchemaStore
 from crossline.serve.decisions.records import PLACE, CheckedRecord, StreamRecords
 
 

@@ -12,11 +12,11 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.core.avro.view import Viewed
-from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.core.streams.schema import StreamSpec
-from crossline.core.streams.submission import Asked
+from crossline.basics.errors import PermanentError, UsageError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.streams.submission import Asked
+from crossline.ingest.avro.view import Viewed
+from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.serve.dead_letters.repair import AvroRepair, Repair
 from crossline.serve.dead_letters.resend_log import Resent, ResentFile
 from crossline.serve.dead_letters.values import StoredDeadLetter

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
 
 FILE = "resent.db"
 BUSY_S = 5.0

@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
-from crossline.connectors.jsonl import dead_letter
-from crossline.connectors.stores import Store
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.config import PipelineConfig
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import UsageError
+from crossline.io.sinks.jsonl import dead_letter
+from crossline.io.stores.stores import Store
 from crossline.serve.dead_letters.values import LetterBox, Letters, ReasonCounts, StoredDeadLetter
+from crossline.settings.config import PipelineConfig
 
 LOOKED_AT_MAX = 50_000  # dead letters that one look goes through
 TAIL_BYTES = 32 << 20  # of a file, its end

@@ -6,18 +6,18 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from crossline.connectors.objects.place import is_uri
-from crossline.connectors.registry.store import SchemaStore
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.kafka import KafkaSourceSettings
-from crossline.engine.snapshot.checkpoint_store import schemas_at
+from crossline.io.objects.place import is_uri
+from crossline.io.registry.store import SchemaStore
+from crossline.runtime.snapshot.checkpoint_store import schemas_at
 from crossline.serve.dead_letters.repair import AvroRepair, JsonRepair
 from crossline.serve.dead_letters.resend import ResendTarget
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.values import RecordLog
+from crossline.settings.config import PipelineConfig
+from crossline.settings.kafka import KafkaSourceSettings
 
 if TYPE_CHECKING:
-    from crossline.connectors.recordlog.tail import TopicLook
+    from crossline.io.recordlog.tail import TopicLook
 
 
 def ways_of(
@@ -33,7 +33,7 @@ def ways_of(
         look = _lookup(source, environment) if isinstance(source, KafkaSourceSettings) else None
         found[stream] = ResendTarget(JsonRepair(records, stream), log, look)
     for stream, source in _avro(config):
-        from crossline.connectors.recordlog.topic import KafkaRecordLog  # noqa: PLC0415 - the client is an extra
+        from crossline.io.recordlog.topic import KafkaRecordLog  # noqa: PLC0415 - the client is an extra
 
         assert source.registry is not None  # noqa: S101 - a stream of Avro has one
         assert source.key is not None  # noqa: S101 - those without are left out
@@ -65,6 +65,6 @@ def _avro(config: PipelineConfig) -> Iterator[tuple[str, KafkaSourceSettings]]:
 
 
 def _lookup(source: KafkaSourceSettings, environment: Mapping[str, str]) -> TopicLook:
-    from crossline.connectors.recordlog.tail import TopicLook  # noqa: PLC0415 - the client is an extra
+    from crossline.io.recordlog.tail import TopicLook  # noqa: PLC0415 - the client is an extra
 
     return TopicLook(source, source.topic.split(",")[0].strip(), environment)

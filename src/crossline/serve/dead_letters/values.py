@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from crossline.connectors.identity import identity_of
-from crossline.core.basics.deadletter import DeadLetter
+from crossline.basics.deadletter import DeadLetter
+from crossline.io.sinks.identity import identity_of
 
 
 @dataclass(frozen=True, slots=True)

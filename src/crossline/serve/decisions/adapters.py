@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 import orjson
 
-from crossline.core.basics.errors import SourceError, StateError, StoppedError
-from crossline.core.conditions.lists import Lists
-from crossline.core.decide.fallback import Fallback
-from crossline.core.decide.hits import DecidedRecord
-from crossline.core.decide.policy import Policy
-from crossline.core.streams.schema import StreamSpec
+from crossline.basics.conditions.lists import Lists
+from crossline.basics.errors import SourceError, StateError, StoppedError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.rules.policy.fallback import Fallback
+from crossline.rules.policy.hits import DecidedRecord
+from crossline.rules.policy.policy import Policy
 from crossline.serve.decisions.interfaces import IdClaim, RecordedAnswer
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import DecisionAnswer

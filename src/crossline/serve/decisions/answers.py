@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from crossline.core.decide.words import ACTIONS
+from crossline.rules.policy.words import ACTIONS
 from crossline.serve.decisions.interfaces import ServiceParts
 from crossline.serve.decisions.replies import DecisionAnswer, fallback_decision
 from crossline.serve.decisions.values import Asked, Degraded, NotJudgedError, RecordVerdict

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import orjson
 
-from crossline.connectors.base import wall_clock_ms
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.serve.decisions.answers import AnswerBuilder
 from crossline.serve.decisions.replies import DecisionAnswer, HttpReply, differs
 from crossline.serve.decisions.values import Asked, Judge, NotJudgedError, RecordVerdict

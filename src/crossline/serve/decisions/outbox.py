@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked, Place, RecordLog
 

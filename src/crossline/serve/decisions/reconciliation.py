@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.connectors.feed.files import FeedBatch
+from crossline.io.feed.files import FeedBatch
 from crossline.serve.decisions.position_index import PositionIndex
 from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.values import Place

@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from crossline.core.decode import PlainForm, RecordLayout, decode_lines, make_layout
-from crossline.core.decode.clock import TIME_MS_END
-from crossline.core.streams.schema import StreamSpec
+from crossline.basics.streams.schema import StreamSpec
+from crossline.ingest.decode import PlainForm, RecordLayout, decode_lines, make_layout
+from crossline.ingest.decode.clock import TIME_MS_END
 
 PLACE = "request"  # what positions of records in a request are called
 

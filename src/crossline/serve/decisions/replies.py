@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from crossline.connectors.base import wall_clock_ms
-from crossline.core.basics.times import instant_text
-from crossline.core.decide.decision import SCHEMA_VERSION, decision_id
+from crossline.basics.times import instant_text
+from crossline.evaluate.decisions.decision import SCHEMA_VERSION, decision_id
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.serve.decisions.records import CheckedRecord, RefusedRecord
 from crossline.serve.decisions.values import Answered, Asked, AsOf, Basis, Degraded
 

@@ -16,8 +16,8 @@ from http import HTTPStatus
 from itertools import count
 from typing import Any, Literal
 
-from crossline.core.basics.errors import RetryableError
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.errors import RetryableError
+from crossline.basics.times import parse_instant_ms
 from crossline.logs import get_logger
 from crossline.serve.decisions.answers import AnswerBuilder
 from crossline.serve.decisions.batching import Batched, Gathered

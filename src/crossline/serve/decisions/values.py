@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from crossline.core.basics.errors import RetryableError
-from crossline.core.streams.submission import Asked, Place
+from crossline.basics.errors import RetryableError
+from crossline.basics.streams.submission import Asked, Place
 
 __all__ = [
     "Answered",

@@ -11,12 +11,12 @@ from typing import Any
 
 import orjson
 
-from crossline.connectors.feed.files import FeedBatch, batch_path, batches_in, read_batch
-from crossline.core.basics.errors import PermanentError, StateError, StoppedError
-from crossline.core.decide.decision import decide
-from crossline.core.decide.hits import DecidedRecord
-from crossline.core.decide.policy import Policy
-from crossline.core.streams.submission import Place
+from crossline.basics.errors import PermanentError, StateError, StoppedError
+from crossline.basics.streams.submission import Place
+from crossline.evaluate.decisions.decision import decide
+from crossline.io.feed.files import FeedBatch, batch_path, batches_in, read_batch
+from crossline.rules.policy.hits import DecidedRecord
+from crossline.rules.policy.policy import Policy
 from crossline.serve.feed.reader import FeedReader
 
 COPIES = frozenset({"duplicate_id", "late"})  # why the stream refuses a copy

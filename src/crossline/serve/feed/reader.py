@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import orjson
 
-from crossline.connectors.feed.files import SUFFIX, FeedBatch, batch_path, batches_in, read_batch, read_head
-from crossline.core.alerts.alertjson import read_alert
-from crossline.core.basics.errors import StateError, UsageError
-from crossline.core.streams.submission import Place
+from crossline.basics.errors import StateError, UsageError
+from crossline.basics.streams.submission import Place
+from crossline.evaluate.alerts.alertjson import read_alert
+from crossline.io.feed.files import SUFFIX, FeedBatch, batch_path, batches_in, read_batch, read_head
 from crossline.logs import get_logger
 
 POLL_S = 0.004

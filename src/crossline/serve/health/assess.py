@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from crossline.core.health.delays import Cell, come, corrected
-from crossline.core.health.predictions import Held, held_mean, held_precision
-from crossline.core.health.rhythm import Rhythm, rhythm, usual
-from crossline.core.health.shares import Precision
-from crossline.core.health.stability import drift
-from crossline.core.workbench.predicted import Predicted
+from crossline.analysis.health.delays import Cell, come, corrected
+from crossline.analysis.health.predictions import Held, held_mean, held_precision
+from crossline.analysis.health.rhythm import Rhythm, rhythm, usual
+from crossline.analysis.health.shares import Precision
+from crossline.analysis.health.stability import drift
+from crossline.analysis.predicted import Predicted
 from crossline.serve.cases.statistics.queries import DAYS, WEEK, RuleCounts, Verdicts
 from crossline.serve.cases.statistics.schema import DAY_MS
 from crossline.serve.health.values import Foretold, Parity, RuleCost, RuleFacts, RuleHealth, RuleOverlap

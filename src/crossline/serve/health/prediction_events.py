@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.errors import CrosslineError
-from crossline.core.basics.times import instant_text
-from crossline.core.health.predictions import Held
+from crossline.analysis.health.predictions import Held
+from crossline.basics.errors import CrosslineError
+from crossline.basics.times import instant_text
 from crossline.logs import get_logger
 from crossline.serve.health.sentences import prediction_text
 from crossline.serve.health.values import HealthReport

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from crossline.connectors.stores import AlertFilter, Store
-from crossline.core.alerts.alertjson import read_quickly
-from crossline.core.basics.errors import UsageError
-from crossline.core.health.shares import Precision
-from crossline.core.workbench.predicted import Predicted
-from crossline.rulelog.events import RuleEvent
+from crossline.analysis.health.shares import Precision
+from crossline.analysis.predicted import Predicted
+from crossline.basics.errors import UsageError
+from crossline.evaluate.alerts.alertjson import read_quickly
+from crossline.io.stores.stores import AlertFilter, Store
+from crossline.rule_registry.events import RuleEvent
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.cases.statistics.queries import RuleCounts, Slow, read_counts, read_slow
 from crossline.serve.cases.statistics.schema import DAY_MS

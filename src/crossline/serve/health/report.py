@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from crossline.core.basics.times import instant_text
+from crossline.basics.times import instant_text
 from crossline.serve.cases.statistics.queries import LABEL_DAYS
 from crossline.serve.cases.statistics.schema import DAY_MS
 from crossline.serve.health.sentences import notes_of, parity_text

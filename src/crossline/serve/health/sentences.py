@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from crossline.core.health.predictions import Held
+from crossline.analysis.health.predictions import Held
 from crossline.serve.health.values import RuleHealth
 
 SHARE_MIN = 0.25  # smallest share of another rule worth a sentence

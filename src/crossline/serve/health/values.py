@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.core.health.delays import Corrected
-from crossline.core.health.predictions import Held
-from crossline.core.health.rhythm import Rhythm
-from crossline.core.health.shares import Precision
-from crossline.core.health.stability import Drift
-from crossline.core.workbench.predicted import Predicted
+from crossline.analysis.health.delays import Corrected
+from crossline.analysis.health.predictions import Held
+from crossline.analysis.health.rhythm import Rhythm
+from crossline.analysis.health.shares import Precision
+from crossline.analysis.health.stability import Drift
+from crossline.analysis.predicted import Predicted
 
 # What may be wrong with a rule: the first five call for a person.
 WRONG = ("floods", "silent", "alerts", "money", "precision", "parity", "drift")

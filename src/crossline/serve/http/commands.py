@@ -25,8 +25,8 @@ _GRACE_S = 5.0
 WARM = frozenset({"alerts"})
 LOADED = (
     *("crossline.cli.alerts.command", "crossline.cli.alerts.key_records", "crossline.cli.alerts.records"),
-    *("crossline.cli.backtest", "crossline.replay.analysis.evidence", "crossline.replay.workbench.sample"),
-    *("crossline.rulelog.content", "crossline.rulelog.reading", "crossline.rulelog.lists"),
+    *("crossline.cli.backtest", "crossline.backtest.investigation.evidence", "crossline.backtest.workbench.sample"),
+    *("crossline.rule_registry.content", "crossline.rule_registry.reading", "crossline.rule_registry.lists"),
 )
 
 

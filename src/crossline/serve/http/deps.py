@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from crossline.connectors.stores import Store, store_of
-from crossline.core.settings.config import PipelineConfig
+from crossline.io.stores.stores import Store, store_of
 from crossline.serve.http.problems import ProblemError
+from crossline.settings.config import PipelineConfig
 
 if TYPE_CHECKING:
+    from crossline.observe.run_health.report import ReplicaLag
     from crossline.serve.cases.service import CaseService
     from crossline.serve.http.events.source import EventSource
     from crossline.serve.http.reads.dead_letters import DeadLetters
     from crossline.serve.http.reads.decisions import DecisionStore
     from crossline.serve.http.writes.casework import CaseStore
-    from crossline.serve.run_health.report import ReplicaLag
 
 BODY_MAX = 8 << 20
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import orjson
 
-from crossline.core.basics.times import format_instant
-from crossline.core.texts.plaintext import printable, printable_lines
+from crossline.basics.texts.plaintext import printable, printable_lines
+from crossline.basics.times import format_instant
 from crossline.logs import get_logger
 from crossline.serve.fault_log import TellableError
 from crossline.serve.http.commands import command_line, end, text_of, without_folder

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import Query
 
-from crossline.core.basics.times import format_instant, parse_instant_ms
+from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.serve.http.problems import ProblemError, invalid
 
 LIMIT_MAX = 500

@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from crossline.core.basics.errors import CrosslineError, PermanentError, RetryableError, StateError, UsageError
-from crossline.core.texts.plaintext import printable, printable_lines
-from crossline.core.texts.problems import PROBLEMS_SHOWN, RefusedError, cut, shown
+from crossline.basics.errors import CrosslineError, PermanentError, RetryableError, StateError, UsageError
+from crossline.basics.texts.plaintext import printable, printable_lines
+from crossline.basics.texts.problems import PROBLEMS_SHOWN, RefusedError, cut, shown
 from crossline.logs import get_logger
 from crossline.serve.fault_log import TellableError, noted, with_fault
 

@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
-from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.texts.problems import nearest, one_of, shown
+from crossline.basics.texts.problems import nearest, one_of, shown
+from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.serve.http.problems import invalid
 
 KEY = "key."

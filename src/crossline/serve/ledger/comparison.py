@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.core.alerts.alertjson import read_quickly
-from crossline.core.basics.times import BEGINNING_MS, format_instant, parse_instant_ms
-from crossline.rulelog.events import RuleEvent
+from crossline.basics.times import BEGINNING_MS, format_instant, parse_instant_ms
+from crossline.evaluate.alerts.alertjson import read_quickly
+from crossline.rule_registry.events import RuleEvent
 
 # What a decision is, of all that its text says: times and how it was answered are those of the moment.
 OF_DECISION = ("decision", "score", "policy_version", "rules_digest")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.decisions.adapters import LedgerDecisions, SqliteReads
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.schema import LEDGER_FILE
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
+from crossline.settings.process.serve import ServeSettings
 
 
 def ledger_of(
@@ -24,7 +24,7 @@ def ledger_of(
     if settings.ledger is None:
         path = Path(settings.path) / LEDGER_FILE
         return LedgerGroup(SqliteLedger(path, signer)), LedgerDecisions(SqliteReads(path), streams)
-    from crossline.connectors.postgres.client import place_of  # noqa: PLC0415 - an extra that few have
+    from crossline.io.postgres.client import place_of  # noqa: PLC0415 - an extra that few have
     from crossline.serve.ledger.postgres.ledger import LOOK_S, PostgresLedger  # noqa: PLC0415 - as above
     from crossline.serve.ledger.postgres.reads import PostgresReads  # noqa: PLC0415 - as above
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from crossline.core.basics.errors import CrosslineError, RetryableError, StateError
+from crossline.basics.errors import CrosslineError, RetryableError, StateError
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Claimed, DecisionLedger, StoredAnswer

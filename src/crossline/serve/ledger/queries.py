@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import orjson
 
-from crossline.core.basics.errors import StateError
-from crossline.core.settings.postgres import LedgerSettings
+from crossline.basics.errors import StateError
 from crossline.serve.ledger.base import AnswerCounts, LedgerAnswer
 from crossline.serve.ledger.chain import ChainFault, check_chain
 from crossline.serve.ledger.receipts import FIELDS, OF_ANSWER, ChainHead
 from crossline.serve.ledger.schema import check_schema, reported
 from crossline.serve.ledger.signing import Verifier
+from crossline.settings.postgres import LedgerSettings
 
 
 class LedgerRows(Protocol):

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 
 # Signed before the digest: a signature under this key never means anything else.
 _MEANING = b"crossline receipt 1\n"

@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
 
 SLOTS_MAX = 64
 

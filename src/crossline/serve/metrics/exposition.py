@@ -11,15 +11,15 @@ from typing import Any
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.process.serve import ServeSettings
-from crossline.core.settings.watch import Place
+from crossline.basics.errors import UsageError
 from crossline.logs import get_logger
+from crossline.observe.watch.exposition import Collector, metric_counter, metric_gauge, metric_histogram, registry_of
+from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.serve.metrics.figures import ApiFigures
 from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.replica.answers import ReplicationLag
-from crossline.serve.watch.exposition import Collector, metric_counter, metric_gauge, metric_histogram, registry_of
-from crossline.serve.watch.listener import HttpListener, HttpPage
+from crossline.settings.process.serve import ServeSettings
+from crossline.settings.watch import Place
 
 log = get_logger(__name__)
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
+from crossline.observe.watch.figures import Histogram
 from crossline.serve.decisions.interfaces import AnswerLedger, IdClaim, RecordedAnswer
 from crossline.serve.decisions.reconciliation import Revised
 from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.values import Asked, Place
-from crossline.serve.watch.figures import Histogram
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client.core import Metric
 
-from crossline.core.basics.errors import CrosslineError
+from crossline.basics.errors import CrosslineError
 from crossline.logs import get_logger
+from crossline.observe.watch.exposition import metric_gauge
 from crossline.serve.health.values import WRONG, HealthReport
 from crossline.serve.http.problems import ProblemError
-from crossline.serve.watch.exposition import metric_gauge
 
 RULES_MAX, KEPT_S = 200, 15.0
 FIGURES = ("alerts", "money", "precision")

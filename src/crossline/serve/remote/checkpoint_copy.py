@@ -14,12 +14,12 @@ from pathlib import Path
 
 import orjson
 
-from crossline.connectors.feed.copies import copies_in, copy_name
-from crossline.connectors.feed.files import Kept, batch_path
-from crossline.connectors.objects.files import FileStore
-from crossline.core.basics.errors import StateError
-from crossline.engine.snapshot.mirror import GoneError, Known, Mirror
-from crossline.engine.snapshot.sparklog import last_committed
+from crossline.basics.errors import StateError
+from crossline.io.feed.copies import copies_in, copy_name
+from crossline.io.feed.files import Kept, batch_path
+from crossline.io.objects.files import FileStore
+from crossline.runtime.snapshot.mirror import GoneError, Known, Mirror
+from crossline.runtime.snapshot.sparklog import last_committed
 from crossline.serve.remote.segments import SegmentCopies, at_once
 
 FEED, STATE_NOTE, IDENTITY, OWNER = "feed", "state.json", "spark/metadata", "owner.json"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from crossline.connectors.objects.files import FileStore
-from crossline.core.basics.errors import StateError
-from crossline.engine.state.statelog import Segment
+from crossline.basics.errors import StateError
+from crossline.io.objects.files import FileStore
+from crossline.runtime.state_log.statelog import Segment
 
 STATE, BACKFILLS, DECIDED = "state", "backfills/", "decided/"
 LIST_EVERY = 16  # batches between two looks at all segments: merged ones come, others go

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from crossline.connectors.objects.files import FileStore, file_store
-from crossline.core.basics.errors import CrosslineError
-from crossline.engine.machine.temp import own_folder, sweep
+from crossline.basics.errors import CrosslineError
+from crossline.io.objects.files import FileStore, file_store
 from crossline.logs import get_logger
+from crossline.runtime.machine.temp import own_folder, sweep
 from crossline.serve.remote.checkpoint_copy import CheckpointCopy
 
 LOOK_S = 0.2  # between two looks at what the driver noted

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from crossline.core.decide.decision import RulesInForce
-from crossline.core.rules.base import Rule
-from crossline.engine.snapshot.snapshot import PlanSnapshot
+from crossline.evaluate.decisions.decision import RulesInForce
+from crossline.rules.base import Rule
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.serve.decisions.values import Basis
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from crossline.core.alerts.alertjson import json_value
-from crossline.core.basics.times import instant_text
-from crossline.core.entity.figures import FigureNow, Unanswered
+from crossline.basics.times import instant_text
+from crossline.evaluate.alerts.alertjson import json_value
+from crossline.evaluate.entity.figures import FigureNow, Unanswered
 
 
 class KeyAsked(NamedTuple):

@@ -20,15 +20,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from crossline.core.basics.errors import CrosslineError
-from crossline.core.models.processes import HERE
-from crossline.engine.machine.title import call_myself
-from crossline.engine.snapshot.snapshot import PlanSnapshot, SnapshotFile
-from crossline.engine.snapshot.sparklog import committed, last_committed
-from crossline.engine.state.follow import FollowedState
-from crossline.engine.workers.models import RunningModels
-from crossline.engine.workers.warm import warm_for
+from crossline.basics.errors import CrosslineError
+from crossline.basics.models.processes import HERE
 from crossline.logs import configure_helper, get_logger
+from crossline.runtime.machine.title import call_myself
+from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
+from crossline.runtime.snapshot.sparklog import committed, last_committed
+from crossline.runtime.state_log.follow import FollowedState
+from crossline.runtime.workers.models import RunningModels
+from crossline.runtime.workers.warm import warm_for
 from crossline.serve.replica.basis import Bases
 from crossline.serve.replica.fork import live
 from crossline.serve.replica.messages import FOLLOWER, Alive, ForkNow, Hello, receive, send

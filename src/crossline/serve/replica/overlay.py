@@ -12,23 +12,23 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from crossline.core.alerts.alert import alerts_of
-from crossline.core.alerts.alertjson import read_quickly
-from crossline.core.basics.wire import WirePart
-from crossline.core.decide.decision import RulesInForce
-from crossline.core.decide.policy import Deciding
-from crossline.core.decode import decode_values
-from crossline.core.entity.figures import FigureNow, Unanswered, figures_of_key
-from crossline.core.judge.derived_streams import derived
-from crossline.core.judge.output import Position, ShardOutput
-from crossline.core.judge.shard import ShardState, judge
-from crossline.core.plan.compile import StreamPlan
-from crossline.core.route.parts import Chunk
-from crossline.engine.snapshot.snapshot import PlanSnapshot
-from crossline.engine.stages.deciding import decided_of, deciding_values
-from crossline.engine.stages.decision_input import Given
-from crossline.engine.stages.holding import take_held
-from crossline.engine.stages.stages import parts_of
+from crossline.basics.wire import WirePart
+from crossline.evaluate.alerts.alert import alerts_of
+from crossline.evaluate.alerts.alertjson import read_quickly
+from crossline.evaluate.decisions.decision import RulesInForce
+from crossline.evaluate.derived_streams import derived
+from crossline.evaluate.entity.figures import FigureNow, Unanswered, figures_of_key
+from crossline.evaluate.output import Position, ShardOutput
+from crossline.evaluate.shard import ShardState, judge
+from crossline.ingest.decode import decode_values
+from crossline.ingest.route.parts import Chunk
+from crossline.plan.compile import StreamPlan
+from crossline.rules.policy.policy import Deciding
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.stages.deciding import decided_of, deciding_values
+from crossline.runtime.stages.decision_input import Given
+from crossline.runtime.stages.holding import take_held
+from crossline.runtime.stages.stages import parts_of
 
 # Behind all that a log has: what is laid over came last.
 BEHIND = 1 << 52

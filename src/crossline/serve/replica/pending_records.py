@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crossline.connectors.files.listing import ChunkList
-from crossline.engine.snapshot.sparklog import offsets_of
+from crossline.io.files.listing import ChunkList
+from crossline.runtime.snapshot.sparklog import offsets_of
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.replica.overlay import Laid
 from crossline.serve.replica.setup import KAFKA, Source

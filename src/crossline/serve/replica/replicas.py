@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crossline.core.basics.errors import StateError
-from crossline.engine.snapshot.sparklog import last_committed
+from crossline.basics.errors import StateError
 from crossline.logs import get_logger
+from crossline.runtime.snapshot.sparklog import last_committed
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, RecordVerdict
 from crossline.serve.fault_log import noted, with_fault
 from crossline.serve.replica.answers import ReplicaLimits, ReplicationLag, or_raise, together, verdict_of

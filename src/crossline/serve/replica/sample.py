@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.times import instant_text
-from crossline.core.streams.schema import StreamSpec
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.times import instant_text
 from crossline.serve.replica.overlay import Laid
 
 AT_MS = 1_700_000_000_000

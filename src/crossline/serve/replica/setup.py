@@ -9,9 +9,9 @@ from typing import Self
 
 import orjson
 
-from crossline.connectors.objects.place import is_uri
-from crossline.core.basics.errors import StateError, UsageError
-from crossline.engine.snapshot.checkpoint import OWNER
+from crossline.basics.errors import StateError, UsageError
+from crossline.io.objects.place import is_uri
+from crossline.runtime.snapshot.checkpoint import OWNER
 
 KAFKA = "kafka"
 # Between two forks. Each costs some 20 ms of processor time: the fork, and pages that are touched again after it.

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from crossline.connectors.base import wall_clock_ms
-from crossline.core.settings.process.serve import RevisionSettings
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.serve.revisions.queue import RevisionQueue
 from crossline.serve.revisions.sender import Sender
 from crossline.serve.revisions.values import AddressState, FailedDelivery, Revision
+from crossline.settings.process.serve import RevisionSettings
 
 FILE = "revisions.db"
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crossline.connectors.standing import Standing
-from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.errors import PermanentError, RetryableError, SinkError, StateError
+from crossline.basics.errors import PermanentError, RetryableError, SinkError, StateError
+from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.io.stores.standing import Standing
 from crossline.serve.revisions.values import FailedDelivery, Revision, Status
 
 VERSION = 1

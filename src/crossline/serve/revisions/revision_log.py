@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.basics.errors import RetryableError, StateError
+from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.logs import get_logger
 from crossline.serve.revisions.values import Revision
 

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 
-from crossline.connectors.webhook.posting import Poster
-from crossline.core.basics.errors import CrosslineError, RetryableError, SinkError
-from crossline.core.settings.process.serve import RevisionSettings
+from crossline.basics.errors import CrosslineError, RetryableError, SinkError
+from crossline.io.webhook.posting import Poster
 from crossline.logs import get_logger
 from crossline.serve.revisions.queue import QueuedRevision, RevisionQueue
 from crossline.serve.revisions.values import AddressState, Status
+from crossline.settings.process.serve import RevisionSettings
 
 PAUSE_MS, PAUSE_MS_MAX = 200, 10_000  # between two attempts: doubled each time
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from crossline.core.decide.decision import revision_id
+from crossline.evaluate.decisions.decision import revision_id
 
 SCHEMA_VERSION = 1
 Status = Literal["pending", "sent", "parked", "expired"]

@@ -19,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from crossline.core.settings.process.serve import LimitSettings, ServeSettings
 from crossline.serve.access.credentials import Credentials, Tokens
 from crossline.serve.access.keyfile import KeyFile
 from crossline.serve.access.keyring import KeyRing
@@ -27,6 +26,7 @@ from crossline.serve.access.middleware import Access
 from crossline.serve.access.protocol import uvicorn_settings
 from crossline.serve.access.roles import allows, may_see
 from crossline.serve.http.problems import install, not_allowed, refusal
+from crossline.settings.process.serve import LimitSettings, ServeSettings
 
 SILENT_S = 20.0
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.core.settings.process.serve import LimitSettings
 from crossline.serve.access.keyfile import new_key
+from crossline.settings.process.serve import LimitSettings
 
 from .served import SILENT_S, Answer, Served, now_ms, one_answer, served, until_end
 

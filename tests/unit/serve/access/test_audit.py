@@ -16,7 +16,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.basics.errors import RetryableError, StateError
 from crossline.serve.access import audit
 from crossline.serve.access.audit import AuditLog, verify
 from crossline.serve.access.keyfile import new_key

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.basics.errors import PermanentError, StateError, UsageError
+from crossline.basics.errors import PermanentError, StateError, UsageError
 from crossline.serve.access import keyring
 from crossline.serve.access.keyfile import KEY, KeyFile, new_key
 from crossline.serve.access.keyring import KeyRing, KeysUnknownError

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from crossline.core.basics.errors import RetryableError
-from crossline.core.settings.process.serve import OidcSettings
-from crossline.rulelog.sources.principals import name_problem
+from crossline.basics.errors import RetryableError
+from crossline.rule_registry.sources.principals import name_problem
 from crossline.serve.access import provider
 from crossline.serve.access.credentials import RefusedCredentialError
 from crossline.serve.access.oidc import OidcTokens, principal_name
 from crossline.serve.access.provider import ProviderKeys
 from crossline.serve.access.roles import ROLES, Principal
+from crossline.settings.process.serve import OidcSettings
 
 from .issuer import AUDIENCE, Issuer, b64, issuing
 from .served import now_ms, served

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.settings.process.serve import LimitSettings
 from crossline.serve.access import protocol
+from crossline.settings.process.serve import LimitSettings
 
 from .served import SILENT_S, Answer, Served, one_answer, served, until_end
 

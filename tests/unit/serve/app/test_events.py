@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.connectors.base import Delivery
-from crossline.engine.pipeline.feed import FeedSink
+from crossline.io.sinks.base import Delivery
+from crossline.runtime.pipeline.feed import FeedSink
 from crossline.serve.app.events import AllEvents
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.changes import CaseChanges

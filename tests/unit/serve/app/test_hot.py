@@ -11,11 +11,11 @@ import orjson
 import pytest
 from starlette.applications import Starlette
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.process.serve import ServeSettings
-from crossline.core.settings.watch import Place
+from crossline.basics.errors import UsageError
 from crossline.serve.app.hot import BATCH_MAX, HotRoutes
 from crossline.serve.app.server import listening, serve
+from crossline.settings.process.serve import ServeSettings
+from crossline.settings.watch import Place
 
 from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.serve.access.roles import ROUTES
 from crossline.serve.access.routes import check_routes
 from crossline.serve.app.openapi_hot import HOT_PATHS

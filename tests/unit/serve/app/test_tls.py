@@ -23,15 +23,15 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from crossline.basics.errors import UsageError
 from crossline.client import AsyncClient, Client
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.process.serve import ServeSettings, TlsSettings
-from crossline.core.settings.watch import Place
 from crossline.serve.access.guard import guarded
 from crossline.serve.access.keyfile import KeyFile
 from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.server import listening, serve
 from crossline.serve.start_check import check_files
+from crossline.settings.process.serve import ServeSettings, TlsSettings
+from crossline.settings.watch import Place
 
 from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
 

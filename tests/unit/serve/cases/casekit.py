@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.times import instant_text
-from crossline.core.settings.process.casework import CasesSettings
+from crossline.basics.times import instant_text
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.intake.batches import CaseIntake, IntakePosition
 from crossline.serve.cases.service import CaseService
 from crossline.serve.cases.statistics.cooldowns import Cools
+from crossline.settings.process.casework import CasesSettings
 
 START = 1_767_225_600_000
 HOUR = 3_600_000

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.basics.errors import RetryableError, StateError
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.values import CaseChange, CaseFilter, ChangedError, LinkedAlert, NotTakenError
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from tests.unit.serve.cases.casekit import SETTINGS, START, Desk, alert, decision
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.feed.files import batch_path, write_batch
-from crossline.connectors.sqlite import SqliteSink
-from crossline.connectors.stores import Store, open_store
-from crossline.core.alerts.alertjson import json_bytes
-from crossline.core.basics.errors import RetryableError
-from crossline.core.decide.words import ACTIONS
+from crossline.basics.errors import RetryableError
+from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.io.feed.files import batch_path, write_batch
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.io.stores.stores import Store, open_store
+from crossline.rules.policy.words import ACTIONS
 from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.changes import CaseChanges
 from crossline.serve.cases.intake.batches import CaseIntake, IntakePosition

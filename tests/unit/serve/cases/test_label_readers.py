@@ -8,8 +8,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from crossline.core.basics.errors import UsageError
-from crossline.replay.workbench.labels import labels_at, read_labels
+from crossline.backtest.workbench.labels import labels_at, read_labels
+from crossline.basics.errors import UsageError
 from crossline.serve.cases.cases import Cases
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.serve.cases.casekit import HOUR, START, Desk, alert
 
-from crossline.core.basics.times import instant_text
+from crossline.basics.times import instant_text
 from crossline.serve.cases import labels
 from crossline.serve.cases.suppressions import store
 from crossline.serve.cases.suppressions.conditions import SuppressionCondition

@@ -13,15 +13,15 @@ from typing import Any
 
 import orjson
 
+from crossline.basics.times import parse_instant_ms
 from crossline.cli.main import run_command
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.settings.process.casework import CasesSettings
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.intake.batches import CaseIntake
+from crossline.settings.process.casework import CasesSettings
 
 RECORDS, SEED = 144_000, 7
 LINK = ["card_hash", "device_id", "beneficiary_id"]

@@ -17,9 +17,7 @@ import httpx
 import orjson
 from argon2 import PasswordHasher
 
-from crossline.core.settings.config import PipelineConfig, load_pipeline
-from crossline.core.settings.process.serve import LimitSettings, OidcSettings, ServeSettings
-from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.access.roles import Principal
@@ -36,6 +34,8 @@ from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.reads.dead_letters import DeadLetters
 from crossline.serve.http.reads.decisions import DecisionStore
+from crossline.settings.config import PipelineConfig, load_pipeline
+from crossline.settings.process.serve import LimitSettings, OidcSettings, ServeSettings
 
 from .cards import CASEWORK, last_ms
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.settings.process.serve import OidcSettings
 from crossline.serve.access.keyfile import KeyFile
 from crossline.serve.app.split import is_of_api
 from crossline.serve.console.access import AUDITS_ITSELF, NEEDS, UNATTENDED
@@ -16,6 +15,7 @@ from crossline.serve.console.pages.index import PAGES
 from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import conflict, invalid
+from crossline.settings.process.serve import OidcSettings
 
 from .kit import HOST, Room, room
 

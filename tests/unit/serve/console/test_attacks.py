@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.settings.process.serve import LimitSettings
+from crossline.settings.process.serve import LimitSettings
 
 from .kit import HERE, HOST, PASSWORD, room
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.errors import RetryableError
-from crossline.core.decide.decision import decision_id
-from crossline.core.streams.schema import StreamSpec
+from crossline.basics.errors import RetryableError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.evaluate.decisions.decision import decision_id
 from crossline.serve.decisions.interfaces import IdClaim, RecordedAnswer, ServiceParts
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import DecisionAnswer

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from crossline.core.basics.errors import RetryableError, UsageError
+from crossline.basics.errors import RetryableError, UsageError
 from crossline.serve.decisions.outbox import AT_ONCE, SqliteOutbox, send_on
 from crossline.serve.decisions.values import Asked, Place
 

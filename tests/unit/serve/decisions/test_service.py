@@ -10,7 +10,7 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
 from crossline.serve.decisions.replies import HttpReply
 from crossline.serve.decisions.values import NotJudgedError
 

@@ -8,7 +8,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.connectors.feed.files import FeedBatch
+from crossline.io.feed.files import FeedBatch
 from crossline.serve.decisions.reconciliation import Expected, Reconciliation
 from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.values import Asked, Place

@@ -7,7 +7,7 @@ import asyncio
 import orjson
 import pytest
 
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
 from crossline.serve.decisions import service
 from crossline.serve.decisions.values import Degraded, OutcomeUnknownError, Place
 

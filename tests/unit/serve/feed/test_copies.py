@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.feed.copies import FeedCopies, copies_in, copy_name
-from crossline.connectors.objects.files import LocalFiles, StoreAwayError
-from crossline.core.basics.errors import SinkError
-from crossline.engine.pipeline.feed import FeedSink
+from crossline.basics.errors import SinkError
+from crossline.io.feed.copies import FeedCopies, copies_in, copy_name
+from crossline.io.objects.files import LocalFiles, StoreAwayError
+from crossline.io.sinks.base import Delivery
+from crossline.runtime.pipeline.feed import FeedSink
 
 
 def test_the_oldest_go_by_number_and_by_size(tmp_path: Path) -> None:

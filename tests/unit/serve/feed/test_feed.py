@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import orjson
 import pytest
 
-from crossline.connectors.base import Delivery, LateRecord
-from crossline.connectors.feed.files import batches_in
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import SinkError, StoppedError, UsageError
-from crossline.core.decide.hits import DecidedRecord
-from crossline.core.decide.policy import Policy, load_policy
-from crossline.core.streams.submission import Place
-from crossline.engine.pipeline.feed import FeedSink
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import SinkError, StoppedError, UsageError
+from crossline.basics.streams.submission import Place
+from crossline.io.feed.files import batches_in
+from crossline.io.sinks.base import Delivery, LateRecord
+from crossline.rules.policy.hits import DecidedRecord
+from crossline.rules.policy.policy import Policy, load_policy
+from crossline.runtime.pipeline.feed import FeedSink
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.feed.reader import EventId, FeedReader
 

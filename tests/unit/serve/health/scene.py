@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.times import instant_text
-from crossline.core.settings.process.casework import CasesSettings
+from crossline.basics.times import instant_text
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof, text_digest
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.intake.batches import CaseIntake
+from crossline.settings.process.casework import CasesSettings
 
 DAY_MS = 86_400_000
 MONEY = CasesSettings.model_validate({"money": {"field": "amount_cents", "decimals": 2, "currency": "currency"}})

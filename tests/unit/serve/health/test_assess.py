@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from crossline.core.health.delays import Cell
-from crossline.core.health.rhythm import Rhythm
-from crossline.core.health.shares import Precision
-from crossline.core.workbench.predicted import Predicted
+from crossline.analysis.health.delays import Cell
+from crossline.analysis.health.rhythm import Rhythm
+from crossline.analysis.health.shares import Precision
+from crossline.analysis.predicted import Predicted
 from crossline.serve.cases.statistics.queries import RuleCounts, Verdicts
 from crossline.serve.health.assess import Measured, assessed
 from crossline.serve.health.sentences import HealthNote, notes_of, parity_text

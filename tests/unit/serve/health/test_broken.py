@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.core.health.predictions import Held, held_mean
-from crossline.core.workbench.predicted import Predicted
+from crossline.analysis.health.predictions import Held, held_mean
+from crossline.analysis.predicted import Predicted
 from crossline.serve.app.events import AllEvents
 from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.feed.reader import FeedReader

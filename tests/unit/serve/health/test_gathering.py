@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.unit.serve.http.kit import NOW_MS, Client, FakeLedger, project, served
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
-from crossline.connectors.stores import AlertFilter, open_store
-from crossline.core.health.shares import Precision
-from crossline.core.workbench.predicted import Predicted
+from crossline.analysis.health.shares import Precision
+from crossline.analysis.predicted import Predicted
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.io.stores.stores import AlertFilter, open_store
 from crossline.serve.health.reader import costs_of, facts_of, foretold_of, parity_of
 from crossline.serve.health.values import Foretold, Parity, RuleCost
 

@@ -20,10 +20,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.service import CaseService

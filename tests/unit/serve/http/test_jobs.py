@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.unit.serve.http.kit import NOW_MS, Client, detail, example
 
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
 from crossline.serve.http import commands, jobs
 from crossline.serve.http.jobs import Jobs
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from crossline.connectors.postgres.client import place_of
-from crossline.core.settings.postgres import LedgerSettings
+from dev.services.postgres import LocalPostgres
+
+from crossline.io.postgres.client import place_of
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
-from crossline.services.postgres import LocalPostgres
+from crossline.settings.postgres import LedgerSettings
 
 from .ledgerkit import asked
 

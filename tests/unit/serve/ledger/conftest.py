@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.connectors.postgres_kit import place_in
 
-from crossline.connectors.postgres.client import Place
+from crossline.io.postgres.client import Place
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 
 from .ledgerkit import Clock, Open, opening
 
 if TYPE_CHECKING:
-    from crossline.services.postgres import LocalPostgres
+    from dev.services.postgres import LocalPostgres
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.core.basics.times import BEGINNING_MS
-from crossline.rulelog.events import RuleEvent
+from crossline.basics.times import BEGINNING_MS
+from crossline.rule_registry.events import RuleEvent
 from crossline.serve.ledger.comparison import RecordPlace, ReplayResult, differences
 from crossline.serve.ledger.receipts import ChainHead, receipt_body
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.basics.errors import RetryableError, StateError
 from crossline.serve.ledger.base import Claimed
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.queries import check_ledger

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.basics.errors import RetryableError, StateError
 from crossline.serve.decisions.adapters import SqliteReads
 from crossline.serve.ledger.chain import faults_of
 from crossline.serve.ledger.queries import check_ledger

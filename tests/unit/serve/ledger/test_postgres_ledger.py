@@ -9,20 +9,20 @@ import orjson
 import psycopg
 import pytest
 
+from crossline.basics.errors import RetryableError, StateError, UsageError
 from crossline.cli.main import run_command
-from crossline.connectors.postgres.client import Place
-from crossline.core.basics.errors import RetryableError, StateError, UsageError
-from crossline.core.settings.postgres import LedgerSettings
+from crossline.io.postgres.client import Place
 from crossline.serve.ledger.chain import faults_of
 from crossline.serve.ledger.postgres.connection_cutter import Cutter
 from crossline.serve.ledger.postgres.reads import PostgresReads, check_postgres
 from crossline.serve.ledger.queries import answered_later, check_ledger, receipt_of
 from crossline.serve.ledger.signing import Signer
+from crossline.settings.postgres import LedgerSettings
 
 from .ledgerkit import BASIS, Clock, Open, asked, decision_of, entry, key_files, outcomes
 
 if TYPE_CHECKING:
-    from crossline.services.postgres import LocalPostgres
+    from dev.services.postgres import LocalPostgres
 
 
 def test_an_id_is_asked_answered_and_asked_again(opened: Open, tmp_path: Path) -> None:

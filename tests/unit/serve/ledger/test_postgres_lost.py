@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossline.connectors.postgres.client import Place
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
+from crossline.io.postgres.client import Place
 from crossline.serve.decisions.values import OutcomeUnknownError
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.postgres.reads import check_postgres
@@ -19,7 +19,7 @@ from .cutting import Line
 from .ledgerkit import Clock, Open, asked, decision_of, entry, outcomes
 
 if TYPE_CHECKING:
-    from crossline.services.postgres import LocalPostgres
+    from dev.services.postgres import LocalPostgres
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossline.connectors.postgres.client import Place
+from crossline.io.postgres.client import Place
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.postgres.reads import check_postgres
 from crossline.serve.ledger.queries import LedgerCheck, check_ledger
@@ -20,7 +20,7 @@ from crossline.serve.ledger.sqlite import SqliteLedger
 from .ledgerkit import Clock, Open, asked, entry, outcomes
 
 if TYPE_CHECKING:
-    from crossline.services.postgres import LocalPostgres
+    from dev.services.postgres import LocalPostgres
 
 SEED = 20_261_124
 

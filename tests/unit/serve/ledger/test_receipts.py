@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 from crossline.serve.decisions.values import Basis
 from crossline.serve.ledger import receipts
 from crossline.serve.ledger.chain import check_chain, faults_of

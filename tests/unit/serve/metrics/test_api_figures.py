@@ -15,8 +15,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from tests.unit.serve.decisions.fakes import FakeLedger, decided
 
-from crossline.core.basics.errors import RetryableError, UsageError
-from crossline.core.settings.process.serve import LimitSettings, ServeSettings
+from crossline.basics.errors import RetryableError, UsageError
+from crossline.observe.watch.listener import HttpListener
 from crossline.serve.access.credentials import Credentials
 from crossline.serve.access.keyring import KeyRing
 from crossline.serve.access.middleware import Access
@@ -30,7 +30,7 @@ from crossline.serve.metrics.exposition import ApiCollector, ApiStatus, told_at
 from crossline.serve.metrics.figures import OTHERS, PARTS_MAX, ApiFigures, RequestCounter, TimedAnswers
 from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.replica.answers import ReplicationLag
-from crossline.serve.watch.listener import HttpListener
+from crossline.settings.process.serve import LimitSettings, ServeSettings
 from e2e.scraping import Scrape, alerting_rules, get, names_in
 
 STANDING = ApiStatus(ReplicationLag(1_500, 812, ready=True), 3, 2, 1, (40, 0.25), 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from crossline.core.basics.errors import RetryableError
-from crossline.core.health.predictions import Held
-from crossline.core.health.shares import Precision
-from crossline.core.workbench.predicted import Predicted
+from crossline.analysis.health.predictions import Held
+from crossline.analysis.health.shares import Precision
+from crossline.analysis.predicted import Predicted
+from crossline.basics.errors import RetryableError
 from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.health.assess import Measured, assessed
 from crossline.serve.health.values import Foretold, HealthReport, RuleFacts

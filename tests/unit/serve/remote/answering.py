@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
+from dev.services.postgres import LocalPostgres
 from tests.unit.serve.decisions.fakes import FakeOutbox, FakeStream
 from tests.unit.serve.replica.conftest import SPEC, STREAM
 
-from crossline.connectors.objects.files import LocalFiles
-from crossline.core.settings.process.serve import ServeSettings
+from crossline.io.objects.files import LocalFiles
 from crossline.serve.decisions.adapters import LedgerAnswers
 from crossline.serve.decisions.interfaces import ServiceParts
 from crossline.serve.decisions.records import StreamRecords
@@ -25,7 +25,7 @@ from crossline.serve.ledger.factory import ledger_of
 from crossline.serve.remote.store_follower import StoreFollower
 from crossline.serve.replica.answers import ReplicaLimits
 from crossline.serve.replica.replicas import Replicas
-from crossline.services.postgres import LocalPostgres
+from crossline.settings.process.serve import ServeSettings
 
 
 class Topic:

@@ -8,12 +8,12 @@ from typing import Any
 
 from tests.oracle.replicated import Decision, Pipeline
 
-from crossline.connectors.feed.copies import FeedCopies
-from crossline.connectors.feed.files import batch_path, write_batch
-from crossline.connectors.objects.files import FileStore
-from crossline.engine.snapshot.mirror import Mirror
-from crossline.engine.snapshot.snapshot import PlanSnapshot
-from crossline.engine.state.cache import ShardCache
+from crossline.io.feed.copies import FeedCopies
+from crossline.io.feed.files import batch_path, write_batch
+from crossline.io.objects.files import FileStore
+from crossline.runtime.snapshot.mirror import Mirror
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.state_log.cache import ShardCache
 
 PLANNED_MS = 1_000_000_000_000
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from tests.unit.serve.replica.conftest import BURST, Asks, rules_of, snapshot_of
 
-from crossline.connectors.feed.files import batches_in
-from crossline.connectors.objects.files import LocalFiles, StoreAwayError
-from crossline.core.basics.errors import StateError
-from crossline.core.judge.shard import ShardState
-from crossline.engine.snapshot.mirror import INLINE_BYTES, PARTS, Mirror
-from crossline.engine.snapshot.snapshot import SnapshotFile
-from crossline.engine.snapshot.sparklog import committed, last_committed
-from crossline.engine.state import cache as caching
-from crossline.engine.state import statelog
-from crossline.engine.state.follow import FollowedState
+from crossline.basics.errors import StateError
+from crossline.evaluate.shard import ShardState
+from crossline.io.feed.files import batches_in
+from crossline.io.objects.files import LocalFiles, StoreAwayError
+from crossline.runtime.snapshot.mirror import INLINE_BYTES, PARTS, Mirror
+from crossline.runtime.snapshot.snapshot import SnapshotFile
+from crossline.runtime.snapshot.sparklog import committed, last_committed
+from crossline.runtime.state_log import cache as caching
+from crossline.runtime.state_log import statelog
+from crossline.runtime.state_log.follow import FollowedState
 from crossline.serve.remote.checkpoint_copy import LOGS_KEPT, CheckpointCopy
 from crossline.serve.replica.pending_records import BatchEnds
 from crossline.serve.replica.setup import sources_of

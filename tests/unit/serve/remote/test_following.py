@@ -13,8 +13,8 @@ import pytest
 from tests.oracle.replicated import told
 from tests.unit.serve.replica.conftest import BURST, Asks, ready, snapshot_of
 
-from crossline.connectors.objects.files import LocalFiles
-from crossline.engine.state import cache as caching
+from crossline.io.objects.files import LocalFiles
+from crossline.runtime.state_log import cache as caching
 from crossline.serve.decisions.values import NotJudgedError, RecordVerdict
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.remote.store_follower import StoreFollower

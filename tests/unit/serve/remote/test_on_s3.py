@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.serve.replica.conftest import BURST, Asks, snapshot_of
 
-from crossline.connectors.feed.files import batches_in
-from crossline.connectors.objects.files import file_store
-from crossline.connectors.objects.place import under
-from crossline.engine.snapshot.sparklog import last_committed
-from crossline.engine.state import cache as caching
+from crossline.io.feed.files import batches_in
+from crossline.io.objects.files import file_store
+from crossline.io.objects.place import under
+from crossline.runtime.snapshot.sparklog import last_committed
+from crossline.runtime.state_log import cache as caching
 from crossline.serve.remote.checkpoint_copy import CheckpointCopy
 
 from .stored import StoredPipeline
 from .test_copy import sizes, state_at
 
 if TYPE_CHECKING:
-    from crossline.services.s3 import LocalS3
+    from dev.services.s3 import LocalS3
 
 
 def test_batch_by_batch(s3_server: LocalS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

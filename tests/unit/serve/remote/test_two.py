@@ -13,14 +13,14 @@ import orjson
 from tests.connectors.postgres_kit import place_in
 from tests.unit.serve.replica.conftest import BURST, Asks, snapshot_of
 
-from crossline.connectors.objects.files import LocalFiles
-from crossline.engine.state import cache as caching
+from crossline.io.objects.files import LocalFiles
+from crossline.runtime.state_log import cache as caching
 from crossline.serve.ledger.postgres.reads import check_postgres
 
 from .stored import StoredPipeline
 
 if TYPE_CHECKING:
-    from crossline.services.postgres import LocalPostgres
+    from dev.services.postgres import LocalPostgres
 
 
 class Api:

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from tests.oracle.replicated import Pipeline
 
-from crossline.core.conditions.lists import named_lists
-from crossline.core.decide.policy import Deciding, Policy
-from crossline.core.judge.shard import Bounds
-from crossline.core.rules.base import Defaults
-from crossline.core.rules.reading import read_rule
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.streams.schema import StreamSpec
-from crossline.engine.snapshot.snapshot import PlanSnapshot
-from crossline.engine.state import cache as caching
+from crossline.basics.conditions.lists import named_lists
+from crossline.basics.streams.schema import StreamSpec
+from crossline.evaluate.shard import Bounds
+from crossline.rules.base import Defaults
+from crossline.rules.policy.policy import Deciding, Policy
+from crossline.rules.reading import read_rule
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.state_log import cache as caching
 from crossline.serve.decisions.values import Asked
 from crossline.serve.replica.replicas import Replicas
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from onnx import helper
 from tests.oracle.replicated import Pipeline
-from tests.unit.core.rules.onnxkit import model
+from tests.unit.rules.onnxkit import model
 
-from crossline.core.models.processes import HERE
+from crossline.basics.models.processes import HERE
 from crossline.serve.decisions.values import RecordVerdict
 from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 from crossline.serve.replica.replicas import Replicas

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.oracle.replicated import Pipeline, told
 
-from crossline.core.basics.errors import RetryableError
-from crossline.core.basics.times import instant_text
+from crossline.basics.errors import RetryableError
+from crossline.basics.times import instant_text
 from crossline.serve.decisions.values import AsOf
 from crossline.serve.replica.dry_runs import DryRunQueue
 from crossline.serve.replica.entity import KeyAsked, KeyFigures

@@ -15,9 +15,9 @@ import pytest
 import uvloop
 from tests.oracle.replicated import Pipeline, told
 
-from crossline.core.basics.errors import StateError, UsageError
-from crossline.engine.state import cache as caching
-from crossline.engine.state.follow import FollowedState
+from crossline.basics.errors import StateError, UsageError
+from crossline.runtime.state_log import cache as caching
+from crossline.runtime.state_log.follow import FollowedState
 from crossline.serve.app.compose import replicas_of
 from crossline.serve.decisions.values import NotJudgedError, Place, RecordVerdict
 from crossline.serve.replica.answers import ReplicaLimits

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from connectors.receiving import KEY, Receiver
-from crossline.core.settings.process.serve import RevisionSettings
 from crossline.serve.revisions import sender as module
 from crossline.serve.revisions.pusher import RevisionPusher
+from crossline.settings.process.serve import RevisionSettings
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.core.settings.process.serve import RevisionSettings
 from crossline.serve.revisions.values import Revision
+from crossline.settings.process.serve import RevisionSettings
 
 WAIT_S = 60.0
 

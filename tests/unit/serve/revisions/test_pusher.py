@@ -16,11 +16,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from connectors.receiving import TRICKLE, Receiver
-from crossline.core.basics.errors import PermanentError, StateError
-from crossline.core.settings.process.serve import RevisionSettings
+from crossline.basics.errors import PermanentError, StateError
 from crossline.serve.revisions import sender as module
 from crossline.serve.revisions.pusher import RevisionPusher
 from crossline.serve.revisions.queue import QueueFullError
+from crossline.settings.process.serve import RevisionSettings
 
 from .kit import WAIT_S, at, in_order, many, revision
 
@@ -178,7 +178,7 @@ def test_what_waits_survives_a_restart_and_goes_on_in_order(
 CHILD = """
 import json, sys
 from pathlib import Path
-from crossline.core.settings.process.serve import RevisionSettings
+from crossline.settings.process.serve import RevisionSettings
 from crossline.serve.revisions.pusher import RevisionPusher
 from crossline.serve.revisions.values import Revision
 path, port = Path(sys.argv[1]), sys.argv[2]

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.basics.errors import RetryableError, StateError
 from crossline.serve.revisions import revision_log
 from crossline.serve.revisions.revision_log import RevisedGoneError, RevisedLog
 from crossline.serve.revisions.values import Revision

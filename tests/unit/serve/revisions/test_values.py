@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.revisions.values import revision_of
+from crossline.settings.process.serve import ServeSettings
 
 
 def test_the_example_of_cases_md() -> None:

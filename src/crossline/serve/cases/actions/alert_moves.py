@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import orjson
 
-from crossline.core.texts.problems import shown
+from crossline.basics.texts.problems import shown
 from crossline.serve.cases import checks, rows, summary
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.intake.linking import retie

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.times import instant_text
+from crossline.basics.times import instant_text
 from crossline.serve.cases import labels, rows, summary
 from crossline.serve.cases.actions import alert_moves, case_state
 from crossline.serve.cases.actions.case_state import MutableCase

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.texts.problems import shown
+from crossline.basics.texts.problems import shown
 from crossline.serve.cases import labels, rows, summary
 from crossline.serve.cases.actions import alert_moves, case_state
 from crossline.serve.cases.actions.case_state import MutableCase

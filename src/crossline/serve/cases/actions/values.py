@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from crossline.core.texts.problems import one_of, shown
+from crossline.basics.texts.problems import one_of, shown
 from crossline.serve.cases import checks
 from crossline.serve.cases.values import NotTakenError
 

@@ -9,11 +9,10 @@ from typing import Any, Literal
 
 import orjson
 
-from crossline.connectors.base import wall_clock_ms
-from crossline.connectors.feed.files import FeedBatch
-from crossline.core.alerts.alertjson import read_alert
-from crossline.core.decide.words import ACTIONS
-from crossline.core.settings.process.casework import CasesSettings
+from crossline.evaluate.alerts.alertjson import read_alert
+from crossline.io.feed.files import FeedBatch
+from crossline.io.sinks.base import wall_clock_ms
+from crossline.rules.policy.words import ACTIONS
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.intake.facts import facts_of, opens_cases
 from crossline.serve.cases.intake.linking import Linker
@@ -30,6 +29,7 @@ from crossline.serve.cases.statistics.cooldowns import Cools, count_cooled
 from crossline.serve.cases.statistics.schema import DAY_MS
 from crossline.serve.cases.suppressions.conditions import Hidden
 from crossline.serve.cases.suppressions.counts import count_hidden
+from crossline.settings.process.casework import CasesSettings
 
 _NAME = "feed"
 

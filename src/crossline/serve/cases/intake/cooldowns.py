@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from crossline.core.basics.errors import CrosslineError
+from crossline.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.serve.cases.statistics.cooldowns import cools
 

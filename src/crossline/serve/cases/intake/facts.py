@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.conditions.holds import lookup
-from crossline.core.decide.words import SEVERITIES
-from crossline.core.settings.process.casework import CasesSettings, MoneySettings
+from crossline.basics.conditions.holds import lookup
+from crossline.basics.times import parse_instant_ms
+from crossline.rules.policy.words import SEVERITIES
+from crossline.settings.process.casework import CasesSettings, MoneySettings
 
 VALUE_MAX = 1_024  # characters of a value that is linked by
 MESSAGE_MAX = 4_000

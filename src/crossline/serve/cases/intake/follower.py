@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from crossline.connectors.base import wall_clock_ms
-from crossline.connectors.feed.files import FeedBatch, read_head
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.basics.errors import RetryableError, StateError
+from crossline.io.feed.files import FeedBatch, read_head
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.serve.cases.intake.batches import CaseIntake, IntakePosition, Step, planned_of, steps_of
 from crossline.serve.cases.intake.catch_up import Missed

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import orjson
 
-from crossline.core.settings.process.casework import CasesSettings
 from crossline.serve.cases import checks, rows, summary
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.intake.facts import AlertFacts, Tie, ties_of
+from crossline.settings.process.casework import CasesSettings
 
 LINKER = "crossline"  # who opens cases for alerts, and reopens them
 _CANDIDATES = """SELECT c.seq, c.case_id, c.state, c.assignee, c.version, c.alert_count, c.last_ms

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crossline.core.decide.words import ACTIONS, SEVERITIES
+from crossline.rules.policy.words import ACTIONS, SEVERITIES
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.queue.filters import QueueFilter
 from crossline.serve.cases.summary import SEPARATOR

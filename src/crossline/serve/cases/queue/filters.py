@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, get_args
 
-from crossline.core.decide.words import ACTIONS, SEVERITIES
-from crossline.core.texts.problems import nearest, one_of, shown
+from crossline.basics.texts.problems import nearest, one_of, shown
+from crossline.rules.policy.words import ACTIONS, SEVERITIES
 from crossline.serve.cases import checks
 from crossline.serve.cases.values import STATES, NotTakenError
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.times import instant_text
-from crossline.core.decide.words import ACTIONS
+from crossline.basics.times import instant_text
+from crossline.rules.policy.words import ACTIONS
 from crossline.serve.cases.actions.case_state import final
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.rows import PREFIX

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.core.basics.times import instant_text
+from crossline.basics.times import instant_text
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.links.values import Entity
 from crossline.serve.cases.queue import case_search, queries

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.health.stability import bucket_of
+from crossline.analysis.health.stability import bucket_of
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.intake.facts import AlertFacts
 from crossline.serve.cases.statistics.schema import DAY_MS, HOUR_MS

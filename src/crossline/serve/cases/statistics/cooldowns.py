@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.rules.reading import read_rule
+from crossline.basics.times import parse_instant_ms
+from crossline.rules.reading import read_rule
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.statistics.schema import DAY_MS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from crossline.core.health.delays import Cell
-from crossline.core.texts.money import digits_of, sums_said
+from crossline.analysis.health.delays import Cell
+from crossline.basics.texts.money import digits_of, sums_said
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.statistics.schema import DAY_MS, HOUR_MS
 

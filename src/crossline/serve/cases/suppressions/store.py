@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.times import instant_text
-from crossline.core.texts.problems import one_of, shown
+from crossline.basics.texts.problems import one_of, shown
+from crossline.basics.times import instant_text
 from crossline.serve.cases import checks
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.suppressions.conditions import OPERATORS, SuppressionCondition

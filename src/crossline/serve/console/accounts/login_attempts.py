@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from crossline.serve.console.accounts.database import PrivateDatabase
+from crossline.io.private_database import PrivateDatabase
 
 WAIT_MS = 15 * 60_000
 # Of one user from one address; of one user from anywhere, who is not locked out by a single stranger; of one address.

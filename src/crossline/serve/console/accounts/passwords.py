@@ -7,7 +7,7 @@ import unicodedata
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 
 CHARS_MIN, BYTES_MAX = 12, 1_024
 _FEW = 5  # different characters that a password has at least

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import orjson
 
-from crossline.core.texts.problems import one_of, shown
-from crossline.serve.console.accounts.database import PrivateDatabase
+from crossline.basics.texts.problems import one_of, shown
+from crossline.io.private_database import PrivateDatabase
 from crossline.serve.http.problems import invalid
 
 Theme = Literal["system", "light", "dark"]

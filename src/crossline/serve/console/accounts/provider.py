@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.process.serve import CALLBACK, OidcSettings
+from crossline.basics.errors import UsageError
+from crossline.io.private_database import PrivateDatabase
 from crossline.serve.access.credentials import RefusedCredentialError
 from crossline.serve.access.oidc import OidcTokens, principal_name
 from crossline.serve.access.provider import ProviderKeys, endpoints_of, exchanged
-from crossline.serve.console.accounts.database import PrivateDatabase
 from crossline.serve.console.accounts.sessions import new_id
+from crossline.settings.process.serve import CALLBACK, OidcSettings
 
 UNDER_WAY_MS = 10 * 60_000
 UNDER_WAY_MAX = 10_000

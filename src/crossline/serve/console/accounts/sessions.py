@@ -12,8 +12,8 @@ from typing import Literal
 
 import orjson
 
+from crossline.io.private_database import PrivateDatabase
 from crossline.serve.access.roles import Principal, scopes_of_roles
-from crossline.serve.console.accounts.database import PrivateDatabase
 from crossline.serve.console.accounts.users import UserFile
 
 ID_BYTES = 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crossline.serve.console.accounts.database import PrivateDatabase
+from crossline.io.private_database import PrivateDatabase
 
 FILE = "console.db"
 _VERSION = 1

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.errors import PermanentError, UsageError
-from crossline.core.texts.problems import nearest, one_of
-from crossline.rulelog.sources.principals import ALPHABET, name_problem, same_principal
+from crossline.basics.errors import PermanentError, UsageError
+from crossline.basics.texts.problems import nearest, one_of
+from crossline.io.private_database import PrivateDatabase
+from crossline.rule_registry.sources.principals import ALPHABET, name_problem, same_principal
 from crossline.serve.access.roles import ROLES, scopes_of_roles
-from crossline.serve.console.accounts.database import PrivateDatabase
 from crossline.serve.console.accounts.passwords import Passwords, check_password
 
 MADE_BY = "crossline serve users create"

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crossline.core.texts.problems import shown
+from crossline.basics.texts.problems import shown
 from crossline.serve.cases.actions.bulk import COUNT_FROM
 from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.queue.navigation import acted_at, last_act_ms

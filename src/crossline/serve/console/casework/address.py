@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from pydantic import ValidationError
 
-from crossline.core.texts.problems import shown
+from crossline.basics.texts.problems import shown
 from crossline.serve.cases.queue.filters import QueueFilter
 from crossline.serve.http.cases.requests import FilterBody
 from crossline.serve.http.problems import ProblemError, invalid

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.replay.analysis.timeline import Mark, RecordMark, Timeline, timeline_of
+from crossline.backtest.investigation.timeline import Mark, RecordMark, Timeline, timeline_of
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.casework.rows import one_code, short
 from crossline.serve.console.charts.bars import figure_bar

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from crossline.core.basics.times import instant_text
+from crossline.basics.times import instant_text
 from crossline.serve.cases.actions.bulk import COUNT_FROM
 from crossline.serve.console.casework.rows import sums
 from crossline.serve.console.request import PageRequest

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.texts.money import amount_said, with_code
+from crossline.basics.texts.money import amount_said, with_code
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.console.casework.address import QueueQuery
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import initials

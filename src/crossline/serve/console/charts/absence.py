@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crossline.replay.analysis.timeline import Timeline
+from crossline.backtest.investigation.timeline import Timeline
 from crossline.serve.console.charts.dots import dot
 from crossline.serve.console.charts.frame import Plot
 from crossline.serve.console.charts.scales import text_px

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crossline.replay.analysis.timeline import Timeline
+from crossline.backtest.investigation.timeline import Timeline
 from crossline.serve.console.charts.absence import absence_lane
 from crossline.serve.console.charts.correlation import ComparedValue, correlation_lane
 from crossline.serve.console.charts.lanes import sequence_lanes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from crossline.replay.analysis.timeline import Timeline
+from crossline.backtest.investigation.timeline import Timeline
 from crossline.serve.console.charts.dots import dot
 from crossline.serve.console.charts.frame import Plot
 from crossline.serve.console.charts.scales import Scale, text_px

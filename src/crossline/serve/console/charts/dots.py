@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossline.replay.analysis.timeline import Mark
+from crossline.backtest.investigation.timeline import Mark
 from crossline.serve.console.charts.svg import Element, element, px
 
 RADIUS, HIT_RADIUS = 4.0, 4.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from crossline.replay.analysis.timeline import Timeline
+from crossline.backtest.investigation.timeline import Timeline
 from crossline.serve.console.charts.scales import Scale, free, text_px, time_step_ms, time_ticks
 from crossline.serve.console.charts.svg import Element, line, rect, text
 from crossline.serve.console.charts.words import Wording, duration

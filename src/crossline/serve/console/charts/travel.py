@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from crossline.replay.analysis.timeline import Place, Timeline, Travel
+from crossline.backtest.investigation.timeline import Place, Timeline, Travel
 from crossline.serve.console.charts.dots import dot
 from crossline.serve.console.charts.frame import NARROW_PX
 from crossline.serve.console.charts.scales import Scale, text_px

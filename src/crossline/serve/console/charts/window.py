@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from crossline.replay.analysis.timeline import RecordMark, Timeline
+from crossline.backtest.investigation.timeline import RecordMark, Timeline
 from crossline.serve.console.charts.columns import RECORDS_MAX, columns
 from crossline.serve.console.charts.dots import dot
 from crossline.serve.console.charts.frame import NARROW_PX, Plot

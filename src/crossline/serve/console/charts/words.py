@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 
-from crossline.core.texts.money import amount_said, with_code
-from crossline.replay.analysis.bars import FigureBar, Unit
-from crossline.replay.analysis.timeline import Timeline
+from crossline.backtest.investigation.bars import FigureBar, Unit
+from crossline.backtest.investigation.timeline import Timeline
+from crossline.basics.texts.money import amount_said, with_code
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _OPERATORS = {">=": "at least", ">": "over", "<=": "at most", "<": "under", "==": "exactly", "!=": "other than"}

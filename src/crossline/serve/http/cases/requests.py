@@ -9,7 +9,7 @@ from fastapi import Path as InPath
 from fastapi import Query, Request
 from pydantic import Field, StringConstraints
 
-from crossline.core.texts.problems import shown
+from crossline.basics.texts.problems import shown
 from crossline.serve.cases.actions.values import ActName, CaseAction
 from crossline.serve.cases.intake.facts import VALUE_MAX
 from crossline.serve.cases.queue.filters import QueueFilter, Sort, View

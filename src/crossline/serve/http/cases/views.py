@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi import Path as InPath
 from pydantic import Field
 
-from crossline.core.texts.problems import shown
+from crossline.basics.texts.problems import shown
 from crossline.serve.cases.queue import views as kept
 from crossline.serve.http.cases.requests import FilterBody, as_problems, desk_of
 from crossline.serve.http.deps import Dependencies

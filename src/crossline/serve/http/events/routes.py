@@ -9,7 +9,7 @@ import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from crossline.core.texts.problems import nearest, one_of, shown
+from crossline.basics.texts.problems import nearest, one_of, shown
 from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.events.source import KINDS, EventId, EventSource, LiveEvent
 from crossline.serve.http.events.stream import EventFilter, EventStream, StreamLimits

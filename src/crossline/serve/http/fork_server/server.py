@@ -18,8 +18,8 @@ import sys
 import traceback
 from typing import NoReturn
 
-from crossline.engine.machine.title import call_myself
-from crossline.engine.runtime.child_processes import end_with_parent
+from crossline.runtime.java.child_processes import end_with_parent
+from crossline.runtime.machine.title import call_myself
 
 ASKED_MAX = 64 << 10  # bytes of arguments
 MAIN = "crossline.cli.main"

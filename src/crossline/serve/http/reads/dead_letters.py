@@ -11,8 +11,8 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from crossline.core.basics.times import instant_text
-from crossline.core.texts.problems import shown
+from crossline.basics.texts.problems import shown
+from crossline.basics.times import instant_text
 from crossline.serve.dead_letters.repair import NotFitError
 from crossline.serve.dead_letters.resend import RAW_BYTES_MAX, Resender
 from crossline.serve.dead_letters.resend_log import Resent, ResentFile

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 
-from crossline.connectors.stores import AlertFilter
-from crossline.core.basics.errors import CrosslineError
-from crossline.rulelog.sources.listedit import named
+from crossline.basics.errors import CrosslineError
+from crossline.io.stores.stores import AlertFilter
+from crossline.rule_registry.sources.listedit import named
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.paging import Limit
 from crossline.serve.http.principals import needs

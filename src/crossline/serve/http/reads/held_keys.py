@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.connectors.stores import AlertFilter, Store
-from crossline.core.alerts.standing import last_words
-from crossline.core.basics.times import instant_text, parse_instant_ms
-from crossline.core.rules.base import Rule
-from crossline.core.rules.holds.release import Key, release_key
-from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.history import History
-from crossline.rulelog.outcomes.holding import HeldByHand, held_by_hand
-from crossline.rulelog.sources.releases import release_name
+from crossline.basics.times import instant_text, parse_instant_ms
+from crossline.evaluate.alerts.standing import last_words
+from crossline.io.stores.stores import AlertFilter, Store
+from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.history import History
+from crossline.rule_registry.outcomes.holding import HeldByHand, held_by_hand
+from crossline.rule_registry.sources.releases import release_name
+from crossline.rules.base import Rule
+from crossline.rules.holds.release import Key, release_key
 
 HELD_MAX = 10_000  # alerts of a rule that are looked at
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import instant_text
-from crossline.core.decide.words import ACTIONS
-from crossline.rulelog.outcomes.holding import held_by_hand
+from crossline.basics.errors import UsageError
+from crossline.basics.times import instant_text
+from crossline.rule_registry.outcomes.holding import held_by_hand
+from crossline.rules.policy.words import ACTIONS
 from crossline.serve.cases.links.traversal import DEPTH_MAX, walked
 from crossline.serve.cases.links.values import Entity, Linked
 from crossline.serve.cases.rows import PREFIX

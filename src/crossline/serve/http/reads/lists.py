@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from crossline.core.conditions.lists import Entry
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sources import ControlTopic
-from crossline.core.texts.problems import RefusedError
-from crossline.rulelog.directory import log_path, logs_in
-from crossline.rulelog.listfile import list_name, read_list
-from crossline.rulelog.listlog import ListLog, contents_of
-from crossline.rulelog.lists import folder_of_lists
-from crossline.rulelog.logfile import read_log
-from crossline.rulelog.sources.folder import Files, Folder
+from crossline.basics.conditions.lists import Entry
+from crossline.basics.texts.problems import RefusedError
+from crossline.rule_registry.directory import log_path, logs_in
+from crossline.rule_registry.listfile import list_name, read_list
+from crossline.rule_registry.listlog import ListLog, contents_of
+from crossline.rule_registry.lists import folder_of_lists
+from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.sources.folder import Files, Folder
+from crossline.settings.config import PipelineConfig
+from crossline.settings.sources import ControlTopic
 
 _lock = threading.Lock()
 # By path: what is read again where a file was touched alone, as lists are large and change seldom.

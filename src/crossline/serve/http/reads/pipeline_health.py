@@ -7,11 +7,11 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from crossline.observe.objectives.report import report
+from crossline.observe.run_health.report import running_report
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.principals import needs
 from crossline.serve.http.queries import json_answer, only_known
-from crossline.serve.objectives.report import report
-from crossline.serve.run_health.report import running_report
 
 
 def running_routes(deps: Dependencies) -> APIRouter:

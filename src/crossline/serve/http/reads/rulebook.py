@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sources import RulesTopic
-from crossline.rulelog.directory import logs_in
-from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.outcomes.overview import Row, rule_rows
-from crossline.rulelog.publish import RuleFolder
-from crossline.rulelog.reading import Known
-from crossline.rulelog.sources.folders import folder_with_log
+from crossline.rule_registry.directory import logs_in
+from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.outcomes.overview import Row, rule_rows
+from crossline.rule_registry.publish import RuleFolder
+from crossline.rule_registry.reading import Known
+from crossline.rule_registry.sources.folders import folder_with_log
+from crossline.settings.config import PipelineConfig
+from crossline.settings.sources import RulesTopic
 
 KEPT_MAX = 8
 # A file may change twice within one tick of its clock: what changed just now is read again.

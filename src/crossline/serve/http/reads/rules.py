@@ -8,18 +8,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi import Path as InPath
 
-from crossline.core.rules.base import Rule
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.texts.problems import nearest, shown
-from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.outcomes.overview import Row, about, event_row, pending
-from crossline.rulelog.sources.review import review_digest
+from crossline.basics.texts.problems import nearest, shown
+from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.outcomes.overview import Row, about, event_row, pending
+from crossline.rule_registry.sources.review import review_digest
+from crossline.rules.base import Rule
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.principals import needs
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.rulebook import Rulebook, rulebook
+from crossline.settings.config import PipelineConfig
 
 EVENTS_MAX = 1_000
 _OF_TAG = ("rule_id", "version", "status", "body", "tripped")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 from crossline.serve.cases.queue import search
 from crossline.serve.cases.queue.filters import SEARCH_MAX
 from crossline.serve.cases.rows import seq_of

@@ -9,9 +9,9 @@ from fastapi import Path as InPath
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from crossline.core.basics.errors import PermanentError
-from crossline.core.texts.problems import shown
-from crossline.core.texts.yamltext import SIZE_MAX
+from crossline.basics.errors import PermanentError
+from crossline.basics.texts.problems import shown
+from crossline.basics.texts.yamltext import SIZE_MAX
 from crossline.serve.approvals import values
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.approvals.submission import ask_for

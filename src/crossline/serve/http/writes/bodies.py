@@ -8,11 +8,11 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from crossline.core.basics.share import read_share
-from crossline.core.texts.problems import shown
-from crossline.core.texts.yamltext import SIZE_MAX
-from crossline.rulelog.content import FileContent
-from crossline.rulelog.reading import SUFFIXES
+from crossline.basics.share import read_share
+from crossline.basics.texts.problems import shown
+from crossline.basics.texts.yamltext import SIZE_MAX
+from crossline.rule_registry.content import FileContent
+from crossline.rule_registry.reading import SUFFIXES
 from crossline.serve.http.problems import invalid
 
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)

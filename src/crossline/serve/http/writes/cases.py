@@ -9,8 +9,8 @@ from fastapi import APIRouter, Header, Request
 from fastapi import Path as InPath
 from pydantic import Field, StringConstraints
 
-from crossline.core.basics.times import format_instant
-from crossline.core.texts.problems import nearest, shown
+from crossline.basics.texts.problems import nearest, shown
+from crossline.basics.times import format_instant
 from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.etags import check_match, check_match_of_new, etag_of
 from crossline.serve.http.principals import Asking, needs

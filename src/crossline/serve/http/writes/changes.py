@@ -10,20 +10,20 @@ from typing import Any
 import orjson
 from starlette.concurrency import run_in_threadpool
 
-from crossline.core.basics.errors import PermanentError
-from crossline.core.rules.base import Rule
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sources import RulesTopic
-from crossline.rulelog.directory import log_path
-from crossline.rulelog.outcomes.overview import written_row
-from crossline.rulelog.publish import RuleFolder
-from crossline.rulelog.sources.folder import Files
-from crossline.rulelog.sources.folders import approve_in_folder, folder_with_logs, known_of
-from crossline.rulelog.sources.ownership import me, owner_of
+from crossline.basics.errors import PermanentError
+from crossline.rule_registry.directory import log_path
+from crossline.rule_registry.outcomes.overview import written_row
+from crossline.rule_registry.publish import RuleFolder
+from crossline.rule_registry.sources.folder import Files
+from crossline.rule_registry.sources.folders import approve_in_folder, folder_with_logs, known_of
+from crossline.rule_registry.sources.ownership import me, owner_of
+from crossline.rules.base import Rule
 from crossline.serve.http.commands import CommandResult, Commands, without_folder
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.problems import ProblemError, conflict
 from crossline.serve.http.writes.bodies import NewShare, NewStatus, RuleFile
+from crossline.settings.config import PipelineConfig
+from crossline.settings.sources import RulesTopic
 
 WAIT_S = 60.0
 

@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from crossline.core.workbench.forms.reading import form_of
-from crossline.core.workbench.forms.writing import with_form
+from crossline.analysis.forms.reading import form_of
+from crossline.analysis.forms.writing import with_form
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.principals import needs
 from crossline.serve.http.queries import json_answer, only_known

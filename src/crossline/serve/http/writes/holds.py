@@ -13,17 +13,16 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from crossline.core.basics.times import instant_text
-from crossline.core.rules.holds.manual import KEY_FIELDS_MAX
-from crossline.core.rules.holds.release import release_key
-from crossline.core.settings.sources import RulesTopic
-from crossline.core.texts.problems import shown
-from crossline.rulelog.history import History
-from crossline.rulelog.outcomes.holding import HeldByHand
-from crossline.rulelog.sources.folders import release_in_folder
-from crossline.rulelog.sources.holds import EndWish, HoldWish, Standing, new_hold_id
-from crossline.rulelog.sources.placing import ask_in_folder
-from crossline.rulelog.sources.releases import release_text
+from crossline.basics.texts.problems import shown
+from crossline.basics.times import instant_text
+from crossline.rule_registry.history import History
+from crossline.rule_registry.outcomes.holding import HeldByHand
+from crossline.rule_registry.sources.folders import release_in_folder
+from crossline.rule_registry.sources.holds import EndWish, HoldWish, Standing, new_hold_id
+from crossline.rule_registry.sources.placing import ask_in_folder
+from crossline.rule_registry.sources.releases import release_text
+from crossline.rules.holds.manual import KEY_FIELDS_MAX
+from crossline.rules.holds.release import release_key
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match, etag_of
@@ -36,6 +35,7 @@ from crossline.serve.http.reads.held_keys import HeldKey, all_held
 from crossline.serve.http.reads.rulebook import rulebook
 from crossline.serve.http.writes.bodies import Body
 from crossline.serve.http.writes.changes import WAIT_S
+from crossline.settings.sources import RulesTopic
 
 REASON_CHARS = 2_000
 KEY_SAID = "The same again is the same hold."

@@ -10,12 +10,11 @@ from fastapi import APIRouter, Header, Request
 from fastapi import Path as InPath
 from pydantic import Field
 
-from crossline.core.basics.times import FOREVER_MS
-from crossline.core.conditions.tree import Literal, literal
-from crossline.core.settings.sources import ControlTopic
-from crossline.core.texts.problems import shown
-from crossline.rulelog.listfile import list_name
-from crossline.rulelog.sources.listedit import ListEntry, ListFolder, entry_text, named, no_list
+from crossline.basics.conditions.tree import Literal, literal
+from crossline.basics.texts.problems import shown
+from crossline.basics.times import FOREVER_MS
+from crossline.rule_registry.listfile import list_name
+from crossline.rule_registry.sources.listedit import ListEntry, ListFolder, entry_text, named, no_list
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match, check_match_of_new, etag_of
 from crossline.serve.http.principals import needs
@@ -24,6 +23,7 @@ from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import instant
 from crossline.serve.http.reads.lists import entries_of
 from crossline.serve.http.writes.bodies import Body
+from crossline.settings.sources import ControlTopic
 
 ENTRY_CHARS = 1_000
 IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of the entry that is there, or `*`.")]

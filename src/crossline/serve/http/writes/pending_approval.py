@@ -7,18 +7,18 @@ from typing import Any
 
 from starlette.responses import Response
 
-from crossline.core.rules.base import Rule
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sources import RulesTopic
-from crossline.rulelog.content import FileContent
-from crossline.rulelog.history import History
-from crossline.rulelog.judging import judge_files
-from crossline.rulelog.sources.folders import known_of, waiting_in_folder
-from crossline.rulelog.sources.review import needs_approval
+from crossline.rule_registry.content import FileContent
+from crossline.rule_registry.history import History
+from crossline.rule_registry.judging import judge_files
+from crossline.rule_registry.sources.folders import known_of, waiting_in_folder
+from crossline.rule_registry.sources.review import needs_approval
+from crossline.rules.base import Rule
 from crossline.serve.http.etags import check_match
 from crossline.serve.http.queries import json_answer
 from crossline.serve.http.reads.rulebook import log_of
 from crossline.serve.http.reads.rules import tags_of_rule
+from crossline.settings.config import PipelineConfig
+from crossline.settings.sources import RulesTopic
 
 APPROVE = "/v1/rules:approve"
 WAITS: dict[int | str, dict[str, Any]] = {

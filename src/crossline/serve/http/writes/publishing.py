@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from crossline.core.basics.errors import CrosslineError, RetryableError
+from crossline.basics.errors import CrosslineError, RetryableError
 from crossline.logs import get_logger
-from crossline.rulelog.sources.folder import Files
+from crossline.rule_registry.sources.folder import Files
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.approvals.submission import digest_beneath
 from crossline.serve.approvals.values import Request, text_digest

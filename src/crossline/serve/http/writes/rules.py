@@ -10,11 +10,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request
 from starlette.concurrency import run_in_threadpool
 
-from crossline.core.texts.problems import shown
-from crossline.rulelog.history import History
-from crossline.rulelog.judging import judge_files
-from crossline.rulelog.outcomes.warnings import warnings_of
-from crossline.rulelog.sources.folders import folder_with_logs, known_of
+from crossline.basics.texts.problems import shown
+from crossline.rule_registry.history import History
+from crossline.rule_registry.judging import judge_files
+from crossline.rule_registry.outcomes.warnings import warnings_of
+from crossline.rule_registry.sources.folders import folder_with_logs, known_of
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies

@@ -13,11 +13,10 @@ from fastapi import Path as InPath
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from crossline.connectors.files.compression import packing_of
-from crossline.connectors.files.names import matching_files
-from crossline.core.basics.times import instant_text
-from crossline.core.settings.sources import ApiSettings, FilesSettings, RulesTopic
-from crossline.core.texts.problems import nearest, one_of, shown
+from crossline.basics.texts.problems import nearest, one_of, shown
+from crossline.basics.times import instant_text
+from crossline.io.files.compression import packing_of
+from crossline.io.files.names import matching_files
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof
 from crossline.serve.http.deps import Dependencies
@@ -28,6 +27,7 @@ from crossline.serve.http.problems import invalid, not_found
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import instant
 from crossline.serve.http.writes.bodies import Body, RuleFile
+from crossline.settings.sources import ApiSettings, FilesSettings, RulesTopic
 
 RECORDS_MAX = 20_000
 INPUTS_MAX = 50

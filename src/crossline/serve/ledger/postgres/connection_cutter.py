@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import psycopg
 
-from crossline.connectors.postgres.client import Connection
+from crossline.io.postgres.client import Connection
 
 LOOK_S = 0.25
 

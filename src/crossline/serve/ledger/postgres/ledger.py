@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from crossline.connectors.base import wall_clock_ms
-from crossline.connectors.postgres.client import Place, told
-from crossline.connectors.postgres.texts import indexed
-from crossline.core.basics.errors import RetryableError, StateError
+from crossline.basics.errors import RetryableError, StateError
+from crossline.io.postgres.client import Place, told
+from crossline.io.postgres.texts import indexed
+from crossline.io.sinks.base import wall_clock_ms
 from crossline.serve.decisions.values import Asked, OutcomeUnknownError
 from crossline.serve.ledger.base import AnswerCounts, Claimed, LedgerAnswer, StoredAnswer
 from crossline.serve.ledger.postgres.claims import claim_all

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from crossline.connectors.postgres.client import Connection, Place
-from crossline.connectors.postgres.texts import indexed
-from crossline.core.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.io.postgres.client import Connection, Place
+from crossline.io.postgres.texts import indexed
 from crossline.serve.ledger.postgres.schema import alive, slots_key
 from crossline.serve.ledger.postgres.session import LedgerSession
 from crossline.serve.revisions.values import Revision

@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 import orjson
 import psycopg
 
-from crossline.connectors.net.deadline import Deadline
-from crossline.connectors.postgres.client import Connection, Place, answered, place_of, place_of_url, told
-from crossline.connectors.postgres.texts import indexed
-from crossline.core.settings.postgres import LEDGER_SCHEMA, LedgerSettings
+from crossline.io.net.deadline import Deadline
+from crossline.io.postgres.client import Connection, Place, answered, place_of, place_of_url, told
+from crossline.io.postgres.texts import indexed
 from crossline.serve.ledger.base import AnswerCounts, LedgerAnswer
 from crossline.serve.ledger.postgres.schema import PostgresRows, check_ledger_schema
 from crossline.serve.ledger.queries import (
@@ -28,6 +27,7 @@ from crossline.serve.ledger.queries import (
     read_unsettled,
 )
 from crossline.serve.ledger.signing import Verifier
+from crossline.settings.postgres import LEDGER_SCHEMA, LedgerSettings
 
 READ_S_MAX = 10.0
 T = TypeVar("T")

@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from crossline.connectors.postgres.client import Connection, Place
-from crossline.connectors.postgres.migrate import Migration, migrate
-from crossline.core.basics.errors import StateError, UsageError
+from crossline.basics.errors import StateError, UsageError
+from crossline.io.postgres.client import Connection, Place
+from crossline.io.postgres.migrate import Migration, migrate
 
 _ID_BYTES = 4
 _TABLES = """

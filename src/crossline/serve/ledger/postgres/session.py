@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 
-from crossline.connectors.postgres.client import Connection, Place
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
+from crossline.io.postgres.client import Connection, Place
 from crossline.serve.ledger.postgres.schema import ensure_ledger, ensure_owner, slots_key
 from crossline.serve.ledger.receipts import BEGINNING
 from crossline.serve.ledger.slots import process_text

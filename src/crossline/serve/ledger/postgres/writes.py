@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from crossline.connectors.postgres.client import Connection, Place
-from crossline.connectors.postgres.texts import held, indexed
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
+from crossline.io.postgres.client import Connection, Place
+from crossline.io.postgres.texts import held, indexed
 from crossline.serve.ledger.base import StoredAnswer
 from crossline.serve.ledger.postgres.outbox import keep_unreported
 from crossline.serve.ledger.postgres.schema import slots_key

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.unit.serve.cases.casekit import HOUR, START, Desk, alert, correction
 
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.health.stability import bucket_of
+from crossline.analysis.health.stability import bucket_of
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.suppressions import store
 from crossline.serve.cases.suppressions.store import NewSuppression

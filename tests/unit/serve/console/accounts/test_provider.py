@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 from pydantic import ValidationError
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.settings.process.serve import OidcSettings
+from crossline.basics.errors import UsageError
+from crossline.settings.process.serve import OidcSettings
 
 from ..kit import HOST, Room, Seat, room  # noqa: TID252 - the kit of the console's tests
 from .provider_host import CLIENT, SECRET, Provider, providing

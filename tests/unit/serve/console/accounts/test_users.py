@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
+from crossline.basics.errors import CrosslineError, StateError, UsageError
 from crossline.cli.main import run_command
-from crossline.core.basics.errors import CrosslineError, StateError, UsageError
 from crossline.serve.console.accounts.passwords import Passwords, check_password
 from crossline.serve.console.accounts.users import UserFile
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from crossline.replay.analysis.timeline import Mark
+from crossline.backtest.investigation.timeline import Mark
 from crossline.serve.console import charts
 from crossline.serve.console.charts.bars import figure_bar
 from crossline.serve.console.charts.chart import chart

@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from crossline.replay.analysis.bars import FigureBar
-from crossline.replay.analysis.timeline import Timeline
+from crossline.backtest.investigation.bars import FigureBar
+from crossline.backtest.investigation.timeline import Timeline
 from crossline.serve.console import charts
 from crossline.serve.console.charts.bars import figure_bar
 from crossline.serve.console.charts.chart import chart, context_of, record_rows

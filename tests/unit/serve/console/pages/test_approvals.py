@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from crossline.core.settings.sources import RulesDirectory
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.directory import DirectoryRuleLog
+from crossline.settings.sources import RulesDirectory
 from unit.serve.console.kit import Room
 from unit.serve.http.kit import project
 

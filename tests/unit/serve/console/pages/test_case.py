@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.service import CaseService
 from crossline.serve.http.reads import evidence

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.deadletter import DeadLetter
+from crossline.basics.deadletter import DeadLetter
+from crossline.io.recordlog.filelog import FileRecordLog
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 from crossline.serve.console.pages.dead_letters.display import draft_of, hex_lines, some_of, text_of
 from crossline.serve.dead_letters.repair import JsonRepair
 from crossline.serve.dead_letters.resend import Resender, ResendTarget

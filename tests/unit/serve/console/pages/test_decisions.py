@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 from crossline.serve.console.app import Console
 from serve.http.kit import FakeLedger
 

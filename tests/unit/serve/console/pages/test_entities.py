@@ -9,9 +9,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from crossline.core.settings.process.casework import MoneySettings
 from crossline.serve.console.pages.entities.consequence import Stopped, stopped
 from crossline.serve.console.pages.entities.rows import by_day, figures
+from crossline.settings.process.casework import MoneySettings
 
 from .working import seat, working
 

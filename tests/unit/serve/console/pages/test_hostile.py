@@ -10,12 +10,12 @@ from urllib.parse import quote, urlencode
 import orjson
 import pytest
 
-from crossline.core.basics.times import instant_text
-from crossline.core.settings.process.casework import CasesSettings
+from crossline.basics.times import instant_text
 from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.cases import FILE
 from crossline.serve.cases.intake.batches import CaseIntake
 from crossline.serve.cases.values import NotTakenError
+from crossline.settings.process.casework import CasesSettings
 
 from ..cards import CASES  # noqa: TID252 - the kit of the console's tests
 from ..kit import Room  # noqa: TID252 - the kit of the console's tests

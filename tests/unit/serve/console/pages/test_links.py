@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.core.settings.process.casework import CasesSettings
 from crossline.serve.cases.intake.batches import CaseIntake
+from crossline.settings.process.casework import CasesSettings
 from unit.serve.cases.casekit import SETTINGS, START, alert
 from unit.serve.http.kit import NOW_MS
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from crossline.serve.run_health.report import ReplicaLag
+from crossline.observe.run_health.report import ReplicaLag
+from unit.observe.run_health.kit import end_of, minutes, promises, promising, run
 from unit.serve.http.kit import NOW_MS, dependencies, project
-from unit.serve.run_health.kit import end_of, minutes, promises, promising, run
 
 from .working import seat, working
 

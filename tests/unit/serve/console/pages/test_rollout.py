@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.serve.approvals.values import KeptProof
 from crossline.serve.console.pages.rules.rollout import consequence_of, rollout_of
 from unit.serve.console.kit import Room

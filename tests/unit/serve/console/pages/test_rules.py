@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from browser.serving import serving
-from crossline.core.health.shares import Precision, wilson
+from crossline.analysis.health.shares import Precision, wilson
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof, text_digest
 from crossline.serve.console.pages.rules import version_page

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crossline.core.settings.process.serve import ServeSettings
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app.split import Split
@@ -16,6 +15,7 @@ from crossline.serve.console.accounts.users import UserFile
 from crossline.serve.console.app import Console
 from crossline.serve.console.dependencies import parts_of
 from crossline.serve.http.api import create_api
+from crossline.settings.process.serve import ServeSettings
 from unit.serve.console.kit import FAST, Clock, Room, apart
 from unit.serve.http.kit import NOW_MS, dependencies, project
 

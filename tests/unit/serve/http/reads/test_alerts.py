@@ -9,8 +9,8 @@ import pytest
 from tests.unit.cli.alertkit import alert
 from tests.unit.serve.http.kit import Client, detail, example, served
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 
 
 def rules(client: Client, query: str = "") -> list[str]:

@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from tests.unit.serve.http.kit import NOW_MS, Client, client_of, detail
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.jsonl import JsonlSink
-from crossline.connectors.recordlog.filelog import FileRecordLog
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.deadletter import DeadLetter
-from crossline.core.basics.errors import RetryableError
-from crossline.core.settings.config import load_pipeline
-from crossline.core.streams.submission import Asked, Place
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import RetryableError
+from crossline.basics.streams.submission import Asked, Place
+from crossline.io.recordlog.filelog import FileRecordLog
+from crossline.io.sinks.base import Delivery
+from crossline.io.sinks.jsonl import JsonlSink
+from crossline.io.sqlite.sink import SqliteSink
 from crossline.serve.dead_letters import stores
 from crossline.serve.dead_letters.repair import JsonRepair
 from crossline.serve.dead_letters.resend import Resender, ResendTarget
@@ -28,6 +27,7 @@ from crossline.serve.dead_letters.resend_log import Resent, ResentFile
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.reads.dead_letters import DeadLetters
+from crossline.settings.config import load_pipeline
 
 STREAM = """\
 schema_version: 1

@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.unit.serve.http.kit import Client, FakeLedger, detail, example, served
 
-from crossline.connectors.base import Delivery
-from crossline.connectors.sqlite import SqliteSink
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
+from crossline.io.sinks.base import Delivery
+from crossline.io.sqlite.sink import SqliteSink
 from crossline.serve.replica.entity import KeyFigures
 
 

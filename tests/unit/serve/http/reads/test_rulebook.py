@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.unit.serve.http.kit import project
 
-from crossline.core.settings.config import PipelineConfig
-from crossline.rulelog.content import read_pipeline_in_place
+from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.serve.http.reads import rulebook as module
 from crossline.serve.http.reads.rulebook import Rulebook, rulebook
+from crossline.settings.config import PipelineConfig
 
 LONG_AGO_S = 1_700_000_000
 

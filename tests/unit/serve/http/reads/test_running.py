@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crossline.serve.objectives.report import report
-from crossline.serve.run_health.report import ReplicaLag
+from crossline.observe.objectives.report import report
+from crossline.observe.run_health.report import ReplicaLag
+from unit.observe.run_health.kit import end_of, minutes, promises, promising
 from unit.serve.http.kit import NOW_MS, dependencies, detail, project, served
-from unit.serve.run_health.kit import end_of, minutes, promises, promising
 
 
 def test_objectives_and_health_are_told(tmp_path: Path) -> None:

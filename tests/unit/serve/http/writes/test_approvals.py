@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from tests.unit.serve.http.kit import Client, client_of, dependencies, detail
 
-from crossline.core.settings.sources import RulesTopic
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof
 from crossline.serve.http.commands import CommandResult, Commands
+from crossline.settings.sources import RulesTopic
 
 TEXT = """\
 rule_id: large_payment

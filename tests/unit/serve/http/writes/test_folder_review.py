@@ -14,12 +14,12 @@ import pytest
 from tests.unit.serve.http.kit import NOW_MS, Admitting, Client, client_of, dependencies, detail, project
 from tests.unit.serve.http.writes.test_approvals import INES, ODA, TEXT, keep_proof
 
-from crossline.core.settings.config import PipelineConfig
-from crossline.core.settings.sources import RulesDirectory
-from crossline.rulelog.directory import DirectoryRuleLog
-from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.sources.ownership import me
+from crossline.rule_registry.directory import DirectoryRuleLog
+from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.sources.ownership import me
 from crossline.serve.approvals.file import ApprovalFile
+from crossline.settings.config import PipelineConfig
+from crossline.settings.sources import RulesDirectory
 
 ANNA = {"X-Who": "anna"}
 MANY = """\
@@ -151,7 +151,7 @@ def test_a_server_that_is_killed_between_two_steps_loses_nothing(
         with monkeypatch.context() as patched:
             patched.setattr(ApprovalFile, "reopen", end)
             patched.setattr(ApprovalFile, "note_done", end)
-            patched.setattr("crossline.rulelog.writing.sync_folder", end if files else lambda _: None)
+            patched.setattr("crossline.rule_registry.writing.sync_folder", end if files else lambda _: None)
             if not files:
                 patched.setattr("crossline.serve.http.writes.changes.put", end)
             with pytest.raises(KilledError):

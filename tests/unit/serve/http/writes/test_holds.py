@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.serve.http.kit import NOW_MS, Client, detail, served
 
-from crossline.rulelog.content import read_pipeline_in_place
-from crossline.rulelog.directory import DirectoryRuleLog
+from crossline.rule_registry.content import read_pipeline_in_place
+from crossline.rule_registry.directory import DirectoryRuleLog
 
 
 def pipeline_takes_up(folder: Path, now_ms: int) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tests.unit.serve.http.kit import NOW_MS, Client, client_of, dependencies, detail
 
-from crossline.core.settings.sources import ControlTopic, RulesTopic
-from crossline.rulelog.events import RuleEvent
+from crossline.rule_registry.events import RuleEvent
 from crossline.serve.http.commands import CommandResult, Commands
 from crossline.serve.http.problems import ProblemError
+from crossline.settings.sources import ControlTopic, RulesTopic
 
 RULE = "rule_id: huge\nversion: 1\nrule_type: threshold\nsource_topic: payments\nconditions: []\n"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.outcomes.overview import pending
-from crossline.rulelog.sources.principals import same_principal
+from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.outcomes.overview import pending
+from crossline.rule_registry.sources.principals import same_principal
 from crossline.serve.approvals.texts import text_of
 from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.flash import saying

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from crossline.core.basics.errors import PermanentError
-from crossline.core.basics.share import keys_of
-from crossline.core.rules.base import Rule
+from crossline.basics.errors import PermanentError
+from crossline.basics.share import keys_of
+from crossline.rules.base import Rule
 from crossline.serve.approvals.file import check_may_decide
 from crossline.serve.approvals.texts import diff, differing, english, text_of, the_rule
 from crossline.serve.approvals.values import KeptProof, Request

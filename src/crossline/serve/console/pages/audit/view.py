@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from crossline.core.texts.problems import one_of, shown
+from crossline.basics.texts.problems import one_of, shown
 from crossline.serve.console.layout.shell import NavLine
 from crossline.serve.console.pages.audit.context import AuditPage, AuditRow
 from crossline.serve.console.pages.audit.trail import AuditEvent, TrailQuery, find

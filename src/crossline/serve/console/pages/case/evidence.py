@@ -8,8 +8,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from crossline.core.texts.problems import shown as quoted
-from crossline.replay.analysis.timeline import timeline_of
+from crossline.backtest.investigation.timeline import timeline_of
+from crossline.basics.texts.problems import shown as quoted
 from crossline.serve.console.api_calls import answered
 from crossline.serve.console.casework.changes import changes_of
 from crossline.serve.console.casework.evidence import as_csv, chart_of, evidence_of, evidence_view, width_of, words_of

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from crossline.core.basics.times import instant_text, parse_instant_ms
-from crossline.core.texts.money import sums_said
-from crossline.replay.analysis.timeline import RecordMark, timeline_of
+from crossline.backtest.investigation.timeline import RecordMark, timeline_of
+from crossline.basics.texts.money import sums_said
+from crossline.basics.times import instant_text, parse_instant_ms
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.casework.evidence import words_of
 from crossline.serve.console.casework.forms import HOUR_MS, counted

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.console.casework.address import QueueQuery
 from crossline.serve.console.casework.evidence import evidence_view, kept_of, width_of
 from crossline.serve.console.casework.forms import ASKS, ActionForm, ask_of, counted

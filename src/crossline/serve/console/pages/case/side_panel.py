@@ -10,19 +10,19 @@ from urllib.parse import quote
 import orjson
 import yaml
 
-from crossline.core.basics.errors import CrosslineError
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.plan.compose import sources_of
-from crossline.core.rules.reading import read_rule
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.config import rule_defaults
-from crossline.core.workbench.english import said
+from crossline.analysis.english import said
+from crossline.basics.errors import CrosslineError
+from crossline.basics.times import parse_instant_ms
+from crossline.plan.compose import sources_of
+from crossline.rules.reading import read_rule
+from crossline.rules.ruleset import RuleSet
 from crossline.serve.cases.intake.linking import LINKER
 from crossline.serve.console.pages.case.context import AnswerStep, DecisionPanel, Happened, RuleText
 from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.reads.decisions import found_decisions
 from crossline.serve.http.reads.rules import versions_of
+from crossline.settings.config import rule_defaults
 
 AROUND, DECISIONS_MAX, TEXT_LINES = 2, 5, 14
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.texts.plaintext import printable, printable_lines
+from crossline.basics.texts.plaintext import printable, printable_lines
 from crossline.serve.console.layout.numbers import counted
 from crossline.serve.console.pages.dead_letters.context import HexLine
 

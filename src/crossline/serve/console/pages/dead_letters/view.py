@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, get_args
 from urllib.parse import urlencode
 
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.decode.reasons import REASONS
-from crossline.core.texts.plaintext import printable, printable_lines
+from crossline.basics.texts.plaintext import printable, printable_lines
+from crossline.basics.times import parse_instant_ms
+from crossline.ingest.decode.reasons import REASONS
 from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.moments import Moment

@@ -9,11 +9,11 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from crossline.connectors.stores import DecisionFilter, Mark
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.decide.words import ACTIONS
-from crossline.core.texts.problems import one_of, shown
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.problems import one_of, shown
+from crossline.basics.times import parse_instant_ms
+from crossline.io.stores.stores import DecisionFilter, Mark
+from crossline.rules.policy.words import ACTIONS
 from crossline.serve.access.roles import may_see
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.decisions.context import (

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from crossline.core.conditions.holds import lookup
-from crossline.core.settings.process.casework import MoneySettings
-from crossline.core.texts.money import sums_said
+from crossline.basics.conditions.holds import lookup
+from crossline.basics.texts.money import sums_said
 from crossline.serve.console.layout.numbers import counted
+from crossline.settings.process.casework import MoneySettings
 
 PAST_MS = 86_400_000
 Record = tuple[str, str]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from crossline.core.basics.times import format_instant, parse_instant_ms
-from crossline.core.texts.problems import one_of, shown
+from crossline.basics.texts.problems import one_of, shown
+from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.serve.console.pages.entities.consequence import Stopped
 from crossline.serve.console.pages.entities.context import HoldPanel
 from crossline.serve.console.request import PageRequest

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.access.routes import is_part
 from crossline.serve.cases.intake.facts import VALUE_MAX as LINKED_MAX
 from crossline.serve.console.api_calls import segment

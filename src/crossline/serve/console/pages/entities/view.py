@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.numbers import counted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crossline.core.health.predictions import Held
+from crossline.analysis.health.predictions import Held
 from crossline.serve.console.api_calls import segment
 from crossline.serve.console.layout.numbers import DASH, counted, number
 from crossline.serve.console.pages.health.context import HealthRow, HeldRow, MetRow, Remark

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.cases.links.traversal import DEPTH_MAX
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.casework.rows import short

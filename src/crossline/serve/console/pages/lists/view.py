@@ -8,10 +8,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from crossline.core.basics.times import FOREVER_MS
-from crossline.core.settings.sources import ControlTopic
-from crossline.core.texts.problems import nearest, shown
-from crossline.rulelog.sources.listedit import ListEntry, entry_text
+from crossline.basics.texts.problems import nearest, shown
+from crossline.basics.times import FOREVER_MS
+from crossline.rule_registry.sources.listedit import ListEntry, entry_text
 from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.shell import Crumb
@@ -22,6 +21,7 @@ from crossline.serve.http.etags import etag_of
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.reads.lists import entries_of
 from crossline.serve.http.reads.rules import read_rules
+from crossline.settings.sources import ControlTopic
 
 ENTRY = "/v1/lists/{name}/{entry:path}"
 SHOWN = 200

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from crossline.core.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError
 from crossline.logs import get_logger
 from crossline.serve.access.credentials import RefusedCredentialError
 from crossline.serve.access.roles import Principal

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
+from crossline.observe.objectives.budget import PAIRS
+from crossline.observe.objectives.formatting import (
+    NONE,
+    budget_text,
+    percent,
+    percentile_text,
+    unknown_text,
+    value_text,
+)
 from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.objectives.context import Burning, ObjectiveRow, ObjectivesPage, WindowCell
 from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.request import PageRequest, moved
 from crossline.serve.http.problems import ProblemError, not_found
-from crossline.serve.objectives.budget import PAIRS
-from crossline.serve.objectives.formatting import NONE, budget_text, percent, percentile_text, unknown_text, value_text
 
 LITTLE = 0.25  # of a budget: less is worth a look
 _WORDS = {True: "kept", False: "missed", None: "not known"}

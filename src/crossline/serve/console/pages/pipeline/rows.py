@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crossline.core.basics.times import rounded_duration
+from crossline.basics.times import rounded_duration
+from crossline.observe.run_health.formatting import limit_text, value_text
 from crossline.serve.console.layout.numbers import DASH, counted
 from crossline.serve.console.pages.pipeline.context import DeadRow, PipelineFact, ReplicaRow, SinkRow
 from crossline.serve.console.request import PageRequest
-from crossline.serve.run_health.formatting import limit_text, value_text
 
 _PHASES = {
     "plan": "Plan",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
+from crossline.observe.run_health.formatting import limit_text, value_text
 from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Crumb
@@ -14,7 +15,6 @@ from crossline.serve.console.pages.pipeline.context import PipelinePage, Stat
 from crossline.serve.console.pages.pipeline.rows import dead_row, facts_of, replica_row, sink_row
 from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import ProblemError, not_found
-from crossline.serve.run_health.formatting import limit_text, value_text
 
 STALE_MS = 180_000  # since the last minute that was written
 UNKNOWN = "unknown"

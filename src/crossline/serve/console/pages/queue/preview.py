@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.console.casework.address import QueueQuery
 from crossline.serve.console.casework.rows import money_text, pieces
 from crossline.serve.console.pages.queue.context import Near, Preview

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.cases.queue import queries
 from crossline.serve.cases.queue.navigation import linked_counts, newest, news
 from crossline.serve.cases.queue.pages import QueueResult as Found

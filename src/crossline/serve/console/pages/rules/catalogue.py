@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crossline.core.texts.problems import one_of, shown
-from crossline.rulelog.events import RuleEvent
+from crossline.basics.texts.problems import one_of, shown
+from crossline.rule_registry.events import RuleEvent
 from crossline.serve.console.api_calls import segment
 from crossline.serve.console.layout.numbers import number
 from crossline.serve.console.pages.rules.context import RuleRow, RulesPage

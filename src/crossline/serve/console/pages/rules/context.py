@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crossline.core.workbench.forms.values import RuleForm, TypeChange
+from crossline.analysis.forms.values import RuleForm, TypeChange
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
 from crossline.serve.console.pages.rules.editor_parts import Curve, GoingOn, Sample, TextFault, TrialView

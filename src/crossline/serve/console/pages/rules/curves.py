@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.figures.thresholds import ThresholdLine
-from crossline.core.plan.compose import sources_of
-from crossline.core.rules.ruleset import RuleSet
-from crossline.core.settings.config import PipelineConfig
+from crossline.basics.errors import UsageError
+from crossline.plan.compose import sources_of
+from crossline.programs.thresholds import ThresholdLine
+from crossline.rules.ruleset import RuleSet
 from crossline.serve.approvals.texts import text_of, the_rule
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.charts.curve import CurvePoint, curve, curve_x
@@ -18,6 +17,7 @@ from crossline.serve.console.pages.rules.editor_parts import Curve, CurvePart, C
 from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import current_of, versions_of
+from crossline.settings.config import PipelineConfig
 
 JOB = "/v1/jobs/{job_id}"
 WIDTHS = (640, 440, 288)  # pixels: the page shows the widest that there is room for

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
 from crossline.serve.approvals.texts import (
     changed_lines,
     diff,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from crossline.core.workbench.forms.values import RuleForm, TypeChange
+from crossline.analysis.forms.values import RuleForm, TypeChange
 from crossline.serve.console.layout.moments import Moment
 
 

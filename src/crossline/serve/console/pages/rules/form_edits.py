@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.workbench.redraw import with_threshold
+from crossline.analysis.redraw import with_threshold
+from crossline.basics.errors import UsageError
 from crossline.serve.approvals.texts import the_rule
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.pages.rules.curves import live_line, threshold_of

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.core.health.predictions import Held
-from crossline.core.health.shares import Precision
+from crossline.analysis.health.predictions import Held
+from crossline.analysis.health.shares import Precision
 from crossline.serve.cases.statistics.queries import money_text
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.layout.numbers import DASH, counted

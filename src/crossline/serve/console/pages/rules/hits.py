@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 
-from crossline.connectors.stores import AlertFilter, Store
-from crossline.core.basics.errors import UsageError
+from crossline.basics.errors import UsageError
+from crossline.io.stores.stores import AlertFilter, Store
 from crossline.serve.cases.statistics.queries import read_days
 from crossline.serve.console.pages.rules.health import RuleFigures
 from crossline.serve.console.request import PageRequest

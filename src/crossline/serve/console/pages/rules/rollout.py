@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crossline.core.basics.share import keys_of
+from crossline.basics.share import keys_of
 from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.flash import saying
 from crossline.serve.console.pages.rules.context import PredictionRow, Rollout

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from crossline.core.basics.errors import UsageError
-from crossline.core.texts.problems import shown
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.problems import shown
 from crossline.serve.approvals.texts import the_rule
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.pages.rules.curves import job_of

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.layout.numbers import counted, number
 from crossline.serve.console.pages.entities.rows import entity_address

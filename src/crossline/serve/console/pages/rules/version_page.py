@@ -9,12 +9,12 @@ from typing import Any
 
 import yaml
 
-from crossline.connectors.stores import AlertFilter
-from crossline.core.basics.errors import UsageError
-from crossline.core.basics.times import parse_instant_ms
-from crossline.core.rules.base import legal_moves
-from crossline.rulelog.events import RuleEvent
-from crossline.rulelog.outcomes.overview import about, pending
+from crossline.basics.errors import UsageError
+from crossline.basics.times import parse_instant_ms
+from crossline.io.stores.stores import AlertFilter
+from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.outcomes.overview import about, pending
+from crossline.rules.base import legal_moves
 from crossline.serve.approvals.texts import diff, differing, english, text_of, the_rule
 from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.flash import saying

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.cases.queue.filters import SEARCH_MAX
 from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.casework.rows import short

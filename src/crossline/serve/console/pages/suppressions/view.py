@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crossline.core.basics.times import parse_instant_ms
+from crossline.basics.times import parse_instant_ms
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.flash import saying
 from crossline.serve.console.pages.page import Page, PageRoute

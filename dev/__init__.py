@@ -1,0 +1,1 @@
+"""What only tests, measurements and demonstrations need; no part of the wheel."""

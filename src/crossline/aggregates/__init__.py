@@ -1,0 +1,1 @@
+"""Aggregates: one file each, with all that is particular to it (see ``programs/aggregate.py``)."""

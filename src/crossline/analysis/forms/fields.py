@@ -1,0 +1,134 @@
+"""One value of a rule as a field: how it is set, what it says now, and where it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from crossline.analysis.forms.values import FormField, Kind, at, name_of
+from crossline.basics.errors import UsageError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.texts.problems import Path, path_text
+from crossline.basics.texts.yamledit import CannotEditError, source_of, written
+from crossline.basics.texts.yamltext import Document, load_yaml
+
+FORM_BYTES_MAX = 64 * 1024
+_SENTENCE = re.compile(r"(?<=[a-z\d)])[.;:](?:\s|$)")
+_OF_A_COLUMN = frozenset({"group_by", "entity", "join_key", "field", "of"})
+
+
+def rule_in(text: str) -> tuple[Document, Path]:
+    """A text, and where its one rule stands in it. Raises UsageError where there is not one, or too much."""
+    if len(text.encode(errors="replace")) > FORM_BYTES_MAX:
+        raise UsageError(f"the text is longer than {FORM_BYTES_MAX:,} bytes, which the form does not show")
+    document = load_yaml(text, "text", 2 * FORM_BYTES_MAX)
+    rules = document.data if isinstance(document.data, list) else [document.data]
+    if len(rules) != 1 or not isinstance(rules[0], dict) or not rules[0]:
+        raise UsageError(f"the text has {len(rules)} values; the form shows one rule, which is a mapping")
+    return document, (0,) if isinstance(document.data, list) else ()
+
+
+def kind_of(annotation: Any) -> tuple[Kind, tuple[str, ...]] | None:
+    """How a field of that type is set, and what it may be; None: it is no single value."""
+    several = get_origin(annotation) in {Union, UnionType}
+    parts = [each for each in get_args(annotation) if each is not NoneType] if several else [annotation]
+    parts = [get_args(each)[0] if hasattr(each, "__metadata__") else each for each in parts]
+    (part, *others) = parts or [NoneType]
+    if get_origin(part) is Literal and not others:
+        options = tuple(str(each).lower() if isinstance(each, bool) else str(each) for each in get_args(part))
+        return "choice", options
+    if part is bool and not others:
+        return "choice", ("true", "false")
+    origins = [get_origin(each) for each in parts]
+    if tuple in origins and all(each is str or get_origin(each) in {dict, tuple} for each in parts):
+        return "names", ()
+    if part is str and all(each is dict for each in origins[1:]):
+        return "text", ()
+    return ("value", ()) if set(parts) <= {int, float, str, bool} else None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A rule as it is written, and the streams whose fields it may name."""
+
+    document: Document
+    base: Path
+    streams: Mapping[str, StreamSpec]
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """Its body."""
+        found: dict[str, Any] = at(self.document.data, self.base)
+        return found
+
+    def value(self, path: Path) -> Any:
+        """What stands at ``path`` of the rule; None where nothing does."""
+        return at(self.rule, path)
+
+    def place(self, path: Path) -> str:
+        """``path`` as the texts of faults name it."""
+        return path_text((*self.base, *path))
+
+    def line(self, path: Path) -> int:
+        """The line where it stands; 0: nowhere."""
+        return self.document.position((*self.base, *path))[0] if self.value(path) is not None else 0
+
+    def said(self, path: Path) -> str:
+        """A value as a person would write it on one line: a text without its quotes, all else as it stands."""
+        value = self.value(path)
+        if value is None or isinstance(value, str):
+            return value or ""
+        try:
+            start, end = source_of(self.document.text, (*self.base, *path))
+        except CannotEditError:
+            return written(value, flow=True)
+        source = self.document.text[start:end]
+        return written(value, flow=True) if "\n" in source or source.startswith(("*", "&")) else source
+
+    def columns(self, stream: Any = None) -> tuple[str, ...]:
+        """The fields of a stream, or of the rule's own."""
+        name = stream if isinstance(stream, str) else self.rule.get("source_topic")
+        spec = self.streams.get(name) if isinstance(name, str) else None
+        return () if spec is None else tuple(spec.columns)
+
+    def field(self, path: Path, info: Any) -> FormField | None:
+        """The value at ``path`` of a field that is declared so; None where the form cannot set what stands there."""
+        name, kind, value = str(path[-1]), kind_of(info.annotation), self.value(path)
+        if kind is None or (isinstance(value, dict) and "dict" in str(info.annotation)):
+            return None
+        hint = _said_first((info.description or "").replace("`", ""))
+        options = self._options(name, path) or kind[1]
+        return self.shown(path, name.replace("_", " "), kind[0], options, hint)
+
+    def shown(
+        self, path: Path, label: str, kind: Kind = "text", options: tuple[str, ...] = (), hint: str = ""
+    ) -> FormField:
+        """The value at ``path`` as a field of that kind."""
+        value = self.value(path)
+        plain = kind == "names" and isinstance(value, list) and all(isinstance(each, str) for each in value)
+        said = ", ".join(value) if plain else self.said(path)
+        if kind == "choice" and said and said not in options:
+            options = (*options, said)
+        if "\n" in said or path[-1] == "description":
+            kind = "long"
+        return FormField(name_of(path), label, kind, said, options, hint, self.line(path), self.place(path))
+
+    def _options(self, name: str, path: Path) -> tuple[str, ...]:
+        if name == "source_topic":
+            return tuple(self.streams)
+        if name in _OF_A_COLUMN or name.endswith("_field"):
+            return self.columns(self.value((*path[:-1], "source_topic")))
+        return ()
+
+
+def _said_first(description: str) -> str:
+    """The first sentence, up to its colon where words stand before that.
+
+    >>> _said_first("How long it may take: `10m`."), _said_first("true: no other may come. More.")
+    ('How long it may take', 'true: no other may come')
+    """
+    short = _SENTENCE.split(description)[0]
+    return short if " " in short else re.split(r"\.(?:\s|$)", description)[0]

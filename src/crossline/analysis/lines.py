@@ -1,0 +1,112 @@
+"""Where a line may be drawn: what a rule's figure was at each record, and how often each line would have emitted.
+
+How many alerts a line gives is not how many records are beyond it: a rule that emits when its line is crossed is silent
+until the figure has been back, or the window has emptied. That is worked out here for any line at once, to find those
+that are worth judging; what is told of a line comes from judging it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crossline.basics.values import F64, I64
+
+Bools = npt.NDArray[np.bool_]
+BEYOND: Mapping[str, Callable[[Any, Any], Any]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+LINES_MAX = 2_000  # that are worked out
+
+
+@dataclass(frozen=True, slots=True)
+class Judgings:
+    """A rule's judged records, key by key, those of a key as they came.
+
+    ``values``: what is held against the line (NaN: nothing). ``beyond``, ``within``: whether the rule is satisfied
+    there if the value is beyond the line, and if it is not. ``clock_ms``: the rule's clock. ``frauds``: numbers of the
+    frauds that an alert there rests on.
+    """
+
+    keys: I64
+    clock_ms: I64
+    values: F64
+    beyond: Bools
+    within: Bools
+    frauds: Sequence[tuple[int, ...]] = ()
+
+    def sorted(self) -> Judgings:
+        """By key, and within a key as they came."""
+        order = np.argsort(self.keys, kind="stable")
+        return Judgings(
+            self.keys[order],
+            self.clock_ms[order],
+            self.values[order],
+            self.beyond[order],
+            self.within[order],
+            [self.frauds[place] for place in order.tolist()] if self.frauds else (),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EmissionPolicy:
+    """When a hit is told: see ``Emission``. ``rearm_ms``: so long after a judged record what it was is forgotten."""
+
+    every: bool
+    cooldown_ms: int
+    rearm_ms: int
+
+
+def lines_at(values: F64, sign: str) -> list[float]:
+    """Lines of which each parts the records in another way, the strictest first; any other parts them as one of these.
+
+    They are the values that occur, and one on the outside of these: that no value is beyond, or that all are.
+    """
+    found: list[float] = np.unique(values[np.isfinite(values)]).tolist()
+    lines = found[::-1] if sign in {">", ">="} else found
+    if not lines:
+        return []
+    step = 1 if sign in {">", ">="} else -1
+    return [lines[0] + step, *lines] if "=" in sign else [*lines, lines[-1] - step]
+
+
+def thinned(lines: Sequence[float]) -> list[float]:
+    """At most ``LINES_MAX`` of ``lines``, closer together where few records are beyond."""
+    if len(lines) <= LINES_MAX:
+        return list(lines)
+    places = np.geomspace(LINES_MAX // 2, len(lines) - 1, LINES_MAX // 2).astype(int).tolist()
+    return [lines[place] for place in sorted({*range(LINES_MAX // 2), *places})]
+
+
+def emissions(judgings: Judgings, sign: str, line: float, emission: EmissionPolicy) -> I64:
+    """The places in ``judgings``, which are sorted, at which a rule with this line emits."""
+    past = BEYOND[sign](judgings.values, line)
+    satisfied = np.where(past, judgings.beyond, judgings.within)
+    emits = satisfied.copy()
+    if not emission.every and len(emits):
+        same = judgings.keys[1:] == judgings.keys[:-1]
+        kept = judgings.clock_ms[:-1] > judgings.clock_ms[1:] - emission.rearm_ms
+        emits[1:] &= ~(satisfied[:-1] & same & kept)
+    places: I64 = np.flatnonzero(emits)
+    return _apart(judgings, places, emission.cooldown_ms) if emission.cooldown_ms else places
+
+
+def _apart(judgings: Judgings, places: I64, cooldown_ms: int) -> I64:
+    """``places`` without those within the cooldown of an earlier one of their key."""
+    kept: list[int] = []
+    key, last_ms = None, 0
+    for place in places.tolist():
+        mine, now_ms = judgings.keys[place], int(judgings.clock_ms[place])
+        if mine == key and now_ms < last_ms + cooldown_ms:
+            continue
+        key, last_ms = mine, now_ms
+        kept.append(place)
+    return np.array(kept, np.int64)

@@ -1,0 +1,93 @@
+"""What a rule keeps of the past, and with which rules it shares that: read from the compiled plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from crossline.basics.streams.reading import said_column
+from crossline.plan.compile import StorePlan, StreamPlan
+from crossline.plan.spaces import AbsenceSpacePlan, PatternSpacePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One key space that a rule uses.
+
+    ``state_store``: its name. ``entries``: numbers of the state store's that the rule's windows and judging are over.
+    ``shared_with``: other rules that are judged on it. ``base``: the stream whose records came, where ``stream`` is the
+    hits of a rule, or all that meets on it, in words.
+
+    ``retention_ms``: how far back windows reach; ``lateness_ms``: for how much longer a record is kept for late ones.
+    """
+
+    state_store: str
+    stream: str
+    base: str
+    key_fields: tuple[str, ...]
+    time_mode: str
+    columns: tuple[str, ...]
+    entries: tuple[int, ...]
+    entries_of_state_store: int
+    retention_ms: int
+    lateness_ms: int
+    shared_with: tuple[str, ...]
+
+    @property
+    def remembers_ms(self) -> int:
+        """How long a record is kept after it came."""
+        return self.retention_ms + self.lateness_ms
+
+
+def kept_by(plan: StreamPlan, rule_id: str) -> list[Kept]:
+    """The key spaces of a rule; none where it looks at the record alone."""
+    return [_kept(plan, each, rule_id) for each in plan.state_stores if rule_id in _rules(each)]
+
+
+def kept_among(plans: Mapping[str, StreamPlan], reading: str, rule_id: str) -> list[Kept]:
+    """Those of a rule that reads ``reading``, whatever its clock."""
+    mine = [plan for name, plan in plans.items() if reading == (name if plan.clock is None else plan.base)]
+    return [kept for plan in mine for kept in kept_by(plan, rule_id)]
+
+
+def _rules(state_store: StorePlan) -> list[str]:
+    return sorted({line.rule_id for line in state_store.kernel.judging})
+
+
+def _kept(plan: StreamPlan, store_plan: StorePlan, rule_id: str) -> Kept:
+    state_store = store_plan.state_store
+    return Kept(
+        state_store=state_store.name,
+        stream=plan.met.reading.said if plan.met is not None else plan.stream if plan.clock is None else plan.base,
+        base=plan.base,
+        key_fields=state_store.group_fields,
+        time_mode=plan.clock or state_store.time_mode,
+        columns=tuple(said_column(name) for name, _ in state_store.columns),
+        entries=tuple(sorted(set(_entries(store_plan, rule_id)))),
+        entries_of_state_store=len(state_store.entries),
+        retention_ms=state_store.retention_ms,
+        lateness_ms=state_store.lateness_ms,
+        shared_with=tuple(name for name in _rules(store_plan) if name != rule_id),
+    )
+
+
+def _entries(store_plan: StorePlan, rule_id: str) -> Iterator[int]:
+    kernel = store_plan.kernel
+    if isinstance(kernel, PatternSpacePlan):
+        for pattern in kernel.lines:
+            if pattern.rule_id == rule_id:
+                yield from (step.entry for step in pattern.steps)
+                yield from (entry for entry in (pattern.until, pattern.strict) if entry is not None)
+        return
+    if isinstance(kernel, AbsenceSpacePlan):
+        for absence in kernel.lines:
+            if absence.rule_id == rule_id:
+                yield from (absence.after, absence.expect)
+        return
+    for line in kernel.lines:
+        if line.rule_id == rule_id:
+            yield kernel.cursors[kernel.groups[line.group].cursor].entry
+    for formula in kernel.formulas:
+        if formula.rule_id == rule_id:
+            yield formula.entry
+            yield from (kernel.cursors[kernel.groups[group].cursor].entry for _, group, _ in formula.figures)

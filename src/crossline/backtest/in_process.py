@@ -1,0 +1,204 @@
+"""A backtest without Spark: the stages in processes of this machine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
+from crossline.backtest.writer import AlertWriter
+from crossline.basics.values import Records
+from crossline.io.chunks import Most
+from crossline.io.files.log import FileChunks
+from crossline.io.sinks.base import Delivery
+from crossline.io.sinks.outfile import drafted, make_folder
+from crossline.logs import get_logger
+from crossline.runtime.local.memory import MemoryJudge
+from crossline.runtime.local.pool import Dealt, Pool
+from crossline.runtime.machine.temp import own_folder_for, sweep
+from crossline.runtime.snapshot.costs import Costs
+from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, StaticSnapshot
+from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
+from crossline.runtime.sources.intake import ChunkIntake, ShownIntake, StreamIntake
+from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, dealt
+from crossline.runtime.stages.outcome import Outcome, gathered
+from crossline.runtime.stages.stages import in_one, stages_of
+from crossline.runtime.work.task import Task
+from crossline.runtime.work.totals import Totals
+from crossline.runtime.workers.state_servers import processors
+from crossline.runtime.workers.warm import warm_for
+
+log = get_logger(__name__)
+
+# Of a sample: small, since with ``probing`` each record has an alert for each rule.
+SAMPLE_BATCH_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class LocalRun:
+    """A run, as what stops it knows it."""
+
+    running: bool = False
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def stop(self) -> None:
+        """Stop; from any thread, again and again."""
+        self.stopping.set()
+
+
+def backtest(
+    judged: Judged,
+    output: Path,
+    *,
+    decisions: Path | None = None,
+    on_batch: OnBatch | None = None,
+    on_start: Callable[[LocalRun], None] | None = None,
+    processes: int | None = None,
+) -> Replay:
+    """Judge; alerts go to ``output``, which appears whole when all is judged, and so do decisions to ``decisions``.
+
+    ``on_start`` is given the run before it starts, to stop it from another thread. ``processes``: as many as this
+    process has processors, unless said otherwise.
+
+    Raises:
+        StoppedError: it was stopped; ``output`` is as it was.
+        UsageError: an input matches no file, or ``output`` is nothing to write over.
+    """
+    count = processes or processors()
+    make_folder(output)
+    sweep()  # what runs that were killed have left
+    run = LocalRun()
+    with ExitStack() as made, drafted(output) as draft, own_folder_for("backtest") as folder:
+        inputs = Inputs.of(judged.history.files(), folder, count, judged.batch_bytes(BATCH_BYTES))
+        snapshot = inputs.aligned(judged.snapshot(judged.rules, count))
+        warm_for(snapshot.plans())  # what does not compile is told here
+        if on_start is not None:
+            on_start(run)
+        writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)
+        writer.open()
+        try:
+            totals = _run(snapshot, inputs, folder, count, writer, run, on_batch)
+        finally:
+            writer.close()
+    return Replay(output, totals)
+
+
+def _run(
+    snapshot: PlanSnapshot,
+    inputs: Inputs,
+    folder: Path,
+    count: int,
+    writer: AlertWriter,
+    run: LocalRun,
+    on_batch: OnBatch | None,
+) -> Totals:
+    source = StaticSnapshot(snapshot.to_json())
+    stages = stages_of(source, inputs.intake, MemoryJudge(source))
+    totals, costs = Totals(), Costs()
+    with Pool(stages, count, folder, run.stopping) as pool:
+        run.running = True
+        totals.first_s = time.monotonic()
+        for number, rows in enumerate(pool.run(inputs.batches(count))):
+            outcome = gathered(rows, None)
+            found = (outcome.alerts, outcome.dead, outcome.late, outcome.figures)
+            delivery = Delivery("backtest", number, *found, decisions=outcome.decisions)
+            writer.deliver(delivery)
+            totals.add(delivery)
+            totals.cost(costs.of(snapshot, outcome.costs))
+            totals.share = inputs.share(number)
+            if on_batch is not None:
+                on_batch(delivery, totals)
+    return totals
+
+
+def outcomes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None = None) -> Iterator[Outcome]:
+    """What comes of each batch, judged in this very process: for samples, done before others are forked.
+
+    ``seen`` is given the records as they are taken in. Raises as ``backtest``.
+    """
+    inputs = Inputs.of(judged.history.files(), folder, 1, SAMPLE_BATCH_BYTES)
+    source = HeldSnapshot(inputs.aligned(judged.snapshot(judged.rules, 1)))
+    intake = inputs.intake if seen is None else ShownIntake(inputs.intake, seen)
+    stages = stages_of(source, intake, MemoryJudge(source))
+    for number, (mine,) in enumerate(inputs.batches(1)):
+        rows = in_one(stages, Task(batch_id=number), iter(mine))
+        pairs = [each for batch in rows for each in zip(*(batch.column(n).to_pylist() for n in (2, 3)), strict=True)]
+        yield gathered(pairs, None)
+
+
+@dataclass(slots=True)
+class Inputs:
+    """The files of all streams, cut into batches as a pipeline that drains them would cut them."""
+
+    logs: dict[str, FileChunks]
+    intake: StreamIntake
+    batch_bytes: int
+    ends: list[int] = field(default_factory=list)  # bytes up to the end of each batch that was given out
+    size: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)  # by stream
+    side_by_side: bool = False
+
+    @staticmethod
+    def of(files: Sequence[FileInput], folder: Path, count: int, batch_bytes: int | None = None) -> Inputs:
+        """Look for the files; raises UsageError where there are none, SourceError where one cannot be read."""
+        most = BATCH_BYTES if batch_bytes is None else batch_bytes
+        logs = {
+            each.stream: FileChunks(
+                patterns_of(each, there=True),
+                f"{folder}/sources/{each.stream}",
+                chunk_bytes(most, count),
+                whole_files=each.whole,
+                unended=unended_of(each.form, complete=True, drain=False),
+            )
+            for each in files
+        }
+        found = Inputs(logs, StreamIntake({stream: ChunkIntake(stream) for stream in logs}), most)
+        for stream, log in logs.items():
+            last = log.poll(time.time_ns() // 1_000_000)
+            found.sizes[stream] = sum(chunk.end - chunk.start for chunk in log.chunks(0, last))
+        found.size = sum(found.sizes.values())
+        return found
+
+    def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
+        """``snapshot``, which judges joined streams up to the same instants; they are then read side by side."""
+        stream_join = snapshot.stream_join()
+        for stream in sorted(stream_join - set(self.logs)):
+            log.warning("rules look at a stream that has no input: what they ask of it is missing", stream=stream)
+        streams = tuple(stream for stream in self.logs if stream in stream_join and self.sizes[stream])
+        if len(streams) < 2:
+            return snapshot
+        self.side_by_side = True
+        every = tuple(stream for stream in self.logs if self.sizes[stream])
+        return replace(snapshot, bounds=replace(snapshot.bounds, aligned=every))
+
+    def _most(self, stream: str) -> Most:
+        share = self.sizes[stream] / max(self.size, 1) if self.side_by_side else 1
+        return Most(max(1, int(self.batch_bytes * share)), CHUNKS_MAX)
+
+    def batches(self, count: int) -> Iterator[Dealt]:
+        """What each of ``count`` processes reads, batch by batch."""
+        at, done = dict.fromkeys(self.logs, 0), 0
+        while True:
+            given: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+            for stream, log in self.logs.items():
+                end = log.reach(at[stream], self._most(stream))
+                chunks = log.chunks(at[stream], end)
+                at[stream] = end
+                done += sum(chunk.end - chunk.start for chunk in chunks)
+                last = chunks[-1].sequence if chunks and log.reach(end, self._most(stream)) == end else -1
+                for mine, run in zip(given, dealt(chunks, count), strict=False):
+                    mine.append(self.intake.marked(stream, chunk_rows(run), last))
+            if not any(given):
+                return
+            self.ends.append(done)
+            yield given
+
+    def share(self, batch: int) -> float:
+        """How much of all is done after ``batch``, 0 to 1."""
+        return self.ends[batch] / self.size if self.size else 1.0

@@ -1,0 +1,55 @@
+"""A backtest in Spark: the pipeline that `run` makes, over files, until all is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
+from crossline.backtest.writer import AlertWriter
+from crossline.io.sinks.outfile import drafted, make_folder
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.changes.rulefeed import FixedFeed
+from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.pipeline.batches import PipelineSettings
+from crossline.runtime.pipeline.pipeline import Pipeline
+from crossline.runtime.sources.inputs import file_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def backtest(
+    spark: SparkSession,
+    judged: Judged,
+    output: Path,
+    *,
+    decisions: Path | None = None,
+    on_batch: OnBatch | None = None,
+    on_start: Callable[[Pipeline], None] | None = None,
+) -> Replay:
+    """Judge; alerts go to ``output``, which appears whole when all is judged, and so do decisions to ``decisions``.
+
+    ``on_start`` is given the pipeline before it starts, to stop it from another thread.
+
+    Raises:
+        StoppedError: it was stopped; ``output`` is as it was.
+        UsageError: an input matches no file, or ``output`` is nothing to write over.
+    """
+    cores = max(1, spark.sparkContext.defaultParallelism)
+    make_folder(output)
+    with ExitStack() as made, drafted(output) as draft, own_folder_for("backtest") as path:
+        folder = str(path)
+        most = judged.batch_bytes(BATCH_BYTES)
+        sources = [file_source(files, folder, cores, most, complete=True) for files in judged.history.files()]
+        settings = PipelineSettings("backtest", folder, cores, 0, 2 * cores, backfill=False)
+        feed = FixedFeed(judged.rules, judged.lists, judged.tables)
+        snapshot = judged.snapshot(RuleSet(), cores)
+        writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)
+        pipeline = Pipeline(spark, settings, snapshot, sources, feed, [writer], on_batch)
+        if on_start is not None:
+            on_start(pipeline)
+        totals = pipeline.start().drain()
+    return Replay(output, totals)

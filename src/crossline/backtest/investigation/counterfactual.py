@@ -1,0 +1,287 @@
+"""What would not have fired: the smallest change of each kind under which the verdict at an alert's record turns.
+
+Every change is judged by the engine: at the value that is told, and one step nearer to what is. Nothing is inferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from crossline.backtest.investigation.bench import Bench, SpentError
+from crossline.backtest.investigation.changes import Altered, altered_records, record_fields, shifted
+from crossline.backtest.investigation.knobs import Kind, Knob, knobs_of, step_of
+from crossline.backtest.investigation.rows import KeyRecord, without
+from crossline.backtest.investigation.search import Judge, Range, Turn, nearest_turn
+from crossline.backtest.investigation.sooner import sooner_turn
+from crossline.backtest.investigation.then import left_out_said, then_said
+from crossline.backtest.investigation.times import clock_ms, window_hints
+from crossline.basics.streams.reading import rule_of
+from crossline.rules.base import Rule
+
+FAN = 48  # variants of a rule in one run
+LEFT_OUT_MAX = 60
+TIMED = {"geo_velocity", "sequence"}
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """One change.
+
+    Attributes:
+        kind: What kind of change.
+        what: As a person names it.
+        was: The value as it is; None where there is no value, as for a record.
+        turns_at: The smallest change of it with which the verdict is another.
+        one_less: One step nearer to ``was``, with which it is not.
+        unit: ``ms``, the field, or "".
+        then: What happens then, as a sentence without its full stop.
+        record_id: The record that is changed or left out.
+        field: The field of it.
+        sooner: The rule would have fired sooner, in place of not at all.
+        body: The rule with the change, where it is one of the rule.
+        body_less: The rule one step nearer to what it is.
+    """
+
+    kind: Kind
+    what: str
+    was: float | None
+    turns_at: float | None
+    one_less: float | None
+    unit: str
+    then: str
+    record_id: str | None = None
+    field: str = ""
+    sooner: bool = False
+    body: Mapping[str, Any] | None = None
+    body_less: Mapping[str, Any] | None = None
+
+    @property
+    def size(self) -> float:
+        """How large the change is, as a share of what is; a record left out is the largest."""
+        if self.was is None or self.turns_at is None:
+            return float("inf")
+        return abs(self.turns_at - self.was) / max(abs(self.was), 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """A kind of change of which none is told, and why."""
+
+    kind: Kind
+    what: str
+    why: str
+
+
+@dataclass(slots=True)
+class Counterfactuals:
+    """All of an alert.
+
+    Attributes:
+        rows: The changes, the smallest first; what would have fired sooner comes last.
+        not_found: Kinds of which none was found.
+        runs: How often the engine judged.
+        why_none: Why nothing could be looked for; "" where it could.
+    """
+
+    rows: list[Counterfactual] = field(default_factory=list)
+    not_found: list[NotFound] = field(default_factory=list)
+    runs: int = 0
+    why_none: str = ""
+
+
+def counterfactuals(
+    bench: Bench, alert: Mapping[str, Any], records: Sequence[KeyRecord], since_ms: int
+) -> Counterfactuals:
+    """Look for the smallest change of each kind.
+
+    Args:
+        bench: The rule version, and what judges.
+        alert: The alert, or the last correction of it that stands.
+        records: Those of its key, in the order in which they came, up to now.
+        since_ms: From which event time on ``records`` are all there are; windows are not made longer than that.
+    """
+    found = Counterfactuals(why_none=_not_for(bench.rule))
+    if found.why_none:
+        return found
+    before = bench.budget.runs
+    try:
+        search = _Search.of(bench, records, since_ms)
+        found.why_none = search.unlike(alert)
+        if not found.why_none:
+            search.run(found)
+    except SpentError:
+        found.not_found.append(NotFound("record", "Further changes", f"not looked for after {before} runs"))
+    found.rows.sort(key=lambda each: (each.sooner, each.size))
+    found.runs = before - bench.budget.runs
+    return found
+
+
+def _not_for(rule: Rule) -> str:
+    if any(rule_of(source) is not None for source in rule.reading.sources):
+        return "the rule reads hits of other rules; changes of these are not looked for"
+    if rule.rule_type in {"absence", "list"}:
+        return f"changes of a rule of type {rule.rule_type} are not looked for"
+    return ""
+
+
+@dataclass(slots=True)
+class _Search:
+    bench: Bench
+    records: Sequence[KeyRecord]
+    since_ms: int
+    batch: Any
+    standing: Mapping[str, Any]  # where the verdict holds as things are
+
+    @classmethod
+    def of(cls, bench: Bench, records: Sequence[KeyRecord], since_ms: int) -> _Search:
+        batch = bench.batch(records)
+        return cls(bench, records, since_ms, batch, bench.holds(batch))
+
+    def unlike(self, alert: Mapping[str, Any]) -> str:
+        """Why the records do not give the alert again; "" where they do."""
+        again = self.standing.get(self.bench.record_id)
+        if again is None:
+            return f"the records that were read back do not make the rule fire at {self.bench.record_id}"
+        if again["value"] != alert["value"]:
+            return f"the records that were read back give {again['value']}, the alert has {alert['value']}"
+        return ""
+
+    @property
+    def crossing(self) -> KeyRecord:
+        return next(each for each in self.records if each.record_id == self.bench.record_id)
+
+    def run(self, found: Counterfactuals) -> None:
+        """All kinds, those that take the fewest runs first."""
+        knobs = knobs_of(self.bench, self.records)
+        steps: list[tuple[Kind, str, Callable[[], Counterfactual | None]]] = [
+            *((each.kind, each.what, self._knob(each)) for each in knobs),
+            *(() if self.bench.program().verdict is None else (("record", "One record less", self._left_out),)),
+            *(("amount", f"{name} of {self.bench.record_id}", self._amount(name)) for name in self._fields()),
+        ]
+        if self.bench.rule.rule_type in TIMED:
+            steps.append(("time", f"Time of {self.bench.record_id}", self._later))
+        for kind, what, look in steps:
+            try:
+                row = look()
+            except SpentError:
+                found.not_found.append(NotFound(kind, what, "not found within the budget of runs"))
+                continue
+            if row is None:
+                found.not_found.append(NotFound(kind, what, "no change of it turns the verdict"))
+            else:
+                found.rows.append(row)
+        soonest = sooner_turn(self.bench, knobs, self.records, self.batch, self.standing, self._range, self._hints)
+        if soonest is not None:
+            knob, turn, then = soonest
+            found.rows.append(self._row_of(knob, turn, then, sooner=True))
+
+    def _fields(self) -> list[str]:
+        return record_fields(self.bench, self.crossing)
+
+    def _range(self, knob: Knob) -> Range:
+        most = float("inf")
+        if knob.kind == "window":
+            most = max(knob.present, clock_ms(self.bench, self.crossing) - self.since_ms)
+        return Range(knob.present, knob.step, knob.least, most, FAN)
+
+    def _hints(self, knob: Knob) -> list[float]:
+        if knob.kind == "window":
+            return window_hints(self.bench, self.records)
+        values = [each.value(knob.field) for each in self.records] if knob.field else []
+        numbers = [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)]
+        return [0, *numbers, *(each + sign * float(knob.step) for each in numbers for sign in (-1, 1))]
+
+    def _knob(self, knob: Knob) -> Callable[[], Counterfactual | None]:
+        def look() -> Counterfactual | None:
+            judge = rule_judge(self.bench, knob, self.batch, lambda held: self.bench.record_id not in held)
+            turn = nearest_turn(judge, self._range(knob), self._hints(knob))
+            if turn is None:
+                return None
+            rule = knob.put(turn.value)
+            then = then_said(self.bench, Altered(rule, self.records), self.standing[self.bench.record_id])
+            return self._row_of(knob, turn, then)
+
+        return look
+
+    def _row_of(self, knob: Knob, turn: Turn, then: str, *, sooner: bool = False) -> Counterfactual:
+        rules = [knob.put(each) for each in (turn.value, turn.before)]
+        body, less = (None if each is None else each.canonical() for each in rules)
+        what = f"Would have fired sooner: {knob.what[0].lower()}{knob.what[1:]}" if sooner else knob.what
+        given = (knob.kind, what, knob.present, turn.value, turn.before, knob.unit, then)
+        return Counterfactual(*given, field=knob.field, sooner=sooner, body=body, body_less=less)
+
+    def _amount(self, name: str) -> Callable[[], Counterfactual | None]:
+        def look() -> Counterfactual | None:
+            present = self.crossing.value(name)
+            values = [each.value(name) for each in self.records if each.value(name) is not None]
+            least = 0.0 if min(values) >= 0 else float("-inf")
+            judge = self._record_judge(lambda v: altered_records(self.records, self.bench.record_id, name, v))
+            hints = [0, *(each.present for each in knobs_of(self.bench, self.records) if each.field == name)]
+            turn = nearest_turn(judge, Range(present, step_of(values), least), hints)
+            if turn is None:
+                return None
+            made = altered_records(self.records, self.bench.record_id, name, turn.value)
+            return self._row("amount", f"{name} of {self.bench.record_id}", present, turn, name, made)
+
+        return look
+
+    def _later(self) -> Counterfactual | None:
+        """The crossing record, later; those that came after it are then not there yet."""
+        at_ms = self.crossing.event_ms
+
+        def made(value: float) -> list[KeyRecord]:
+            return shifted(self.bench, self.records, int(value) - at_ms)
+
+        turn = nearest_turn(self._record_judge(made), Range(at_ms, step_of([1]), least=at_ms), [])
+        if turn is None:
+            return None
+        return self._row("time", f"Time of {self.bench.record_id}", at_ms, turn, "", made(turn.value), unit="instant")
+
+    def _row(
+        self, kind: Kind, what: str, was: float, turn: Turn, name: str, made: Sequence[KeyRecord], unit: str = ""
+    ) -> Counterfactual:
+        then = then_said(self.bench, Altered(None, made), self.standing[self.bench.record_id])
+        return Counterfactual(
+            kind, what, was, turn.value, turn.before, unit or name, then, record_id=self.bench.record_id, field=name
+        )
+
+    def _record_judge(self, made: Callable[[float], Sequence[KeyRecord]]) -> Judge:
+        def judge(values: Sequence[float]) -> Iterator[bool]:
+            for value in values:
+                yield self.bench.record_id not in self.bench.holds(self.bench.batch(made(value)))
+
+        return judge
+
+    def _left_out(self) -> Counterfactual | None:
+        """One record that it rests on is not there; the latest ones are tried first."""
+        place = self.records.index(self.crossing)
+        others = list(reversed(self.records[:place]))[:LEFT_OUT_MAX]
+        turning: list[KeyRecord] = []
+        for each in others:
+            held = self.bench.holds(self.bench.batch(without(self.records, each.record_id)))
+            if self.bench.record_id not in held:
+                turning.append(each)
+        if not turning:
+            return None
+        first = turning[0]
+        then = then_said(
+            self.bench,
+            Altered(None, without(self.records, first.record_id)),
+            self.standing[self.bench.record_id],
+        )
+        what = left_out_said(turning, place)
+        return Counterfactual("record", what, None, None, None, "", then, record_id=first.record_id)
+
+
+def rule_judge(bench: Bench, knob: Knob, batch: Any, turned: Callable[[Mapping[str, Any]], bool]) -> Judge:
+    """Judges a number of a rule, many values in a run; a value that makes no rule turns nothing."""
+
+    def judge(values: Sequence[float]) -> Iterator[bool]:
+        for start in range(0, len(values), FAN):
+            rules = [knob.put(each) for each in values[start : start + FAN]]
+            held = iter(bench.replays([each for each in rules if each is not None], batch))
+            yield from [each is not None and turned(next(held)) for each in rules]
+
+    return judge

@@ -1,0 +1,51 @@
+"""What a trial says of a sequence: how far a record came, and which step is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from crossline.basics.conditions.condition import Condition
+from crossline.basics.conditions.holds import lookup
+from crossline.programs.program import AbsencePredicate, SequencePredicate
+
+Alert = Mapping[str, Any]
+
+
+def steps_of(verdict: SequencePredicate) -> str:
+    """``declined (3 times), approved``."""
+    return ", ".join(step.name + (f" ({step.times} times)" if step.times > 1 else "") for step in verdict.steps)
+
+
+def standing(verdict: SequencePredicate, probe: Alert) -> str:
+    """How far the match came that the record of ``probe`` carried on: ``2 of 4 records: declined n0, n1``."""
+    count, names = probe["evidence"]["count"], verdict.names
+    taken = "; ".join(f"{each['name']} {', '.join(each['record_ids'])}" for each in probe["evidence"]["steps"])
+    missing = f"; {names[count]} comes next" if count < len(names) else ""
+    return f"{count} of {len(names)} records: {taken}{missing}"
+
+
+def unmet(
+    verdict: SequencePredicate, fields: Mapping[str, Any], lists: Mapping[str, Sequence[Any]], earlier: Sequence[Alert]
+) -> Iterator[str]:
+    """Why a record that the rule looks at takes no step. ``earlier``: the probes of its key before it."""
+    met = [step.name for step in verdict.steps if step.feed.condition.holds(fields, lists)]
+    if not met:
+        conditions = {step.name: step.feed.condition for step in verdict.steps}
+        read = sorted({name for each in conditions.values() for name in each.fields()})
+        values = ", ".join(f"{name} {_shown(lookup(fields, name))}" for name in read)
+        wanted = "; ".join(f"{name}: {each.text}" for name, each in conditions.items())
+        yield f"found {values}; expected a record of a step ({wanted})"
+        return
+    said = f"it is a record of step {' and '.join(dict.fromkeys(met))}, and carries nothing on"
+    yield f"{said}; before it there were {standing(verdict, earlier[-1])}" if earlier else said
+
+
+def lists_named(verdict: SequencePredicate | AbsencePredicate) -> tuple[str, ...]:
+    """The lists that its conditions name."""
+    conditions: tuple[Condition, ...] = tuple(feed.condition for feed in verdict.feeds)
+    return tuple(dict.fromkeys(name for each in conditions for name in each.lists()))
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else str(value)

@@ -1,0 +1,385 @@
+"""Rules tried on a sample: what fires, and for one record what each rule made of it and why.
+
+A rule's figure at a record at which it did not fire is found by judging the sample once more by *probes*: the same
+rules with lines that every figure is beyond, which alert at every record. So the figure is the kernel's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crossline.backtest.alert_figures import number_of, read_figures
+from crossline.backtest.backtest import Judged
+from crossline.backtest.in_process import outcomes
+from crossline.backtest.sample_view import Clocks, figures_said, rule_words, shown_value, with_fields
+from crossline.backtest.steps import lists_named, standing, steps_of, unmet
+from crossline.backtest.waits import lateness_of, too_late, wait_of, waited, waits
+from crossline.basics.conditions.condition import Condition
+from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.tree import AllOf
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import UsageError
+from crossline.basics.formula.naive import evaluate
+from crossline.basics.streams.reading import HIT, rule_of
+from crossline.basics.times import format_duration, parse_instant_ms
+from crossline.basics.values import Records
+from crossline.evaluate.alerts.standing import last_words
+from crossline.ingest.enrich.join import taken
+from crossline.io.sinks.base import LateRecord
+from crossline.plan.compose import sources_of
+from crossline.programs.program import AbsencePredicate, FeatureQuery, FormulaPredicate, Program, SequencePredicate
+from crossline.programs.program import Verdict as Wanted
+from crossline.rules.base import Rule
+from crossline.rules.composition import Sources
+from crossline.rules.predicate_rule import PredicateRule
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+
+Alert = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record of the sample: its fields by dotted names, its ingest time, and that - event time."""
+
+    fields: Mapping[str, Any]
+    ingest_ms: int
+    lateness_ms: int
+
+
+@dataclass(slots=True)
+class Trial:
+    """What came of a sample. ``found``: the record that was asked for, by the streams that have one with its id.
+
+    ``missed``: by table, records it had no row for.
+    """
+
+    records: int = 0
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+    dead: list[DeadLetter] = field(default_factory=list)
+    late: list[LateRecord] = field(default_factory=list)
+    found: dict[str, Found] = field(default_factory=dict)
+    missed: dict[str, int] = field(default_factory=dict)
+
+    def of(self, rule_id: str) -> list[dict[str, Any]]:
+        """The alerts of one rule."""
+        return [alert for alert in self.alerts if alert["rule_id"] == rule_id]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule made of one record. ``value``: its figure there, None where it has none; ``why``: a sentence."""
+
+    rule_id: str
+    version: int
+    fired: bool
+    value: float | str | None
+    line: str | None
+    why: str
+    alert: Alert | None = None
+
+
+def as_if_active(rules: Iterable[Rule], *, shares: bool = False) -> RuleSet:
+    """Each rule in its newest version, from the beginning on, whatever its status is; of all keys, or by ``shares``."""
+    newest: dict[str, Rule] = {}
+    for rule in rules:
+        known = newest.get(rule.rule_id)
+        if known is None or rule.version >= known.version:
+            newest[rule.rule_id] = rule
+    changes = {"status": "active", "effective_from": None, **({} if shares else {"share": None})}
+    return RuleSet.from_rules(rule.model_copy(update=changes) for rule in newest.values())
+
+
+def tried(
+    judged: Judged, folder: Path, record_id: str | None = None, keep: Callable[[Alert], bool] | None = None
+) -> Trial:
+    """Judge the sample; ``folder`` is for what is temporary, ``keep`` says which alerts are kept (None: all).
+
+    Raises UsageError where an input matches no file.
+    """
+    trial = Trial()
+    search = _Search(record_id, trial.found, judged.snapshot(judged.rules, 1)) if record_id is not None else None
+    for outcome in outcomes(judged, folder, search):
+        trial.records += outcome.figures["records"]
+        trial.alerts += outcome.alerts if keep is None else filter(keep, outcome.alerts)
+        trial.dead += outcome.dead
+        trial.late += outcome.late
+        for table, count in outcome.figures.get("missed", {}).items():
+            trial.missed[table] = trial.missed.get(table, 0) + count
+    trial.alerts = last_words(trial.alerts)
+    return trial
+
+
+@dataclass(slots=True)
+class _Search:
+    """Looks for a record among those that are taken in, which come in the order of their log."""
+
+    record_id: str
+    found: dict[str, Found]
+    snapshot: PlanSnapshot
+    clocks: Clocks = field(default_factory=Clocks)
+
+    def __call__(self, records: Records) -> None:
+        stream = records.stream
+        if stream in self.found or not len(records):
+            return
+        ingest_ms = self.clocks.of(records)
+        place = records.ids.index(self.record_id).as_py()
+        if place >= 0:
+            at_ms = int(ingest_ms[place])
+            one = with_fields(self.snapshot, taken(records, np.array([place])), np.array([at_ms]))
+            fields = {name: column[0].as_py() for name, column in one.fields.items()}
+            self.found[stream] = Found(fields, at_ms, at_ms - int(records.event_ms[place]))
+
+
+def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[Verdict]]:
+    """What each rule makes of the record (the first with that id), and the trial.
+
+    Raises:
+        UsageError: the sample has no such record, or an input matches no file.
+    """
+    trial = tried(judged, folder / "rules", record_id)
+    if not trial.found and not any(letter.record_id == record_id for letter in trial.dead):
+        raise UsageError(f"record {record_id!r} is not in the sample; give the id of a record that is")
+    sources = sources_of(judged.rules, judged.history.streams)
+    topics = {v.rule.rule_id: v.rule.reading.judged for v in judged.rules.versions}
+    _add_hits(trial, record_id, topics, sources)
+    namings = {v.rule.rule_id: _namings(_program(judged, sources, v.rule)) for v in judged.rules.versions}
+    keep = partial(_of_its_key, trial.found, topics, namings)
+    probed = {
+        level: tried(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
+        for level in sorted({sources.level_of(v.rule.reading) for v in judged.rules.versions})
+    }
+    cases = (
+        _Case(judged, v.rule, record_id, trial, probed[sources.level_of(v.rule.reading)], sources)
+        for v in judged.rules.versions
+    )
+    return trial, [case.verdict() for case in cases]
+
+
+def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, tuple[str, ...]], sources: Sources) -> None:
+    """The hits at the record, as the records that they are to rules that read them."""
+    read = {source for judged in topics.values() for source in judged if rule_of(source) is not None}
+    for topic in sorted(read, key=sources.level):
+        alert, record = _at(trial.of(str(rule_of(topic))), record_id), _found(trial.found, topics[str(rule_of(topic))])
+        if alert is not None and record is not None:
+            said = {
+                "value": number_of(alert["value"]),
+                "severity": alert["severity"],
+                "score": alert["score"],
+                "version": alert["rule_version"],
+                "shadow": alert["kind"] == "shadow",
+            }
+            hit = {f"{HIT}.{name}": value for name, value in said.items()}
+            hit |= {f"{HIT}.key.{name}": value for name, value in alert["key"].items()}
+            own = {name: value for name, value in record.fields.items() if not name.startswith(f"{HIT}.")}
+            trial.found[topic] = replace(record, fields={**own, **hit})
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A rule and a record."""
+
+    judged: Judged
+    rule: Rule
+    record_id: str
+    trial: Trial
+    probed: Trial
+    sources: Sources
+
+    def verdict(self) -> Verdict:
+        """Whether it fired, its figure, and why."""
+        rule = self.rule
+        fired = _at(self.trial.of(rule.rule_id), self.record_id)
+        program = _program(self.judged, self.sources, rule)
+        if program.verdict is None:
+            why = fired["message"] if fired is not None else next(self._reasons())
+            return Verdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
+        probe = _at(self.probed.of(rule.rule_id), self.record_id)
+        why = fired["message"] if fired is not None else next(self._reasons_of(program, probe))
+        line = _line(rule_words(rule), program.verdict)
+        value = probe["value"] if probe is not None else None
+        return Verdict(rule.rule_id, rule.version, fired is not None, value, line, why, fired)
+
+    def _reasons_of(self, program: Program, probe: Alert | None) -> Iterator[str]:
+        """Why a rule with a window did not fire; ``probe`` has its figure, None where it has none."""
+        if probe is not None and program.verdict is not None:
+            yield from self._held_back(program, _Said(self.rule, rule_words(self.rule), program.verdict), probe)
+        yield from self._reasons()
+        found, figure = _found(self.trial.found, self.rule.reading.judged), program.figure
+        if found is None:
+            return
+        record = found.fields
+        for name in _missing(_namings(program), record):
+            yield f"it has no {name}, by which the rule groups"
+        if isinstance(program.verdict, SequencePredicate):
+            lists = self._lists(lists_named(program.verdict), found)
+            yield from unmet(program.verdict, record, lists, self._before(found, program))
+        if isinstance(program.verdict, AbsencePredicate):
+            yield from waits(program.verdict, record, self._lists(lists_named(program.verdict), found))
+        if figure is not None and figure.column is not None and lookup(record, figure.column) is None:
+            yield f"it has no {figure.column}, of which the rule takes the {figure.aggregate}"
+        yield "nothing is in its window that the figure could be taken of"
+
+    def _reasons(self) -> Iterator[str]:
+        """Why a rule did not look at the record."""
+        judged = self.rule.reading.judged
+        found = _found(self.trial.found, judged)
+        if found is None:
+            for source in judged:
+                read = rule_of(source)
+                if read is not None and self.sources.base(source) in self.trial.found:
+                    yield f"rule {read}, whose hits it reads, did not fire at the record"
+            refused = [letter for letter in self.trial.dead if letter.record_id == self.record_id]
+            yield from (f"the record is a dead letter: {letter.reason}, {letter.detail}" for letter in refused)
+            stream = self.sources.base(judged[0])
+            yield f"no record with this id is in stream {stream}, which the rule reads"
+            return
+        spec = self.sources.of_reading(self.rule.reading)
+        late_ms = lateness_of(self.rule, spec, found.fields, found.ingest_ms, found.lateness_ms)
+        yield from too_late(self.rule.lateness(self.judged.defaults), late_ms)
+        node = self.rule.filter.node
+        for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
+            if not part.holds(found.fields, self._lists(part.lists(), found)):
+                values = ", ".join(f"{name} {shown_value(lookup(found.fields, name))}" for name in part.fields())
+                yield f"found {values}; expected {part.text}"
+
+    def _lists(self, names: Iterable[str], found: Found) -> dict[str, Any]:
+        """Named lists, as they were when the record came."""
+        stream = self.sources.base(self.rule.reading.judged[0])
+        return {name: self.judged.lists[name].at(stream, found.ingest_ms) for name in names}
+
+    def _before(self, found: Found, program: Program) -> list[Alert]:
+        """The probes of the record's key that came at an earlier time."""
+        keys = _keys(_namings(program), found.fields)
+        probes = [each for each in self.probed.of(self.rule.rule_id) if [*each["key"].values()] in keys]
+        return [each for each in probes if parse_instant_ms(each["ingest_time"]) < found.ingest_ms]
+
+    def _held_back(self, program: Program, said: _Said, at: Alert) -> Iterator[str]:
+        """Why there is no alert at a record that the rule has a figure at."""
+        rule = self.rule
+        if not said.holds(at):
+            yield said.of(at)
+            return
+        probes = [each for each in self.probed.of(rule.rule_id) if each["key"] == at["key"]]
+        earlier = probes[: [each["record_id"] for each in probes].index(at["record_id"])]
+        if earlier and said.holds(earlier[-1]) and not program.emission.every:
+            yield f"{said.of(at)}, as {said.before(earlier[-1])}: the rule fires where the line is crossed"
+        ids = {each["record_id"] for each in earlier}
+        alerts = [each for each in self.trial.of(rule.rule_id) if each["key"] == at["key"] and each["record_id"] in ids]
+        if alerts:
+            yield (
+                f"{said.of(at)}, within the cooldown of "
+                f"{format_duration(program.emission.cooldown_ms)} after the alert at record {alerts[-1]['record_id']}"
+            )
+
+
+def _found(found: Mapping[str, Found], sources: Iterable[str]) -> Found | None:
+    """The record as the first of ``sources`` has it."""
+    return next((found[source] for source in sources if source in found), None)
+
+
+def _program(judged: Judged, sources: Sources, rule: Rule) -> Program:
+    return rule.program(sources.of_reading(rule.reading), judged.defaults)
+
+
+def _namings(program: Program) -> list[tuple[str, ...]]:
+    """The fields of each key that a rule has for records."""
+    others = program.verdict.feeds if isinstance(program.verdict, SequencePredicate | AbsencePredicate) else ()
+    return list(dict.fromkeys(feed.key_fields for feed in (program.feed, *others)))
+
+
+def _keys(namings: Iterable[Sequence[str]], record: Mapping[str, Any]) -> list[list[Any]]:
+    return [[lookup(record, name) for name in fields] for fields in namings]
+
+
+def _missing(namings: Sequence[Sequence[str]], record: Mapping[str, Any]) -> list[str]:
+    """The fields that the record would need for a key; none where it has one."""
+    lacking = [[name for name in fields if lookup(record, name) is None] for fields in namings]
+    return [] if [] in lacking else lacking[0]
+
+
+def _of_its_key(
+    found: Mapping[str, Found],
+    topics: Mapping[str, tuple[str, ...]],
+    namings: Mapping[str, list[tuple[str, ...]]],
+    alert: Alert,
+) -> bool:
+    """Whether the alert has a key that the record has, which is all that is asked of probes."""
+    record = _found(found, topics[alert["rule_id"]])
+    return record is not None and [*alert["key"].values()] in _keys(namings[alert["rule_id"]], record.fields)
+
+
+def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
+    return next((alert for alert in alerts if alert["record_id"] == record_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A verdict, as it is at the alerts of probes; ``words``: of a rule whose formula nobody wrote."""
+
+    rule: Rule
+    words: PredicateRule | None
+    verdict: Wanted
+
+    def holds(self, alert: Alert) -> bool:
+        """Whether it holds there."""
+        if isinstance(self.verdict, SequencePredicate):
+            return bool(alert["evidence"]["count"] == len(self.verdict.names))
+        if isinstance(self.verdict, AbsencePredicate):
+            return alert["value"] is None
+        if isinstance(self.verdict, FormulaPredicate):
+            return evaluate(self.verdict.when.root, read_figures(self.verdict, alert)) is True
+        if isinstance(self.verdict, FeatureQuery):
+            return False
+        return self.verdict.met(number_of(alert["value"]))
+
+    def of(self, alert: Alert) -> str:
+        """Its figures there, and that it holds or not."""
+        if isinstance(self.verdict, SequencePredicate):
+            return standing(self.verdict, alert)
+        if isinstance(self.verdict, AbsencePredicate):
+            return waited(self.verdict, alert["value"])
+        held = "" if self.holds(alert) else "not "
+        if isinstance(self.verdict, FormulaPredicate):
+            if self.words is not None:
+                found = self._found(self.verdict, alert)
+                return (
+                    f"found {found}; it fires where {self.words.fires_where()}"
+                    if held
+                    else f"{found} is what it asks for"
+                )
+            return f"{self._found(self.verdict, alert)}: {held}{self.verdict.when.text}"
+        return f"{shown_value(alert['value'])} is {held}{_line(None, self.verdict)}"
+
+    def before(self, alert: Alert) -> str:
+        """That it held there."""
+        verdict = self.verdict
+        figures = self._found(verdict, alert) if isinstance(verdict, FormulaPredicate) else shown_value(alert["value"])
+        return f"{figures} was at record {alert['record_id']}"
+
+    def _found(self, verdict: FormulaPredicate, alert: Alert) -> str:
+        read = read_figures(verdict, alert)
+        if self.words is not None:
+            return self.words.in_words(number_of(alert["value"]), read)
+        return figures_said(self.rule, read)
+
+
+def _line(words: PredicateRule | None, verdict: Wanted) -> str:
+    if words is not None:
+        return str(words.fires_where())
+    if isinstance(verdict, SequencePredicate):
+        return steps_of(verdict)
+    if isinstance(verdict, AbsencePredicate):
+        return f"no {wait_of(verdict)}"
+    if isinstance(verdict, FormulaPredicate):
+        return verdict.when.text
+    if isinstance(verdict, FeatureQuery):
+        return "no line"
+    return f"{verdict.operator} {shown_value(verdict.threshold)}"

@@ -1,0 +1,199 @@
+"""What rules cost on a sample: how many records enter, how many keys, how much memory, how much time."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from crossline.analysis.retention import Kept, kept_among
+from crossline.backtest.backtest import Judged
+from crossline.backtest.workbench.sample import Batch, Jury
+from crossline.evaluate.output import ShardOutput, StoreDelta
+from crossline.rules.ruleset import RuleSet
+
+Bits = npt.NDArray[np.bool_]
+TURNS = 5  # runs of each rule set, in turns
+NOISE = 2.0  # how many times its own scatter a cost must be
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The records of a stream: how many, and the event time from the first to the last."""
+
+    records: int
+    first_ms: int
+    last_ms: int
+
+    @property
+    def seconds(self) -> float:
+        """From the first to the last, at least a millisecond."""
+        return max(1, self.last_ms - self.first_ms) / 1_000
+
+    @property
+    def days(self) -> float:
+        """The same in days."""
+        return self.seconds / 86_400
+
+
+def spans(sample: Iterable[Batch]) -> dict[str, Span]:
+    """By stream; a stream of which no record came has none."""
+    found: dict[str, Span] = {}
+    for batch in sample:
+        widen(found, batch)
+    return found
+
+
+def widen(found: dict[str, Span], batch: Batch) -> None:
+    """Take the records of a batch into the spans of their streams."""
+    for records, _ in batch.taken:
+        if len(records):
+            first, last = int(records.event_ms.min()), int(records.event_ms.max())
+            old = found.get(records.stream, Span(0, first, last))
+            more = old.records + len(records)
+            found[records.stream] = Span(more, min(old.first_ms, first), max(old.last_ms, last))
+
+
+def days_of(found: Mapping[str, Span]) -> float:
+    """The days of the records' own time, from the first of all streams to the last; some are there."""
+    return Span(0, min(each.first_ms for each in found.values()), max(each.last_ms for each in found.values())).days
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What a rule has in one key space. ``records`` entered for the rule, ``keys`` of them are different.
+
+    ``held``: records that the store will hold at the sample's rate once it has run for as long as it remembers.
+    ``bytes_a_record``: of the store at the end of the sample, keys and room to grow included; None where it is empty.
+    """
+
+    kept: Kept
+    records: int
+    per_s: float
+    keys: int
+    held: float
+    bytes_a_record: float | None
+
+    @property
+    def bytes(self) -> float | None:
+        """The memory that it will take, shared with the rules that share it."""
+        return None if self.bytes_a_record is None else self.held * self.bytes_a_record
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What came into one state store: rows for each rule, and hashes of their keys; rows of the state store."""
+
+    rows: int = 0
+    of_rule: dict[str, int] = field(default_factory=dict)
+    keys: dict[str, set[int]] = field(default_factory=dict)
+
+
+def stores(judged: Judged, sample: Sequence[Batch]) -> dict[str, list[Store]]:
+    """By rule id, what each rule keeps, all judged together; rules of streams without records are left out."""
+    jury = Jury(judged)
+    kept = {
+        version.rule.rule_id: kept_among(jury.plans, version.rule.reading.name, version.rule.rule_id)
+        for version in judged.rules.versions
+        if version.rule.reading.name in jury.plans
+    }
+    seen: dict[str, _Seen] = {}
+    for batch in sample:
+        _take(jury.judge(batch), kept, seen)
+    known = spans(sample)
+    return {
+        rule_id: [_store(each, rule_id, jury, known[each.base], seen.get(each.state_store, _Seen())) for each in spaces]
+        for rule_id, spaces in kept.items()
+        if all(each.base in known for each in spaces)
+    }
+
+
+def _take(output: ShardOutput, kept: Mapping[str, Sequence[Kept]], seen: dict[str, _Seen]) -> None:
+    deltas: dict[str, StoreDelta] = {each.state_store: each for each in output.deltas}
+    for each in deltas.values():
+        seen.setdefault(each.state_store, _Seen()).rows += len(each.delta.batch)
+    for rule_id, spaces in kept.items():
+        for space in spaces:
+            found = deltas.get(space.state_store)
+            if found is not None:
+                batch = found.delta.batch
+                flags = np.unpackbits(batch.entries, axis=1, bitorder="little")
+                mine: Bits = np.asarray(flags[:, list(space.entries)].any(axis=1))
+                here = seen[space.state_store]
+                here.of_rule[rule_id] = here.of_rule.get(rule_id, 0) + int(mine.sum())
+                hashes = batch.key_hash[np.unique(batch.key_index[mine])]
+                here.keys.setdefault(rule_id, set()).update(hashes.tolist())
+
+
+def _store(kept: Kept, rule_id: str, jury: Jury, span: Span, seen: _Seen) -> Store:
+    store = jury.store(kept.state_store)
+    size = store.sizes() if store is not None else None
+    records = seen.of_rule.get(rule_id, 0)
+    reach_s = (kept.remembers_ms + jury.judged.bounds.partition_lag_ms) / 1_000
+    return Store(
+        kept=kept,
+        records=records,
+        per_s=records / span.seconds,
+        keys=len(seen.keys.get(rule_id, ())),
+        held=seen.rows / span.seconds * reach_s,
+        bytes_a_record=size.bytes / size.records if size is not None and size.records else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Processor time of a sample, in ns a record of the sample: what the rule adds to all others.
+
+    ``noise_ns``: the scatter of that over the turns. A cost within twice its noise cannot be told from none.
+    """
+
+    rule_id: str
+    ns: float
+    noise_ns: float
+
+    @property
+    def told(self) -> bool:
+        """Whether the cost stands out of the noise."""
+        return self.ns > NOISE * self.noise_ns
+
+
+def costs(judged: Judged, sample: Sequence[Batch], rule_ids: Sequence[str]) -> tuple[float, float, list[Cost]]:
+    """Routing, judging and making alerts of all rules, and of none, in ns a record; and what each of ``rule_ids`` adds.
+
+    All are run in turns, so that an hour in which the machine is slow is slow for all of them. Reading and decoding are
+    not in it: they are the same for any rules.
+    """
+    sets = {"": judged.rules, **{each: _without(judged.rules, each) for each in rule_ids}}
+    none = RuleSet()
+    records = max(1, sum(map(len, sample)))
+    spent: dict[str, list[float]] = {name: [] for name in sets}
+    bare: list[float] = []
+    _timed(judged, sample)  # what is compiled or loaded at a first run
+    for _ in range(TURNS):
+        for name, rules in sets.items():
+            spent[name].append(_timed(replace(judged, rules=rules), sample) / records)
+        bare.append(_timed(replace(judged, rules=none), sample) / records)
+    found = []
+    for each in rule_ids:
+        more = [whole - less for whole, less in zip(spent[""], spent[each], strict=True)]
+        middle = statistics.median(more)
+        scatter = statistics.median(abs(one - middle) for one in more)
+        found.append(Cost(each, max(0.0, middle), scatter))
+    return statistics.median(spent[""]), statistics.median(bare), found
+
+
+def _without(rules: RuleSet, rule_id: str) -> RuleSet:
+    return RuleSet(tuple(version for version in rules.versions if version.rule.rule_id != rule_id))
+
+
+def _timed(judged: Judged, sample: Sequence[Batch]) -> float:
+    """Processor time of this process, in ns."""
+    jury = Jury(judged)
+    began = time.process_time_ns()
+    for batch in sample:
+        jury.alerts(batch)
+    return float(time.process_time_ns() - began)

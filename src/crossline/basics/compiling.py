@@ -1,0 +1,124 @@
+"""Compiled functions that processes share: one compiles what none has, and the others wait and load it.
+
+Numba keeps what it compiled beside the code, and loads it again. Some things it leaves to us. It looks only at the file
+that a function stands in, and not at those of the functions it calls: here the sources of whole packages are part of
+what a compilation is found by, and so are the switches that choose a build. Its index names a file before that is
+written, and one of older sources may lie there: here the file, too, says what it is. And each process compiles what it
+does not find: what keeps the others waiting meanwhile is handed in (see ``turns``), since the core has no files, no
+processes and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from typing import Any, cast
+
+from numba import config
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
+
+from crossline.basics.turns import turn_of
+
+
+@cache
+def sources_of(*packages: str) -> bytes:
+    """The digest of all Python sources in ``packages`` and in what stands below them."""
+    found = sha256()
+    folders = [resources.files(package) for package in packages]
+    while folders:
+        for source in sorted(folders.pop().iterdir(), key=lambda file: file.name):
+            if source.is_dir():
+                folders.append(source)
+            elif source.name.endswith(".py"):
+                found.update(source.read_bytes())
+    return found.digest()
+
+
+def shared(function: Any, *packages: str) -> Any:
+    """``function``, just made by ``njit(cache=True)`` and not compiled yet, as one that processes share.
+
+    ``packages``: those whose sources it is made of, where its file does not say it all. A function that numba was told
+    not to compile is left as it is.
+    """
+    if not isinstance(function, Dispatcher):
+        return function
+    kept, made = _Shared(function.py_func, packages), cast("Any", function)
+    compile_it = made.compile
+
+    def compile_alone(signature: Any) -> Any:
+        with global_compiler_lock, kept.alone():
+            return compile_it(signature)
+
+    made._cache = kept  # noqa: SLF001 - what `enable_caching` does
+    made.compile = compile_alone
+    return made
+
+
+def compiled_for(function: Any, signature: Any) -> Any:
+    """``shared``, compiled for ``signature`` and nothing else."""
+    made = shared(function)
+    if isinstance(made, Dispatcher):
+        made.compile(signature)
+        made.disable_compile()
+    return made
+
+
+class _Kept(IndexDataCacheFile):  # type: ignore[misc]
+    """Each file of a compilation says what it was made of: code of other sources would read memory as those had it.
+
+    It lies there under its name, for whoever comes then, while a newer one is written, and for good where the process
+    that writes it is killed.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep ``data`` by ``key``."""
+        super().save(key, (self._source_stamp, key, data))
+
+    def load(self, key: Any) -> Any:
+        """What is kept by ``key``; None: nothing is."""
+        match super().load(key):
+            case (stamp, known, data) if (stamp, known) == (self._source_stamp, key):
+                return data
+        return None
+
+
+class _Shared(FunctionCache):  # type: ignore[misc]
+    """What numba asks for a compilation before it compiles, and gives one to that it has made."""
+
+    def __init__(self, function: Any, packages: tuple[str, ...]) -> None:
+        super().__init__(function)
+        self._cache_file = _Kept(self.cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        self._packages = packages
+        self._named = f"{function.__module__}.{function.__qualname__}"
+        self._held = ExitStack()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """What is entered where nothing is found is left here, however the compilation ends."""
+        before, self._held = self._held, ExitStack()
+        try:
+            yield
+        finally:
+            held, self._held = self._held, before
+            held.close()
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """A compilation of before; None: there is none, and none will come from elsewhere."""
+        found = super().load_overload(sig, target_context)
+        turn = turn_of()
+        if found is None and turn is not None:
+            begins = self._held.enter_context(turn(self._named, self.cache_path))
+            found = super().load_overload(sig, target_context)
+            if found is None:
+                begins()
+        return found
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        build = (bool(config.BOUNDSCHECK), str(config.OPT))
+        sources = sources_of(*self._packages) if self._packages else b""
+        return (*super()._index_key(sig, codegen), sources, build)

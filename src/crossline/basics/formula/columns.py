@@ -1,0 +1,246 @@
+"""Formulas compiled to columns: every distinct part of them is computed once for all rows, branches are taken here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, assert_never
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crossline.basics.conditions.members import Mask, as_mask
+from crossline.basics.fields import FieldKind
+from crossline.basics.formula.calls import function_of, operands_of
+from crossline.basics.formula.formula import Formula
+from crossline.basics.formula.tree import (
+    Arithmetic,
+    Call,
+    Compare,
+    Constant,
+    Join,
+    Membership,
+    Name,
+    Negate,
+    Node,
+    Not,
+    children,
+)
+from crossline.basics.formula.vectors import (
+    I64_MAX,
+    Vector,
+    both,
+    compare,
+    compute,
+    integers,
+    negate,
+    settled,
+    texts,
+    there,
+)
+
+# By name an Arrow array with nulls, or numpy values and where they are not missing (None: everywhere).
+Column = Any | tuple[Any, Mask | None]
+Inputs = Mapping[str, Column]
+Result = tuple[Any, Mask]
+_Step = Callable[[Inputs, int, list[Vector]], Vector]
+
+_GONE = Vector(np.zeros(0), None)
+
+_TEXT: dict[str, Callable[[Any, Any], Any]] = {
+    "==": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+_DTYPES: dict[FieldKind, tuple[str, type[Any]]] = {
+    "integer": ("iu", np.int64),
+    "timestamp": ("iu", np.int64),
+    "number": ("fiu", np.float64),
+    "boolean": ("b", np.bool_),
+}
+
+
+class FormulaProgram:
+    """Several formulas over one batch; what they share is computed once. Immutable; ``names``: the columns it reads."""
+
+    def __init__(self, formulas: Sequence[Formula]) -> None:
+        self.names = tuple(dict.fromkeys(name for formula in formulas for name in formula.names))
+        self._steps: list[_Step] = []
+        self._parts: list[list[int]] = []
+        self._numbers: dict[Node, int] = {}
+        self._results = [self._number(formula.root) for formula in formulas]
+
+        self._over = self._done_with()
+
+    def _done_with(self) -> list[list[int]]:
+        """By step the numbers of those that nothing reads after it: of many formulas, few parts are needed at once."""
+        last = {part: number for number, parts in enumerate(self._parts) for part in parts}
+        over: list[list[int]] = [[] for _ in self._steps]
+        for part in set(last) - set(self._results):
+            over[last[part]].append(part)
+        return over
+
+    def run(self, columns: Inputs, rows: int) -> list[Result]:
+        """Of each formula its values and where they are not missing, each of length ``rows``; do not write to them.
+
+        Values are bool, int64 or float64, 0 or False where missing. A column that is absent is all missing.
+        Raises TypeError where a column is not of the kind that its name was said to have.
+        """
+        done: list[Vector] = []
+        with np.errstate(all="ignore"):
+            for step, over in zip(self._steps, self._over, strict=True):
+                done.append(step(columns, rows, done))
+                for number in over:
+                    done[number] = _GONE
+            return [_result(done[number], rows) for number in self._results]
+
+    def _number(self, node: Node) -> int:
+        known = self._numbers.get(node)
+        if known is None:
+            parts = [self._number(each) for each in _operands(node)]
+            self._steps.append(_step(node, parts))
+            self._parts.append(parts)
+            known = self._numbers[node] = len(self._steps) - 1
+        return known
+
+
+def compile_formula(formula: Formula) -> Callable[[Inputs, int], Result]:
+    """A function of (columns by name, number of rows) to the values of ``formula`` and where they are not missing."""
+    program = FormulaProgram([formula])
+    return lambda columns, rows: program.run(columns, rows)[0]
+
+
+def _operands(node: Node) -> tuple[Node, ...]:
+    """What is computed before ``node``."""
+    match node:
+        case Membership(operand):
+            return (operand,)
+        case Call(_, arguments):
+            return arguments[: operands_of(node)]
+    return children(node)
+
+
+def _step(node: Node, parts: list[int]) -> _Step:  # noqa: PLR0911 - a table
+    match node:
+        case Constant(value, kind):
+            constant = _constant(value, kind)
+            return lambda _columns, _rows, _done: constant
+        case Name(name, kind):
+            return lambda columns, rows, _done: _read(name, kind, columns.get(name), rows)
+        case Negate():
+            return lambda _columns, _rows, done: negate(done[parts[0]])
+        case Not():
+            return lambda _columns, _rows, done: Vector(np.logical_not(done[parts[0]].values), None)
+        case Arithmetic(sign):
+            return lambda _columns, _rows, done: compute(sign, done[parts[0]], done[parts[1]])
+        case Join(word):
+            return _join(np.logical_and if word == "and" else np.logical_or, parts)
+        case Compare(operands, operators):
+            return _chain(_text_mask if operands[0].kind == "string" else compare, parts, operators)
+        case Call():
+            function = function_of(node)
+            return lambda _columns, _rows, done: function([done[part] for part in parts])
+        case Membership(operand, members, negated):
+            return _membership(_members(operand.kind, [each.value for each in members]), parts[0], negated)
+    assert_never(node)
+
+
+def _join(ufunc: np.ufunc, parts: list[int]) -> _Step:
+    def join(_columns: Inputs, _rows: int, done: list[Vector]) -> Vector:
+        mask = done[parts[0]].values
+        for part in parts[1:]:
+            mask = ufunc(mask, done[part].values)
+        return Vector(mask, None)
+
+    return join
+
+
+def _chain(holds: Callable[[str, Vector, Vector], Mask], parts: list[int], operators: Sequence[str]) -> _Step:
+    links = list(zip(parts, operators, parts[1:], strict=False))
+
+    def chain(_columns: Inputs, _rows: int, done: list[Vector]) -> Vector:
+        first, *others = [holds(sign, done[left], done[right]) for left, sign, right in links]
+        for each in others:
+            first = np.logical_and(first, each)
+        return Vector(first, None)
+
+    return chain
+
+
+def _membership(stands: Callable[[Vector], Mask], operand: int, negated: bool) -> _Step:
+    def look(_columns: Inputs, _rows: int, done: list[Vector]) -> Vector:
+        found, valid = stands(done[operand]), done[operand].valid
+        found = np.logical_not(found) if negated else found
+        return Vector(found if valid is None else np.logical_and(found, valid), None)
+
+    return look
+
+
+def _text_mask(operator: str, left: Vector, right: Vector) -> Mask:
+    return _truths(_TEXT[operator](left.values, right.values))
+
+
+def _truths(found: Any) -> Mask:
+    return np.array([bool(found.as_py())]) if isinstance(found, pa.Scalar) else as_mask(found)
+
+
+def _members(kind: FieldKind, members: Sequence[Any]) -> Callable[[Vector], Mask]:
+    """Which values are one of ``members``, whatever is missing."""
+    if kind == "string":
+        wanted = pa.array(members, pa.string())
+        return lambda vector: _truths(pc.is_in(vector.values, value_set=wanted))
+    exact = frozenset(members)
+    whole = np.array([int(each) for each in exact if each == int(each) and -(2**63) <= each < 2**63], dtype=np.int64)
+    doubles = np.array([float(each) for each in exact if float(each) == each], dtype=np.float64)
+
+    def stands(vector: Vector) -> Mask:
+        if vector.wide:
+            found = [each in exact for each in vector.values.tolist()]
+            return np.array(found, dtype=np.bool_)
+        return np.isin(vector.values, whole if vector.values.dtype.kind == "i" else doubles)
+
+    return stands
+
+
+def _constant(value: Any, kind: FieldKind) -> Vector:
+    if kind == "string":
+        return Vector(pa.scalar(value, pa.string()), None)
+    return Vector(np.array([value], dtype=_DTYPES[kind][1]), None, abs(value) if kind == "integer" else 0)
+
+
+def _read(name: str, kind: FieldKind, column: Column | None, rows: int) -> Vector:
+    if kind == "string":
+        text = pa.nulls(rows, pa.string()) if column is None else column
+        if not isinstance(text, pa.Array | pa.ChunkedArray):
+            raise TypeError(f"column {name} is {type(text).__name__}; expected an Arrow array of texts")
+        whole = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+        return texts(whole if whole.type == pa.string() else whole.cast(pa.string()))
+    accepted, dtype = _DTYPES[kind]
+    if column is None:
+        return Vector(np.zeros(rows, dtype=dtype), np.zeros(rows, dtype=np.bool_))
+    values, valid = column if isinstance(column, tuple) else _unpacked(column)
+    if values.dtype.kind not in accepted:
+        raise TypeError(f"column {name} has values of {values.dtype}; expected those of kind {kind}")
+    values = values.astype(dtype, copy=False)
+    if kind == "number":
+        return there(values, valid)
+    return settled(values, valid) if kind == "boolean" else integers(values, valid)
+
+
+def _unpacked(column: Any) -> tuple[Any, Mask | None]:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not whole.null_count:
+        return whole.to_numpy(zero_copy_only=False), None
+    zero = pa.scalar(False if pa.types.is_boolean(whole.type) else 0, whole.type)
+    return whole.fill_null(zero).to_numpy(zero_copy_only=False), as_mask(whole.is_valid())
+
+
+def _result(vector: Vector, rows: int) -> Result:
+    values, valid = vector.values, vector.valid
+    if vector.wide:
+        fits = np.logical_and(values >= -I64_MAX - 1, values <= I64_MAX)
+        values, valid = np.where(fits, values, 0).astype(np.int64), both(valid, fits)
+    return np.broadcast_to(values, rows), np.broadcast_to(True if valid is None else valid, rows)

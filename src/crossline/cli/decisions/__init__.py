@@ -1,1 +1,0 @@
-"""``crossline decisions``."""

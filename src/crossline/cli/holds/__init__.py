@@ -1,1 +1,0 @@
-"""``crossline holds``: what people hold of decisions."""

@@ -1,1 +1,0 @@
-"""The pure core: no Spark, no I/O, no clock."""

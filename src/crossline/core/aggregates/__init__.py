@@ -1,1 +1,0 @@
-"""Aggregates: one file each, with all that is particular to it (see ``core/figures/aggregate.py``)."""

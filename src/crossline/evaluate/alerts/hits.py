@@ -1,0 +1,399 @@
+"""Hits: which rule version met which record, on what evidence, whether found by the kernel or by routing alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from crossline.basics.fields import KeyValue
+from crossline.basics.streams.clocks import EVENT
+from crossline.basics.values import I64
+from crossline.basics.wire import Arrays
+from crossline.ingest.route.keys import key_values
+from crossline.plan.compile import Stateless, StorePlan, StreamPlan
+from crossline.plan.spaces import Absence, FormulaLine, KeySpacePlan, Line, Pattern
+from crossline.plan.stream_join import read_log
+from crossline.programs.kinds import ColumnKind
+from crossline.rules.entity import entity_of
+from crossline.rules.ruleset import RuleVersion
+from crossline.state.batch import Cause, FigureRead, Hits, KeyedBatch, Met
+from crossline.state.windows.verdicts.single_record import waited_by
+
+# Of the record that was hit (ingest time, stream, log, sequence, offset, partition): what hits of several shards are
+# put in order by, and where it stands. Where a stream is one log the time is 0, for then the log has the order.
+Place = tuple[int, str, str, int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRecord:
+    """A record of a window: its time on the rule's clock, and the aggregated number where there is one."""
+
+    record_id: str
+    clock_ms: int
+    value: int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What becomes of a hit that was told: ``outcome`` is ``retracted``, ``amended`` or ``reinstated``.
+
+    ``caused_by``: the id of the record that changed it. ``before``: the hit as it was; None where it is reinstated.
+    """
+
+    outcome: str
+    caused_by: str
+    before: Hit | None
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A record that brought a hit about, and its place; ``order``: what puts it among others that did so."""
+
+    place: Place
+    cause: Cause
+    order: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A rule version's hit at a record; of one that has a share of keys, as it judges this key.
+
+    ``key``: fields in the order of ``group_by``. ``value`` may be an integer of any size or infinite; it and the window
+    are None for a rule that looks at the record alone, and the value where a formula has none to show.
+    ``record_ids``: the records that it rests on, oldest first. ``fields``: what its alert shows of the record.
+    ``records``: the window's, where the rule lists them. ``figures``: those that a formula read; None for other rules.
+    ``shows``: what came of further formulas. ``rests_on``: where its rule reads hits, the alerts of those that it rests
+    on; ``record_ids`` are then the records that were hit. ``carried``: fields of the record, for rules that read this
+    hit. ``reached_ms``: the highest ingest time that the record's log had reached by it. ``known_ms``: of a hit that
+    comes of time alone, long after its record, the first instant of the stream's clock at which it is one.
+    ``correction``: of a hit that was told before and is another now; of one that is retracted all else is as it was.
+    ``cause``: the record that brought it about, where that is another than its own.
+    ``adds``: how often its score is added to those of its entities: -1 takes it back. ``very_late``: that is all it is
+    for, since its record came too late to be judged.
+    """
+
+    version: RuleVersion
+    place: Place
+    key: Mapping[str, KeyValue]
+    record_id: str
+    event_ms: int
+    ingest_ms: int
+    value: float | None
+    count: int
+    window_start_ms: int | None
+    window_end_ms: int | None
+    record_ids: Sequence[str]
+    fields: Mapping[str, Any]
+    records: Sequence[WindowRecord] | None
+    figures: Mapping[str, FigureRead] | None = None
+    shows: Mapping[str, Any] = field(default_factory=dict)
+    rests_on: Sequence[str] | None = None
+    carried: Mapping[str, Any] = field(default_factory=dict)
+    reached_ms: int = 0
+    known_ms: int | None = None
+    correction: Correction | None = None
+    cause: Brought | None = None
+    adds: int = 1
+    very_late: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", self.version.of_key(self.key))
+
+
+def told_at(hit: Hit) -> tuple[Any, ...]:
+    """What puts it among others that are told, by the record that brought it about; it ends with its own place.
+
+    That is offset and partition; where its own record brought it about, the place is all there is.
+    """
+    return hit.place if hit.cause is None else (*hit.cause.order, *hit.place[4:])
+
+
+def once(hits: Iterable[Hit]) -> Iterable[Hit]:
+    """Of hits that are one alert the last, which has seen most: several rules that one reads may hit a record."""
+    found: dict[tuple[Any, ...], Hit] = {}
+    for hit in hits:
+        alert = (hit.version.rule.rule_id, hit.version.rule.version, tuple(hit.key.items()), hit.record_id)
+        found.pop(alert, None)
+        found[alert] = hit
+    return found.values()
+
+
+def id_of_hit(alert_id: str, record_id: str) -> str:
+    """What a hit is known by among the hits that a rule reads: its alert, and the record that was hit."""
+    return f"{alert_id}{_BETWEEN}{record_id}"
+
+
+_BETWEEN = "\x1f"
+
+
+def rests_on(plan: StreamPlan, ids: list[str]) -> tuple[list[str], list[str] | None]:
+    """The records of ``ids``, and the alerts of those that are hits; None where none ever is."""
+    if plan.reports:
+        return ids, None
+    known = [known_by(plan, each) for each in ids]
+    alerts = [alert for _, alert in known if alert is not None]
+    return [record for record, _ in known], alerts if alerts or plan.level > 1 else None
+
+
+def origin_of(plan: StreamPlan, log: str) -> tuple[str, str]:
+    """The stream that a ``log`` of the plan is of in the end, and what it is called there."""
+    return read_log(log, plan.base) if plan.met is None else plan.met.origin(log)
+
+
+def known_by(plan: StreamPlan, row_id: str) -> tuple[str, str | None]:
+    """The id of the record that a row is known by, or was hit; and the alert of the hit."""
+    is_hit = plan.of_hits
+    if plan.met is not None:
+        row_id, is_hit = plan.met.own_id(row_id)
+    if not is_hit:
+        return row_id, None
+    alert, record = row_id.split(_BETWEEN, 1)
+    return record, alert
+
+
+@dataclass(slots=True)
+class JudgedRows:
+    """A store's part of a batch, judged: its rows in ingest order; ``chunks``: log, sequence, partition of each."""
+
+    plan: StreamPlan
+    store_plan: StorePlan
+    batch: KeyedBatch
+    rows: Arrays
+    chunks: Sequence[tuple[str, int, str]]
+    _keys: dict[int, dict[str, KeyValue]] = field(default_factory=dict)
+
+    def window_hits(self, hits: Hits) -> Iterator[Hit]:
+        """What the kernel found, in its order."""
+        lines = [_LineOf(self, number, line) for number, line in enumerate(self.store_plan.kernel.judging)]
+        integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
+        ids = _texts(hits.evidence_id_bytes, hits.evidence_id_offsets)
+        rows = hits.row.tolist()
+        bounds = hits.evidence_offsets.tolist()
+        for i, (number, row) in enumerate(zip(hits.line.tolist(), rows, strict=True)):
+            line, first, last = lines[number], bounds[i], bounds[i + 1]
+            ingest_ms = int(self.batch.ingest_ms[row])
+            read = hits.formed.get(i)
+            record_ids, alerts = rests_on(self.plan, ids[first:last])
+            hit = Hit(
+                version=line.version(ingest_ms),
+                place=self.place(row),
+                key=self.key_of(row),
+                record_id=self.record_id(row),
+                event_ms=self.event_ms(row),
+                ingest_ms=ingest_ms,
+                value=read.value if read else whole[i] + (up[i] << 64) if integral[i] else real[i],
+                count=int(hits.count[i]),
+                window_start_ms=int(hits.window_start_ms[i]),
+                window_end_ms=int(hits.window_end_ms[i]),
+                record_ids=record_ids,
+                fields=read.fields if read else {},
+                records=line.records(hits, record_ids, first, last),
+                figures=read.figures if read else None,
+                shows=read.shows if read else {},
+                rests_on=alerts,
+                carried={name: self.batch.facts[name][row].as_py() for name in line.carried},
+                reached_ms=self.reached_ms(row),
+            )
+            yield line.of_record(hit, self.batch.facts, row) if line.alone else hit
+
+    def met_later(self, met: Met) -> Hit:
+        """The hit at a record by what came behind it."""
+        number, row, read = met.line, met.row, met.read
+        line, kernel = self.store_plan.kernel.judging[number], self.store_plan.kernel
+        assert isinstance(line, FormulaLine)  # noqa: S101 - others wait for nothing
+        assert isinstance(kernel, KeySpacePlan)  # noqa: S101 - as above
+        of, ingest_ms = _LineOf(self, number, line), int(self.batch.ingest_ms[row])
+        start_ms, end_ms = waited_by(kernel, line).span_ms(int(self.batch.clock_ms[row]))
+        record_ids, alerts = rests_on(self.plan, [self._id(met.other)])
+        known_ms = self.reached_ms(met.other)
+        return Hit(
+            version=of.version(ingest_ms),
+            place=self.place(row),
+            key=self.key_of(row),
+            record_id=self.record_id(row),
+            event_ms=self.event_ms(row),
+            ingest_ms=ingest_ms,
+            value=read.value,
+            count=1,
+            window_start_ms=start_ms,
+            window_end_ms=end_ms,
+            record_ids=record_ids,
+            fields=read.fields,
+            records=None,
+            figures=read.figures,
+            shows=read.shows,
+            rests_on=alerts,
+            carried={name: self.batch.facts[name][row].as_py() for name in of.carried},
+            reached_ms=known_ms,
+            known_ms=known_ms,
+        )
+
+    def stateless_hits(self, duplicates: np.ndarray[Any, Any]) -> Iterator[Hit]:
+        """Of the rules that look at the record alone, at records that are no duplicates."""
+        holds = np.unpackbits(self.rows["stateless"], axis=1, bitorder="little").astype(np.bool_)
+        for number, rule in enumerate(self.plan.stateless):
+            judged = holds[:, number] & ~duplicates & _in_force(rule, self.batch)
+            for row in np.flatnonzero(judged).tolist():
+                yield self._stateless_hit(rule, row)
+
+    def very_late_hits(self) -> Iterator[Hit]:
+        """Of rules whose hits are part of risk scores, at records that are too late for them, copies included."""
+        holds = None
+        for number, rule in enumerate(self.plan.stateless):
+            if rule.scored_after_ms is None:
+                continue
+            beyond = (self.batch.lateness_ms > rule.scored_after_ms) & _live(rule, self.batch)
+            if beyond.any():
+                if holds is None:
+                    holds = np.unpackbits(self.rows["stateless"], axis=1, bitorder="little").astype(np.bool_)
+                for row in np.flatnonzero(beyond & holds[:, number]).tolist():
+                    yield replace(self._stateless_hit(rule, row), very_late=True)
+
+    def _stateless_hit(self, rule: Stateless, row: int) -> Hit:
+        start, end = self.rows["figure_offsets"][row], self.rows["figure_offsets"][row + 1]
+        fields = orjson.loads(self.rows["figure_bytes"][start:end].tobytes())
+        record_id = self.record_id(row)
+        _, alerts = rests_on(self.plan, [self._id(row)])
+        carried = self.plan.carried.get(rule.version.rule.rule_id, ())
+        return Hit(
+            version=rule.version,
+            place=self.place(row),
+            key=entity_of(rule.key_fields, fields),
+            record_id=record_id,
+            event_ms=self.event_ms(row),
+            ingest_ms=int(self.batch.ingest_ms[row]),
+            value=None,
+            count=1,
+            window_start_ms=None,
+            window_end_ms=None,
+            record_ids=[record_id],
+            fields={name: fields[name] for name in rule.shown_fields if name in fields},
+            records=None,
+            rests_on=alerts,
+            carried={name: fields.get(name) for name in carried},
+            reached_ms=self.reached_ms(row),
+        )
+
+    def event_ms(self, row: int) -> int:
+        """The event time of the record of ``row``, whatever clock it is judged by."""
+        if self.plan.clock is not None:
+            return int(self.batch.facts[EVENT][row].as_py())
+        return int(self.batch.ingest_ms[row]) - int(self.batch.lateness_ms[row])
+
+    def events_ms(self, rows: I64) -> I64:
+        """The event times of many rows."""
+        if self.plan.clock is not None:
+            found: I64 = self.batch.facts[EVENT].take(pa.array(rows)).to_numpy(zero_copy_only=False).astype(np.int64)
+            return found
+        return self.batch.ingest_ms[rows] - self.batch.lateness_ms[rows]
+
+    def reached_ms(self, row: int) -> int:
+        """The highest ingest time that the log of ``row`` had reached by it."""
+        return int(self.rows["reached"][row]) if "reached" in self.rows else int(self.batch.ingest_ms[row])
+
+    def place(self, row: int) -> Place:
+        """Where the record of ``row`` stands among all."""
+        log, sequence, partition = self.chunks[self.rows["chunk"][row]]
+        stream, log = origin_of(self.plan, log)
+        offset = int(self.rows["offsets"][row])
+        return int(self.rows["place_ms"][row]), stream, log, sequence, offset, partition
+
+    def key_of(self, row: int) -> dict[str, KeyValue]:
+        """The key of ``row``."""
+        return self._key(int(self.batch.key_index[row]))
+
+    def record_id(self, row: int) -> str:
+        """The id of the record of ``row``; of a hit, that of the record that was hit."""
+        known = self._id(row)
+        return known if self.plan.reports else known_by(self.plan, known)[0]
+
+    def _id(self, row: int) -> str:
+        start, end = self.batch.id_offsets[row], self.batch.id_offsets[row + 1]
+        return self.batch.id_bytes[start:end].tobytes().decode()
+
+    def ids(self, rows: I64) -> pa.Array:
+        """The ids of many rows as text; of hits, see ``id_of_hit``."""
+        arrays = (np.ascontiguousarray(each) for each in (self.batch.id_offsets, self.batch.id_bytes))
+        texts = pa.Array.from_buffers(pa.large_string(), len(self.batch), [None, *map(pa.py_buffer, arrays)])
+        return (texts if len(rows) == len(texts) else texts.take(pa.array(rows))).cast(pa.string())
+
+    def _key(self, number: int) -> dict[str, KeyValue]:
+        """Key ``number`` of the batch; each is read once."""
+        known = self._keys.get(number)
+        if known is None:
+            start, end = self.batch.key_offsets[number], self.batch.key_offsets[number + 1]
+            raw = self.batch.key_bytes[start:end].tobytes()
+            known = self._keys[number] = key_values(self.plan.spec, self.store_plan.state_store.group_fields, raw)
+        return known
+
+
+class _LineOf:
+    """What is asked of a line again and again."""
+
+    def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine | Pattern | Absence) -> None:
+        kernel = judged.store_plan.kernel
+        self._versions = judged.store_plan.versions[number]
+        self._kind: ColumnKind | None = None
+        if isinstance(kernel, KeySpacePlan) and isinstance(line, Line) and kernel.groups[line.group].column >= 0:
+            self._kind = kernel.columns[kernel.groups[line.group].column][1]
+        self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
+        self.carried = judged.plan.carried.get(line.rule_id, ())
+        self._shown = judged.plan.programs[line.rule_id, line.version].evidence.fields
+        self._entity = judged.plan.programs[line.rule_id, line.version].entity
+        self.alone = judged.plan.programs[line.rule_id, line.version].verdict is None
+
+    def of_record(self, hit: Hit, facts: Mapping[str, Any], row: int) -> Hit:
+        """The hit of a rule that looks at the record alone, and is kept as a line since its hits may be taken back."""
+        found = {name: facts[name][row].as_py() for name in self._shown if name in facts}
+        fields = {name: value for name, value in found.items() if value is not None}
+        return replace(
+            hit,
+            key=entity_of(self._entity, {name: facts[name][row].as_py() for name in self._entity}),
+            value=None,
+            count=1,
+            window_start_ms=None,
+            window_end_ms=None,
+            record_ids=[hit.record_id],
+            fields=fields,
+            figures=None,
+            shows={},
+        )
+
+    def version(self, ingest_ms: int) -> RuleVersion:
+        """The version in force at an ingest time."""
+        return next(version for version in self._versions if ingest_ms < version.effective_until_ms)
+
+    def records(self, hits: Hits, record_ids: list[str], first: int, last: int) -> list[WindowRecord] | None:
+        """The window's records, where the rule lists them."""
+        if not self._lists:
+            return None
+        values: list[Any] = [None] * (last - first)
+        if self._kind == "int":
+            values = hits.evidence_value_i[first:last].tolist()
+        elif self._kind == "float":
+            values = hits.evidence_value_f[first:last].tolist()
+        clocks = hits.evidence_clock_ms[first:last].tolist()
+        return [WindowRecord(*each) for each in zip(record_ids, clocks, values, strict=True)]
+
+
+def _live(rule: Stateless, batch: KeyedBatch) -> Any:
+    version = rule.version
+    return (batch.ingest_ms >= version.effective_from_ms) & (batch.ingest_ms < version.effective_until_ms)
+
+
+def _in_force(rule: Stateless, batch: KeyedBatch) -> Any:
+    mask = _live(rule, batch)
+    if rule.judge_lateness_ms is not None:
+        mask &= batch.lateness_ms <= rule.judge_lateness_ms
+    return mask
+
+
+def _texts(data: np.ndarray[Any, Any], offsets: I64) -> list[str]:
+    raw = data.tobytes()
+    return [raw[a:b].decode() for a, b in pairwise(offsets.tolist())]

@@ -1,0 +1,136 @@
+"""What the hits of a rule that judges again change for those who read them: hits that come, and hits that go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crossline.basics.streams.reading import rule_of
+from crossline.basics.values import I64
+from crossline.basics.wire import Arrays, WirePart
+from crossline.evaluate.alerts.hits import Hit, known_by
+from crossline.evaluate.order import taken
+from crossline.ingest.route.entering import CAUSE, GONE
+from crossline.plan.compile import StorePlan, StreamPlan
+from crossline.plan.stream_join import came_log
+from crossline.state.batch import Cause, Places
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """``hits``, each with the number of its cause, and whether it is taken back; as they go along with parts."""
+
+    hits: Sequence[tuple[Hit, int]]
+    marks: Mapping[str, I64]
+    causes: Sequence[Sequence[Any]]
+
+
+def changes_of(hits: Sequence[Hit], order: Sequence[str]) -> Changes:
+    """What ``hits`` and corrections change, in their order: of an amended one the old hit goes, and a new one comes.
+
+    ``order``: see ``StreamPlan``.
+    """
+    events: list[tuple[Hit, bool, Cause]] = []
+    for hit in hits:
+        cause, before = cause_of(hit, order), hit.correction.before if hit.correction is not None else None
+        if before is not None:
+            events.append((before, True, cause))
+        if hit.correction is None or hit.correction.outcome != "retracted":
+            events.append((hit, False, cause))
+    numbers: dict[Cause, int] = {}
+    which = np.array([numbers.setdefault(cause, len(numbers)) for _, _, cause in events], np.int64)
+    gone = np.array([is_gone for _, is_gone, _ in events], np.int64)
+    told = [[c.record_id, c.ingest_ms, c.reached_ms, *c.chunk, c.offset] for c in numbers]
+    pairs = [(hit, int(number)) for (hit, _, _), number in zip(events, which, strict=True)]
+    return Changes(pairs, {CAUSE: which, GONE: gone}, told)
+
+
+def cause_of(hit: Hit, order: Sequence[str]) -> Cause:
+    """The record that brought ``hit`` about, by what its log is called among those of all streams."""
+    place, cause = (hit.place, hit) if hit.cause is None else (hit.cause.place, hit.cause.cause)
+    _, stream, log, sequence, offset, partition = place
+    chunk = (came_log(order, stream, log), sequence, partition)
+    return Cause(cause.record_id, cause.ingest_ms, cause.reached_ms, chunk, offset)
+
+
+def by_cause(
+    plan: StreamPlan, store_plan: StorePlan, rows: Arrays, parts: Sequence[WirePart]
+) -> tuple[Arrays, list[Cause]]:
+    """``rows`` of ``parts`` in the order in which their causes came; of one cause first what goes.
+
+    The cause of each row is then its number among those returned, -1 where it is the record itself. Rows of one source
+    whose records are never taken back stay as they are. A state store that judges nothing again is given what comes
+    alone, in that order too: a hit that is told late was not there before, wherever batches are cut.
+    """
+    if not plan.corrected and (plan.met is None or not store_plan.state_store.reevaluate):
+        return rows, []
+    if store_plan.state_store.reevaluate:
+        return _sorted(plan, rows, parts)
+    rows, causes = _sorted(plan, rows, parts, by_part=True)
+    return taken(rows, np.flatnonzero(rows[GONE] == 0)), causes
+
+
+def _sorted(
+    plan: StreamPlan, rows: Arrays, parts: Sequence[WirePart], *, by_part: bool = False
+) -> tuple[Arrays, list[Cause]]:
+    """``by_part``: of equal times the rows of one part of a meeting come after those of another, as they do there."""
+    ordered = sorted(parts, key=lambda part: (part[0]["log"], part[0]["sequence"]))
+    known = [[read_cause(each) for each in meta.get("causes", ())] for meta, _ in ordered]
+    causes = sorted({cause for mine in known for cause in mine}, key=lambda cause: (cause.order, cause.record_id))
+    of_row = np.full(len(rows["chunk"]), -1, np.int64)
+    if plan.corrected:
+        number, marked = {cause: at for at, cause in enumerate(causes)}, np.flatnonzero(rows[CAUSE] >= 0)
+        pairs = zip(rows["chunk"][marked].tolist(), rows[CAUSE][marked].tolist(), strict=True)
+        of_row[marked] = [number[known[chunk][at]] for chunk, at in pairs]
+        rows = {**rows, CAUSE: of_row}
+    own = [(plan.came(meta["log"]), meta["sequence"]) for meta, _ in ordered]
+    gone = rows[GONE] if plan.corrected else np.zeros_like(of_row)
+    *least, reached = _in_order(rows, of_row, own, causes)
+    if by_part and plan.met is not None:
+        names = [plan.met.part_of(meta["log"]) for meta, _ in ordered]
+        rank = {name: at for at, name in enumerate(sorted(set(names)))}
+        least.append(np.array([rank[name] for name in names], np.int64)[rows["chunk"]])
+    return taken(rows, np.lexsort((1 - gone, *least, reached))), causes
+
+
+def _in_order(
+    rows: Arrays, of_row: I64, own: Sequence[tuple[str, int]], causes: Sequence[Cause]
+) -> tuple[Any, Any, Any, Any]:
+    """What puts rows in the order in which their causes came, the least first; ``own``: log and sequence by chunk."""
+    logs = sorted({log for log, _ in own} | {cause.chunk[0] for cause in causes})
+    rank = {log: at for at, log in enumerate(logs)}
+    chunk, itself = rows["chunk"], of_row < 0
+
+    def either(mine: Any, of_causes: Sequence[int]) -> Any:
+        # Of a row that is its own cause the number is -1, and what is taken for it is not used.
+        return np.where(itself, mine, np.array([*of_causes, 0], np.int64)[of_row])
+
+    return (
+        either(rows["offsets"], [cause.offset for cause in causes]),
+        either(np.array([sequence for _, sequence in own], np.int64)[chunk], [cause.chunk[1] for cause in causes]),
+        either(np.array([rank[log] for log, _ in own], np.int64)[chunk], [rank[cause.chunk[0]] for cause in causes]),
+        either(rows["reached"], [cause.reached_ms for cause in causes]),
+    )
+
+
+def read_cause(told: Sequence[Any]) -> Cause:
+    """One as it goes along with parts."""
+    record_id, ingest_ms, reached_ms, log, sequence, partition, offset = told
+    return Cause(record_id, ingest_ms, reached_ms, (log, sequence, partition), offset)
+
+
+def places_of(
+    plan: StreamPlan, rows: Arrays, chunks: Sequence[tuple[str, int, str]], causes: Sequence[Cause]
+) -> Places:
+    """Where ``rows`` of ``plan`` stand; ``causes``: of rows that are hits and may be taken back."""
+    places = Places(rows["reached"], rows["offsets"], rows["chunk"], chunks)
+    if not plan.reports:
+        came = {log: plan.came(log) for log, _, _ in chunks}
+        shared = plan.met is None or any(rule_of(source) for source in plan.met.reading.judged)
+        places = replace(places, came=came, named=lambda known: known_by(plan, known)[0], shared=shared)
+    if CAUSE not in rows:
+        return places
+    return replace(places, removes=rows[GONE].astype(np.bool_), cause=rows[CAUSE].astype(np.int32), causes=causes)

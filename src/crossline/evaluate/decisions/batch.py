@@ -1,0 +1,123 @@
+"""The decisions of a batch in the order of their records: values one by one, and lines of JSON as columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, overload
+
+import numpy as np
+import orjson
+
+from crossline.basics import wire
+from crossline.basics.spans import gathered
+from crossline.basics.values import I64
+from crossline.evaluate.decisions.blocks import Table
+from crossline.evaluate.decisions.lines import Lines
+
+Placed = tuple[Sequence[Any], dict[str, Any]]  # a decision, behind what puts it among the others
+
+
+@dataclass(slots=True)
+class Decided:
+    """What a shard of ids decided: ``few``, as JSON values, and the rest as lines, each with its table."""
+
+    few: list[Placed]
+    lines: Sequence[tuple[Table, Lines]] = ()
+
+    def values(self) -> list[Placed]:
+        """All of them as JSON values, in no order."""
+        found = list(self.few)
+        for table, lines in self.lines:
+            for number, text in zip(lines.record.tolist(), texts(lines.text, lines.offsets), strict=True):
+                found.append((table.place(number), orjson.loads(text)))
+        return found
+
+
+def texts(text: Any, offsets: I64) -> Iterator[bytes]:
+    """Each of the texts that stand end to end."""
+    raw, ends = text.tobytes(), offsets.tolist()
+    return (raw[start:end] for start, end in pairwise(ends))
+
+
+def packed(table: Table, lines: Lines, *, bare: bool) -> bytes:
+    """Lines as they travel to who delivers them; ``bare``: also those without a reason."""
+    kept = np.arange(len(lines.record)) if bare else np.flatnonzero(~lines.bare)
+    at, columns = table.first[lines.record[kept]], table.columns
+    arrays = {name: columns[name][at] for name in ("place_ms", "chunk", "offsets")}
+    text, ends = lines.text, lines.offsets
+    if len(kept) < len(lines.record):
+        text, ends = gathered(text, ends, kept)
+    arrays |= {"text": text, "ends": ends, "decision": lines.decision[kept]}
+    return wire.encode({"chunks": table.chunks, "words": lines.words}, arrays)
+
+
+class Decisions(Sequence[Mapping[str, Any]]):
+    """Decisions in the order of their records, read from their lines when one is asked for."""
+
+    def __init__(self, few: Sequence[Placed], blocks: Sequence[bytes | memoryview]) -> None:
+        parts = [wire.decode(block, "decisions of a batch") for block in blocks]
+        chunks = [tuple(chunk) for meta, _ in parts for chunk in meta["chunks"]]
+        chunks += [(place[1], place[2], place[3], place[5]) for place, _ in few]
+        self._texts = [text for _, arrays in parts for text in texts(arrays["text"], arrays["ends"])]
+        self._texts += [orjson.dumps(said) for _, said in few]
+        self._words = [meta["words"][code] for meta, arrays in parts for code in arrays["decision"].tolist()]
+        self._words += [said["decision"] for _, said in few]
+        self._order = _order(parts, few, chunks).tolist()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @overload
+    def __getitem__(self, index: int) -> Mapping[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Mapping[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+        if isinstance(index, slice):
+            return [orjson.loads(self._texts[at]) for at in self._order[index]]
+        found: Mapping[str, Any] = orjson.loads(self._texts[self._order[index]])
+        return found
+
+    def lines(self) -> list[bytes]:
+        """Each as JSON, without an end of line."""
+        return [self._texts[at] for at in self._order]
+
+    def counts(self) -> Mapping[str, int]:
+        """How many there are, by what was decided."""
+        return Counter(self._words)
+
+
+def in_order(few: Sequence[Placed], blocks: Sequence[bytes | memoryview]) -> Sequence[Mapping[str, Any]]:
+    """All decisions of a batch, of ``few`` that are values and of ``blocks`` of lines."""
+    if blocks:
+        return Decisions(few, blocks)
+    return [decision for _, decision in sorted(few, key=lambda each: tuple(each[0]))]
+
+
+def counted(decisions: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
+    """How many decisions there are, by what was decided."""
+    return decisions.counts() if isinstance(decisions, Decisions) else Counter(each["decision"] for each in decisions)
+
+
+def _order(parts: Sequence[wire.WirePart], few: Sequence[Placed], chunks: Sequence[tuple[Any, ...]]) -> I64:
+    """By the place of their records: time, stream, log, sequence, offset, partition."""
+    columns: list[list[Any]] = [[], [], []]
+    at = 0
+    for meta, arrays in parts:
+        for found, name in zip(columns, ("place_ms", "chunk", "offsets"), strict=True):
+            found.append(arrays[name] + (at if name == "chunk" else 0))
+        at += len(meta["chunks"])
+    own = [[place[0] for place, _ in few], range(at, at + len(few)), [place[4] for place, _ in few]]
+    place_ms, chunk, offsets = (
+        np.concatenate([*found, np.array(mine, np.int64)]) for found, mine in zip(columns, own, strict=True)
+    )
+    ranks = [np.array(_ranks([each[number] for each in chunks]), np.int64)[chunk] for number in range(4)]
+    stream, log, sequence, partition = ranks
+    return np.lexsort((partition, offsets, sequence, log, stream, place_ms))
+
+
+def _ranks(values: Sequence[Any]) -> list[int]:
+    rank = {value: number for number, value in enumerate(sorted(set(values)))}
+    return [rank[value] for value in values]

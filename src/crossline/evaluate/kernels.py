@@ -1,0 +1,79 @@
+"""What judges the records of a store, as the shard sees it: the same few calls, whatever way of looking at the past.
+
+Windows of records (``state/windows``) are one way, windows of panes (``state/panes``) and patterns (``state/patterns``)
+others. One more is another class beside them and another line in ``KERNELS``; the kind of the state store's plan says
+which of them a state store needs. Around windows and patterns another may stand that judges again what a late record
+changes (``state/retraction``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from crossline.evaluate.decision_memory import DecidedPlan, DecidedStore
+from crossline.plan.spaces import AbsenceSpacePlan, KeySpacePlan, PaneSpacePlan, PatternSpacePlan
+from crossline.state.batch import Delta, Due, Hits, KeyedBatch
+from crossline.state.panes.store import PaneState
+from crossline.state.patterns.absence_store import AbsenceSpaceState
+from crossline.state.patterns.store import PatternSpaceState
+from crossline.state.retraction.kernel import Reevaluation
+from crossline.state.windows.record_store import Sizes
+from crossline.state.windows.store import KeySpaceState
+
+
+class Kernel(Protocol):
+    """The records that one state store of one shard keeps, and what its rules see in them.
+
+    ``duplicate_ms``: how far behind its own ingest time a record's first copy may be and still be known.
+    """
+
+    plan: Any
+    duplicate_ms: int
+
+    @property
+    def records(self) -> int:
+        """Records held."""
+        ...
+
+    def judge(self, batch: KeyedBatch) -> Hits:
+        """Take the rows in, in order, judging each."""
+        ...
+
+    def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:
+        """What ``judge(batch)``, which gave ``hits``, added."""
+        ...
+
+    def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:
+        """Take in what was judged before; ``lines``: the rule versions that judged it."""
+        ...
+
+    def replan(self, plan: Any) -> None:
+        """Judge by ``plan``, which is of the same kind, from now on."""
+        ...
+
+    def due(self, clock_ms: int) -> Due | None:
+        """Hits that come of nothing but time: those that are due once the stream's clock stands here; else None."""
+        ...
+
+    def evict(self, cutoff_ms: int) -> None:
+        """Drop records with a clock at or before this, now or later."""
+        ...
+
+    def sizes(self) -> Sizes:
+        """What is held."""
+        ...
+
+
+KERNELS: Mapping[type, Callable[[Any], Kernel]] = {
+    KeySpacePlan: KeySpaceState,
+    PaneSpacePlan: PaneState,
+    PatternSpacePlan: PatternSpaceState,
+    DecidedPlan: DecidedStore,
+    AbsenceSpacePlan: AbsenceSpaceState,
+}
+
+
+def new_kernel(plan: Any, *, again: bool = False) -> Kernel:
+    """One that judges by ``plan`` and holds nothing yet; ``again``: the rows, too, that a late one may change."""
+    return Reevaluation(plan, KERNELS[type(plan)]) if again else KERNELS[type(plan)](plan)

@@ -1,0 +1,399 @@
+"""One shard: its state, and the judging of one batch of routed parts. Pure: no Spark, no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from crossline.basics.models.model import missed_scores
+from crossline.basics.values import I64
+from crossline.basics.wire import Arrays, WirePart
+from crossline.evaluate.alerts.corrections import caused, told_again
+from crossline.evaluate.alerts.hits import Hit, JudgedRows, once
+from crossline.evaluate.alerts.pending import due_hits, origins_of
+from crossline.evaluate.changes import by_cause, places_of
+from crossline.evaluate.contexts import Contexts, waits
+from crossline.evaluate.cross_key import TOLD, brought_to
+from crossline.evaluate.feature_rows import feature_queries_again, feature_queries_of
+from crossline.evaluate.kernels import Kernel, new_kernel
+from crossline.evaluate.order import NO_FLOOR, chunk_floors, entries_in_time, follow, in_ingest_order, settled
+from crossline.evaluate.output import BoolMask, Position, Reported, ShardOutput, StoreDelta, StreamClocks
+from crossline.evaluate.standing.again import stand, standing_again
+from crossline.evaluate.standing.crossings import Crossings
+from crossline.ingest.route.facts import facts_from
+from crossline.ingest.route.parts import on_array
+from crossline.plan.compile import StorePlan, StreamPlan
+from crossline.plan.costs import UNMEASURED, Meter
+from crossline.plan.state_stores import StateStore
+from crossline.state.batch import Cause, Hits, KeyedBatch, Places, texts_of
+from crossline.state.retraction.kernel import Reevaluation
+
+MANY = 200_000  # records of a store; moving as many together takes some 20 ms
+
+
+@dataclass(slots=True)
+class ShardState:
+    """All that one shard keeps: its stores, and the clock of each log of each stream.
+
+    ``kept_from``: the oldest batch whose segment the state still needs. ``waiting``: stores that could not be seen to
+    after the last batch (see ``evict``). ``told_ms``: by stream, the clock up to which what was due was told.
+    ``contexts``: by store, records that wait for context. ``crossings``: by store, the last alerts of rules and keys.
+    """
+
+    stores: dict[str, Kernel] = field(default_factory=dict)
+    log_clock: dict[str, dict[str, int]] = field(default_factory=dict)
+    kept_from: int = 0
+    waiting: set[str] = field(default_factory=set)
+    told_ms: dict[str, int] = field(default_factory=dict)
+    contexts: dict[str, Contexts] = field(default_factory=dict)
+    crossings: dict[str, Crossings] = field(default_factory=dict)
+
+    def horizon_ms(self, stream: str, bounds: Bounds) -> int | None:
+        """The ingest time from which on records of ``stream`` still find their windows whole.
+
+        None where nothing came yet. Every shard sees the clock of every log, so it is the same in all of them.
+        """
+        clocks = self.log_clock.get(stream)
+        return max(clocks.values()) - bounds.partition_lag_ms if clocks else None
+
+    def passed_ms(self, stream: str, bounds: Bounds) -> int | None:
+        """The ingest time up to which records of ``stream`` are taken to have come: that of its slowest log.
+
+        One that is further behind the others than they may be is not waited for. None where nothing came yet.
+        """
+        clocks, horizon_ms = self.log_clock.get(stream), self.horizon_ms(stream, bounds)
+        return None if not clocks or horizon_ms is None else max(min(clocks.values()), horizon_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``partition_lag_ms``: how far a record's ingest time may be behind the highest of its stream.
+
+    Up to there it finds its windows whole, whether its log lags behind another or its sender's clock behind others.
+    ``aligned``: streams that are judged up to the same ingest instants, however far each was read (see ``aligned``).
+    ``decides``: what holds at a record and raises no alert is asked for, since decisions are made of it.
+    """
+
+    partition_lag_ms: int = 0
+    aligned: tuple[str, ...] = ()
+    decides: bool = False
+
+
+def judge(
+    plans: Sequence[StreamPlan],
+    state: ShardState,
+    parts: Sequence[WirePart],
+    bounds: Bounds,
+    meter: Meter = UNMEASURED,
+) -> ShardOutput:
+    """Judge one batch's ``parts`` of this shard; ``state`` is moved on in place, and ``meter`` by what it takes."""
+    output = ShardOutput(meter=meter)
+    for contexts in state.contexts.values():
+        contexts.begin()
+    follow(plans, state.log_clock)
+    for plan in plans:
+        mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] != TOLD]
+        told = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] == TOLD]
+        if mine or told:
+            _judge_stream(plan, state, mine, bounds, output, told)
+    forget_unplanned(plans, state)
+    output.retained = sum(store.records for store in state.stores.values())
+    return output
+
+
+def forget_unplanned(plans: Iterable[StreamPlan], state: ShardState) -> None:
+    """Let go of the stores that none of ``plans`` has any more."""
+    planned = {state_store.state_store.name for plan in plans for state_store in plan.state_stores}
+    for name in [name for name in state.stores if name not in planned]:
+        del state.stores[name]
+        state.contexts.pop(name, None)
+        state.crossings.pop(name, None)
+
+
+def _judge_stream(
+    plan: StreamPlan,
+    state: ShardState,
+    parts: list[WirePart],
+    bounds: Bounds,
+    output: ShardOutput,
+    told: Sequence[WirePart] = (),
+) -> None:
+    accounting = plan.state_stores[plan.accounting_store].state_store.name
+    newest_ms = None
+    before_ms = state.horizon_ms(plan.stream, bounds)
+    log_clock = state.log_clock.setdefault(plan.stream, {})
+    floors = _clocks_of_hits([p for p in parts if "clocks" in p[0]], log_clock)
+    floors |= chunk_floors([p for p in parts if "clocks" not in p[0] and p[0]["state_store"] == accounting], log_clock)
+    logs = log_clock if plan.met is None else plan.met.judged_logs(log_clock)
+    horizon_ms = state.horizon_ms(plan.stream, bounds)
+    meter = output.meter
+    meter.start()
+    copies = None
+    for number in sorted(range(len(plan.state_stores)), key=lambda number: number != plan.copies):
+        store_plan = plan.state_stores[number]
+        store = store_of(state, store_plan)
+        mine = [settled(p, floors) for p in parts if p[0]["state_store"] == store_plan.state_store.name]
+        if mine:
+            state_store = store_plan.state_store
+            reached = (
+                bool(plan.carried) or plan.corrected or state_store.waits or state_store.reevaluate or waits(store_plan)
+            )
+            rows = in_ingest_order(mine, floors, reached=reached, of_hits=plan.of_hits)
+            rows, causes = by_cause(plan, store_plan, rows, mine)
+            rows["place_ms"] = rows["ingest_ms"] if len(logs) > 1 else np.zeros_like(rows["ingest_ms"])
+            if number == plan.accounting_store and len(rows["event_ms"]):
+                newest_ms = int(rows["event_ms"].max())
+            given = _Given(rows, mine, causes, len(logs), told, bounds.decides)
+            known = _judge_store(plan, store_plan, state, given, output)
+            copies = known[1] if number == plan.copies else copies
+            if number == plan.accounting_store:
+                _report(*known, copies, mine, output)
+        elif told and store_plan.brought and isinstance(store, Reevaluation) and store.records:
+            _judge_brought(plan, store_plan, store, told, output, len(logs), decides=bounds.decides)
+        meter.state_store(store_plan.state_store.name)
+    passed_ms = state.passed_ms(plan.stream, bounds)
+    if passed_ms is not None:
+        output.hits += tell_due(plan, state, passed_ms)
+        meter.told()
+    if horizon_ms is not None:
+        output.without_context |= _given_up(plan, state, before_ms, horizon_ms)
+        evict([each.state_store for each in plan.state_stores], state, horizon_ms, meter)
+    if log_clock and plan.reports and plan.clock is None:
+        output.clocks[plan.stream] = StreamClocks(max(log_clock.values()), min(log_clock.values()), newest_ms)
+
+
+def _given_up(plan: StreamPlan, state: ShardState, before_ms: int | None, horizon_ms: int) -> dict[str, int]:
+    """How many records no context can come to in time for any more, by rule version.
+
+    ``before_ms``: the horizon before this batch.
+    """
+    found: dict[str, int] = {}
+    for store_plan in plan.state_stores:
+        name, store = store_plan.state_store.name, state.stores[store_plan.state_store.name]
+        if isinstance(store, Reevaluation):
+            found |= store.lacking(before_ms, horizon_ms, store_plan.state_store.lateness_ms)
+        elif name in state.contexts:
+            found |= state.contexts[name].give_up(store_plan, horizon_ms)
+    return found
+
+
+def tell_due(plan: StreamPlan, state: ShardState, passed_ms: int) -> Iterator[Hit]:
+    """The hits that come of it that the stream's clock stands at ``passed_ms``."""
+    state.told_ms[plan.stream] = passed_ms
+    for store_plan in plan.state_stores:
+        due = state.stores[store_plan.state_store.name].due(passed_ms)
+        if due is not None:
+            yield from due_hits(plan, store_plan, due)
+
+
+def _clocks_of_hits(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[tuple[str, int], int]:
+    """Each part tells how far the logs were read that hits come from; a hit has its ingest time."""
+    for meta, _ in parts:
+        for log, clock_ms in meta["clocks"].items():
+            log_clock[log] = max(clock_ms, log_clock.get(log, clock_ms))
+    return {(meta["log"], meta["sequence"]): NO_FLOOR for meta, _ in parts}
+
+
+def evict(state_stores: Sequence[StateStore], state: ShardState, horizon_ms: int, meter: Meter = UNMEASURED) -> None:
+    """Drop what is in no window of a record ingested at ``horizon_ms`` or later.
+
+    Stores of one stream fill alike, and moving the records of a large one together takes long. So where that was done,
+    the others wait for the next batch, and then come first.
+    """
+    by_name = {state_store.name: state_store for state_store in state_stores}
+    names = sorted(by_name, key=lambda name: name not in state.waiting)
+    for number, name in enumerate(names):
+        store = state.stores[name]
+        state.waiting.discard(name)
+        before, cutoff_ms = store.records, evict_before(by_name[name], horizon_ms)
+        store.evict(cutoff_ms)
+        if name in state.crossings:
+            state.crossings[name].evict(cutoff_ms)
+        meter.state_store(name)
+        if store.records < before >= MANY:
+            state.waiting.update(names[number + 1 :])
+            return
+
+
+def lines_of(store_plan: StorePlan) -> tuple[tuple[str, int], ...]:
+    """The rule versions of a state store's lines, in order."""
+    return tuple((line.rule_id, line.version) for line in store_plan.kernel.judging)
+
+
+def store_of(state: ShardState, store_plan: StorePlan) -> Kernel:
+    """The store of ``store_plan``, made when first met, and brought to its present lines."""
+    name = store_plan.state_store.name
+    store = state.stores.get(name)
+    if store is None:
+        store = state.stores[name] = new_kernel(store_plan.kernel, again=store_plan.state_store.reevaluate)
+    elif store.plan is not store_plan.kernel and store.plan != store_plan.kernel:
+        store.replan(store_plan.kernel)
+    store.duplicate_ms = store_plan.state_store.known_ms
+    return store
+
+
+def evict_before(state_store: StateStore, horizon_ms: int) -> int:
+    """Records with a clock at or before this are in no window of a record ingested at ``horizon_ms`` or later."""
+    return horizon_ms - state_store.remembers_ms - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The rows of a state store and their parts; ``causes``: of hits that may be taken back. ``logs``: of the stream.
+
+    ``told``: the figures that are brought to them. ``decides``: as of ``Bounds``.
+    """
+
+    rows: Arrays
+    parts: list[WirePart]
+    causes: Sequence[Cause]
+    logs: int
+    told: Sequence[WirePart]
+    decides: bool
+
+
+def _judge_store(
+    plan: StreamPlan, store_plan: StorePlan, state: ShardState, given: _Given, output: ShardOutput
+) -> tuple[JudgedRows, BoolMask]:
+    """Judge the rows of a state store; with them, which of them it knows again."""
+    rows, parts, meter = given.rows, given.parts, output.meter
+    lateness, store = rows["ingest_ms"] - rows["event_ms"], state.stores[store_plan.state_store.name]
+    chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)
+    again = store_plan.state_store.reevaluate
+    batch = KeyedBatch(
+        clock_ms=rows["event_ms"] if store_plan.state_store.time_mode == "event_time" else rows["ingest_ms"],
+        ingest_ms=rows["ingest_ms"],
+        lateness_ms=lateness,
+        key_index=rows["key_index"],
+        key_bytes=rows["key_bytes"],
+        key_offsets=rows["key_offsets"],
+        key_hash=rows["key_hash"],
+        id_bytes=rows["id_bytes"],
+        id_offsets=rows["id_offsets"],
+        values=tuple(rows[f"value{i}"] for i in range(len(store_plan.state_store.columns))),
+        entries=entries_in_time(store_plan, rows["bits"], lateness),
+        texts=texts_of(rows, len(store_plan.state_store.columns)),
+        facts=facts_from(plan.spec, store_plan.facts, rows, len(store_plan.state_store.columns)),
+        places=places_of(plan, rows, chunks, given.causes) if again else None,
+    )
+    batch = _with_brought(JudgedRows(plan, store_plan, batch, rows, chunks), given.told, given.causes)
+    if store_plan.state_store.waits:
+        batch = replace(batch, reached_ms=rows["reached"], origins=origins_of(rows, chunks, batch.facts))
+    judged = JudgedRows(plan, store_plan, batch, rows, chunks)
+    hits = _judge_rows(judged, store, given.logs, output, decides=given.decides)
+    meter.rows(store_plan, batch.entries)
+    found = list(judged.window_hits(hits))
+    if given.decides and not again:
+        crossings = state.crossings.setdefault(store_plan.state_store.name, Crossings())
+        output.stand(*stand(judged, hits, found, crossings, given.causes, given.logs))
+    if given.causes and not again:
+        found = list(caused(judged, hits, found, given.causes, given.logs))
+    output.hits += found if plan.level == 1 else once(found)
+    if waits(store_plan) and not again:
+        contexts = state.contexts.setdefault(store_plan.state_store.name, Contexts())
+        output.hits += contexts.judge(judged, hits.without, hits.duplicates)
+    meter.told()
+    output.feature_queries += feature_queries_of(judged, hits.told)
+    return judged, hits.duplicates
+
+
+def _judge_brought(
+    plan: StreamPlan,
+    store_plan: StorePlan,
+    store: Reevaluation,
+    told: Sequence[WirePart],
+    output: ShardOutput,
+    logs: int,
+    *,
+    decides: bool,
+) -> None:
+    """Judge again what figures that are brought change of rows that are there, where no row came."""
+    nothing = store.nothing()
+    none: I64 = np.zeros(0, np.int64)
+    batch = replace(nothing, places=Places(none, none, none.astype(np.int32), ()))
+    judged = JudgedRows(plan, store_plan, batch, {"offsets": none, "chunk": none}, ())
+    batch = _with_brought(judged, told, ())
+    if batch.places is not None and batch.places.record_update:
+        _judge_rows(replace(judged, batch=batch), store, logs, output, decides=decides)
+        output.meter.told()
+
+
+def _with_brought(judged: JudgedRows, told: Sequence[WirePart], causes: Sequence[Cause]) -> KeyedBatch:
+    """The rows with the figures of other keys that they are judged by, and with what others changed of these."""
+    batch = judged.batch
+    if not judged.store_plan.brought:
+        return batch
+    facts, record_update = brought_to(judged, told, causes)
+    places = None if batch.places is None else replace(batch.places, record_update=record_update)
+    return replace(batch, facts={**batch.facts, **facts}, places=places)
+
+
+def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutput, *, decides: bool) -> Hits:
+    """What the kernel says of the rows; what comes of rows that are judged again is told."""
+    plan, store_plan, meter = judged.plan, judged.store_plan, output.meter
+    with missed_scores() as missed:
+        hits = store.judge(judged.batch)
+    meter.state_store(store_plan.state_store.name)
+    output.fail(judged, hits, missed)
+    if hits.again:
+        output.hits += told_again(plan, store_plan, hits.again, logs)
+        if decides:
+            output.standing_changes += standing_again(plan, store_plan, hits.again, logs)
+        output.feature_queries += feature_queries_again(plan, store_plan, hits.again, logs)
+    delta = store.delta(judged.batch, hits)
+    output.deltas.append(StoreDelta(store_plan.state_store.name, delta, lines_of(store_plan)))
+    return hits
+
+
+def _report(
+    judged: JudgedRows, known: BoolMask, copies: BoolMask | None, parts: list[WirePart], output: ShardOutput
+) -> None:
+    """What only the accounting store says: duplicates, late records, and hits of rules that look at the record alone.
+
+    ``copies``: which rows what looks at the ingest clock knows again.
+    """
+    plan, batch = judged.plan, judged.batch
+    # A record that was hit is reported where it came in; what may be taken back has no such hits.
+    if not plan.reports and not (plan.stateless and "stateless" in judged.rows):
+        return
+    duplicates = plan.lateness.duplicates(batch.ingest_ms, batch.lateness_ms, known, copies)
+    if plan.clock is not None:
+        if plan.stateless and "stateless" in judged.rows:
+            output.hits += judged.stateless_hits(duplicates)
+            output.very_late += judged.very_late_hits()
+        return
+    if not plan.reports:
+        output.hits += once(judged.stateless_hits(duplicates))
+        return
+    output.records += len(batch.clock_ms)
+    output.by_stream[plan.stream] = output.by_stream.get(plan.stream, 0) + len(batch.clock_ms)
+    for number, table in enumerate(plan.tables if "missed" in judged.rows else ()):
+        count = int((judged.rows["missed"][:, number // 8] >> (number % 8) & 1).sum())
+        output.missed[table] = output.missed.get(table, 0) + count
+    late_after_ms, allowed_ms = plan.lateness.at(batch.ingest_ms)
+    output.reported.append(Reported(judged, duplicates, allowed_ms))
+    late = batch.lateness_ms > late_after_ms
+    for number, lateness in enumerate(plan.clocks.values()):
+        late |= batch.ingest_ms - judged.rows[on_array(number)] > lateness.at(batch.ingest_ms)[0]
+    partitions = [m["partition"] for m, _ in sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))]
+    for marked, target in ((duplicates, output.duplicates), (late & ~duplicates, output.late)):
+        for row in np.flatnonzero(marked).tolist():
+            target.append(_position(judged, partitions, row))
+    if plan.stateless and "stateless" in judged.rows:
+        output.meter.state_store(judged.store_plan.state_store.name)
+        output.hits += judged.stateless_hits(duplicates)
+        output.very_late += judged.very_late_hits()
+        output.meter.told()
+
+
+def _position(judged: JudgedRows, partitions: list[str], row: int) -> Position:
+    return Position(
+        stream=judged.plan.stream,
+        partition=partitions[int(judged.rows["chunk"][row])],
+        offset=int(judged.rows["offsets"][row]),
+        record_id=judged.record_id(row),
+        event_ms=int(judged.rows["event_ms"][row]),
+        ingest_ms=int(judged.batch.ingest_ms[row]),
+    )

@@ -1,0 +1,179 @@
+"""Records as spans of a buffer: finding lines, and what is done with spans once a scan has read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import UsageError
+from crossline.basics.values import I64, U8, Columns, Records
+from crossline.ingest.decode.arrival import Arrival
+from crossline.ingest.decode.cells import Cells, column_array
+from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, lowest_bit
+from crossline.ingest.decode.layout import RecordLayout, Role
+from crossline.ingest.decode.reasons import RefusedRecordError
+from crossline.ingest.decode.record import DEAD, GOOD, SLOW
+from crossline.ingest.decode.scan import HIGHS, ONES
+from crossline.ingest.decode.slow_path import Taken
+
+LINE_BYTES_MAX = 1 << 20
+RAW_KEPT = 4 << 10
+CHUNK_BYTES_MAX = (1 << 31) - 1
+BOM = b"\xef\xbb\xbf"
+NEWLINE = 10
+NEWLINES = ONES * np.uint64(NEWLINE)
+BELOW_HIGHS = ~HIGHS
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What came of some bytes: the good records, and a dead letter for each other record, both in offset order."""
+
+    records: Records
+    dead: list[DeadLetter]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where n records lie in a buffer: [starts, ends) each, int64[n], and their offsets in the partition."""
+
+    buf: U8
+    starts: I64
+    ends: I64
+    offsets: I64
+    partition: str
+
+
+def as_bytes(data: bytes | pa.Buffer | None) -> U8:
+    """A buffer as read-only uint8[n], so that kernels are compiled for one type only."""
+    array = np.frombuffer(b"" if data is None else data, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+@kernel
+def count_newlines(buf: U8) -> int:
+    """How many there are."""
+    count = 0
+    for place in range(len(buf)):
+        count += buf[place] == NEWLINE
+    return count
+
+
+@kernel
+def find_newlines(buf: U8, places: I64) -> None:
+    """Where they are, the first ones first."""
+    found = 0
+    place: Any = 0
+    while place + WORD_BYTES <= len(buf):
+        unlike = eight_bytes(buf, place) ^ NEWLINES
+        # The highest bit of each byte that is zero, and of no other: a sum of two that are below it carries nothing.
+        like = ~(((unlike & BELOW_HIGHS) + BELOW_HIGHS) | unlike | BELOW_HIGHS)
+        while like != 0:
+            places[found] = place + (lowest_bit(like) >> 3)
+            found += 1
+            like &= like - np.uint64(1)
+        place += WORD_BYTES
+    while place < len(buf):
+        if buf[place] == NEWLINE:
+            places[found] = place
+            found += 1
+        place += 1
+
+
+def find_lines(chunk: bytes | pa.Buffer, partition: str, base_offset: int) -> Span:
+    """The lines of a chunk. Raises UsageError where the chunk is too large."""
+    buf = as_bytes(chunk)
+    if len(buf) > CHUNK_BYTES_MAX:
+        raise UsageError(
+            f"a chunk of {len(buf)} bytes of {partition}: expected less than 2 GiB; read it in smaller chunks"
+        )
+    lines = count_newlines(buf) + int(len(buf) > 0 and buf[-1] != NEWLINE)
+    ends = np.full(lines, len(buf), np.int64)  # that of a last line without a newline
+    find_newlines(buf, ends)
+    starts = np.zeros(len(ends), np.int64)
+    starts[1:] = ends[:-1] + 1
+    offsets = starts + base_offset
+    if base_offset == 0 and bytes(buf[:3]) == BOM:
+        starts[0] = len(BOM)
+    return Span(buf, starts, ends, offsets, partition)
+
+
+Take = Callable[[RecordLayout, bytes], Taken]
+
+
+def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, arrival: Arrival) -> Decoded:
+    """Send the slow path what a scan doubted, and make records and dead letters of it all."""
+    dead = []
+    ahead = arrival.ahead(cells.event_ms, cells.ingest_ms)
+    if ahead is not None:
+        cells.status[ahead & (cells.status == GOOD)] = SLOW
+    for row in np.flatnonzero(cells.status == SLOW).tolist():
+        start, end = int(span.starts[row]), int(span.ends[row])
+        raw = span.buf[start : min(end, start + max(line_bytes_max, RAW_KEPT))].tobytes()
+        if end - start > line_bytes_max:
+            detail = f"found {end - start} bytes, expected at most {line_bytes_max}"
+            refused: RefusedRecordError | None = RefusedRecordError("line_too_long", detail)
+        else:
+            refused = _try(cells, row, raw, take, arrival)
+        if refused is not None:
+            cells.status[row] = DEAD
+            dead.append(
+                DeadLetter(
+                    stream=cells.layout.stream,
+                    reason=refused.reason,
+                    detail=refused.detail,
+                    partition=span.partition,
+                    offset=int(span.offsets[row]),
+                    raw=raw[:RAW_KEPT] if refused.reason == "line_too_long" else raw,
+                    record_id=refused.record_id,
+                )
+            )
+    return Decoded(records_of(cells, span.partition, span.offsets, arrival.ingest_ms), dead)
+
+
+def _try(cells: Cells, row: int, raw: bytes, take: Take, arrival: Arrival) -> RefusedRecordError | None:
+    layout = cells.layout
+    try:
+        taken, event_ms, ingest_ms = take(layout, raw)
+        if layout.event is not None and layout.id_column is not None:
+            stamps: dict[str, int | None] = {_role_text(layout, layout.event): event_ms}
+            if layout.ingest is not None:
+                stamps[_role_text(layout, layout.ingest)] = ingest_ms
+            arrival.check(row, stamps, str(taken[layout.id_column]))
+        cells.put(row, taken, event_ms, ingest_ms)
+    except RefusedRecordError as refused:
+        return refused
+    return None
+
+
+def _role_text(layout: RecordLayout, role: Role) -> str:
+    return f"field {layout.columns[role.column].name}"
+
+
+def no_ids(rows: int) -> pa.Array:
+    """Those of rows of a table."""
+    return pa.nulls(rows, pa.string())
+
+
+def records_of(cells: Cells, partition: str, offsets: I64, ingest_ms: I64 | None) -> Records:
+    """The good rows. ``ingest_ms``: of all rows, used where the stream names no column of its own."""
+    layout = cells.layout
+    rows = np.flatnonzero(cells.status == GOOD)
+    names = tuple(column.name for column in layout.columns)
+    fields = Columns(names, lambda number: column_array(cells, number, rows))
+    ingest = ingest_ms if cells.ingest_ms is None else cells.ingest_ms
+    return Records(
+        stream=layout.stream,
+        partition=partition,
+        ids=no_ids(len(rows)) if layout.id_column is None else fields[names[layout.id_column]].cast(pa.string()),
+        event_ms=cells.event_ms[rows],
+        ingest_ms=None if ingest is None else ingest[rows],
+        offsets=offsets[rows],
+        fields=fields,
+    )

@@ -1,0 +1,170 @@
+"""Keys as bytes: a canonical form that is the same in every run, with a stable 64-bit hash, and back to values.
+
+A key of one string field is its UTF-8 bytes. Any other is its values as text, each behind its length in bytes
+(``2:a1,3:m10``), which no two different keys share. The form depends only on the stream's declared types, so state
+written by one run reads in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from crossline.basics.fields import KeyValue
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.values import I32, I64, U8, Records
+from crossline.state.memory.hashing import xxh64_many
+
+U64 = npt.NDArray[np.uint64]
+_NUMBER_MAX = 2**62
+FEW = 32  # rows
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """The key of each row.
+
+    ``rows[i]`` is its number among the distinct ``values`` (-1: no key); ``hashes`` are theirs.
+    """
+
+    rows: I32
+    values: pa.Array
+    hashes: U64
+
+
+def key_column(spec: StreamSpec, fields: tuple[str, ...], records: Records) -> KeyColumn:
+    """Distinct keys of ``records`` by ``fields`` (none: one global key). A null field leaves a record without a key."""
+    if not fields:
+        rows = np.zeros(len(records), dtype=np.int32)
+        return _hashed(rows, pa.array([b"[]"], pa.binary()))
+    return keys_of([records.fields[name] for name in fields], plain=_is_plain(spec, fields))
+
+
+def keys_of(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
+    """Distinct keys of rows that have these columns. ``plain``: the one column is of texts, which are the keys."""
+    if len(columns[0]) <= FEW and all(
+        pa.types.is_string(each.type) or pa.types.is_int64(each.type) for each in columns
+    ):
+        return _keys_of_few(columns, plain=plain)
+    encoded = [column.dictionary_encode() for column in columns]
+    codes = [e.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for e in encoded]
+    if len(columns) == 1:
+        values = encoded[0].dictionary
+        text = values if plain else _measured(values)
+        return _hashed(codes[0].astype(np.int32), text.cast(pa.binary()))
+    missing = np.logical_or.reduce([code < 0 for code in codes])
+    pairs = pa.array(_combined(codes, encoded), mask=missing).dictionary_encode()
+    rows = pairs.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    some_row = np.empty(len(pairs.dictionary), np.int64)  # of each key: they are all alike
+    some_row[rows[~missing]] = np.flatnonzero(~missing)
+    parts = [_measured(e.dictionary).take(pa.array(code[some_row])) for code, e in zip(codes, encoded, strict=True)]
+    return _hashed(rows, pc.binary_join_element_wise(*parts, ",").cast(pa.binary()))
+
+
+def _keys_of_few(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
+    """The same for a few rows of texts and whole numbers, where Arrow's calls would take longer than what they do."""
+    numbers: dict[bytes, int] = {}
+    rows = []
+    for row in zip(*(column.to_pylist() for column in columns), strict=True):
+        if None in row:
+            rows.append(-1)
+            continue
+        texts = [str(value).encode() for value in row]
+        key = texts[0] if plain else b",".join(b"%d:%b" % (len(text), text) for text in texts)
+        rows.append(numbers.setdefault(key, len(numbers)))
+    hashes = np.array([xxhash.xxh64_intdigest(key) for key in numbers], np.uint64)
+    return KeyColumn(np.array(rows, np.int32), pa.array(list(numbers), pa.binary()), hashes)
+
+
+def _combined(codes: list[I64], encoded: list[pa.DictionaryArray]) -> I64:
+    """One number for the codes of each row, the same for the same codes; anything where a code is missing (-1).
+
+    Numbers are those of a mixed base. Where the next field would leave 64 bits, what there is so far is numbered anew:
+    by rows, which are fewer than 2^31, as are the values of a field.
+    """
+    combined, bound = codes[0], len(encoded[0].dictionary)
+    for code, e in zip(codes[1:], encoded[1:], strict=True):
+        size = max(len(e.dictionary), 1)
+        if bound * size > _NUMBER_MAX:
+            anew = pa.array(combined).dictionary_encode()
+            combined = anew.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+            bound = len(anew.dictionary)
+        combined = combined * size + code
+        bound = (bound + 1) * size  # a missing code makes a number less than none
+    return combined
+
+
+def _measured(values: pa.Array) -> pa.Array:
+    text = values.cast(pa.string())
+    return pc.binary_join_element_wise(pc.binary_length(text).cast(pa.string()), text, ":")
+
+
+def key_from_text(spec: StreamSpec, name: str, text: str) -> bytes | None:
+    """The key of one field whose value is written as ``text``, as in a URL; None where no value is written so.
+
+    Times of type timestamp are epoch ms.
+    """
+    kind = spec.columns[name].kind
+    try:
+        value = _READ[kind](text)
+    except ValueError:
+        return None
+    if kind == "boolean" and text not in {"true", "false"}:
+        return None
+    if kind in {"integer", "timestamp"} and (text != str(value) or not -(2**63) <= int(value) < 2**63):
+        return None
+    value = value + 0.0 if isinstance(value, float) else value  # there is one zero, as in records
+    column = pa.array([value], _WRITTEN.get(kind, pa.int64()))
+    (key,) = keys_of([column], plain=_is_plain(spec, (name,))).values.to_pylist()
+    return bytes(key)
+
+
+def _is_plain(spec: StreamSpec, fields: tuple[str, ...]) -> bool:
+    return len(fields) == 1 and spec.columns[fields[0]].kind == "string"
+
+
+def _hashed(rows: I32, values: pa.Array) -> KeyColumn:
+    data, offsets = bytes_of(values)
+    return KeyColumn(rows, values, xxh64_many(data, offsets, 0))
+
+
+def key_values(spec: StreamSpec, fields: tuple[str, ...], raw: bytes) -> dict[str, KeyValue]:
+    """The key that ``raw`` stands for, by field."""
+    if not fields:
+        return {}
+    if _is_plain(spec, fields):
+        return {fields[0]: raw.decode()}
+    values: dict[str, KeyValue] = {}
+    at = 0
+    for name in fields:
+        colon = raw.index(b":", at)
+        end = colon + 1 + int(raw[at:colon])
+        values[name] = _READ[spec.columns[name].kind](raw[colon + 1 : end].decode())
+        at = end + 1
+    return values
+
+
+_WRITTEN = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
+_READ: dict[str, Callable[[str], KeyValue]] = {
+    "string": str,
+    "integer": int,
+    "timestamp": int,
+    "number": float,
+    "boolean": lambda text: text == "true",
+}
+
+
+def bytes_of(array: pa.Array) -> tuple[U8, I64]:
+    """The bytes of a string or binary array without nulls, and int64 offsets starting at 0."""
+    if len(array) == 0:
+        return np.empty(0, dtype=np.uint8), np.zeros(1, dtype=np.int64)
+    buffers = array.buffers()
+    offsets = np.frombuffer(buffers[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    data = np.frombuffer(buffers[2], dtype=np.uint8) if buffers[2] is not None else np.empty(0, dtype=np.uint8)
+    return data[offsets[0] : offsets[-1]], offsets - offsets[0]

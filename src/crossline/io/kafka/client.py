@@ -1,0 +1,86 @@
+"""What every Kafka client of ours shares: connection settings, for librdkafka and for Spark's Java client; headers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crossline.settings.kafka import KafkaSecurity, KafkaSourceSettings
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_ISOLATION = "isolation.level"
+
+# What the client library has to say of itself goes nowhere: its lines are none of our log's, and what is wrong comes as
+# an error, or is told as a batch that is held.
+SILENT = logging.getLogger("crossline.kafka_client")
+SILENT.propagate = False
+SILENT.addHandler(logging.NullHandler())
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+def _read(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+def librdkafka_settings(brokers: str, security: KafkaSecurity, environment: Mapping[str, str]) -> dict[str, str]:
+    """Connection settings for confluent-kafka."""
+    settings = {"bootstrap.servers": brokers, "security.protocol": security.protocol}
+    if security.mechanism is not None:
+        settings |= {
+            "sasl.mechanism": security.mechanism,
+            "sasl.username": security.username or "",
+            "sasl.password": security.password(environment, _read) or "",
+        }
+    if security.ca_file is not None:
+        settings["ssl.ca.location"] = security.ca_file
+    return settings
+
+
+def reading_settings(source: KafkaSourceSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """As ``librdkafka_settings``, for who reads records of ``source`` beside Spark, and is to find those that it does.
+
+    Those are all, also what was given up, unless the source's options say otherwise; librdkafka by itself skips that.
+    """
+    level = str(source.options.get(_ISOLATION, "read_uncommitted"))
+    return {**librdkafka_settings(source.brokers, source.security, environment), _ISOLATION: level}
+
+
+def java_settings(security: KafkaSecurity, environment: Mapping[str, str]) -> dict[str, str]:
+    """Connection settings for Spark's Kafka source, without the brokers."""
+    settings = {"kafka.security.protocol": security.protocol.upper()}
+    if security.mechanism is not None:
+        module = (
+            "org.apache.kafka.common.security.plain.PlainLoginModule"
+            if security.mechanism == "PLAIN"
+            else "org.apache.kafka.common.security.scram.ScramLoginModule"
+        )
+        password = _quoted(security.password(environment, _read) or "")
+        user = _quoted(security.username or "")
+        settings |= {
+            "kafka.sasl.mechanism": security.mechanism,
+            "kafka.sasl.jaas.config": f"{module} required username={user} password={password};",
+        }
+    if security.ca_file is not None:
+        settings |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": security.ca_file}
+    return settings
+
+
+def headers_of(message: Message) -> Headers:
+    """The headers of ``message``; none where the client cannot give them, since the name of one is not UTF-8.
+
+    Anybody who may write to a topic may put such a message there, and nothing that reads it should end by that.
+    """
+    try:
+        return tuple((name, value) for name, value in message.headers() or ())
+    except (SystemError, UnicodeDecodeError):  # the client raises the first, and means the second
+        return ()
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

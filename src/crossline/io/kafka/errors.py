@@ -1,0 +1,115 @@
+"""Errors of the Kafka client as ours: which pass, and which are of one topic or one message alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError
+
+from crossline.basics.errors import CrosslineError, PermanentError, RetryableError, SinkError
+
+TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE}
+# What someone can mend while the batch is held, and what keeps nothing from other topics.
+_OF_A_TOPIC = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic {}",
+    KafkaError._UNKNOWN_TOPIC: "create the topic {}",  # noqa: SLF001 - the client's public constants are named so
+    KafkaError._UNKNOWN_PARTITION: "create the topic {}",  # noqa: SLF001
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "let the sink's user read and write topic {}",
+    KafkaError.TOPIC_EXCEPTION: "give topic {} a name that Kafka takes",
+    KafkaError.POLICY_VIOLATION: "see what the brokers' policy asks of topic {}",
+    KafkaError.LEADER_NOT_AVAILABLE: "see that the brokers of topic {} are up",
+}
+# Errors that pass, by the protocol's own table and the client's own waiting in vain. The client marks an error as
+# retriable only in transactions, so the mark alone would end a pipeline over a change of leader.
+_PASSING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._ISR_INSUFF,  # noqa: SLF001
+    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    KafkaError._PURGE_QUEUE,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+    KafkaError._TRANSPORT,  # noqa: SLF001
+}
+
+_NOT_ALLOWED = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+_NO_TRANSACTIONS = {KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION}  # noqa: SLF001
+_FENCED = {
+    KafkaError._FENCED,  # noqa: SLF001
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+}
+
+
+def passes(error: KafkaError) -> bool:
+    """Whether the same question has another answer soon: a leader changes, a broker comes back."""
+    return error.code() in _PASSING or error.code() == KafkaError.LEADER_NOT_AVAILABLE
+
+
+def of_one_topic(error: KafkaError) -> bool:
+    """Whether other topics may well take what this one does not."""
+    return error.code() in _OF_A_TOPIC
+
+
+def not_taken(error: KafkaError, name: str) -> CrosslineError:
+    """What kept a transaction from being begun or committed, as ours. ``name``: its own, and that of its group."""
+    text = f"Kafka did not commit what was sent under the name {name}: {error.str()}"
+    if error.code() in _NOT_ALLOWED:
+        return SinkError(
+            f"{text}; let the sink's user write the transactional id, and read the group, of this name (both begin "
+            "with crossline-), or set `transactions: false` for the sink"
+        )
+    if error.code() in _NO_TRANSACTIONS:
+        return SinkError(f"{text}; these brokers know no transactions: set `transactions: false` for the sink")
+    if error.code() in _FENCED:
+        return SinkError(f"{text}; another process has begun under it, or this one stood still: looking at what stands")
+    return SinkError(text)
+
+
+def held_open(name: str) -> SinkError:
+    """A broker does not end a transaction that is over: nobody learns then which batch a topic had last."""
+    return SinkError(
+        f"Kafka answers, and holds a transaction open that was sent under the name {name} and is over; a broker that "
+        "was killed as it committed may do so for ever. Let the user see the topic __consumer_offsets (DESCRIBE), and "
+        "it is ended from here, see docs/sinks.md; or look with kafka-transactions.sh find-hanging. The batch waits"
+    )
+
+
+def told(error: KafkaError, topic: str) -> CrosslineError:
+    """The client's error as ours; after a fatal one of the idempotent producer, a new producer may succeed."""
+    text = f"Kafka did not take what goes to topic {topic}: {error.str()}"
+    if of_one_topic(error):
+        return SinkError(f"{text}; {_OF_A_TOPIC[error.code()].format(topic)}")
+    if error.retriable() or error.fatal() or error.code() in _PASSING:
+        return SinkError(text)
+    return PermanentError(text)
+
+
+def raise_any(failures: Mapping[str, CrosslineError]) -> None:
+    """What kept messages from their topics, as one error; one that trying again does not help says so."""
+    if failures:
+        ends = [error for error in failures.values() if not isinstance(error, RetryableError)]
+        kind = type(ends[0]) if ends else SinkError
+        raise kind("; ".join(str(error) for error in failures.values()))

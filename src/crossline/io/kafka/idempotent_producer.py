@@ -1,0 +1,224 @@
+"""Sends messages to Kafka and brings back what was refused; and reads back which stand at the end of a topic."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import TopicMetadata
+
+from crossline.basics.errors import SinkError
+from crossline.io.kafka.bootstrap import Heard, client_of
+from crossline.io.kafka.client import headers_of
+from crossline.io.kafka.messages import NAME_HEADERS, Outgoing
+from crossline.io.net.deadline import Deadline, NoAnswerError, within
+from crossline.logs import get_logger
+
+ANSWER_S = 10.0
+_ASK_S = 1.0
+_LOOK_S = 0.1
+_UNANSWERED = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001
+
+Refused = list[tuple[Outgoing, KafkaError]]
+Result = TypeVar("Result")
+
+log = get_logger(__name__)
+
+
+class Patience(Deadline):
+    """Time to wait: so many seconds, and one second at most once ``stop`` is set."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether to give up."""
+        return not self.left_s()
+
+
+class AbandonedError(Exception):
+    """A call has not come back. Whatever it uses belongs to it from now on, for as long as the process lasts."""
+
+
+def unless_overdue(call: Callable[[], Result], seconds: float, stop: threading.Event) -> Result:
+    """What ``call`` gives or raises; AbandonedError once it has taken so long, or a second more than until ``stop``.
+
+    For calls of the client that may never come back. librdkafka puts offsets into a transaction by asking the group's
+    coordinator, and does not look at the time meanwhile (its issue 5456). Where it knows a coordinator that was taken
+    out of the list of brokers since, as happens to a lone broker that is killed and comes back, it waits for that one
+    for good (its issue 5511).
+    """
+    try:
+        return within(Deadline(seconds, stop), call, "kafka-call")
+    except NoAnswerError:
+        raise AbandonedError from None
+
+
+class IdempotentProducer:
+    """Two idempotent producers with the same settings: one sends messages in batches, the other sends each alone.
+
+    A broker refuses a batch as a whole, be it for the size of one message or of them all together; alone, each is
+    answered for itself. ``on_taken`` is called with each message that the brokers acknowledged.
+    """
+
+    def __init__(self, client: Mapping[str, Any], timeout_ms: int, on_taken: Callable[[Outgoing], None]) -> None:
+        self._settings: dict[str, Any] = {
+            "linger.ms": 5,
+            "compression.type": "lz4",
+            "message.timeout.ms": timeout_ms,
+            **client,
+            "enable.idempotence": True,
+            "acks": "all",
+        }
+        self._timeout_ms = timeout_ms
+        self._on_taken = on_taken
+        self.stop = threading.Event()
+        self.heard = Heard()
+        self._together: Producer | None = None
+        self._alone: Producer | None = None
+
+    @property
+    def bytes_max(self) -> int:
+        """The largest message that the client takes."""
+        return int(self._settings.get("message.max.bytes", 1_000_000))
+
+    def open(self) -> None:
+        """Start the client; raises UsageError where it refuses its settings."""
+        self._together = self._together or client_of(Producer, self._settings, self.heard)
+
+    def send(self, messages: Iterable[Outgoing], *, alone: bool = False) -> Refused:
+        """Send ``messages`` and wait for the answers: those refused, each with why.
+
+        Raises SinkError where not all answers come in time.
+        """
+        refused: Refused = []
+        producer: Producer | None = None
+        for message in messages:
+            producer = producer or self._producer(alone=alone)
+            self._produce(producer, message, refused)
+        patience = Patience(self._timeout_ms / 1000 + 1, self.stop)
+        while producer is not None and (left := producer.flush(_LOOK_S)):
+            if patience.ended:
+                text = f"Kafka has not acknowledged {left} messages in {self._timeout_ms} ms"
+                raise SinkError(text + self.heard.and_why())
+        return refused
+
+    def drop(self) -> None:
+        """Let go of the clients, and of all that they still have to send."""
+        for producer in (self._together, self._alone):
+            if producer is not None:
+                producer.purge()
+                producer.poll(0)
+        self._together = self._alone = None
+
+    def _producer(self, *, alone: bool) -> Producer:
+        if alone:
+            self._alone = self._alone or client_of(
+                Producer, {**self._settings, "batch.num.messages": 1, "linger.ms": 0}
+            )
+            return self._alone
+        self._together = self._together or client_of(Producer, self._settings, self.heard)
+        return self._together
+
+    def _produce(self, producer: Producer, message: Outgoing, refused: Refused) -> None:
+        def answered(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self._on_taken(message)
+            else:
+                refused.append((message, error))
+
+        patience = Patience(self._timeout_ms / 1000, self.stop)
+        while True:
+            try:
+                producer.produce(
+                    message.topic,
+                    key=message.key,
+                    value=message.value,
+                    headers=[(name, text.encode()) for name, text in message.headers.items()],
+                    on_delivery=answered,
+                )
+            except BufferError:
+                producer.poll(0.1)  # the client's queue is full: let it drain
+                if patience.ended:
+                    text = f"Kafka has taken nothing for topic {message.topic} in {self._timeout_ms} ms"
+                    raise SinkError(text + self.heard.and_why()) from None
+            except KafkaException as error:
+                refused.append((message, error.args[0]))
+                return
+            else:
+                producer.poll(0)
+                return
+
+
+def tell_cut(whole: Outgoing, cut: Outgoing) -> None:
+    """Say in the log that a message stands in its topic cut."""
+    log.warning(
+        "a message is larger than its topic takes, and was sent cut",
+        topic=whole.topic,
+        name=whole.name,
+        bytes=whole.size,
+        sent=cut.size,
+    )
+
+
+def names_at_end(client: Mapping[str, Any], topic: str, count: int, patience: Patience) -> set[str]:
+    """Names of the last ``count`` messages of each partition of ``topic``.
+
+    Raises KafkaException as the client does, and SinkError where they do not come in time.
+    """
+    heard = Heard()
+    reading = {"group.id": "crossline-dedupe", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = client_of(Consumer, {**client, **reading}, heard)
+    try:
+        return _read_tail(consumer, topic, count, patience, heard)
+    finally:
+        consumer.close()
+
+
+def _partitions(consumer: Consumer, topic: str, patience: Patience, heard: Heard) -> TopicMetadata:
+    while True:
+        try:
+            return consumer.list_topics(topic, timeout=_ASK_S).topics[topic]
+        except KafkaException as error:
+            consumer.poll(0)
+            if heard.said is not None:
+                raise SinkError(f"the end of topic {topic} could not be read back{heard.and_why()}") from error
+            if patience.ended or error.args[0].code() not in _UNANSWERED:
+                raise
+
+
+def _read_tail(consumer: Consumer, topic: str, count: int, patience: Patience, heard: Heard) -> set[str]:
+    found = _partitions(consumer, topic, patience, heard)
+    if found.error is not None:
+        # A topic that is not there has nothing in it; whether it may be made, producing will tell.
+        if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return set()
+        raise KafkaException(found.error)
+    waiting: dict[int, int] = {}
+    starts = []
+    for partition in found.partitions:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
+        if high > low:
+            waiting[partition] = high
+            starts.append(TopicPartition(topic, partition, max(low, high - count)))
+    consumer.assign(starts)
+    names: set[str] = set()
+    while waiting:
+        if patience.ended:
+            raise SinkError(f"the end of topic {topic} could not be read back in time")
+        for message in consumer.consume(1000, timeout=0.2):
+            _take(message, waiting, names)
+    return names
+
+
+def _take(message: Message, waiting: dict[int, int], names: set[str]) -> None:
+    """Note the name of ``message``; its partition is done at its end, or at the record before the watermark seen."""
+    error = message.error()
+    if error is not None:
+        if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+            raise KafkaException(error)
+        waiting.pop(message.partition(), None)
+        return
+    names.update(v.decode(errors="replace") for name, v in headers_of(message) if name in NAME_HEADERS and v)
+    if message.offset() + 1 >= waiting.get(message.partition(), 0):
+        waiting.pop(message.partition(), None)

@@ -1,0 +1,43 @@
+"""How far behind the ends of its topics a reader is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from crossline.basics.errors import SourceError
+from crossline.io.kafka.client import SILENT
+
+ANSWER_S_MAX = 2.0  # who watches asks again soon
+
+
+class TopicLag:
+    """Records between the offsets that were read and the ends of their partitions, as the brokers know them now."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = dict(settings)
+        self._client: AdminClient | None = None
+
+    def __call__(self, offsets: Mapping[str, Any] | None) -> int | None:
+        """By topic and partition, the next offset; None: nothing was read yet, so nothing is known of what waits.
+
+        Raises SourceError where the brokers do not answer.
+        """
+        if offsets is None:
+            return None
+        if self._client is None:
+            self._client = AdminClient(self._settings, logger=SILENT)
+        places = {(topic, int(n)): offset for topic, each in offsets.items() for n, offset in each.items()}
+        wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+        if not wanted:
+            return 0
+        asked = self._client.list_offsets(wanted, request_timeout=ANSWER_S_MAX)
+        try:
+            ends = {(place.topic, place.partition): future.result(ANSWER_S_MAX) for place, future in asked.items()}
+        except (KafkaException, TimeoutError) as error:
+            raise SourceError(f"the brokers did not say where topics {', '.join(offsets)} end: {error}") from error
+        behind: list[int] = [max(0, int(end.offset) - places[place]) for place, end in ends.items()]
+        return sum(behind)

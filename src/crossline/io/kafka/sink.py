@@ -1,0 +1,275 @@
+"""Alerts to Kafka topics, keyed by the entity that they are about."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self
+
+from confluent_kafka import KafkaException
+
+from crossline.basics.errors import CrosslineError, SinkError
+from crossline.basics.times import format_instant
+from crossline.io.kafka.client import librdkafka_settings
+from crossline.io.kafka.errors import TOO_LARGE, of_one_topic, raise_any, told
+from crossline.io.kafka.idempotent_producer import IdempotentProducer, Patience, Refused, names_at_end, tell_cut
+from crossline.io.kafka.messages import (
+    LIMIT_MIN,
+    SPARE,
+    Outgoing,
+    alert_message,
+    dead_message,
+    decision_message,
+    late_message,
+)
+from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer
+from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
+from crossline.logs import get_logger
+from crossline.settings import kafka as config_kafka
+
+_HEADER_MAX = 500  # characters of what is no topic's name
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+
+log = get_logger(__name__)
+
+
+class KafkaSink:
+    """Produces each alert to its rule's ``sink_topic``, else to ``topic``, and dead letters to a topic of their own.
+
+    An alert's key is the entity it is about, its value JSON; the header ``alert_id`` names it. A dead letter's value is
+    the record's bytes; headers say why and from where, ``dead_letter_id`` names it.
+
+    Guarantee: exactly once, to those who read committed records. A batch goes to a topic in one transaction, which has
+    the number of the batch, so one that comes again adds nothing, whoever brings it (see ``TransactionalProducer``).
+    With a new checkpoint, whose numbers begin anew, the last ``dedupe_tail`` records of each partition are read back
+    first (0: none), and what stands there is not sent again; nor are the last ``dedupe_tail`` messages that this
+    process sent.
+
+    Without ``transactions``, or for deliveries of no checkpoint, this reading back is all there is, after a start and
+    after a failure: at least once, the same id each time, and exactly once as long as the interrupted batch and what
+    others wrote after it fit in that, and the broker was done with what a killed process had under way. The producer is
+    idempotent with acks=all, so its own retries add nothing.
+
+    Shadow alerts are never sent. A decision goes to the topic that it names, under its id; without one it is not sent.
+
+    A message that is larger than the client or the topic takes is sent cut, and says so (see ``kafka_messages``). A
+    topic that is not there, or may not be written, holds the batch, and keeps nothing from the other topics. A
+    ``sink_topic`` that can be no topic's name goes to ``topic``, with the name in the header ``sink_topic``.
+
+    ``timeout_ms``: how long a batch may take before it is tried again.
+    """
+
+    def __init__(
+        self,
+        brokers: str,
+        topic: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        dead_letter_topic: str | None = None,
+        late_topic: str | None = None,
+        corrections_topic: str | None = None,
+        transactions: bool = True,
+        pipeline: str = "",
+        dedupe_tail: int = 10_000,
+        timeout_ms: int = 30_000,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self._client = {"bootstrap.servers": brokers, "log_level": 3, **(options or {})}
+        self._topic = topic
+        self._dead_letter_topic = dead_letter_topic
+        self._late_topic = late_topic
+        self._corrections_topic = corrections_topic
+        self._transactions = transactions
+        self._pipeline = pipeline
+        self._post: TransactionalProducer | None = None
+        self._checkpoint = ""  # whose batches ``_post`` counts
+        self._dedupe_tail = dedupe_tail
+        self._timeout_ms = timeout_ms
+        self._clock_ms = clock_ms
+        self._idempotent_producer = IdempotentProducer(self._client, timeout_ms, self._taken)
+        self._tails: dict[str, set[str]] = {}  # names in a topic when it was read back
+        self._sent: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)  # since then, oldest first
+        self._batch_id: int | None = None
+        self._acknowledged: set[tuple[str, str]] = set()
+        self._narrow: set[str] = set()  # topics that take less than the client puts into one batch
+
+    @classmethod
+    def from_settings(cls, settings: config_kafka.KafkaSinkSettings, pipeline: str) -> Self:
+        """The producer that ``settings`` describe; raises PermanentError where its password is not to be had."""
+        options = {**settings.options, **librdkafka_settings(settings.brokers, settings.security, os.environ)}
+        return cls(
+            settings.brokers,
+            settings.topic,
+            options,
+            dead_letter_topic=settings.dead_letter_topic,
+            late_topic=settings.late_topic,
+            corrections_topic=settings.corrections_topic,
+            transactions=settings.transactions,
+            pipeline=pipeline,
+        )
+
+    def open(self) -> None:
+        """Start the client; raises UsageError where it refuses its settings.
+
+        A broker that is away shows at the first delivery.
+        """
+        self._idempotent_producer.open()
+
+    def use_cancel_token(self, stop: threading.Event) -> None:
+        """Wait for brokers no longer than a second once ``stop`` is set."""
+        self._idempotent_producer.stop = stop
+        if self._post is not None:
+            self._post.stop = stop
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Send what is not there yet and wait until the brokers have it.
+
+        Raises once all has been sent that could be: SinkError where trying again may help.
+        """
+        if delivery.batch_id != self._batch_id:
+            self._batch_id = delivery.batch_id
+            self._acknowledged.clear()
+        try:
+            if self._transactions and delivery.checkpoint:
+                self._send_once(delivery)
+            else:
+                self._send(delivery)
+        except CrosslineError:
+            # Nobody knows what of it was written: drop what is queued, and read the topics back.
+            self._forget()
+            raise
+
+    def close(self) -> None:
+        """Let go of the client; what was delivered is already acknowledged."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._idempotent_producer.drop()
+        if self._post is not None:
+            self._post.drop()
+        self._tails.clear()
+        self._sent.clear()
+
+    def _taken(self, message: Outgoing) -> None:
+        self._acknowledged.add(message.place)
+        sent = self._sent[message.topic]
+        sent[message.name] = None
+        if len(sent) > self._dedupe_tail:
+            sent.popitem(last=False)
+
+    def _send_once(self, delivery: Delivery) -> None:
+        """All that is not there yet, with the number of the batch."""
+        failures: dict[str, CrosslineError] = {}
+        fresh = list(self._fresh(self._messages(delivery), failures))
+        if fresh:
+            post = self._post_of(delivery.checkpoint)
+            batch = (delivery.batch_id, delivery.began_ms)
+            post.deliver(batch, list(dict.fromkeys(m.topic for m in fresh)), lambda: fresh)
+            for message in fresh:
+                self._taken(message)
+        raise_any(failures)
+
+    def _post_of(self, checkpoint: str) -> TransactionalProducer:
+        """What counts the batches of ``checkpoint``: nobody else has its name."""
+        if self._post is None or self._checkpoint != checkpoint:
+            if self._post is not None:
+                self._post.drop()
+            name = f"crossline-{self._pipeline}-{checkpoint}-{self._topic}"
+            self._post, self._checkpoint = TransactionalProducer(self._client, name, self._timeout_ms), checkpoint
+            self._post.stop = self._idempotent_producer.stop
+        return self._post
+
+    def _send(self, delivery: Delivery) -> None:
+        failures: dict[str, CrosslineError] = {}
+        fresh = list(self._fresh(self._messages(delivery), failures))
+        refused = self._idempotent_producer.send(m for m in fresh if m.topic not in self._narrow)
+        refused += self._idempotent_producer.send((m for m in fresh if m.topic in self._narrow), alone=True)
+        large = _too_large(refused, failures)
+        if large:
+            self._send_large(large, failures)
+        raise_any(failures)
+
+    def _fresh(self, messages: Iterable[Outgoing], failures: dict[str, CrosslineError]) -> Iterator[Outgoing]:
+        """Those that do not stand in their topic yet, each once; none of a topic that cannot be looked into."""
+        seen: set[tuple[str, str]] = set()
+        for message in messages:
+            if message.place in self._acknowledged or message.place in seen or message.topic in failures:
+                continue
+            seen.add(message.place)
+            if message.topic not in self._tails:
+                try:
+                    self._tails[message.topic] = self._names_at_end(message.topic)
+                except KafkaException as error:
+                    failures[message.topic] = told(error.args[0], message.topic)
+                    if not of_one_topic(error.args[0]):
+                        raise failures[message.topic] from None
+                    continue
+            if message.name not in self._tails[message.topic] and message.name not in self._sent[message.topic]:
+                yield message
+
+    def _names_at_end(self, topic: str) -> set[str]:
+        if self._dedupe_tail == 0:
+            return set()
+        return names_at_end(
+            self._client, topic, self._dedupe_tail, Patience(self._timeout_ms / 1000, self._idempotent_producer.stop)
+        )
+
+    def _send_large(self, messages: list[Outgoing], failures: dict[str, CrosslineError]) -> None:
+        """Each alone, since a batch is refused as a whole; what is refused alone is cut, to half its size each time."""
+        client_max = self._idempotent_producer.bytes_max - SPARE
+        alone = [m for m in messages if m.size <= client_max and m.topic not in self._narrow]
+        refused = {m.place for m in _too_large(self._idempotent_producer.send(alone, alone=True), failures)}
+        done = {m.place for m in alone} - refused
+        self._narrow.update(topic for topic, _ in done)
+        wholes = {m.place: m for m in messages if m.place not in done}
+        limits = {place: client_max if m.size > client_max else m.size // 2 for place, m in wholes.items()}
+        while limits:
+            cut = {place: wholes[place].cut(limit) for place, limit in limits.items()}
+            refused = {m.place for m in _too_large(self._idempotent_producer.send(cut.values(), alone=True), failures)}
+            for place, message in cut.items():
+                if place in refused and limits[place] > LIMIT_MIN:
+                    limits[place] = max(LIMIT_MIN, limits[place] // 2)
+                    continue
+                _tell(wholes[place], message, failures, taken=place in self._acknowledged)
+                del limits[place]
+
+    def _messages(self, delivery: Delivery) -> Iterator[Outgoing]:
+        now = format_instant(self._clock_ms())
+        for alert in for_delivery(delivery):
+            wanted = alert.get("sink_topic") or self._topic
+            if alert["kind"] == "correction" and self._corrections_topic is not None:
+                wanted = self._corrections_topic
+            fits = _TOPIC_NAME.fullmatch(wanted) is not None
+            headers = {} if fits else {"sink_topic": str(wanted)[:_HEADER_MAX]}
+            yield alert_message(wanted if fits else self._topic, {**alert, "delivered_at": now}, headers)
+        for decision in delivery.decisions:
+            if decision.get("sink_topic") is not None:
+                yield decision_message(decision["sink_topic"], decision)
+        if self._dead_letter_topic is not None:
+            for letter in delivery.dead:
+                yield dead_message(self._dead_letter_topic, letter)
+        if self._late_topic is not None:
+            for late in delivery.late:
+                yield late_message(self._late_topic, late)
+
+
+def _too_large(refused: Refused, failures: dict[str, CrosslineError]) -> list[Outgoing]:
+    """The messages that were refused for their size; what else was refused goes to ``failures``, by topic."""
+    large = []
+    for message, error in refused:
+        if error.code() in TOO_LARGE:
+            large.append(message)
+        else:
+            failures.setdefault(message.topic, told(error, message.topic))
+    return large
+
+
+def _tell(whole: Outgoing, cut: Outgoing, failures: dict[str, CrosslineError], *, taken: bool) -> None:
+    if taken:
+        tell_cut(whole, cut)
+    elif whole.topic not in failures:
+        text = f"topic {whole.topic} takes no message of {cut.size} bytes; raise max.message.bytes of the topic"
+        failures[whole.topic] = SinkError(text)

@@ -1,0 +1,116 @@
+"""Topics read on and on: the records between two offsets, where each range begins where the one before ended."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator, Mapping
+from contextlib import suppress
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from crossline.io.kafka.client import SILENT
+from crossline.io.kafka.ranges import NotThereError, Place, Range
+
+AT_ONCE = 2_000  # records that are taken from the client in one go
+SLICE = 16_000  # records of a partition that are handed on together
+_ASK = {
+    "enable.partition.eof": "true",
+    "enable.auto.commit": "false",
+    "auto.offset.reset": "error",  # records that are gone are nobody's to pass over
+    "queued.max.messages.kbytes": "16384",  # of a partition: what is read ahead of a batch that was not planned yet
+    "fetch.queue.backoff.ms": "5",  # full, it would look after a second whether there is room again
+    "log_level": "0",
+}
+
+
+class KafkaTail:
+    """Reads ahead of what it is asked for: a range that goes on where the last one ended is there already, mostly."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = {**_ASK, **settings, "group.id": "crossline-tail"}
+        self._consumer: Consumer | None = None
+        self._held: dict[Place, deque[Message]] = {}
+        self._done: dict[Place, int] = {}
+        self._read_to: dict[Place, int] = {}
+
+    def read(self, ranges: Mapping[Place, Range], patience_s: float) -> Generator[tuple[Place, list[Message]]]:
+        """The records of each range by their offsets, in slices as they come.
+
+        Raises:
+            NotThereError: nothing more of them came for ``patience_s``, the broker no longer has the first, or says
+                anything else. Whoever asks has another way to read, and that tells what is wrong.
+        """
+        try:
+            self._go_to(ranges)
+            left, until_s = self._left(ranges), time.monotonic() + patience_s
+            while left > 0:
+                self._fill(until_s - time.monotonic())
+                for place, (_, end) in ranges.items():
+                    if len(self._held[place]) >= SLICE and (taken := self._taken(place, end)):
+                        yield place, taken
+                before, left = left, self._left(ranges)
+                if left < before:
+                    until_s = time.monotonic() + patience_s
+            for place, (_, end) in ranges.items():
+                while taken := self._taken(place, end):
+                    yield place, taken
+                self._done[place] = end
+        except KafkaException as error:
+            self.rest()
+            raise NotThereError(str(error)) from error
+        except BaseException:  # whoever asks may have enough before the end
+            self.rest()
+            raise
+
+    def rest(self) -> None:
+        """Read no further; the next range is asked for anew."""
+        self._held, self._done, self._read_to = {}, {}, {}
+        if self._consumer is not None:
+            with suppress(KafkaException):
+                self._consumer.unassign()
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _go_to(self, ranges: Mapping[Place, Range]) -> None:
+        if self._consumer is None:
+            self._consumer = Consumer(self._settings, logger=SILENT)
+        if {place: start for place, (start, _) in ranges.items()} == self._done:
+            return
+        self._done = {place: start for place, (start, _) in ranges.items()}
+        self._read_to = dict(self._done)
+        self._held = {place: deque() for place in ranges}
+        self._consumer.assign([TopicPartition(*place, start) for place, start in self._done.items()])
+
+    def _left(self, ranges: Mapping[Place, Range]) -> int:
+        """How many offsets there are still to read; what lies behind the ranges does not count."""
+        return sum(max(0, end - self._read_to[place]) for place, (_, end) in ranges.items())
+
+    def _fill(self, wait_s: float) -> None:
+        """Take over what the client has, and wait for it; offsets may be missing, so ends are told by what follows."""
+        consumer = self._consumer
+        # The first is waited for, the rest is what is there: asked for many, the client waits for all of them.
+        first = consumer.poll(wait_s) if consumer is not None and wait_s > 0 else None
+        if consumer is None or first is None:
+            raise NotThereError("its records did not come in time")
+        for message in (first, *consumer.consume(AT_ONCE, 0)):
+            place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
+            error = message.error()
+            if error is None:
+                self._held[place].append(message)
+                self._read_to[place] = offset + 1
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
+                self._read_to[place] = max(self._read_to[place], offset)
+            else:
+                raise NotThereError(str(error))
+
+    def _taken(self, place: Place, end: int) -> list[Message]:
+        """The next slice of what lies before ``end``."""
+        held, taken = self._held[place], list[Message]()
+        while held and len(taken) < SLICE and int(held[0].offset() or 0) < end:
+            taken.append(held.popleft())
+        return taken

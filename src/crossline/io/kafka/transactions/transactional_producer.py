@@ -1,0 +1,354 @@
+"""Messages that topics are given once, batch by batch: in one transaction with the number of their batch.
+
+The number is what a consumer group has committed as its offset in partition 0 of the topic: a consumer group that
+reads nothing, of the same name as the transactional id. Beside it stands when the batch was planned, for a number may
+come to mean another batch: where an older copy of a checkpoint is put back. Whoever begins under that name ends what
+others have under way under it, and reads the numbers then. So of each batch all stands in a topic, or nothing, and
+once, whichever processes are killed, frozen or doubled: for those who read committed records.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from crossline.basics.errors import CrosslineError, SinkError, StateError
+from crossline.io.kafka.bootstrap import Heard, client_of
+from crossline.io.kafka.errors import TOO_LARGE, held_open, not_taken, passes, raise_any, told
+from crossline.io.kafka.idempotent_producer import AbandonedError, Patience, Refused, tell_cut, unless_overdue
+from crossline.io.kafka.messages import END_HEADER, LIMIT_MIN, SPARE, Outgoing
+from crossline.io.kafka.transactions.expiry import blocked, group_beside
+from crossline.logs import get_logger
+
+_NONE = (-1, "")  # no batch yet
+_LOOK_S = 0.2
+_ASK_S = 5.0
+_OVER_S = 5.0  # what is over has its end in a moment
+_MARKED_S = 5.0  # a broker that is there answers in milliseconds
+# What becomes of messages that were in a transaction with one that was refused.
+_WITH_IT = {
+    KafkaError._PURGE_QUEUE,  # noqa: SLF001 - the client's names
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    KafkaError._STATE,  # noqa: SLF001
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+}
+_TRIES = 3  # of a transaction that the client itself gives up, with its numbers of messages
+
+log = get_logger(__name__)
+
+Batch = tuple[int, int]  # its number, and when it was planned
+Messages = Callable[[], Iterable[Outgoing]]
+
+
+class TransactionalProducer:
+    """Gives the topics of one place their messages, under ``name``, which is that of one place and one checkpoint.
+
+    A message that is larger than the client or its topic takes is sent cut. A topic that takes none holds its batch,
+    and keeps nothing from the others. ``timeout_ms``: how long a batch may take before it is tried again.
+    """
+
+    def __init__(self, client: Mapping[str, Any], name: str, timeout_ms: int) -> None:
+        self._name = name
+        self._settings: dict[str, Any] = {
+            "linger.ms": 1,
+            "compression.type": "lz4",
+            "message.timeout.ms": timeout_ms,
+            "transaction.timeout.ms": max(60_000, timeout_ms + 10_000),
+            **client,
+            "log_level": 0,  # what goes wrong is told of as an error
+            "transactional.id": name,
+            "enable.idempotence": True,
+            "acks": "all",
+            "delivery.report.only.error": True,
+        }
+        self._client = dict(client)
+        self._timeout_ms = timeout_ms
+        self.stop = threading.Event()
+        self._heard = Heard()
+        self._producer: Producer | None = None
+        self._group: Consumer | None = None
+        self._marks: dict[str, tuple[int, str]] = {}
+        self._narrow: set[str] = set()  # topics that take less than the client puts into one request
+
+    def deliver(self, batch: Batch, topics: Sequence[str], messages: Messages) -> None:
+        """Have the topics have what ``messages`` gives, each time anew, but for those that have the batch.
+
+        Raises once all was sent that could be: SinkError where trying again may help. Whoever calls again is asked
+        for nothing: what was committed is known, by whichever process.
+        """
+        failures: dict[str, CrosslineError] = {}
+        try:
+            self._begin()
+            self._look(topics)
+            due = [topic for topic in topics if self._due(topic, batch)]
+            if due and self._transaction(batch, due, messages, {}):
+                for topic in due:
+                    self._alone(batch, topic, messages, failures)
+        except KafkaException as error:
+            self.drop()
+            raise not_taken(error.args[0], self._name) from error
+        except BaseException:
+            self.drop()
+            raise
+        raise_any(failures)
+
+    def drop(self) -> None:
+        """Let go of the client. What it has not committed is nobody's: the next one under this name ends it."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(KafkaException):
+                producer.purge()
+                if not self._heard.alone:  # see _raise_if_alone
+                    producer.abort_transaction(_LOOK_S)
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+        self._marks.clear()
+        self._heard.forget()
+
+    def _begin(self) -> None:
+        """Be the one who sends under this name, with a client that was never without any broker."""
+        if self._producer is not None:
+            self._producer.poll(0)  # what it has heard since the last batch
+            if self._heard.alone:
+                self.drop()
+        if self._producer is None:
+            producer = client_of(Producer, self._settings, self._heard)
+            self._group = client_of(
+                Consumer, {**self._client, "log_level": 0, "group.id": self._name, "enable.auto.commit": False}
+            )
+            self._producer = producer
+            self._until_done(producer.init_transactions)
+
+    def _look(self, topics: Sequence[str]) -> None:
+        """Note which batch each of the topics had last."""
+        unknown = [TopicPartition(topic, 0) for topic in topics if topic not in self._marks]
+        if unknown and self._group is not None:
+            group = self._group
+            try:
+                found = self._until_done(lambda wait_s: group.committed(unknown, wait_s), _OVER_S)
+            except KafkaException as error:
+                if not self._held_open(unknown):
+                    raise
+                self._end_open(topics)
+                try:
+                    found = group.committed(unknown, _ASK_S)
+                except KafkaException:
+                    raise held_open(self._name) from error
+            for each in found:
+                if each.error is not None:
+                    raise KafkaException(each.error)
+                self._marks[each.topic] = (each.offset, each.metadata or "") if each.offset >= 0 else _NONE
+
+    def _held_open(self, places: list[TopicPartition]) -> bool:
+        """Whether the brokers do answer, but for what a transaction has under way: all of this name is over by now."""
+        settings = {**self._client, "log_level": 0, "group.id": self._name, "enable.auto.commit": False}
+        reader = client_of(Consumer, {**settings, "isolation.level": "read_uncommitted"})
+        try:
+            reader.committed(places, _ASK_S)
+        except KafkaException:
+            return False
+        finally:
+            reader.close()
+        return True
+
+    def _end_open(self, topics: Sequence[str]) -> None:
+        """Commit what the brokers hold open of this name, and is over: it was committed, and they lost the end of it.
+
+        By a transaction that gives nothing: numbers of a group of none, and, where records are held open, one
+        without a value.
+        """
+        beside = group_beside(self._client, self._name)
+        if self._producer is None or beside is None:
+            raise held_open(self._name)
+        producer, refused = self._producer, Refused()
+        places = blocked(self._client, self._name, topics)
+        producer.begin_transaction()
+        for each in places:
+            producer.produce(each.topic, partition=each.partition, headers=[(END_HEADER, self._name.encode())])
+        self._flush(producer, refused)
+        if refused:
+            raise KafkaException(refused[0][1])
+        group = client_of(Consumer, {**self._client, "log_level": 0, "group.id": beside})
+        numbers, who = [TopicPartition(topics[0], 0, 0)], group.consumer_group_metadata()
+        try:
+            self._until_done(
+                lambda wait_s: self._mark(partial(producer.send_offsets_to_transaction, numbers, who, wait_s))
+            )
+            self._until_done(producer.commit_transaction)
+        finally:
+            group.close()
+        told = [f"{each.topic}-{each.partition}" for each in places]
+        log.warning("a broker held open what it had committed; it was ended", name=self._name, partitions=told)
+
+    def _due(self, topic: str, batch: Batch) -> bool:
+        """Whether the topic lacks the batch."""
+        number, planned = self._marks[topic]
+        if number < batch[0]:
+            return True
+        if (number, planned) == (batch[0], str(batch[1])):
+            return False
+        raise StateError(
+            f"topic {topic} has batch {number} of this checkpoint, and is to get batch {batch[0]}, planned at another "
+            "time: another process is ahead of this one, or an older copy of the checkpoint was put back. If it was, "
+            f"have the brokers forget what was delivered: kafka-consumer-groups --delete --group {self._name}; what "
+            "the topic has, but for its last records, is then sent again under the same ids"
+        )
+
+    def _until_done(self, call: Callable[[float], Any], seconds: float = math.inf) -> Any:
+        """What ``call`` gives, which is given a moment at a time and goes on where it was, for ``seconds`` at most."""
+        patience = Patience(min(self._timeout_ms / 1000, seconds), self.stop)
+        while True:
+            try:
+                return call(_LOOK_S)
+            except KafkaException as error:
+                again = error.args[0].retriable() or passes(error.args[0])
+                if not again or patience.ended:
+                    raise
+                if self._producer is not None:
+                    self._producer.poll(0)
+                if self._heard.said is not None:
+                    raise SinkError(
+                        f"Kafka takes nothing under the name {self._name}{self._heard.and_why()}"
+                    ) from error
+
+    def _alone(self, batch: Batch, topic: str, messages: Messages, failures: dict[str, CrosslineError]) -> None:
+        """What goes to one topic, cut as far as it must be."""
+        limits: dict[str, int] = {}  # by name of a message, bytes
+        client_max = int(self._settings.get("message.max.bytes", 1_000_000)) - SPARE
+
+        def mine() -> Iterable[Outgoing]:
+            return (message for message in messages() if message.topic == topic)
+
+        while refused := self._transaction(batch, [topic], mine, limits):
+            large = [message for message, error in refused if error.code() in TOO_LARGE]
+            if not large:
+                failures[topic] = told(refused[0][1], topic)
+                return
+            if any(message.size > client_max for message in large):
+                limits |= {each.name: client_max for each in mine() if each.size > client_max}
+                continue
+            if topic not in self._narrow:
+                self._narrow.add(topic)  # a request is refused as a whole; alone, each message is answered for itself
+                continue
+            smallest = min(large, key=lambda message: message.size)
+            # Some stay larger than they are cut to: what counts is how far they were.
+            tried = min(smallest.size, limits.get(smallest.name, smallest.size))
+            if tried <= LIMIT_MIN:
+                text = f"topic {topic} takes no message of {smallest.size} bytes; raise max.message.bytes of the topic"
+                failures[topic] = SinkError(text)
+                return
+            limit, size = max(LIMIT_MIN, tried // 2), smallest.size
+            limits |= {each.name: min(limit, limits.get(each.name, limit)) for each in mine() if each.size >= size}
+        for whole in mine() if limits else ():
+            if whole.name in limits:
+                tell_cut(whole, whole.cut(limits[whole.name]))
+
+    def _transaction(
+        self, batch: Batch, topics: Sequence[str], messages: Messages, limits: Mapping[str, int]
+    ) -> Refused:
+        """All of it and the number of the batch, or nothing, and then what was refused."""
+        if self._producer is None or self._group is None:
+            raise SinkError(f"{self._name} is closed")
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._tried(self._producer, self._group, batch, topics, messages, limits)
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort() or not left:
+                    raise
+                self._until_done(self._producer.abort_transaction)
+        return []
+
+    def _tried(
+        self,
+        producer: Producer,
+        group: Consumer,
+        batch: Batch,
+        topics: Sequence[str],
+        messages: Messages,
+        limits: Mapping[str, int],
+    ) -> Refused:
+        refused = Refused()
+        wanted = set(topics)
+        producer.begin_transaction()
+        for message in messages():
+            if message.topic in wanted:
+                limit = limits.get(message.name)
+                self._produce(producer, message if limit is None else message.cut(limit), refused)
+                if message.topic in self._narrow:
+                    self._flush(producer, refused)
+            if refused:
+                break
+        self._flush(producer, refused)
+        blamed = [each for each in refused if each[1].code() not in _WITH_IT]
+        if blamed:
+            self._until_done(producer.abort_transaction)
+            return blamed
+        planned = str(batch[1])
+        marks = [TopicPartition(topic, 0, batch[0], metadata=planned) for topic in topics]
+        known = group.consumer_group_metadata()
+        self._until_done(lambda wait_s: self._mark(partial(producer.send_offsets_to_transaction, marks, known, wait_s)))
+        self._until_done(producer.commit_transaction)
+        self._marks |= dict.fromkeys(topics, (batch[0], planned))
+        return []
+
+    def _mark(self, call: Callable[[], None]) -> None:
+        """``call`` puts the numbers of the batch into the transaction; a client that does not come back is given up."""
+        try:
+            unless_overdue(call, _MARKED_S, self.stop)
+        except AbandonedError:
+            self._producer = None  # it is the call's now: nothing more can be asked of it
+            text = f"the Kafka client has not come back in {_MARKED_S:.0f} s from what it was asked under the name"
+            raise SinkError(f"{text} {self._name}; another one takes its place") from None
+
+    def _produce(self, producer: Producer, message: Outgoing, refused: Refused) -> None:
+        def answered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append((message, error))
+
+        patience = Patience(self._timeout_ms / 1000, self.stop)
+        headers = [(name, text.encode()) for name, text in message.headers.items()]
+        while not refused:
+            try:
+                producer.produce(
+                    message.topic, key=message.key, value=message.value, headers=headers, on_delivery=answered
+                )
+            except BufferError:
+                producer.poll(0.1)  # the client's queue is full: let it drain
+                self._raise_if_alone()
+                if patience.ended:
+                    text = f"Kafka has taken nothing of {self._name} in {self._timeout_ms} ms{self._heard.and_why()}"
+                    raise SinkError(text) from None
+            except KafkaException as error:
+                if error.args[0].fatal():
+                    raise
+                refused.append((message, error.args[0]))
+            else:
+                producer.poll(0)
+                return
+
+    def _flush(self, producer: Producer, refused: Refused) -> None:
+        """Wait for the answers. Once one is a refusal, others may not come: the client sends nothing more then."""
+        patience = Patience(self._timeout_ms / 1000 + 1, self.stop)
+        while (left := producer.flush(_LOOK_S)) and not refused:
+            self._raise_if_alone()
+            if patience.ended:
+                text = f"Kafka has not acknowledged {left} messages of {self._name} in {self._timeout_ms} ms"
+                raise SinkError(text + self._heard.and_why())
+        self._raise_if_alone()
+
+    def _raise_if_alone(self) -> None:
+        """Raise while all brokers are away, before one is back and is sent the rest.
+
+        A broker that was alone and was killed may have left the last transaction without its end, see ``_held_open``.
+        What comes behind it under the same name ends it, too, and as if it had never been where it is ended so itself.
+        And a client that goes on may wait for good, see ``unless_overdue``. Another one asks first.
+        """
+        if self._heard.alone:
+            raise SinkError(f"no broker was there for what goes under {self._name}; another client takes its place")

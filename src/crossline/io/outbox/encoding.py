@@ -1,0 +1,61 @@
+"""Deliveries as bytes and back: what a sink is to get later stands on the disk meanwhile."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import StateError
+from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.io.sinks.base import Delivery, LateRecord
+
+_VERSION = 1
+
+
+def packed(delivery: Delivery) -> bytes:
+    """``delivery`` as one line of JSON, exact."""
+    return json_bytes(
+        {
+            "schema_version": _VERSION,
+            "pipeline": delivery.pipeline,
+            "batch_id": delivery.batch_id,
+            "alerts": list(delivery.alerts),
+            "dead": [_bare(each) for each in delivery.dead],
+            "late": [_bare(each) for each in delivery.late],
+            "figures": delivery.figures,
+            "rule_events": list(delivery.rule_events),
+            "positions": list(delivery.positions),
+            "decisions": list(delivery.decisions),
+            "checkpoint": delivery.checkpoint,
+            "began_ms": delivery.began_ms,
+            "told": [base64.b64encode(each).decode() for each in delivery.told],
+        }
+    )
+
+
+def unpacked(raw: bytes, where: str) -> Delivery:
+    """The delivery in ``raw``, which stands at ``where``. Raises StateError where it is none that ``packed`` wrote."""
+    try:
+        body = json.loads(raw)  # not the quick reader: a sum may be an integer of more than 64 bits
+        if body.pop("schema_version") != _VERSION:
+            raise StateError(f"{where}: written by another version of crossline; run that one until it is delivered")
+        body["dead"] = [DeadLetter(**_whole(each)) for each in body["dead"]]
+        body["late"] = [LateRecord(**_whole(each)) for each in body["late"]]
+        body["positions"] = [(partition, offset) for partition, offset in body["positions"]]
+        body["told"] = [base64.b64decode(each) for each in body["told"]]
+        return Delivery(**body)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StateError(f"{where}: damaged ({error}); it holds what a sink is to get: restore the file") from None
+
+
+def _bare(record: DeadLetter | LateRecord) -> dict[str, Any]:
+    body = asdict(record)
+    return body if body["raw"] is None else {**body, "raw": base64.b64encode(body["raw"]).decode()}
+
+
+def _whole(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {**body, "raw": None if body["raw"] is None else base64.b64decode(body["raw"])}

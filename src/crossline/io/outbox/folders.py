@@ -1,0 +1,44 @@
+"""Which folder is whose: what waits for a sink must not be given to another one that has its place in the file now."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import count
+
+from crossline.settings.fields import Settings
+
+
+def place_of(settings: Settings) -> str:
+    """What tells a sink of ``settings`` from others of its kind: a digest, for an address may hold a secret."""
+    named = getattr(settings, "PLACE", ())
+    said = repr([(name, getattr(settings, name)) for name in named])
+    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+
+def folder_names(sinks: Sequence[tuple[str, str]], waiting: Mapping[str, str | None]) -> list[str]:
+    """The folder of each of ``sinks`` (kind and place, in their order), each another one: ``KIND-N``.
+
+    ``waiting``: the folders in which something waits, each with the place that it is for; None: that is not known. A
+    sink keeps what waits for its place, wherever it stands in the file. One whose place nothing waits for has the
+    folder of its number, with what waits there for a place that the file does not name any more: it was moved.
+    """
+    found: dict[int, str] = {}
+    for number, (kind, place) in enumerate(sinks):
+        mine = [name for name in sorted(waiting) if _kind(name) == kind and waiting[name] == place]
+        free = [name for name in mine if name not in found.values()]
+        if free:
+            found[number] = free[0]
+    kinds: dict[str, int] = {}
+    for number, (kind, _) in enumerate(sinks):
+        kinds[kind] = kinds.get(kind, 0) + 1
+        if number not in found:
+            usual = f"{kind}-{kinds[kind]}"
+            taken = {*found.values(), *waiting}
+            other = next(name for n in count(1) if (name := f"{kind}-{n}") not in taken)
+            found[number] = usual if usual not in found.values() else other
+    return [found[number] for number in range(len(sinks))]
+
+
+def _kind(name: str) -> str:
+    return name.rpartition("-")[0]

@@ -1,0 +1,185 @@
+"""The sink of a PostgreSQL database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Self
+
+import psycopg
+from psycopg import sql
+
+from crossline.basics.errors import SinkError, StateError
+from crossline.basics.times import instant_text
+from crossline.io.net.deadline import Deadline
+from crossline.io.postgres.client import Connection, Place, answered, place_of, told
+from crossline.io.postgres.migrate import migrate
+from crossline.io.postgres.partitions import Partitions
+from crossline.io.postgres.rows import PARTITIONED, TABLES, Rows, rows_of
+from crossline.io.postgres.texts import held
+from crossline.io.sinks.base import Delivery, wall_clock_ms
+from crossline.logs import get_logger
+from crossline.settings.postgres import PostgresSettings
+
+ANSWER_S_MAX = 120.0  # that a batch may take at first; a server that is slower gets twice as long the next time
+PREPARE_S_MAX = 3_600.0  # tables of an earlier version may be large
+_CLOCK_MS_MAX = 32_503_680_000_000  # in the year 3000
+
+log = get_logger(__name__)
+
+
+class PostgresSink:
+    """Stores every delivery in one transaction: all of it or nothing.
+
+    Guarantee: exactly once, over kills of either side and redeliveries, whatever the numbers of the batches. What was
+    delivered stands in the table ``delivered`` by a digest of pipeline, kind and id, within the same transaction; the
+    first one delivered stays. Where a connection breaks at the commit, nobody knows whether it was done: the delivery
+    comes again, and finds what stands there. Shadow alerts and those of rules that feed only other rules are stored as
+    well. Several pipelines may share a schema. As durable as the server's ``synchronous_commit`` makes it.
+
+    A server that is away, or away at the start, holds the batch; one that refuses the user, or has tables of a newer
+    crossline, ends the start.
+    """
+
+    def __init__(self, place: Place, pipeline: str, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self.place = place
+        self.pipeline = pipeline
+        self._clock_ms = clock_ms
+        self._connection: Connection | None = None
+        self._partitions = Partitions(place)
+        self._run_id: int | None = None
+        self._stop = threading.Event()
+        self._answer_s = ANSWER_S_MAX
+        self._is_open = False
+
+    @classmethod
+    def from_settings(cls, settings: PostgresSettings, pipeline: str) -> Self:
+        """The schema that ``settings`` name; raises PermanentError where its password is not to be had."""
+        return cls(place_of(settings), pipeline)
+
+    def open(self) -> None:
+        """Connect, and bring the tables to this version. A server that is away is asked again at the first delivery.
+
+        Raises StateError where the schema is of a newer crossline or of something else, PermanentError where the server
+        does not let us in.
+        """
+        self._is_open = True
+        try:
+            with told(self.place, writing=True, opening=True):
+                self._connected()
+        except SinkError as error:
+            log.warning("the store does not answer yet; batches are held until it does", error=str(error))
+
+    def use_cancel_token(self, stop: threading.Event) -> None:
+        """Wait for the server no longer than a second once ``stop`` is set."""
+        self._stop = stop
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Store ``delivery``; what is there already stays as it is.
+
+        Raises SinkError where the server is away, or does not take it now.
+        """
+        if not self._is_open:
+            raise StateError(f"the store {self.place.name} is not open")
+        try:
+            # A clock that jumps must not make months that no calendar has.
+            now_ms = min(max(self._clock_ms(), 0), _CLOCK_MS_MAX)
+            rows = rows_of(delivery, now_ms)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise StateError(f"the store {self.place.name} cannot hold what it was given: {error!r}") from error
+        deadline = Deadline(self._answer_s, self._stop)
+        try:
+            with told(self.place, writing=True):
+                connection = self._connected()
+                deadline.begin()
+                with answered(connection, deadline):
+                    self._store(connection, rows, now_ms)
+            self._answer_s = ANSWER_S_MAX
+        except BaseException:
+            if not deadline.left_s():
+                self._answer_s *= 2
+            # Whatever it was: the next attempt begins with a connection of which all is known.
+            self._drop()
+            raise
+
+    def close(self) -> None:
+        """Note the end of the run and let go of the server; safe to call twice."""
+        connection, self._is_open = self._connection, False
+        try:
+            if connection is not None and not connection.closed and self._run_id is not None:
+                ending = threading.Event()
+                ending.set()
+                with told(self.place, writing=True), answered(connection, Deadline(ANSWER_S_MAX, ending)):
+                    ended = "UPDATE runs SET ended_at = %s WHERE run_id = %s"
+                    connection.execute(ended, (instant_text(self._clock_ms()), self._run_id))
+        except SinkError as error:
+            log.warning("the end of the run could not be noted", error=str(error))
+        finally:
+            self._run_id = None
+            self._drop()
+
+    def _connected(self) -> Connection:
+        """The connection, made anew where there is none; the tables are as they have to be."""
+        if self._connection is None or self._connection.closed:
+            connection = self.place.connect(self._stop)
+            try:
+                with answered(connection, Deadline(PREPARE_S_MAX, self._stop)):
+                    migrate(connection, self.place)
+                    self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _prepare(self, connection: Connection) -> None:
+        for table, columns in TABLES.items():
+            made = sql.SQL(", ").join(
+                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(of)) for name, of in columns
+            )
+            query = "CREATE TABLE {} (identity uuid, month date, nth bigint, {}) ON COMMIT DELETE ROWS"
+            connection.execute(sql.SQL(query).format(_incoming(table), made))
+        if self._run_id is None:
+            run = "INSERT INTO runs (pipeline, started_at) VALUES (%s, %s) RETURNING run_id"
+            row = connection.execute(run, (held(self.pipeline), instant_text(self._clock_ms()))).fetchone()
+            self._run_id = int(row[0]) if row is not None else None
+        self._partitions.forget()
+
+    def _store(self, connection: Connection, rows: list[Rows], now_ms: int) -> None:
+        today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
+        wanted = {(each.table, month) for each in rows if each.table in PARTITIONED for month in each.months}
+        self._partitions.ensure(connection, wanted, today)
+        with connection.transaction():
+            for each in rows:
+                _insert(connection, each)
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+
+def _incoming(table: str) -> sql.Identifier:
+    return sql.Identifier("pg_temp", f"incoming_{table}")
+
+
+def _insert(connection: Connection, given: Rows) -> None:
+    """Copy the rows aside, and take over those that were not delivered yet, in their order."""
+    names = [name for name, _ in TABLES[given.table]]
+    columns = sql.SQL(", ").join(map(sql.Identifier, names))
+    incoming, table = _incoming(given.table), sql.Identifier(given.table)
+    copying = sql.SQL("COPY {} (identity, month, nth, {}) FROM STDIN").format(incoming, columns)
+    with connection.cursor() as cursor:
+        with cursor.copy(copying) as copy:
+            for nth, (identity, (month, row)) in enumerate(given.rows.items()):
+                copy.write_row((identity, month, nth, *row))
+        # In the order of the identities: two that deliver the same wait for each other, and not in a ring.
+        taking = sql.SQL(
+            "WITH fresh AS (INSERT INTO delivered (identity, month) SELECT identity, month FROM {incoming} "
+            "ORDER BY identity ON CONFLICT (identity) DO NOTHING RETURNING identity) "
+            "INSERT INTO {table} ({columns}) SELECT {columns} FROM {incoming} JOIN fresh USING (identity) ORDER BY nth"
+        )
+        cursor.execute(taking.format(incoming=incoming, table=table, columns=columns))

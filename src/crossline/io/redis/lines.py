@@ -1,0 +1,34 @@
+"""Connections to Redis that know one deadline for each answer, that of a whole pipeline of commands included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.connection import Connection, SSLConnection
+
+from crossline.io.net.deadline import Deadline
+from crossline.io.net.lines import Line, TlsLine, connected, encrypted, tls_context
+
+
+class BoundedConnection(Connection):
+    """``answer_s_max``: that an answer may take, and that connecting may."""
+
+    def __init__(self, *, answer_s_max: float, **options: Any) -> None:
+        self._deadline = Deadline(answer_s_max)
+        super().__init__(**options)  # type: ignore[no-untyped-call]
+
+    def _connect(self) -> Line:
+        self._deadline.begin()
+        return connected(self.host, self.port, self._deadline)
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """A question: its time begins."""
+        self._deadline.begin()
+        super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
+
+
+class BoundedTlsConnection(SSLConnection, BoundedConnection):
+    """The same with TLS, by the certificates of ``ssl_ca_certs`` or the machine's."""
+
+    def _wrap_socket_with_ssl(self, sock: Line) -> TlsLine:
+        return encrypted(sock, tls_context(self.ca_certs), self.host)

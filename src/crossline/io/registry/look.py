@@ -1,0 +1,43 @@
+"""Avro records for somebody who looks at some of them, by the schemas that were kept as they were read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossline.basics.errors import CrosslineError
+from crossline.ingest.avro.document import document
+from crossline.ingest.avro.schema import Node
+from crossline.ingest.avro.wire import schema_id
+from crossline.io.registry.store import SchemaStore
+
+
+class AvroLook:
+    """Values to records as plain values, None for what is none.
+
+    A schema that was not kept is asked for once; where the registry does not answer, that stands in ``gone``, and it is
+    asked for nothing more.
+    """
+
+    def __init__(self, store: SchemaStore, gone: list[str]) -> None:
+        self._store = store.hurried()
+        self._gone = gone
+        self._schemas: dict[int, Node | str] = {}
+        self._away = False
+
+    def __call__(self, raw: bytes) -> dict[str, Any] | None:
+        """The record in ``raw``."""
+        number = schema_id(raw)
+        if number is not None and number not in self._schemas:
+            self._schemas[number] = self._asked(number)
+        return document(self._schemas, raw)
+
+    def _asked(self, number: int) -> Node | str:
+        kept = self._store.kept(number)
+        if kept is not None or self._away:
+            return kept or ""
+        try:
+            return self._store.looked_up(number)
+        except CrosslineError as error:
+            self._away = True
+            self._gone.append(f"records of schema {number} could not be read: {error}")
+            return ""

@@ -1,0 +1,1 @@
+"""What a sink is, and the sinks that write files."""

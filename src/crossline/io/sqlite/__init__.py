@@ -1,0 +1,1 @@
+"""Alerts and decisions in a SQLite file."""

@@ -1,0 +1,1 @@
+"""Alerts and decisions that were delivered, read again, whatever they lie in."""

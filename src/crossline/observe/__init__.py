@@ -1,0 +1,1 @@
+"""What is measured of a pipeline, and how it is read: metrics, traces, objectives, limits."""

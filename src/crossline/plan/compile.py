@@ -1,0 +1,376 @@
+"""From rule versions to a stream plan: which records go to which key spaces, and what is judged there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from crossline.basics.conditions.condition import Condition
+from crossline.basics.streams.clocks import EVENT, clock_spec
+from crossline.basics.streams.schema import StreamSpec
+from crossline.plan.lateness import LatenessInForce, lateness_of
+from crossline.plan.orders import absence_of, pattern_of
+from crossline.plan.spaces import (
+    Absence,
+    AbsenceSpacePlan,
+    Brought,
+    FeatureQueryLine,
+    FormulaLine,
+    KeySpacePlan,
+    Line,
+    PaneSpacePlan,
+    Pattern,
+    PatternSpacePlan,
+    WindowPlan,
+)
+from crossline.plan.state_stores import (
+    Draft,
+    Layout,
+    StateStore,
+    assign,
+    copies_known_ms,
+    copies_state_store,
+    dedup_store,
+    kept_for,
+    remembering,
+    without_idle,
+)
+from crossline.plan.stream_join import StreamJoin, came_log, read_came, read_log, wide_spec
+from crossline.plan.windowed import entry_of_step, feature_query_of, formula_of, line_of
+from crossline.programs.alert_fields import carried_record
+from crossline.programs.program import AbsencePredicate, FeatureQuery, FormulaPredicate, Program, SequencePredicate
+from crossline.rules.base import Defaults
+from crossline.rules.holds.hold import is_hold
+from crossline.rules.ruleset import RuleSet, RuleVersion
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlan:
+    """A state store with the lines judged on it.
+
+    ``versions[i]`` is the rule version of line i of ``kernel.judging``, once for each span of time in which it is in
+    force. ``facts``: the fields that formulas read, those told with figures, and those that hits carry for other rules.
+    """
+
+    state_store: StateStore
+    kernel: WindowPlan | PatternSpacePlan | AbsenceSpacePlan
+    versions: tuple[tuple[RuleVersion, ...], ...]
+    facts: tuple[str, ...] = ()
+
+    @property
+    def brought(self) -> tuple[Brought, ...]:
+        """Figures of other keys that its formulas read."""
+        formulas = self.kernel.formulas if isinstance(self.kernel, KeySpacePlan | PaneSpacePlan) else ()
+        return tuple(each for line in formulas for each in line.brought)
+
+
+@dataclass(frozen=True, slots=True)
+class Stateless:
+    """A rule judged at the record alone.
+
+    ``scored_after_ms``: lateness beyond which its hits are for risk scores alone; None: there are no such hits.
+    ``key_fields``: of the key of its alerts.
+    """
+
+    version: RuleVersion
+    condition: str
+    judge_lateness_ms: int | None
+    shown_fields: tuple[str, ...]
+    scored_after_ms: int | None = None
+    key_fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """Everything that routing and the shards need for one stream.
+
+    ``conditions``: canonical JSON -> compiled condition. ``accounting_store``: number of the state store that reports
+    duplicates and late records and judges the stateless rules. ``copies``: of the one that knows records again on the
+    ingest clock, which is that one or has its key; None where no rule is on that clock. ``programs``: by rule id and
+    version. ``tables``: those whose fields some rule reads.
+
+    Of the hits of a rule, ``base`` is the stream whose records were hit, and ``level`` one more than that of what the
+    rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
+    ``corrected``: whether records of it may be taken back: hits of a rule that judges again.
+    ``met``: where records of several sources meet in it. ``order``: all streams, as records of one ingest time count
+    one after the other. ``mixed``: whether what may change its answers is of several of these. ``clock``: that of the
+    stream that its rules go by, in the place of event time; its records are reported in the stream's own plan, where
+    ``clocks`` say what rules on each of the others take.
+    """
+
+    stream: str
+    spec: StreamSpec
+    state_stores: tuple[StorePlan, ...]
+    stateless: tuple[Stateless, ...]
+    conditions: dict[str, Condition]
+    accounting_store: int
+    lateness: LatenessInForce
+    programs: dict[tuple[str, int], Program]
+    base: str
+    level: int = 1
+    carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    corrected: bool = False
+    tables: tuple[str, ...] = ()
+    met: StreamJoin | None = None
+    order: tuple[str, ...] = ()
+    mixed: bool = False
+    clock: str | None = None
+    clocks: Mapping[str, LatenessInForce] = field(default_factory=dict)
+    copies: int | None = None
+
+    def origin(self, log: str) -> tuple[str, str]:
+        """The stream that a ``log`` of its rows is of in the end, and what it is called there."""
+        return read_log(log, self.base) if self.met is None else self.met.origin(log)
+
+    def came(self, log: str) -> str:
+        """What a ``log`` of its rows is called among what may change its answers."""
+        return log if self.reports else came_log(self.order, *self.origin(log))
+
+    def from_came(self, came: str) -> tuple[str, str]:
+        """The stream and the log that ``came`` names."""
+        return (self.base, came) if self.reports else read_came(came)
+
+    @property
+    def of_hits(self) -> bool:
+        """Whether its records are hits of a rule, and nothing else."""
+        return self.level > 1 and self.met is None
+
+    @property
+    def reports(self) -> bool:
+        """Whether it is told here which records came twice or late: where they come in, and only there."""
+        return self.level == 1 and self.met is None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a stream comes from, and what others need of its hits; see ``StreamPlan``.
+
+    ``corrected_ms``: how late a record may be that takes hits back; None: none does.
+    ``beside``: rule versions that judge its records where those of other streams meet them.
+    ``feature_queries``: what is told of its records for rules that judge them by another key. ``scored``: the rules
+    whose hits are part of risk scores. ``tables``: what is told of its records as tables of figures. ``order``,
+    ``mixed``: see ``StreamPlan``.
+    """
+
+    base: str
+    level: int = 1
+    carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    corrected_ms: int | None = None
+    met: StreamJoin | None = None
+    beside: Sequence[RuleVersion] = ()
+    feature_queries: Sequence[tuple[RuleVersion, Program]] = ()
+    scored: Collection[str] = ()
+    order: tuple[str, ...] = ()
+    mixed: bool = False
+    tables: Sequence[Program] = ()
+    clock: str | None = None
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What the plan says of it as it is."""
+        return {name: getattr(self, name) for name in ("base", "level", "carried", "met", "order", "mixed", "clock")}
+
+
+def compile_stream(
+    rules: RuleSet,
+    name: str,
+    spec: StreamSpec,
+    defaults: Defaults,
+    layout: Layout | None = None,
+    *,
+    change: Callable[[RuleVersion, Program], Program] | None = None,
+    of: Origin | None = None,
+) -> StreamPlan:
+    """The plan of stream ``name`` under ``rules``; state stores of ``layout`` are kept where rules still need them.
+
+    ``change``: what becomes of each rule's program before it is compiled.
+    """
+    layout, of = layout or Layout(), of or Origin(name)
+    mine = [v for v in rules.versions if v.rule.reading.name == (name if of.clock is None else of.base)]
+    programs = [(v, _program(v, spec, defaults)) for v in mine]
+    if change is not None:
+        programs = [(version, change(version, program)) for version, program in programs]
+    if of.met is not None:
+        spec = wide_spec(spec, of.met.reading)
+    if of.clock is not None:
+        spec = clock_spec(spec)
+    told, corrected = [(v, change(v, p) if change else p) for v, p in of.feature_queries], of.corrected_ms is not None
+    judged = [(v, remembering(program, spec)) for v, program in programs] if corrected else programs
+    windowed = [(version, program) for version, program in judged if program.verdict is not None] + told
+    stateless = tuple(_stateless(*each, of) for each in judged if each[1].verdict is None)
+    carried = _carried(of, programs)
+    feeds = [(v, program.feed) for v, program in programs if not is_hold(v.rule)]  # what is late is as without them
+    lateness = lateness_of([*feeds, *((v, v.rule.feed(defaults)) for v in of.beside)], defaults)
+    conditions = {c.canonical: c for _, program in (*programs, *told) for c in program.conditions if c.canonical}
+    drafts = []
+    for draft, members in assign(name, spec, windowed, layout, defaults):
+        for version, program in members:
+            _add(draft, version, program, spec)
+            shown = (*program.evidence.fields, *program.entity) if corrected else ()
+            draft.facts |= dict.fromkeys((*carried.get(version.rule.rule_id, ()), *shown))
+        if members:
+            draft.state_store = without_idle(draft.state_store, draft.used, draft.programs, defaults)
+            draft.state_store = kept_for(draft.state_store, of.corrected_ms or 0)
+        if members or draft.state_store.home:
+            drafts.append(draft)
+    if of.met is None:
+        known_ms = copies_known_ms(of.tables, defaults)
+        accounting_store, copies = _accounting_stores(drafts, name, spec, lateness, layout, known_ms)
+    else:
+        accounting_store, copies, drafts = 0, None, [draft for draft in drafts if not draft.idle]
+    return StreamPlan(
+        stream=name,
+        spec=spec,
+        state_stores=tuple(_finish(d, () if of.clock is None else (EVENT,)) for d in drafts),
+        stateless=stateless,
+        conditions=conditions,
+        accounting_store=accounting_store,
+        lateness=lateness,
+        programs={(v.rule.rule_id, v.rule.version): program for v, program in programs},
+        corrected=corrected,
+        copies=copies,
+        **{**of.said, "carried": carried},
+    )
+
+
+def _program(version: RuleVersion, spec: StreamSpec, defaults: Defaults) -> Program:
+    program, record = version.rule.program(spec, defaults), carried_record(version.rule, spec, defaults)
+    if record is not None:
+        program = replace(program, record=record)
+    return replace(program, reevaluate=True) if version.rule.judges_again else program
+
+
+def _carried(of: Origin, programs: Iterable[tuple[RuleVersion, Program]]) -> dict[str, tuple[str, ...]]:
+    """By rule the fields that its hits carry: for other rules, and for alerts that carry their record."""
+    found = {rule_id: dict.fromkeys(fields) for rule_id, fields in of.carried.items()}
+    for version, program in programs:
+        if program.record is not None:
+            found.setdefault(version.rule.rule_id, {}).update(dict.fromkeys(program.record.names))
+    return {rule_id: tuple(fields) for rule_id, fields in found.items()}
+
+
+def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:
+    scored = of.level == 1 and version.rule.rule_id in of.scored and program.judge_lateness_ms is None
+    bounds = [ms for ms in (program.feed.allowed_lateness_ms, program.judge_lateness_ms) if ms is not None]
+    return Stateless(
+        version,
+        program.feed.condition.canonical,
+        min(bounds) if bounds else None,
+        program.evidence.fields,
+        program.feed.allowed_lateness_ms if scored else None,
+        program.entity,
+    )
+
+
+def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec) -> None:
+    """A rule version to the state store that serves it."""
+    if any(each.feed.key_fields != program.feed.key_fields for each in program.figures):
+        raise ValueError(f"{version.rule.rule_id}: its figures have other keys than the records that are judged")
+    name = (version.rule.rule_id, version.rule.version)
+    draft.programs.append(program)
+    draft.versions.setdefault(name, []).append(version)
+    span = (version.effective_from_ms, version.effective_until_ms)
+    entry = partial(entry_of_step, draft, program, spec)
+    if len(draft.versions[name]) > 1:
+        # In force again after a pause, or under another status: it goes on from what it remembers.
+        draft.lines = [_prolonged(each, name, span) for each in draft.lines]
+        draft.formulas = [_prolonged(each, name, span) for each in draft.formulas]
+        draft.patterns = [_prolonged(each, name, span) for each in draft.patterns]
+        draft.absences = [_prolonged(each, name, span) for each in draft.absences]
+        draft.feature_queries = [_prolonged(each, name, span) for each in draft.feature_queries]
+    elif isinstance(program.verdict, FormulaPredicate):
+        draft.formulas.append(formula_of(draft, version, program, program.verdict, spec))
+    elif isinstance(program.verdict, SequencePredicate):
+        draft.patterns.append(pattern_of(version, program, program.verdict, entry))
+    elif isinstance(program.verdict, AbsencePredicate):
+        draft.absences.append(absence_of(version, program, program.verdict, entry))
+    elif isinstance(program.verdict, FeatureQuery):
+        draft.feature_queries.append(feature_query_of(draft, version, program, program.verdict, spec))
+    elif program.verdict is not None:
+        draft.lines.append(line_of(draft, version, program, program.verdict, spec))
+
+
+_Judging = TypeVar("_Judging", Line, FormulaLine, Pattern, Absence, FeatureQueryLine)
+
+
+def _prolonged(line: _Judging, name: tuple[str, int], span: tuple[int, int]) -> _Judging:
+    return replace(line, spans=(*line.spans, span)) if (line.rule_id, line.version) == name else line
+
+
+def _accounting_stores(
+    drafts: list[Draft], stream: str, spec: StreamSpec, lateness: LatenessInForce, layout: Layout, copies_ms: int
+) -> tuple[int, int | None]:
+    """The numbers of the stores that every record passes through: for accounting, and for copies on that clock.
+
+    The first that can, so that old state stores, which know the past, come before new ones; they are added to
+    ``drafts`` where there are none. Both are one where no rule is on event time. Homes that are neither go.
+    """
+
+    def found(fits: Callable[[StateStore], bool], make: Callable[[int], StateStore]) -> Draft:
+        chosen = next((draft for draft in drafts if fits(draft.state_store)), None)
+        if chosen is None:
+            chosen = Draft(make(layout.made + len(drafts)))
+            drafts.append(chosen)
+        return chosen
+
+    accounting_store = copies = None
+    widest_ms = lateness.widest_ms
+    if widest_ms is not None:
+        accounting_store = found(
+            lambda state_store: state_store.takes_all(spec, widest_ms),
+            lambda number: dedup_store(stream, spec, number, widest_ms),
+        )
+    if any(lateness.on_ingest):
+        fields = accounting_store.state_store.group_fields if accounting_store is not None else None
+        copies = found(
+            lambda state_store: (
+                fields in {None, state_store.group_fields} and state_store.knows_copies(spec, copies_ms)
+            ),
+            lambda number: copies_state_store(stream, (spec.id,) if fields is None else fields, number, copies_ms),
+        )
+    told = accounting_store or copies
+    assert told is not None  # noqa: S101 - of all rules some are on one of the clocks, or there are none
+    drafts[:] = [each for each in drafts if each is accounting_store or each is copies or not each.idle]
+    numbers = {id(draft): number for number, draft in enumerate(drafts)}
+    return numbers[id(told)], None if copies is None else numbers[id(copies)]
+
+
+def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:
+    """What the state store's kernel is to judge; which kernel that is follows from its kind."""
+    state_store = draft.state_store
+    if state_store.ordered:
+        return PatternSpacePlan(len(state_store.entries), tuple(draft.patterns), state_store.retention_ms)
+    if state_store.waits:
+        return AbsenceSpacePlan(len(state_store.entries), tuple(draft.absences), state_store.retention_ms)
+    common: dict[str, Any] = {
+        "columns": state_store.columns,
+        "entries": len(state_store.entries),
+        "cursors": tuple(draft.cursors),
+        "groups": tuple(draft.groups),
+        "lines": tuple(draft.lines),
+        "retention_ms": state_store.retention_ms,
+        "formulas": tuple(draft.formulas),
+        "feature_queries": tuple(draft.feature_queries),
+    }
+    if not state_store.resolution_ms:
+        return KeySpacePlan(**common)
+    settled_ms = state_store.remembers_ms - state_store.known_ms
+    return PaneSpacePlan(
+        **common, resolution_ms=state_store.resolution_ms, settled_ms=settled_ms, parts=state_store.parts
+    )
+
+
+def _finish(draft: Draft, facts: tuple[str, ...]) -> StorePlan:
+    """``facts``: what goes along with every record of the plan."""
+    kernel = _kernel(draft)
+    versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
+    return StorePlan(draft.state_store, kernel, versions, tuple(dict.fromkeys((*draft.facts, *facts))))
+
+
+def layout_of(plans: Iterable[StreamPlan], before: Layout | None = None) -> Layout:
+    """The state stores in use, to hand to the next compilation; ``before``: what was handed to this one."""
+    state_stores = tuple(lp.state_store for plan in plans for lp in plan.state_stores)
+    numbers = [int(state_store.name.rpartition("#")[2]) for state_store in state_stores]
+    return Layout(state_stores, max([before.made if before else 0, *(n + 1 for n in numbers)]))

@@ -1,0 +1,45 @@
+"""Verdicts of the order of records, and of what is missing in it, as a kernel has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crossline.plan.spaces import Absence, Pattern, Step
+from crossline.programs.program import AbsencePredicate, Feed, Program, SequencePredicate
+from crossline.rules.ruleset import RuleVersion
+
+
+def pattern_of(
+    version: RuleVersion, program: Program, verdict: SequencePredicate, entry: Callable[[Feed], int]
+) -> Pattern:
+    """The pattern of a sequence; ``entry``: the number of the entry of a feed."""
+    return Pattern(
+        rule_id=version.rule.rule_id,
+        version=version.rule.version,
+        steps=tuple(Step(entry(step.feed), step.times) for step in verdict.steps),
+        within_ms=verdict.within_ms,
+        until=None if verdict.until is None else entry(verdict.until),
+        strict=entry(program.feed) if verdict.strict else None,
+        spans=((version.effective_from_ms, version.effective_until_ms),),
+        judge_lateness_ms=program.judge_lateness_ms,
+        cooldown_ms=program.emission.cooldown_ms,
+        probes=verdict.probes,
+    )
+
+
+def absence_of(
+    version: RuleVersion, program: Program, verdict: AbsencePredicate, entry: Callable[[Feed], int]
+) -> Absence:
+    """The absence of a rule; ``entry``: as in ``pattern_of``."""
+    return Absence(
+        rule_id=version.rule.rule_id,
+        version=version.rule.version,
+        after=entry(verdict.after),
+        expect=entry(verdict.expect),
+        within_ms=verdict.within_ms,
+        grace_ms=program.feed.allowed_lateness_ms or 0,
+        spans=((version.effective_from_ms, version.effective_until_ms),),
+        judge_lateness_ms=program.judge_lateness_ms,
+        cooldown_ms=program.emission.cooldown_ms,
+        probes=verdict.probes,
+    )

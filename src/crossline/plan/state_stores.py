@@ -1,0 +1,393 @@
+"""State stores: what the stores of a key space keep, and which of them serves which rule.
+
+A *state store* is what one store keeps of a key space: columns, entries, how far back. Rules share a state store; a
+rule that comes later and needs a column, an entry or a longer past that no state store of its key space has gets a new
+state store, so that the running rules keep theirs. The layout (all state stores) is a plain value: it is handed from
+one compilation to the next and to every worker.
+
+What a state store says is what decides which records are known again, so it is written down with the state store, and
+never worked out anew from the rules that happen to be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from crossline.basics.streams.schema import StreamSpec
+from crossline.plan.spaces import (
+    Absence,
+    Cursor,
+    FeatureQueryLine,
+    FormulaLine,
+    Group,
+    Line,
+    PanePart,
+    Pattern,
+    parts_of,
+)
+from crossline.programs.kinds import ColumnKind, TimeMode
+from crossline.programs.program import (
+    ALWAYS,
+    AbsencePredicate,
+    Comparison,
+    Emission,
+    Feed,
+    Figure,
+    FormulaPredicate,
+    Program,
+    SequencePredicate,
+    Window,
+)
+from crossline.rules.base import Defaults
+from crossline.rules.ruleset import RuleVersion
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySpec:
+    """Which records enter a window.
+
+    ``condition`` (canonical JSON, '' for none), a column that must be present, a bound on lateness (None: no bound).
+    ``key_fields``: of the key that they enter under, where those are not the state store's.
+    """
+
+    condition: str
+    column: str | None
+    allowed_lateness_ms: int | None
+    key_fields: tuple[str, ...] | None = None
+
+
+RETIRED = EntrySpec("retired", None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class StateStore:
+    """What one store keeps of one key space. ``name`` is never used again for another state store.
+
+    ``retention_ms``: how far back from a record its windows reach. ``lateness_ms``: how far behind ingest time the
+    clock of a record that enters may be (0 on the ingest clock). ``home``: kept for no window, but to know each
+    record of the stream again. ``resolution_ms``: it keeps panes of this length, of which each has ``parts``, and as
+    records what may still come late and the last ``fresh_ms``; 0: all as records. ``ordered``: kept for patterns, not
+    for windows. ``waits``: for absences. ``reevaluate``: its records are judged again where one comes late.
+    """
+
+    name: str
+    group_fields: tuple[str, ...]
+    time_mode: TimeMode
+    columns: tuple[tuple[str, ColumnKind], ...]
+    entries: tuple[EntrySpec, ...]
+    retention_ms: int
+    lateness_ms: int
+    home: bool = False
+    resolution_ms: int = 0
+    parts: tuple[PanePart, ...] = ()
+    fresh_ms: int = 0
+    ordered: bool = False
+    waits: bool = False
+    reevaluate: bool = False
+
+    @property
+    def known_ms(self) -> int:
+        """As ``remembers_ms``, for a record that is to be found as such, and its id."""
+        return (self.fresh_ms if self.resolution_ms else self.retention_ms) + self.lateness_ms
+
+    @property
+    def remembers_ms(self) -> int:
+        """How far behind a record's ingest time the clock of an earlier one may be that it still finds."""
+        return self.retention_ms + self.lateness_ms
+
+    @property
+    def namings(self) -> tuple[tuple[str, ...], ...]:
+        """The fields of all keys that its records enter under, first its own."""
+        others = (entry.key_fields for entry in self.entries if entry.key_fields is not None)
+        return tuple(dict.fromkeys((self.group_fields, *others)))
+
+    def takes_all(self, spec: StreamSpec, allowed_lateness_ms: int) -> bool:
+        """Whether every record of the stream enters that is no later than ``allowed_lateness_ms``."""
+        entries = (entry.allowed_lateness_ms or 0 for entry in self._of_all(spec, "event_time"))
+        return any(each >= allowed_lateness_ms for each in entries)
+
+    def knows_copies(self, spec: StreamSpec, known_ms: int) -> bool:
+        """Whether every record of the stream enters on the ingest clock, and is known for ``known_ms``."""
+        return self.known_ms == known_ms and any(True for _ in self._of_all(spec, "processing_time"))
+
+    def _of_all(self, spec: StreamSpec, time_mode: TimeMode) -> Iterator[EntrySpec]:
+        """The entries of all records of the stream, but for late ones, on that clock."""
+        keyed = len(self.namings) == 1 and all(not spec.columns[name].optional for name in self.group_fields)
+        if keyed and self.time_mode == time_mode:
+            yield from (entry for entry in self.entries if not entry.condition and entry.column is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The state stores in use, and how many were ever made: numbers above are free for names."""
+
+    state_stores: tuple[StateStore, ...] = ()
+    made: int = 0
+
+    def of(self, stream: str) -> list[StateStore]:
+        """The state stores of one stream."""
+        return [state_store for state_store in self.state_stores if state_store.name.startswith(f"{stream}|")]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A state store being compiled: the programs that it serves, and what they become."""
+
+    state_store: StateStore
+    programs: list[Program] = field(default_factory=list)
+    cursors: dict[Cursor, int] = field(default_factory=dict)
+    groups: dict[Group, int] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+    formulas: list[FormulaLine] = field(default_factory=list)
+    patterns: list[Pattern] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
+    feature_queries: list[FeatureQueryLine] = field(default_factory=list)
+    versions: dict[tuple[str, int], list[RuleVersion]] = field(default_factory=dict)  # of lines, by rule and version
+    facts: dict[str, None] = field(default_factory=dict)
+    used: set[int] = field(default_factory=set)  # entries
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is judged on it."""
+        return not (self.lines or self.formulas or self.patterns or self.absences or self.feature_queries)
+
+
+Programmed = tuple[RuleVersion, Program]
+_T = TypeVar("_T")
+
+
+def assign(
+    stream: str, spec: StreamSpec, windowed: Sequence[Programmed], layout: Layout, defaults: Defaults
+) -> list[tuple[Draft, list[Programmed]]]:
+    """Each rule that looks back to the first state store that can serve it, old stores first; each with what it serves.
+
+    What is left of a key space goes to one new state store, on the ingest clock to one for each span that is
+    remembered. Old state stores that serve none stay, with nothing, for the caller to drop.
+    """
+    served: list[tuple[Draft, list[Programmed]]] = [(Draft(state_store), []) for state_store in layout.of(stream)]
+    fresh: dict[tuple[Any, ...], list[Programmed]] = {}
+    for version, program in windowed:
+        feed = program.feed
+        home = next((mine for draft, mine in served if _serves(draft.state_store, program, spec, defaults)), None)
+        if home is None:
+            kept_ms = None
+            if feed.time_mode == "processing_time":
+                kept_ms = (fresh_of if program.resolution_ms else kept_of)(program, defaults)
+            home = fresh.setdefault(
+                (feed.time_mode, feed.key_fields, kept_ms, program.resolution_ms, _kind(program)), []
+            )
+        home.append((version, program))
+    for number, ((mode, fields, *_), members) in enumerate(fresh.items(), layout.made):
+        served.append((Draft(_new_state_store(stream, spec, mode, fields, number, members, defaults)), members))
+    return served
+
+
+def _new_state_store(
+    stream: str,
+    spec: StreamSpec,
+    mode: TimeMode,
+    fields: tuple[str, ...],
+    number: int,
+    members: list[Programmed],
+    defaults: Defaults,
+) -> StateStore:
+    needs = [needs_of(program, spec) for _, program in members]
+    entries = _unique(entry for entries, _ in needs for entry in entries)
+    state_store = StateStore(
+        name=f"{stream}|{mode}|{','.join(fields)}#{number}",
+        group_fields=fields,
+        time_mode=mode,
+        columns=_unique(column for _, columns in needs for column in columns),
+        entries=entries,
+        retention_ms=max(kept_of(program, defaults) for _, program in members),
+        lateness_ms=_lateness_of(entries),
+        ordered=isinstance(members[0][1].verdict, SequencePredicate),
+        waits=isinstance(members[0][1].verdict, AbsencePredicate),
+        reevaluate=members[0][1].reevaluate,
+    )
+    resolution_ms = members[0][1].resolution_ms
+    if not resolution_ms:
+        return state_store
+    return replace(
+        state_store,
+        resolution_ms=resolution_ms,
+        parts=_unique(part for _, program in members for part in parts_for(state_store, program, spec)),
+        fresh_ms=max(fresh_of(program, defaults) for _, program in members),
+    )
+
+
+def dedup_store(stream: str, spec: StreamSpec, number: int, allowed_lateness_ms: int) -> StateStore:
+    """A state store that knows every record again for as long as it is not too late for every rule."""
+    everything = EntrySpec("", None, allowed_lateness_ms)
+    name = f"{stream}|event_time|{spec.id}#{number}"
+    return StateStore(name, (spec.id,), "event_time", (), (everything,), 0, allowed_lateness_ms, home=True)
+
+
+def copies_state_store(stream: str, fields: tuple[str, ...], number: int, known_ms: int) -> StateStore:
+    """A store that knows every record again for so long on the ingest clock, however late; by the key of ``fields``."""
+    everything = EntrySpec("", None, None)
+    name = f"{stream}|processing_time|{','.join(fields)}#{number}"
+    return StateStore(name, fields, "processing_time", (), (everything,), known_ms, 0, home=True)
+
+
+def copies_known_ms(tables: Iterable[Program], defaults: Defaults) -> int:
+    """How long a record is known on the ingest clock for rules that keep nothing, and for what tells of duplicates.
+
+    Of ``tables`` of figures every row is told, so that no copy may be new there which one of these knows.
+    """
+    on_ingest = [program for program in tables if program.feed.time_mode == "processing_time"]
+    spans_ms = [(fresh_of if program.resolution_ms else kept_of)(program, defaults) for program in on_ingest]
+    return max([_in_powers(defaults.allowed_lateness_ms), *spans_ms])
+
+
+def kept_of(program: Program, defaults: Defaults) -> int:
+    """How long a store keeps a record for this program.
+
+    On event time a record that comes again has the clock that it had, so that it finds the first one or is too late.
+    On the ingest clock each copy has a clock of its own: how long ids are known is the window or cooldown and the
+    pipeline's allowed lateness, rounded up to a power of two seconds, so that rules of nearly the same need share.
+    """
+    if program.feed.time_mode == "event_time" or program.resolution_ms:
+        return program.reach_ms
+    return _in_powers(program.reach_ms + defaults.allowed_lateness_ms)
+
+
+def fresh_of(program: Program, defaults: Defaults) -> int:
+    """How long a store of panes keeps a record as such for this program, besides what may still come late.
+
+    For the windows among its figures that have no panes; on the ingest clock for its copies too, as in ``kept_of``.
+    """
+    exact_ms = max((each.window.reach_ms for each in program.figures if not each.window.resolution_ms), default=0)
+    if program.feed.time_mode == "event_time":
+        return exact_ms
+    return _in_powers(exact_ms + defaults.allowed_lateness_ms)
+
+
+def _in_powers(ms: int) -> int:
+    """Rounded up to a power of two seconds."""
+    seconds = -(-ms // 1000)
+    return 1000 << max(0, (seconds - 1).bit_length())
+
+
+def entry_of(feed: Feed, spec: StreamSpec, column: str | None = None) -> EntrySpec:
+    """The entry of the records of ``feed`` that have ``column``; where all have, that makes no entry of its own."""
+    present = column if column is not None and spec.columns[column].optional else None
+    return EntrySpec(feed.condition.canonical, present, feed.allowed_lateness_ms)
+
+
+def step_entry(program: Program, feed: Feed, spec: StreamSpec) -> EntrySpec:
+    """The entry of a feed of a sequence, which may have another key than the rest."""
+    entry = entry_of(feed, spec)
+    return entry if feed.key_fields == program.feed.key_fields else replace(entry, key_fields=feed.key_fields)
+
+
+def streak_entry(figure: Figure) -> EntrySpec:
+    """The entry of the records that a streak is made of."""
+    meets = figure.streak_of.canonical if figure.streak_of is not None else ""
+    return EntrySpec(meets, None, figure.feed.allowed_lateness_ms)
+
+
+def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[EntrySpec, ...], tuple[tuple[str, ColumnKind], ...]]:
+    """The entries and the columns of a program."""
+    if isinstance(program.verdict, SequencePredicate):
+        own = (program.feed,) if program.verdict.strict else ()
+        return _unique(step_entry(program, feed, spec) for feed in (*program.verdict.feeds, *own)), ()
+    if isinstance(program.verdict, AbsencePredicate):
+        return _unique(step_entry(program, feed, spec) for feed in program.verdict.feeds), ()
+    entries = [entry_of(each.feed, spec, each.column) for each in program.figures]
+    if not isinstance(program.verdict, Comparison):
+        entries.insert(0, entry_of(program.feed, spec))
+    entries += [streak_entry(each) for each in program.figures if each.streak_of is not None]
+    kept = [(each.column, each.column_kind) for each in program.figures]
+    return _unique(entries), _unique((column, kind) for column, kind in kept if column is not None and kind is not None)
+
+
+def parts_for(state_store: StateStore, program: Program, spec: StreamSpec) -> tuple[PanePart, ...]:
+    """What the panes of ``state_store``, which has the program's entries and columns, must keep for it."""
+    needed = []
+    for figure in program.figures:
+        column = -1
+        if figure.streak_of is not None:
+            column = state_store.entries.index(streak_entry(figure))
+        elif figure.column is not None and figure.column_kind is not None:
+            column = state_store.columns.index((figure.column, figure.column_kind))
+        entry = state_store.entries.index(entry_of(figure.feed, spec, figure.column))
+        needed.append((entry, Group(0, column, figure.aggregate)))
+    return parts_of(needed)
+
+
+def _serves(state_store: StateStore, program: Program, spec: StreamSpec, defaults: Defaults) -> bool:
+    entries, columns = needs_of(program, spec)
+    kept_ms = kept_of(program, defaults)
+    feed = program.feed
+    on_event_time = feed.time_mode == "event_time"
+    key, mine = (
+        (feed.time_mode, feed.key_fields, program.resolution_ms),
+        (state_store.time_mode, state_store.group_fields),
+    )
+    if (*mine, state_store.resolution_ms) != key or not set(entries) <= set(state_store.entries):
+        return False
+    kind = (state_store.ordered, state_store.waits, state_store.reevaluate)
+    if not set(columns) <= set(state_store.columns) or kind != _kind(program):
+        return False
+    if not state_store.resolution_ms:
+        return state_store.retention_ms >= kept_ms if on_event_time else state_store.retention_ms == kept_ms
+    fresh_ms = fresh_of(program, defaults)
+    return (
+        state_store.retention_ms >= kept_ms
+        and (state_store.fresh_ms >= fresh_ms if on_event_time else state_store.fresh_ms == fresh_ms)
+        and set(parts_for(state_store, program, spec)) <= set(state_store.parts)
+    )
+
+
+def _kind(program: Program) -> tuple[bool, bool, bool]:
+    """Whether its state store is kept for patterns, whether for absences, and whether to judge again."""
+    return (
+        isinstance(program.verdict, SequencePredicate),
+        isinstance(program.verdict, AbsencePredicate),
+        program.reevaluate,
+    )
+
+
+def without_idle(
+    state_store: StateStore, used: set[int], programs: Collection[Program], defaults: Defaults
+) -> StateStore:
+    """``state_store`` without what no line needs any more, given up for good.
+
+    Records would be missing from an entry, or from a longer past, by the time a rule came back.
+    """
+    entries = tuple(e if n in used else RETIRED for n, e in enumerate(state_store.entries))
+    kept_ms = max(kept_of(program, defaults) for program in programs)
+    fresh_ms = max(fresh_of(program, defaults) for program in programs) if state_store.resolution_ms else 0
+    return replace(
+        state_store, entries=entries, retention_ms=kept_ms, lateness_ms=_lateness_of(entries), fresh_ms=fresh_ms
+    )
+
+
+def kept_for(state_store: StateStore, corrected_ms: int) -> StateStore:
+    """``state_store``, which keeps the records that are taken back by others that are so late."""
+    return replace(state_store, lateness_ms=max(state_store.lateness_ms, corrected_ms)) if corrected_ms else state_store
+
+
+def remembering(program: Program, spec: StreamSpec) -> Program:
+    """``program``, where the record alone decides, as one over a figure that always holds, by the id of the record.
+
+    So a hit is remembered that may be taken back.
+    """
+    if program.verdict is not None:
+        return program
+    feed = replace(program.feed, key_fields=(spec.id,))
+    figures = (Figure(feed, "count", Window(1)),)
+    return replace(
+        program, feed=feed, figures=figures, verdict=FormulaPredicate(("seen",), ALWAYS), emission=Emission()
+    )
+
+
+def _lateness_of(entries: Iterable[EntrySpec]) -> int:
+    return max((e.allowed_lateness_ms for e in entries if e.allowed_lateness_ms is not None), default=0)
+
+
+def _unique(items: Iterable[_T]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(items))

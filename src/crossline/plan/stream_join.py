@@ -1,0 +1,234 @@
+"""Plans of several sources: their records come together under the same keys, each as a row of one wide table.
+
+A row has the columns of where it comes from, under names of their own but for those of the records that are judged; all
+others are null. What a rule asks of a record it asks of rows of one source. The fields of a key are where the judged
+records have them, so that a state store knows nothing of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crossline.basics.conditions.condition import Condition
+from crossline.basics.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, Node, Not
+from crossline.basics.streams.reading import HIT, SOURCE, Look, Reading, rule_of, spec_like, spec_of
+from crossline.basics.streams.schema import FieldSpec, StreamSpec
+from crossline.basics.values import Columns, Records
+from crossline.programs.program import AbsencePredicate, Feed, Figure, Program, SequencePredicate
+
+_TYPES: dict[str, pa.DataType] = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
+MERGED = "hold"  # in the place of the level, of logs that are merged
+_BETWEEN = "\x1e"
+_OF = "\x1d"
+_MEMBER = "\x1c"
+
+
+def arrow_type(spec: FieldSpec) -> pa.DataType:
+    """How a column of a field is held."""
+    kind = _TYPES.get(spec.kind, pa.int64())
+    return pa.list_(kind) if spec.is_list else kind
+
+
+def told_log(stream: str, log: str, base: str) -> str:
+    """What a ``log`` of ``stream`` is called among hits that are of stream ``base``, where they are of one alone."""
+    return log if stream == base else f"{stream}{_OF}{log}"
+
+
+def read_log(told: str, base: str) -> tuple[str, str]:
+    """The stream and the log that ``told_log`` tells of."""
+    stream, of, log = told.partition(_OF)
+    return (stream, log) if of else (base, told)
+
+
+def came_log(order: Sequence[str], stream: str, log: str) -> str:
+    """What a ``log`` of ``stream`` is called where records of several streams stand in the order in which they came.
+
+    ``order``: the streams, as those of equal ingest time count one after the other.
+    """
+    return f"{order.index(stream):04d}{stream}{_OF}{log}"
+
+
+def read_came(came: str) -> tuple[str, str]:
+    """The stream and the log that ``came_log`` names."""
+    stream, _, log = came[4:].partition(_OF)
+    return stream, log
+
+
+def merged_log(log: str) -> str:
+    """The log that the records of a ``log`` came in, where hits stand among records; else the log itself.
+
+    A hold sees alerts as they came: each right after its own record, before the next one that came at the same time.
+    """
+    return log.partition(_BETWEEN)[2] if log.startswith(MERGED) and _BETWEEN in log else log
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJoin:
+    """What meets in a plan: by source its records' ``specs``, the ``levels`` that they are of, the ``bases`` of them.
+
+    ``levels``: 1 for a stream, and for hits one more than where they are judged. ``bases``: see ``StreamPlan``.
+    ``members``: of what is the hits of several rules, those of each, which are sources by themselves.
+    """
+
+    reading: Reading
+    specs: Mapping[str, StreamSpec]
+    levels: Mapping[str, int]
+    bases: Mapping[str, str]
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> Iterator[tuple[str, str, Look | None]]:
+        """Each part that sources have in the rows: its name, its source, and how it is looked at; None: judged."""
+        yield from ((source, source, None) for source in self.reading.judged)
+        for look in self.reading.looks:
+            yield from ((look.name, source, look) for source in self.members.get(look.source, (look.source,)))
+
+    @property
+    def scores(self) -> frozenset[str]:
+        """The names of the parts that risk scores are of."""
+        return frozenset(look.name for look in self.reading.looks if look.source in self.members)
+
+    @property
+    def plain(self) -> frozenset[str]:
+        """The sources that are read otherwise than by risk scores."""
+        return frozenset(source for name, source, _ in self.parts if name not in self.scores)
+
+    def of(self, source: str) -> Iterator[tuple[str, Look | None]]:
+        """The parts of one source."""
+        return ((name, look) for name, mine, look in self.parts if mine == source)
+
+    def log(self, name: str, source: str, log: str) -> str:
+        """What the ``log`` of a source is called in a part: of equal times those come first that others rest on.
+
+        Of a hold see ``merged_log``.
+        """
+        (look,) = {look for each, mine, look in self.parts if (each, mine) == (name, source)}
+        among = look is not None and look.source in self.members
+        called = f"{name}{_MEMBER}{source}" if among else name
+        if self.reading.holds:
+            return f"{MERGED}{'1' if look is None else '2'}{called}{_BETWEEN}{log}"
+        return f"{self.levels[source]:04d}{'1' if look is None else '0'}{called}{_BETWEEN}{log}"
+
+    def part_of(self, log: str) -> str:
+        """What the logs of its part are called alike; sorted, parts are in the order of their ``log``s."""
+        return log.split(_BETWEEN, 1)[0]
+
+    def judged_logs(self, clocks: Mapping[str, int]) -> dict[str, int]:
+        """Of ``clocks`` by log those of the judged records, by what their logs are called among hits on these."""
+        base = self.bases[self.reading.judged[0]]
+        return {told_log(*self.origin(log), base): ms for log, ms in clocks.items() if log[4] == "1"}
+
+    def origin(self, log: str) -> tuple[str, str]:
+        """The stream that a log is of in the end, and what it is called there."""
+        called, own = log[5:].split(_BETWEEN, 1)
+        name, _, member = called.partition(_MEMBER)
+        of = (source for each, source, _ in self.parts if each == name and member in {"", source})
+        return read_log(own, self.bases[next(of)])
+
+    def own_id(self, known: str) -> tuple[str, bool]:
+        """The id of a record as its source has it, and whether the record is a hit; ``known``: its id in the rows."""
+        name, own = known.split(_BETWEEN, 1)
+        source = next((mine for each, mine, _ in self.parts if each == name), self.reading.judged[0])
+        return own, rule_of(source) is not None
+
+
+def wide_spec(spec: StreamSpec, reading: Reading) -> StreamSpec:
+    """What rows look like; ``spec``: of the judged records, beside the others."""
+    columns = {**spec.columns, SOURCE: FieldSpec("string", optional=True)}
+    for look in reading.looks:
+        theirs = spec_of(spec, look.source).columns
+        columns |= {look.column(name): replace(each, optional=True) for name, each in theirs.items()}
+    return spec_like(spec, columns, {})
+
+
+def wide_program(program: Program, reading: Reading, *, strict: bool) -> Program:
+    """``program`` over rows. ``strict``: it sees none of the hits of shadow rules."""
+    looks = {look.name: look for look in reading.looks}
+    among = len(reading.judged) + len(reading.looks) > 1
+
+    def condition(of: Condition, source: str) -> Condition:
+        look = looks.get(source)
+        called = look.column if look is not None else _as_is
+        nodes = [_renamed(of.node, called)] if of.canonical else []
+        hits = rule_of(source if look is None else look.source) is not None
+        if strict and hits:
+            nodes.append(Leaf(called(f"{HIT}.shadow"), "==", value=False))
+        if look is not None or source != reading.judges:
+            nodes.append(Leaf(SOURCE, "==", source))
+        elif among and reading.looks:
+            nodes.append(Leaf(SOURCE, "in", reading.judged))
+        return Condition(AllOf(tuple(nodes)))
+
+    def feed(of: Feed) -> Feed:
+        return replace(of, condition=condition(of.condition, of.stream))
+
+    def figure(of: Figure) -> Figure:
+        look, source = looks.get(of.feed.stream), of.feed.stream
+        column = of.column if look is None or of.column is None else look.column(of.column)
+        streak = None if of.streak_of is None else condition(of.streak_of, source)
+        return replace(of, feed=feed(of.feed), column=column, streak_of=streak)
+
+    verdict = program.verdict
+    if isinstance(verdict, SequencePredicate | AbsencePredicate):
+        verdict = verdict.over(feed)
+    return replace(program, feed=feed(program.feed), figures=tuple(map(figure, program.figures)), verdict=verdict)
+
+
+def _as_is(name: str) -> str:
+    return name
+
+
+def _renamed(node: Node, called: Callable[[str], str]) -> Node:
+    match node:
+        case Leaf(field, operator, value, path):
+            value = FieldRef(called(value.name)) if isinstance(value, FieldRef) else value
+            return Leaf(called(field), operator, value, path)
+        case Not(part):
+            return Not(_renamed(part, called))
+        case AllOf(parts):
+            return AllOf(tuple(_renamed(part, called) for part in parts))
+        case AnyOf(parts):
+            return AnyOf(tuple(_renamed(part, called) for part in parts))
+
+
+def read_of(names: Iterable[str], keys: Iterable[str], look: Look | None, spec: StreamSpec) -> dict[str, str]:
+    """Of the columns ``names`` of rows those that come from a part, each with the field of ``spec`` that it is there.
+
+    ``keys``: the fields of all keys that rows enter under.
+    """
+    if look is None:
+        return {name: name for name in names if name in spec.columns}
+    prefix = look.column("")
+    own = {name: name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+    named = {here: look.there(here) for here in keys} | own
+    return {name: field for name, field in named.items() if field in spec.columns}
+
+
+def wide_records(
+    plan: str, name: str, wide: StreamSpec, columns: Mapping[str, str], names: Iterable[str], of: Records
+) -> Records:
+    """``of``, the records of part ``name``, as rows of ``plan`` with the columns ``names``.
+
+    ``columns``: those that come from the part (see ``read_of``). ``wide``: what rows look like.
+    """
+    rows = len(of)
+
+    def column(number: int) -> pa.Array:
+        asked = order[number]
+        if asked == SOURCE:
+            return pa.repeat(pa.scalar(name, pa.string()), rows)
+        if asked in columns:
+            return of.fields[columns[asked]]
+        return pa.nulls(rows, arrow_type(wide.columns[asked]))
+
+    order = tuple(dict.fromkeys((SOURCE, *names)))
+    return replace(of, stream=plan, ids=row_ids(name, of.ids), fields=Columns(order, column))
+
+
+def row_ids(name: str, ids: pa.Array) -> pa.Array:
+    """What records of part ``name`` are known by in the rows."""
+    return pc.binary_join_element_wise(pa.scalar(name, ids.type), ids, _BETWEEN)

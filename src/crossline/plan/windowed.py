@@ -1,0 +1,131 @@
+"""Verdicts over windows, as a kernel has them: what a program asks of the state store that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from crossline.basics.streams.schema import StreamSpec
+from crossline.plan.spaces import Brought, Cursor, FeatureQueryLine, FormulaLine, Group, Line
+from crossline.plan.state_stores import Draft, EntrySpec, entry_of, step_entry, streak_entry
+from crossline.programs.program import (
+    Comparison,
+    CrossKeyFigure,
+    FeatureQuery,
+    Feed,
+    Figure,
+    FormulaPredicate,
+    Program,
+    Window,
+)
+from crossline.rules.ruleset import RuleVersion
+
+
+def _entry(draft: Draft, entry: EntrySpec) -> int:
+    number = draft.state_store.entries.index(entry)
+    draft.used.add(number)
+    return number
+
+
+def _group(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = False) -> int:
+    """The number of the group that is ``figure``, or that counts what is in its window."""
+    cursor = _cursor(_entry(draft, entry_of(figure.feed, spec, figure.column)), figure.window)
+    number = draft.cursors.setdefault(cursor, len(draft.cursors))
+    column = -1
+    if figure.streak_of is not None and not counted:
+        column = _entry(draft, streak_entry(figure))
+    elif figure.column is not None and figure.column_kind is not None and not counted:
+        column = draft.state_store.columns.index((figure.column, figure.column_kind))
+    group = Group(number, column, figure.aggregate, figure.rank, figure.half_life_ms)
+    if counted:
+        group = Group(number, column, "count")
+    return draft.groups.setdefault(group, len(draft.groups))
+
+
+def line_of(draft: Draft, version: RuleVersion, program: Program, verdict: Comparison, spec: StreamSpec) -> Line:
+    """The line of a figure, for the state store of ``draft``."""
+    if program.figures[0].feed != program.feed:
+        raise ValueError(f"{version.rule.rule_id}: a line is a figure of the feed that is judged")
+    return Line(
+        rule_id=version.rule.rule_id,
+        version=version.rule.version,
+        group=_group(draft, program.figures[0], spec),
+        operator=verdict.operator,
+        threshold=verdict.threshold,
+        emit_every=program.emission.every,
+        cooldown_ms=program.emission.cooldown_ms,
+        spans=((version.effective_from_ms, version.effective_until_ms),),
+        judge_lateness_ms=program.judge_lateness_ms,
+    )
+
+
+def formula_of(
+    draft: Draft, version: RuleVersion, program: Program, verdict: FormulaPredicate, spec: StreamSpec
+) -> FormulaLine:
+    """The formula of a rule, and the fields that it reads."""
+    brought = tuple(_brought(version, of) for of in program.cross_key)
+    told = {each.name for each in chain(*brought)}
+    draft.facts |= dict.fromkeys(name for name in verdict.fields if name not in told)
+    rearm_ms = program.emission.rearm_ms
+    if rearm_ms is None:
+        rearm_ms = max(each.window.rearm_ms for each in program.figures)
+    return FormulaLine(
+        rule_id=version.rule.rule_id,
+        version=version.rule.version,
+        entry=_entry(draft, entry_of(program.feed, spec)),
+        figures=_named(draft, program, verdict.names, spec),
+        verdict=verdict,
+        brought=tuple(chain(*brought)),
+        rearm_ms=rearm_ms,
+        emit_every=program.emission.every,
+        cooldown_ms=program.emission.cooldown_ms,
+        spans=((version.effective_from_ms, version.effective_until_ms),),
+        judge_lateness_ms=program.judge_lateness_ms,
+    )
+
+
+def _brought(version: RuleVersion, of: CrossKeyFigure) -> list[Brought]:
+    windows = ((name, figure.window) for name, figure in of.figures.items())
+    return [
+        Brought(version.rule.rule_id, version.rule.version, name, kind, _cursor(-1, window))
+        for (name, window), kind in zip(windows, of.kinds, strict=True)
+    ]
+
+
+def _cursor(entry: int, window: Window) -> Cursor:
+    return Cursor(
+        entry=entry,
+        window_ms=window.length_ms,
+        left_closed=window.bounds[0] == "[",
+        right_open=window.bounds[1] == ")",
+        include_current=window.include_current,
+        delay_ms=window.delay_ms,
+        resolution_ms=window.resolution_ms,
+    )
+
+
+def _named(draft: Draft, program: Program, names: Sequence[str], spec: StreamSpec) -> tuple[tuple[str, int, int], ...]:
+    """Of each figure its name, its group, and the group that counts its window."""
+    groups = [(_group(draft, each, spec), _group(draft, each, spec, counted=True)) for each in program.figures]
+    return tuple((name, *each) for name, each in zip(names, groups, strict=True))
+
+
+def feature_query_of(
+    draft: Draft, version: RuleVersion, program: Program, verdict: FeatureQuery, spec: StreamSpec
+) -> FeatureQueryLine:
+    """What is told of figures, and the fields told along."""
+    draft.facts |= dict.fromkeys(verdict.facts)
+    return FeatureQueryLine(
+        rule_id=version.rule.rule_id,
+        version=version.rule.version,
+        entry=_entry(draft, entry_of(program.feed, spec)),
+        figures=_named(draft, program, verdict.names, spec),
+        facts=verdict.facts,
+        spans=((version.effective_from_ms, version.effective_until_ms),),
+        judge_lateness_ms=program.judge_lateness_ms,
+    )
+
+
+def entry_of_step(draft: Draft, program: Program, spec: StreamSpec, feed: Feed) -> int:
+    """The number of the entry of a feed of a sequence or an absence."""
+    return _entry(draft, step_entry(program, feed, spec))

@@ -1,0 +1,29 @@
+"""What a rule must have for its alerts to hold their key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crossline.basics.streams.reading import HIT
+from crossline.basics.texts.problems import Finding
+from crossline.basics.times import format_duration
+
+if TYPE_CHECKING:
+    from crossline.rules.base import Rule
+
+
+def hold_findings(rule: Rule) -> list[Finding]:
+    """Why the alerts of ``rule``, in which all else is right, cannot hold anything."""
+    if rule.hold is None:
+        return []
+    found, at = format_duration(rule.hold), ("hold",)
+    if not rule.hold:
+        return [Finding(at, "no time", "a time longer than 0, such as 30m")]
+    if not getattr(rule, "emit_to_sink", True):
+        return [Finding(at, found, "no hold beside emit_to_sink: false: it is alerts that hold, and there are none")]
+    if not rule.key_of_alerts:
+        return [Finding(at, found, "a key that it holds: group_by, or entity where a type keeps nothing")]
+    of_hits = [key for key in rule.key_of_alerts if key.startswith(f"{HIT}.")]
+    if of_hits:
+        return [Finding(at, found, f"a key of fields that the stream's own records have; {of_hits[0]} is one of hits")]
+    return []

@@ -1,0 +1,212 @@
+"""Java, and the process that Spark's Python is forked from: started first, beside all that is loaded meanwhile.
+
+Nothing here imports PySpark or Arrow, so that both are under way a fraction of a second after a command began.
+
+A terminal and a supervisor send SIGINT or SIGTERM to every process of a run at once. Java, were it to end at the same
+moment as the pipeline that is being stopped, would fail that pipeline in the midst of its stop. So it ignores both; it
+ends when the pipe that this process holds ends, which the system sees to, however this process ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from crossline.runtime.java.settings import (
+    AUTHENTICATE,
+    JAR_GROUPS,
+    LOOPBACK,
+    MODULES_OPENED,
+    SOCKET_VARIABLE,
+    base_settings,
+)
+from crossline.runtime.machine.home import spark_home, worker_python
+from crossline.runtime.machine.installation import spark_folder
+from crossline.runtime.machine.jars import ensure_jars
+from crossline.runtime.machine.java import find_java, without_incubators
+from crossline.runtime.machine.temp import OwnFolder, own_folder, sweep
+
+END_S = 20.0  # Java takes half a second to end; more where a batch is under way
+# What ignores a signal when it starts another program hands that on; Java leaves ignored signals alone.
+_DEAF = 'trap "" INT TERM; exec "$@"'
+# With any of these somebody has their own say in how Java is started: then Spark's scripts do it.
+_SAYS = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH", "SPARK_DRIVER_MEMORY")
+_SIGNALS = {signal.SIGINT, signal.SIGTERM}
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A Java that was started here. ``said``: where it writes its port and secret; ``zygote`` None: there is none."""
+
+    process: subprocess.Popen[bytes]
+    folder: OwnFolder
+    said: Path
+    zygote: subprocess.Popen[bytes] | None
+
+
+_started: list[Started] = []
+
+
+def started() -> Started | None:
+    """The Java of this process; None where there is none, or somebody else's."""
+    return _started[0] if _started else None
+
+
+def session_folder() -> Path | None:
+    """Where the Java that was started here keeps what is temporary; None as in ``started``."""
+    return _started[0].folder.path if _started else None
+
+
+def is_here(master: str | None) -> bool:
+    """Whether all of Spark runs on this machine."""
+    return master is None or re.match(r"local\b|spark://(127\.|localhost\b)", master) is not None
+
+
+def in_one(master: str | None) -> bool:
+    """Whether driver and tasks are one Java, which the workers of this machine are for."""
+    return master is None or re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
+def is_ours(master: str | None) -> bool:
+    """Whether whatever Spark consists of is started by this process, and by nobody else."""
+    return in_one(master) or (master is not None and master.startswith("local-cluster["))
+
+
+def prepare(environment: MutableMapping[str, str], *, here: bool, python: str | None = None) -> None:
+    """What Spark and PySpark look for in the environment; what somebody has set stays. ``python``: of executors."""
+    environment["PYSPARK_PYTHON"] = python or (str(worker_python()) if here else sys.executable)
+    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if here:
+        environment.setdefault("SPARK_HOME", str(spark_home()))
+    environment["JAVA_HOME"] = str(without_incubators(find_java()))
+
+
+def found_jars() -> list[Path]:
+    """The jars that every session has, fetched where missing."""
+    return [jar for group in JAR_GROUPS for jar in ensure_jars(group)]
+
+
+def launch_ahead(master: str | None) -> Started | None:
+    """Start for a session on ``master`` before anything is known of it but that.
+
+    None where that is elsewhere, or where this process has a Java already.
+    """
+    if not in_one(master) or started() is not None:
+        return None
+    prepare(os.environ, here=True)
+    return launch({**base_settings(found_jars()), **LOOPBACK, **AUTHENTICATE})
+
+
+def launch(settings: Mapping[str, str]) -> Started:
+    """Start Java for ``settings``; the one there is where this process has started one already."""
+    known = started()
+    if known is not None:
+        return known
+    sweep()
+    folder = own_folder()
+    said = folder.path / "gateway"
+    environment = {
+        **os.environ,
+        "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(said),
+        "TMPDIR": str(folder.path),  # of Python's workers
+    }
+    zygote = None
+    if in_one(settings.get("spark.master")):
+        environment[SOCKET_VARIABLE] = str(folder.path / "zygote")
+        zygote = _zygote(environment, folder.lock)
+    process = _java(_with_folder(settings, folder.path), environment, folder.lock)
+    made = Started(process, folder, said, zygote)
+    _started.append(made)
+    atexit.register(_at_exit, os.getpid(), made)
+    return made
+
+
+def end(made: Started, wait_s: float = END_S) -> None:
+    """Have Java end, wait for it, and remove its folder; one that does not end in time keeps it, for the next sweep."""
+    process = made.process
+    if process.stdin is None or process.stdin.closed:
+        return
+    for each in (process, made.zygote):
+        if each is not None and each.stdin is not None:
+            with suppress(OSError):
+                each.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(wait_s)
+        if made.zygote is not None:
+            made.zygote.wait(wait_s)
+        made.folder.remove()
+
+
+def give_up(made: Started) -> None:
+    """End at once what no session was made with."""
+    made.process.kill()
+    if made.zygote is not None:
+        made.zygote.kill()
+
+
+def _at_exit(owner: int, made: Started) -> None:
+    if os.getpid() == owner:  # not in a process that was forked from it
+        end(made)
+
+
+def _with_folder(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Spark's settings with its temporary files in ``folder``, where nobody said otherwise."""
+    temp = shlex.quote(f"-Djava.io.tmpdir={folder}")
+    options = f"{settings.get(_DRIVER_OPTIONS, '')} {temp}".strip()
+    return {"spark.local.dir": str(folder), **settings, _DRIVER_OPTIONS: options}
+
+
+def _java(settings: Mapping[str, str], environment: Mapping[str, str], lock: int) -> subprocess.Popen[bytes]:
+    # A group of its own: a terminal's keys do not reach it, nor what is sent to the group of this process. It inherits
+    # the lock of the folder, which is swept once Java is gone too.
+    return _deaf(["/bin/sh", "-c", _DEAF, "sh", *_command(settings, environment)], environment, lock)
+
+
+def _zygote(environment: Mapping[str, str], lock: int) -> subprocess.Popen[bytes]:
+    """The process that Spark's Python is forked from; its hashes are those of the workers that Spark starts itself."""
+    command = [sys.executable, "-m", "crossline.runtime.workers.zygote", environment[SOCKET_VARIABLE]]
+    return _deaf(command, {**environment, "PYTHONHASHSEED": "0"}, lock)
+
+
+def _deaf(command: list[str], environment: Mapping[str, str], lock: int) -> subprocess.Popen[bytes]:
+    """Start ``command`` out of reach of SIGINT and SIGTERM; it has the lock, and ends with this process's pipe to it.
+
+    The signals are blocked from the first instant, before a shell comes to its trap; so they are in all that Java
+    starts, since Java leaves that as it is.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0, pass_fds=(lock,))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _command(settings: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
+    """How Java is started.
+
+    Spark's scripts ask one Java for the command of another, which takes half a second, and add modules that Java warns
+    of. Where nobody but us has a say, the command is known.
+    """
+    given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    more = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    home = Path(environment["SPARK_HOME"]) if "SPARK_HOME" in environment else None
+    master = settings.get("spark.master")
+    if home != spark_home() or any(environment.get(name) for name in _SAYS) or not in_one(master):
+        # Masters elsewhere hand PySpark's zips to their executors, as YARN does.
+        home = home or (spark_home() if is_here(master) else spark_folder())
+        return [str(home / "bin" / "spark-submit"), *given, *more]
+    class_path = os.pathsep.join([settings["spark.driver.extraClassPath"], f"{home}/conf", f"{home}/jars/*"])
+    options = [f"-Xmx{settings['spark.driver.memory']}", *shlex.split(settings[_DRIVER_OPTIONS]), *MODULES_OPENED]
+    java = str(find_java().binary)
+    return [java, "-cp", class_path, *options, "org.apache.spark.deploy.SparkSubmit", *given, *more]

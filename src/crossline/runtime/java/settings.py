@@ -1,0 +1,107 @@
+"""Spark's settings as crossline needs them; each says which measurement or failure it answers. Quick to import."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from crossline.runtime.machine.archive import use_flags
+from crossline.runtime.machine.rights import umask
+
+DAEMON = "crossline.runtime.workers.daemon"
+# Where ``attach`` finds the process that Spark's Python is forked from.
+SOCKET_VARIABLE = "CROSSLINE_ZYGOTE"
+FEW_CORES = 4
+# All of them always: the archive of Java's classes fits one class path.
+JAR_GROUPS = ("local-fs", "spark-kafka")
+# Without both, Spark binds to whatever the host name resolves to, where anybody who gets there may run code.
+LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# Where driver and executors are started by us alone, all that Spark listens at asks for a secret, which Spark draws as
+# it starts (on ``local[…]``) or gets from us (``local-cluster``), and is encrypted. On ``local[…]`` nobody connects.
+AUTHENTICATE: Mapping[str, str] = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+SECRET = "spark.authenticate.secret"  # noqa: S105 - the name of a setting
+LOGGING = Path(__file__).with_name("log4j2.properties")
+# Of Java's own packages that ``leftovers`` looks into.
+OPEN_PACKAGES = "--add-opens=java.base/java.nio.channels.spi=ALL-UNNAMED"
+# What Spark needs of Java's own, as its scripts say it (JavaModuleOptions of Spark 4.1), but for incubator modules.
+_OPENED = (
+    *("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "util", "util.concurrent", "util.concurrent.atomic"),
+)
+_OPENED_INSIDE = ("jdk.internal.ref", "sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar")
+MODULES_OPENED = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED),
+    *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED_INSIDE),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--enable-native-access=ALL-UNNAMED",
+)
+
+# Of sessions of ours; one that ``crossline.detect`` is handed keeps its own, and is slower with those of Spark.
+RUNTIME_SETTINGS: Mapping[str, str] = {
+    # A chunk of records travels as one Arrow batch; the default of 10,000 rows costs a round trip each.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    # Shards are tasks; merging or splitting them would break "one task per shard".
+    "spark.sql.adaptive.enabled": "false",
+}
+
+# Where tasks may run elsewhere. One waits so long for the home of its shards (``spark/homes``): as long as a batch
+# should take; elsewhere they would be read first, and whole. No other place that Spark would prefer is worth a wait.
+HOMES: Mapping[str, str] = {"spark.locality.wait.process": "5s", "spark.shuffle.reduceLocality.enabled": "false"}
+# On machines that we know nothing of. A container of YARN has its temporary folder below others with long names, and
+# the address of a socket has 107 bytes at most: no worker would start. Sockets have random names.
+ELSEWHERE: Mapping[str, str] = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108 - as said
+
+
+def java_options(archive: str) -> str:
+    """Options of the driver's Java; ``archive``: those that use or make the archive of its classes.
+
+    On few cores a collector of one thread: what lives is small, and the others' threads take the tasks' cores. R5 on
+    two cores: 3.0 us of Java's processor time a record instead of 3.8.
+    """
+    few = (os.cpu_count() or 1) <= FEW_CORES
+    collector = " -XX:+UseSerialGC" if few else ""
+    logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    # Spark looks into what stopped a query with an expression that takes some frames for each character of the text:
+    # with the usual megabyte a stop in the midst of a batch could end in an overflow.
+    quick = f"-Xss8m -XX:TieredStopAtLevel=1{collector}"
+    return f"{logging} {quick} {OPEN_PACKAGES} {archive}".strip()
+
+
+def base_settings(jars: Sequence[Path]) -> dict[str, str]:
+    """What every session starts with; ``jars``: those of ``JAR_GROUPS``."""
+    class_path = os.pathsep.join(map(str, jars))
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "3g",
+        # Spark's own chatter stays out of what people read; errors still show. The quick compiler alone: half of the
+        # JVM's time in small batches went into optimising a planner that does little (median batch 350 -> 230 ms).
+        "spark.driver.extraJavaOptions": java_options(use_flags()),
+        "spark.driver.extraClassPath": class_path,
+        "spark.executor.extraClassPath": class_path,
+        # A forking daemon that does not read jar directories again at every task: 60-300 ms each.
+        "spark.python.daemon.module": DAEMON,
+        # TCP to the workers stalls 40 ms an exchange on delayed acknowledgements.
+        "spark.python.unix.domain.socket.enabled": "true",
+        # Hadoop's local file system forks `chmod` for each checkpoint file: 45 ms each.
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        # It has an idea of its own of the rights of files, whatever the process is told.
+        "spark.hadoop.fs.permissions.umask-mode": f"{umask():03o}",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.shuffle.compress": "false",  # parts are compact already and stay on the machine
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.ui.retainedExecutions": "1",
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.locality.wait": "0",
+    }

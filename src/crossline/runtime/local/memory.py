@@ -1,0 +1,71 @@
+"""Judging with states that live in the process that judges, and end with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crossline.basics.wire import WirePart
+from crossline.evaluate.alignment import Waiting
+from crossline.evaluate.output import StoreDelta
+from crossline.evaluate.shard import ShardState, judge
+from crossline.ingest.route.parts import Part
+from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
+from crossline.runtime.stages.deciding import decided_shard
+from crossline.runtime.stages.decision_writer import DecisionWriter
+from crossline.runtime.stages.judging import sent, sent_parts
+from crossline.runtime.stages.spill import parts_of
+from crossline.runtime.state_log.cache import Sent
+from crossline.runtime.work.stopwatch import Stopwatch, measuring
+from crossline.runtime.work.task import Task
+
+
+@dataclass(slots=True)
+class MemoryJudge:
+    """Judges the shards of one process, batch after batch; nothing is logged.
+
+    ``on_delta``: is given the level, the state and what a batch added to it, by whoever keeps that.
+    """
+
+    source: SnapshotSource
+    on_delta: Callable[[int, ShardState, Sequence[StoreDelta]], None] | None = None
+    states: dict[tuple[int, int], ShardState] = field(default_factory=dict)
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+
+    def __call__(
+        self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
+    ) -> Iterator[Sent]:
+        """What comes of each shard."""
+        snapshot = self.source.current()
+        for shard, blobs in given.items():
+            watch.start()
+            state = self.states.get((level, shard))
+            if state is None:
+                state = self.states[level, shard] = snapshot.new_state()
+            if not level:
+                rows, deltas = decided_shard(snapshot, state, DecisionWriter(task, shard), blobs, watch)
+                self._note(level, state, deltas)
+                yield rows
+                continue
+            parts = list(parts_of(blobs, f"parts of batch {task.batch_id} for shard {shard}"))
+            watch.lap("unpack")
+            if snapshot.bounds.aligned and level == 1:
+                parts, later = self._aligned(snapshot, shard, parts)
+                yield later
+            output = judge(snapshot.plans_at(level), state, parts, snapshot.judging, measuring())
+            watch.lap("judge")
+            rows = sent(snapshot, level, shard, output, state)
+            self._note(level, state, output.deltas)
+            yield rows
+
+    def _note(self, level: int, state: ShardState, deltas: Sequence[StoreDelta]) -> None:
+        if self.on_delta is not None:
+            self.on_delta(level, state, deltas)
+
+    def _aligned(self, snapshot: PlanSnapshot, shard: int, parts: list[WirePart]) -> tuple[list[WirePart], Sent]:
+        """What a shard judges now of what came and of what waited; what is for stages above waits here too."""
+        waiting = self.waiting.setdefault(shard, Waiting(snapshot.bounds.aligned))
+        level_of = {plan.stream: plan.level for plan in snapshot.plans()}
+        ready = waiting.release(snapshot.plans(), parts)
+        above = [(level_of[m["stream"]], Part(shard, dict(m), a)) for m, a in ready if level_of[m["stream"]] > 1]
+        return [part for part in ready if level_of[part[0]["stream"]] == 1], sent_parts(above)

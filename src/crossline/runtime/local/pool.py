@@ -1,0 +1,205 @@
+"""Processes that run the stages of batches, each batch through all of them, one batch a stage behind the other."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import signal
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from crossline.basics.errors import PermanentError, StoppedError
+from crossline.runtime.local.crashes import take_crash
+from crossline.runtime.local.worker import Asked, Done, Worker, as_message, take_outcome, write_rows
+from crossline.runtime.stages.stages import Stage
+from crossline.runtime.state_log.cache import Rows
+
+AHEAD = 2  # batches under way: while the last process ends a stage of one, the others begin with the next
+LOOK_S = 0.1  # between two looks at whether to stop
+END_S = 2.0  # for the exit code of a process that is gone
+
+# What each process gets of a batch: rows of the inputs.
+Dealt = Sequence[Sequence[pa.RecordBatch]]
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A batch: the stage it is at, what processes have yet to end it, and what came of it so far."""
+
+    stage: int = 0
+    left: int = 0
+    rows: defaultdict[tuple[int, int], list[str]] = field(default_factory=lambda: defaultdict(list))
+    outcome: Rows = field(default_factory=list)
+
+
+class Pool:
+    """``count`` processes, forked when the context is entered and gone when it is left. Files lie in ``folder``.
+
+    Fork it while this process has one thread, and all that it needs is loaded.
+    """
+
+    def __init__(self, stages: Sequence[Stage], count: int, folder: Path, stop: threading.Event | None = None) -> None:
+        self._stages = stages
+        self._count = count
+        self._folder = folder
+        self._stop = stop or threading.Event()
+        self._connections: list[Connection] = []
+        self._processes: list[BaseProcess] = []
+        self._workers: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        try:
+            # A terminal sends its signals to all processes of a run: this one alone acts on them.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+            try:
+                with _no_garbage():
+                    self._start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a signal that came is acted on here
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("fork")
+        for number in range(self._count):
+            ours, theirs = context.Pipe()
+            worker = Worker(self._stages, number, self._count, self._folder)
+            self._workers.append(worker)
+            self._connections.append(ours)
+            process = context.Process(target=_serve, args=(worker, theirs, tuple(self._connections)), daemon=True)
+            process.start()
+            theirs.close()
+            self._processes.append(process)
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        """What they know is of no use any more: they are killed, all of them before the first is waited for."""
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.join()
+        for worker in self._workers:
+            take_crash(worker.crash)
+        self._connections, self._processes, self._workers = [], [], []
+
+    def run(self, batches: Iterable[Dealt]) -> Iterator[Rows]:
+        """The outcome of each batch, in order.
+
+        Raises:
+            StoppedError: ``stop`` was set.
+            PermanentError: a process died.
+            Exception: what a step raised.
+        """
+        waiting = enumerate(batches)
+        under_way: dict[int, _UnderWay] = {}
+        exhausted = False
+        while True:
+            while not exhausted and len(under_way) < AHEAD:
+                batch_id, dealt = next(waiting, (-1, None))
+                exhausted = dealt is None
+                if dealt is not None:
+                    under_way[batch_id] = _UnderWay(left=self._count)
+                    self._begin(batch_id, dealt)
+            if not under_way:
+                return
+            for done in self._heard():
+                ended = self._ended(under_way[done.batch_id], done)
+                if ended is not None:
+                    del under_way[done.batch_id]
+                    yield ended
+
+    def _begin(self, batch_id: int, dealt: Dealt) -> None:
+        for number, connection in enumerate(self._connections):
+            mine = dealt[number] if number < len(dealt) else ()
+            files = [
+                write_rows(self._folder / f"{batch_id}-in-{number}-{place}", [rows]) for place, rows in enumerate(mine)
+            ]
+            self._ask(connection, Asked(batch_id, 0, tuple(files)))
+
+    def _ask(self, connection: Connection, asked: Asked) -> None:
+        try:
+            connection.send(asked)
+        except OSError:
+            raise self._gone() from None
+
+    def _gone(self) -> PermanentError:
+        """That a process is gone: its end of a pipe is, which comes shortly before its exit code is there."""
+        gone = wait([process.sentinel for process in self._processes], END_S)
+        for process in self._processes:
+            if process.sentinel in gone:
+                process.join(END_S)
+        codes = ", ".join(_code(process.exitcode) for process in self._processes if process.exitcode is not None)
+        calls = "\n".join(filter(None, (take_crash(worker.crash) for worker in self._workers)))
+        why = f"it was in\n{calls}" if calls else "see the system's log for the reason (out of memory?)"
+        return PermanentError(f"a process that judges ended (exit code {codes or 'unknown'}); {why}")
+
+    def _heard(self) -> list[Done]:
+        while True:
+            if self._stop.is_set():
+                raise StoppedError("stopped before all was judged")
+            ready = wait(self._connections, LOOK_S)
+            try:
+                found = [as_message(each.recv()) for each in ready if isinstance(each, Connection)]
+            except (EOFError, OSError):
+                raise self._gone() from None
+            if found:
+                return found
+
+    def _ended(self, batch: _UnderWay, done: Done) -> Rows | None:
+        """Take note of one process' end of a stage; the batch's outcome where that was the last of all."""
+        for (stage, number), path in done.rows.items():
+            batch.rows[stage, number].append(path)
+        batch.outcome += take_outcome(done.outcome)
+        batch.left -= 1
+        if batch.left:
+            return None
+        batch.stage += 1
+        if batch.stage == len(self._stages):
+            return batch.outcome
+        batch.left = self._count
+        for number, connection in enumerate(self._connections):
+            rows = tuple(sorted(batch.rows.pop((batch.stage, number), ())))
+            self._ask(connection, Asked(done.batch_id, batch.stage, rows))
+        return None
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """What is garbage is destroyed here, where its threads are, and not by a copy of this process.
+
+    A copy that destroys a client of a broker, say, waits for threads that it does not have, or crashes.
+    """
+    was = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _code(exitcode: int) -> str:
+    return f"{exitcode}: {signal.strsignal(-exitcode)}" if exitcode < 0 else str(exitcode)
+
+
+def _serve(worker: Worker, connection: Connection, others: Sequence[Connection]) -> None:
+    for each in others:  # so that each process sees when the one that started them is gone
+        each.close()
+    worker.serve(connection)

@@ -1,0 +1,157 @@
+"""A process of the pool: runs the steps that it is asked for, and keeps the rows that are for itself."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import traceback
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crossline.basics.errors import CrosslineError
+from crossline.runtime.java.child_processes import end_with_parent
+from crossline.runtime.local.crashes import note_crashes
+from crossline.runtime.stages.rows import OUT
+from crossline.runtime.stages.stages import Stage
+from crossline.runtime.state_log.cache import Rows
+from crossline.runtime.work.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Run stage number ``stage`` of batch ``batch_id``, on the rows in the files ``rows`` and on those kept for it."""
+
+    batch_id: int
+    stage: int
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It ran: ``rows``, by stage and process, are files for others, ``outcome`` a file with rows for nobody."""
+
+    batch_id: int
+    stage: int
+    rows: dict[tuple[int, int], str]
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It did not."""
+
+    error: Exception
+
+
+@dataclass(slots=True)
+class Worker:
+    """Process ``number`` of ``count``; rows of shard s are for process s % ``count``. Files lie in ``folder``."""
+
+    stages: Sequence[Stage]
+    number: int
+    count: int
+    folder: Path
+    _kept: defaultdict[tuple[int, int], list[pa.RecordBatch]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def crash(self) -> Path:
+        """The file that says where it crashed."""
+        return self.folder / f"crash-{self.number}"
+
+    def serve(self, connection: Connection) -> None:
+        """Do what is asked until the other end is gone."""
+        end_with_parent()
+        note_crashes(self.crash)
+        gc.freeze()  # what came with the fork stays: it is not this process' to destroy, nor to look through
+        gc.enable()
+        with suppress(EOFError, OSError):
+            while True:
+                asked: Asked = connection.recv()
+                try:
+                    done: Done | Failed = self.run(asked)
+                except CrosslineError as error:
+                    done = Failed(_sendable(error))
+                except Exception:  # noqa: BLE001 - whatever it is, it is told by the process that people see
+                    done = Failed(RuntimeError(traceback.format_exc()))
+                connection.send(done)
+
+    def run(self, asked: Asked) -> Done:
+        """Run one step."""
+        kept = self._kept.pop((asked.batch_id, asked.stage), [])
+        given = [*kept, *(batch for path in asked.rows for batch in read_rows(path))]
+        task = Task(batch_id=asked.batch_id, partition=self.number, partitions=self.count)
+        others: defaultdict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
+        outcome: list[pa.RecordBatch] = []
+        for rows in self.stages[asked.stage].step(task, iter(given)):
+            for place, (stage, shard) in enumerate(zip(*(rows.column(n).to_pylist() for n in (0, 1)), strict=True)):
+                row = rows.slice(place, 1)
+                if stage == OUT:
+                    outcome.append(row)
+                elif shard % self.count == self.number:
+                    self._kept[asked.batch_id, stage].append(row)
+                else:
+                    others[stage, shard % self.count].append(row)
+        name = f"{asked.batch_id}-{asked.stage}-{self.number}"
+        files = {to: self._written(f"{name}-{to[0]}-{to[1]}", each) for to, each in others.items()}
+        for path in asked.rows:
+            Path(path).unlink()
+        return Done(asked.batch_id, asked.stage, files, self._written(f"{name}-out", outcome))
+
+    def _written(self, name: str, rows: Iterable[pa.RecordBatch]) -> str:
+        return write_rows(self.folder / name, rows)
+
+
+def write_rows(path: Path, batches: Iterable[pa.RecordBatch]) -> str:
+    """A file of ``batches``, which have one schema; its path."""
+    batches = list(batches)
+    if batches:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+    else:
+        path.touch()
+    return str(path)
+
+
+def read_rows(path: str) -> list[pa.RecordBatch]:
+    """The batches of a file, mapped into memory, which they keep when the file is unlinked."""
+    if not Path(path).stat().st_size:
+        return []
+    reader = pa.ipc.open_file(pa.memory_map(path))
+    return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+
+
+def take_outcome(path: str) -> Rows:
+    """What a step's rows for nobody say; the file goes."""
+    found = [
+        (kind, body)
+        for batch in read_rows(path)
+        for kind, body in zip(batch.column(2).to_pylist(), batch.column(3).to_pylist(), strict=True)
+    ]
+    Path(path).unlink()
+    return found
+
+
+def _sendable(error: CrosslineError) -> CrosslineError:
+    """``error``, or, where it cannot be sent, its text as the nearest of its kinds that needs nothing else."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever the reason, the text is told
+        plain = next(kind for kind in type(error).__mro__ if kind.__module__ == CrosslineError.__module__)
+        error = plain(str(error))
+    return error
+
+
+def as_message(found: Any) -> Done:
+    """What a worker said; raises what it failed with."""
+    if isinstance(found, Failed):
+        raise found.error
+    done: Done = found
+    return done

@@ -1,0 +1,320 @@
+"""The batches of a running pipeline: each planned, run, delivered and marked as done."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from crossline.io.chunks import READY
+from crossline.io.kafka.transactions.each import DecisionTopic
+from crossline.io.sinks.base import Delivery, Sink, SinkWatch, deliver_all
+from crossline.rules.breaker import Bound
+from crossline.runtime.changes.changes import RuleChanges
+from crossline.runtime.java.launch import started
+from crossline.runtime.pipeline.in_process_runner import InProcessRunner, ranges_of, records_in
+from crossline.runtime.snapshot.checkpoint import Checkpoint
+from crossline.runtime.snapshot.costs import Costs, shown
+from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
+from crossline.runtime.snapshot.sparklog import began_ms
+from crossline.runtime.snapshot.travel import Travels
+from crossline.runtime.sources.intake import Intake, KafkaIntake
+from crossline.runtime.sources.plan_source import SourcePlan
+from crossline.runtime.spark.flow import Input, narrow, together, wide
+from crossline.runtime.spark.task import batch_task, tell_began
+from crossline.runtime.spark_internals.homes import Homes
+from crossline.runtime.spark_internals.pace import Pace
+from crossline.runtime.stages.outcome import Outcome, collect, gathered
+from crossline.runtime.stages.spill import clear
+from crossline.runtime.stages.stages import stages_of
+from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.work.stopwatch import Stopwatch
+from crossline.runtime.work.totals import IN_PROCESS, ONE_TASK, RAN, STAGES, Totals
+from crossline.runtime.workers.in_process import Setup
+from crossline.runtime.workers.state_servers import KeptJudge, processors
+
+# Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
+NARROW_RECORDS = 8_000
+# One process reads, takes in and has judged 150,000 records a second, which Spark's tasks do on two processors; where
+# there are more, they are the quicker ones from some size on.
+IN_PROCESS_RECORDS = 100_000 if processors() > 2 else sys.maxsize
+# Batches after which who is not asked for a shard any more lets it go, where shards have homes. A shard that is judged
+# elsewhere for once (its home was busy) is still known there when that happens again soon.
+ASKED_WITHIN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """Plain values.
+
+    ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
+    ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
+    batches may be one task or none, and large ones travel in files. ``in_process``: none, where that can be.
+    ``homes``: tasks of a shard run on one executor, where Spark can be told so. ``breaker``: of rules without a bound
+    of their own.
+    ``tables``: where tasks that see no file of this machine find tables; the plan snapshot travels with each batch
+    then. ``state``: where shards log their state, where that is not in the checkpoint's folder. ``topic``: where the
+    tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all topics; 0 where there are
+    none. ``within_ms``: how long a batch of these should take.
+    """
+
+    name: str
+    checkpoint: str
+    partitions: int
+    trigger_ms: int
+    shards_held: int
+    backfill: bool = True
+    one_machine: bool = False
+    in_process: bool = True
+    homes: bool = False
+    breaker: Bound | None = None
+    state: str | None = None
+    tables: str | None = None
+    topic: DecisionTopic | None = None
+    records_max: int = 0
+    within_ms: int = 5_000
+
+    @property
+    def state_root(self) -> str:
+        """Where shards log their state."""
+        return self.state or f"{self.checkpoint}/state"
+
+
+class Planner:
+    """How a batch is run: in stages, or in one task where the batch before was small.
+
+    ``way``: which of them the batch that was planned last is.
+    """
+
+    def __init__(self, settings: PipelineSettings, stopping: threading.Event, homes: Homes | None = None) -> None:
+        self._settings = settings
+        self._travels = Travels(settings.tables, stopping) if settings.tables is not None else None
+        self._homes = homes
+        self._last_records = NARROW_RECORDS + 1
+        self.way = STAGES
+
+    def plan(
+        self, raw: Input, snapshot: SnapshotSource, cache: ShardCache, spill_folder: Path | None = None
+    ) -> DataFrame:
+        """The size of the last batch stands for this one's, not known before. ``spill_folder``: see ``wide``."""
+        frame, intake = raw
+        partitions = self._settings.partitions
+        topic = self._settings.topic
+        if self._homes is not None:
+            self._homes.look()
+            if self._homes.known:
+                cache = replace(cache, asked_within=ASKED_WITHIN)
+        stages = stages_of(snapshot, intake, KeptJudge(snapshot, cache, partitions, topic), kept=topic is not None)
+        small = self._settings.one_machine and self._last_records <= NARROW_RECORDS
+        self.way = ONE_TASK if small else STAGES
+        if small:
+            return narrow(frame, stages)
+        if self._homes is not None and self._settings.records_max:  # of topics, which say where they would be read
+            frame = self._homes.anywhere(frame)
+        return wide(frame, stages, partitions, spill_folder, self._homes)
+
+    def backfill(self, inputs: Sequence[Input], snapshot: SnapshotSource, cache: ShardCache) -> DataFrame:
+        """The same of records of the past, of several streams."""
+        if self._travels is not None:
+            snapshot = self._travels.of_backfill(snapshot.current())
+        return self.plan(together(inputs), snapshot, cache)
+
+    def snapshot(self, file: SnapshotFile, snapshot: PlanSnapshot) -> SnapshotSource:
+        """Where tasks find ``snapshot``, which the driver has in ``file``."""
+        return file if self._travels is None else self._travels.in_force(snapshot)
+
+    def saw(self, records: int) -> None:
+        """A batch had so many records."""
+        self._last_records = records
+
+
+def in_process_runner(
+    settings: PipelineSettings,
+    sources: Sequence[SourcePlan],
+    snapshot: SnapshotSource,
+    cache: ShardCache,
+    stopping: threading.Event,
+) -> InProcessRunner | None:
+    """What runs batches without a job; None: it is not to, tasks run elsewhere, or batches of a source are large."""
+    java = started()
+    clients = {source.stream: source.client for source in sources if source.client is not None}
+    here = settings.one_machine and settings.in_process
+    listed = {source.stream: source.listed for source in sources if source.listed is not None}
+    if java is None or java.zygote is None or not here or len(clients) + len(listed) < len(sources):
+        return None
+    # It waits for nobody: what it cannot do at once, Spark's tasks do, which can be ended.
+    intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
+    folder = java.folder.path
+    setup = Setup(snapshot, cache, settings.partitions, folder, intakes, clients, settings.topic, listed=listed)
+    return InProcessRunner(folder / "zygote", setup, stopping)
+
+
+def folder_aside(settings: PipelineSettings) -> Path | None:
+    """Where tasks put what others of this machine read, within Java's folder; None where they may run elsewhere."""
+    java = started()
+    if java is None or not settings.one_machine:
+        return None
+    return java.folder.path / f"aside-{secrets.token_hex(8)}"
+
+
+def _run(way: str, outcome: Outcome) -> Outcome:
+    """``outcome``, which says ``way``."""
+    outcome.figures[RAN] = way
+    return outcome
+
+
+class Batches:
+    """Runs one batch at a time; what is published comes in between (``changes``).
+
+    ``began_s``: since when the batch that runs does, on the wall clock; None: none runs.
+
+    ``enough``: where it is given, ``reached`` is set once so many records were judged or refused.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: PipelineSettings,
+        planner: Planner,
+        sources: Sequence[SourcePlan],
+        sinks: Sequence[Sink],
+        changes: RuleChanges,
+        history: HistoryLog,
+        stopping: threading.Event,
+        on_batch: Callable[[Delivery, Totals], None] | None = None,
+        sink_watch: SinkWatch | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._planner = planner
+        self._sources = sources
+        self._sinks = sinks
+        self._changes = changes
+        self._history = history
+        self._stopping = stopping
+        self._on_batch = on_batch
+        self._sink_watch = sink_watch
+        self._checkpoint = checkpoint
+        self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
+        self._aside = folder_aside(settings)
+        self._in_process = in_process_runner(settings, sources, changes.file, self._cache, stopping)
+        self._costs = Costs()
+        self.pace = Pace(settings.records_max, settings.within_ms) if settings.records_max else None
+        self.totals = Totals()
+        self.began_s: float | None = None
+        self.enough: int | None = None
+        self.reached = threading.Event()
+        self._counted = -1
+        self.done = -1  # the last batch that is with every sink, and noted
+
+    def run(self, frame: DataFrame, intake: Intake, batch_id: int) -> None:
+        """Judge the records of ``frame``, which ``intake`` reads, and give what comes of it to all sinks."""
+        with self._changes.between_batches:
+            try:
+                delivery = self._run(frame, intake, batch_id)
+            except BaseException:
+                self._changes.failed()
+                raise
+        again, self.done = self.done == batch_id, batch_id
+        if self._on_batch is not None and not again:
+            self._on_batch(delivery, self.totals)
+
+    def _run(self, frame: DataFrame, intake: Intake, batch_id: int) -> Delivery:
+        begun, begun_ms = time.monotonic(), time.time() * 1e3
+        self.began_s = begun_ms / 1e3
+        self.totals.first_s = self.totals.first_s or begun
+        tell_began(self._spark, began_ms(self._settings.checkpoint, batch_id))
+        with self._changes.judging():
+            self._publish()
+            outcome = self._outcome(frame, intake, batch_id)
+            verified = [source.verify() for source in self._sources]
+            self._changes.judged(outcome.clocks)
+            self._changes.unscored(outcome.figures.get("failed", {}))
+            self._changes.flooded(batch_id, outcome.alerts)
+        delivery = self._delivery(batch_id, outcome, begun, begun_ms)
+        after = Stopwatch()
+        self._publish()
+        deliver_all(self._sinks, delivery, stop=self._stopping, watch=self._sink_watch)
+        after.lap("deliver")
+        for settle in verified:
+            settle()
+        self._mark(delivery)
+        self._publish()
+        after.lap("mark")
+        self.totals.after_ms = after.spent_ms
+        self.began_s = None
+        return delivery
+
+    def _publish(self) -> None:
+        """What was noted so far is where the checkpoint is, before anything is done that rests on it."""
+        if self._checkpoint is not None:
+            self._checkpoint.publish(self._stopping)
+
+    def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int) -> Outcome:
+        """What comes of the batch: of a small one without a job, where that can be."""
+        fetchers = {source.stream: source.fetch for source in self._sources}
+        if self._in_process is not None:
+            ranges = ranges_of(self._settings.checkpoint, batch_id, self._sources)
+            if ranges is not None and records_in(ranges) <= IN_PROCESS_RECORDS:
+                rows = self._in_process.run(batch_task(self._spark), ranges)
+                if rows is not None:
+                    return _run(IN_PROCESS, gathered(rows, fetchers))
+            else:
+                self._in_process.rest()
+        try:
+            snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
+            planned, way = self._planner.plan((frame, intake), snapshot, self._cache, self._aside), self._planner.way
+            return _run(way, collect(planned, fetchers))
+        finally:
+            if self._aside is not None:
+                clear(self._aside)
+
+    def close(self) -> None:
+        """Let go of what runs batches."""
+        if self._in_process is not None:
+            self._in_process.close()
+
+    def _delivery(self, batch_id: int, outcome: Outcome, begun_s: float, begun_ms: float) -> Delivery:
+        cost_ms = self._costs.of(self._changes.snapshot, outcome.costs)
+        self.totals.cost(cost_ms)
+        figures = {
+            **outcome.figures,
+            "began_ms": round(begun_ms),
+            "detect_ms": round((time.monotonic() - begun_s) * 1000),
+            "wall_ms": outcome.spent.wall_ms(begun_ms, time.time() * 1e3),
+            "spent_ms": outcome.spent.spent_ms,
+            "cost_ms": shown(cost_ms),
+            **({"records_max": self.pace.records} if self.pace is not None else {}),
+        }
+        events = self._changes.events()
+        found = (outcome.alerts, outcome.dead, outcome.late, figures, events, outcome.positions)
+        task = batch_task(self._spark)
+        planned = (task.query_id, task.began_ms or 0)
+        return Delivery(self._settings.name, batch_id, *found, outcome.decisions, outcome.told, *planned)
+
+    def _mark(self, delivery: Delivery) -> None:
+        """The batch is with every sink."""
+        self._changes.told(delivery.rule_events)
+        if self._counted != delivery.batch_id:  # else it is run again, since a disk was full when it was noted
+            self.totals.add(delivery)
+            self._counted = delivery.batch_id
+        taken = delivery.figures["records"] + len(delivery.dead)
+        self._planner.saw(taken)
+        if self.pace is not None:
+            self.pace.batch(taken, delivery.figures["detect_ms"])
+        if self.enough is not None and self.totals.taken >= self.enough:
+            self.reached.set()
+        if self.totals.batches == 1:
+            ready = Path(self._settings.checkpoint) / "sources" / READY
+            ready.parent.mkdir(parents=True, exist_ok=True)
+            ready.touch()
+        self._history.add(delivery.batch_id, self._changes.clocks)
+        self._changes.delivered(delivery.batch_id)

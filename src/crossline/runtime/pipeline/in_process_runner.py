@@ -1,0 +1,130 @@
+"""The driver's side of batches without a job: which ones, and asking for them."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from crossline.io.kafka.ranges import Place, Range
+from crossline.runtime.machine.attach import ask
+from crossline.runtime.snapshot.sparklog import offsets_of
+from crossline.runtime.sources.plan_source import SourcePlan
+from crossline.runtime.state_log.cache import Rows
+from crossline.runtime.work.task import Task
+from crossline.runtime.workers.in_process import CHUNKS, Asked, Setup
+
+ANSWER_S_MAX = 30.0  # of a batch that was handed over; then Spark runs it
+REST_MAX = 200  # batches that Spark runs after one that could not be handed over: one, then twice as many each time
+_LOOK_S = 0.1  # whether it is being stopped
+MODULE = "crossline.runtime.workers.in_process"
+
+Ranges = Mapping[str, Mapping[Place, Range]]
+
+
+def ranges_of(checkpoint: str, batch_id: int, sources: Sequence[SourcePlan]) -> Ranges | None:
+    """By stream, where the batch begins and ends in each partition, or list of chunks; None: Spark alone knows it."""
+    if any(source.client is None and source.listed is None for source in sources) or batch_id == 0:
+        return None
+    try:
+        begins, ends = offsets_of(checkpoint, batch_id - 1), offsets_of(checkpoint, batch_id)
+    except OSError:
+        return None
+    if not len(begins) == len(ends) == len(sources):
+        return None
+    found: dict[str, dict[Place, Range]] = {}
+    for source, begin, end in zip(sources, begins, ends, strict=True):
+        mine = found[source.stream] = {}
+        if source.listed is not None:
+            mine[CHUNKS] = ((begin or {"chunk": 0})["chunk"], (end or {"chunk": 0})["chunk"])
+            continue
+        for topic, partitions in (end or {}).items():
+            for number, offset in partitions.items():
+                start = (begin or {}).get(topic, {}).get(number)
+                if start is None:
+                    return None  # a partition that is new: it is Spark's to say where it begins
+                mine[topic, int(number)] = (start, offset)
+    return found
+
+
+def records_in(ranges: Ranges) -> int:
+    """How many records there are in topics at most."""
+    topics = (each for places in ranges.values() for place, each in places.items() if place != CHUNKS)
+    return sum(end - start for start, end in topics)
+
+
+class InProcessRunner:
+    """Has batches run by one process forked from ``zygote`` (its socket); what it does not do, it says with None."""
+
+    def __init__(self, zygote: Path, setup: Setup, stopping: threading.Event) -> None:
+        self._zygote = zygote
+        self._setup = setup
+        self._stopping = stopping
+        self._connection: Connection | None = None
+        self._rests = 0
+        self._rest = 1
+        self._reading = False
+
+    def run(self, task: Task, ranges: Ranges) -> Rows | None:
+        """The outcome rows of the batch; None where Spark is to run it."""
+        if self._rests > 0:
+            self._rests -= 1
+            return None
+        rows: Rows | None = None
+        try:
+            connection = self._connected()
+            connection.send_bytes(pickle.dumps(Asked(task, ranges)))
+            self._reading = True
+            if self._answered(connection):
+                rows = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own process
+            else:
+                self.close()
+        except (EOFError, OSError):
+            self.close()
+        if rows is None:
+            self._rests, self._rest = self._rest, min(2 * self._rest, REST_MAX)
+        else:
+            self._rest = 1
+        return rows
+
+    def _answered(self, connection: Connection) -> bool:
+        """Wait for the answer; False where it does not come in time, or the pipeline is being stopped."""
+        until_s = time.monotonic() + ANSWER_S_MAX
+        while not connection.poll(_LOOK_S):
+            if self._stopping.is_set() or time.monotonic() > until_s:
+                return False
+        return True
+
+    def rest(self) -> None:
+        """Larger batches are under way: what is read ahead would be read for nothing."""
+        if self._reading and self._connection is not None:
+            try:
+                self._connection.send_bytes(pickle.dumps(Asked(Task(), None)))
+            except OSError:
+                self.close()
+            self._reading = False
+
+    def close(self) -> None:
+        """Have the process end."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._reading = None, False
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = _forked(self._zygote)
+            self._connection.send_bytes(pickle.dumps(self._setup))
+        return self._connection
+
+
+def _forked(zygote: Path) -> Connection:
+    """A new process that runs ``MODULE``, as ``attach`` asks for one, with a socket for its standard input."""
+    mine, theirs = socket.socketpair()
+    with theirs:
+        # Nothing that it says is a result: all of it goes where errors go.
+        ask(str(zygote), MODULE, [], [theirs.fileno(), 2, 2]).close()
+    return Connection(mine.detach())

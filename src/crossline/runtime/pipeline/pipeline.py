@@ -1,0 +1,334 @@
+"""The life of a pipeline: one streaming query, started, waited for and stopped, with all that it holds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from crossline.basics.errors import PermanentError, StoppedError
+from crossline.io.outbox.sink import OutboxSink
+from crossline.io.sinks.base import Delivery, Heedful, Sink, SinkWatch
+from crossline.logs import get_logger, of_work
+from crossline.runtime.changes.backfill import BackfillReader
+from crossline.runtime.changes.changes import RuleChanges
+from crossline.runtime.changes.rulefeed import RuleFeed
+from crossline.runtime.pipeline.batches import Batches, PipelineSettings, Planner
+from crossline.runtime.pipeline.standing import Standing, Waiting, rules_by_kind, waiting_in
+from crossline.runtime.snapshot.checkpoint import Checkpoint
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.snapshot.sparklog import unfinished
+from crossline.runtime.sources.intake import ChunkIntake, Intake
+from crossline.runtime.sources.plan_source import SourcePlan
+from crossline.runtime.spark.cancel import Cancellable
+from crossline.runtime.spark.failure import explained
+from crossline.runtime.spark.flow import together
+from crossline.runtime.spark.full import pauses_s, takes_nothing
+from crossline.runtime.spark_internals.calls import Calls
+from crossline.runtime.spark_internals.homes import homes_of
+from crossline.runtime.spark_internals.leftovers import Leftovers
+from crossline.runtime.spark_internals.pace import Bounds
+from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.work.totals import Totals
+
+POLL_S = 0.25
+
+log = get_logger(__name__)
+
+
+class Pipeline:
+    """Assembled from parts; ``snapshot`` is one without rules, ``before`` that of the run before, as it stood there.
+
+    ``start`` it, then ``drain`` or ``wait``, then ``stop``.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: PipelineSettings,
+        snapshot: PlanSnapshot,
+        sources: Sequence[SourcePlan],
+        feed: RuleFeed,
+        sinks: Sequence[Sink],
+        on_batch: Callable[[Delivery, Totals], None] | None = None,
+        checkpoint: Checkpoint | None = None,
+        before: PlanSnapshot | None = None,
+        sink_watch: SinkWatch | None = None,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._sources = sources
+        self._sinks = sinks
+        self._checkpoint = checkpoint
+        self._stopping = threading.Event()
+        self._jobs = Cancellable(spark, self._stopping)
+        history = self._history = HistoryLog(settings.checkpoint)
+        homes = homes_of(spark, settings.partitions) if settings.homes else None
+        planner = Planner(settings, self._stopping, homes)
+        backfill = BackfillReader(
+            spark, sources, history, settings.state_root, settings.shards_held, planner.backfill, self._jobs.jobs
+        )
+        backfill_of = backfill if settings.backfill else None
+        self._changes = RuleChanges(
+            snapshot, before, feed, history, settings.checkpoint, backfill_of, self._stopping, settings.breaker
+        )
+        told = (on_batch, sink_watch, checkpoint)
+        self._batches = Batches(spark, settings, planner, sources, sinks, self._changes, history, self._stopping, *told)
+        pace = self._batches.pace
+        self._bounds = Bounds(spark, pace) if pace is not None else None
+        self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
+        self._leftovers = self._leftovers_of_query()
+        self._calls = Calls(spark, self._batch, self._stopping)
+        self._life = threading.Lock()
+        self._closed = False
+        self._unclosed: list[str] = []
+        self._query: StreamingQuery | None = None
+        self._held = ""  # by what, while the query waits to be begun again
+        self._frame: DataFrame
+        self._intake: Intake
+        self._opened: list[Sink] = []
+
+    def start(self) -> Pipeline:
+        """Open sinks, write the plan snapshot, start the query.
+
+        Raises StoppedError where it is stopped meanwhile.
+        """
+        with self._life:
+            try:
+                self._start()
+            except BaseException:
+                self._close()
+                for each in self._unclosed:
+                    log.error("not closed", error=each)  # noqa: TRY400 - of what is raised here others tell
+                raise
+        return self
+
+    def _start(self) -> None:
+        for sink in self._sinks:
+            if isinstance(sink, Heedful):
+                sink.use_cancel_token(self._stopping)
+            sink.open()
+            self._opened.append(sink)
+        self._changes.start()
+        self._frame, self._intake = together([(source.open(self._spark), source.intake) for source in self._sources])
+        if self._stopping.is_set():
+            raise StoppedError("stopped while it started; nothing was judged")
+        self._begin_query()
+        self._watcher.start()
+
+    def _begin_query(self) -> None:
+        writer = (
+            self._frame.writeStream.queryName(self._settings.name)
+            .option("checkpointLocation", f"{self._settings.checkpoint}/spark")
+            .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
+        )
+        self._query = self._calls.give(writer).start()
+        if self._checkpoint is not None:
+            self._checkpoint.on_lost = self._query.stop
+        self._leftovers.watch(self._query)
+
+    def _leftovers_of_query(self) -> Leftovers:
+        return Leftovers(self._spark, sum(isinstance(source.intake, ChunkIntake) for source in self._sources))
+
+    def _waited(self, wait: Callable[[StreamingQuery], None]) -> None:
+        """``wait`` for the query, which is begun again, with the batch that was under way, where a disk was full.
+
+        Raises StreamingQueryException where something else ended it.
+        """
+        pauses, reached = pauses_s(), -1
+        while True:
+            try:
+                wait(self._running())
+            except Exception as failure:
+                said = takes_nothing(failure)
+                if said is None or self._stopping.is_set():
+                    raise
+                if self._batches.done != reached:  # it went on meanwhile: this is another time
+                    pauses, reached = pauses_s(), self._batches.done
+                self._begin_again(said, pauses)
+                if self._stopping.is_set():
+                    raise
+            else:
+                return
+
+    def _begin_again(self, said: str, pauses: Iterator[float]) -> None:
+        """Hold the batch until the disk takes what there is to write, or it is stopped."""
+        self._held = said
+        for pause_s in pauses:
+            log.warning("a disk takes nothing; holding the batch", error=said, retry_in_ms=round(pause_s * 1_000))
+            if self._stopping.wait(pause_s):
+                return
+            with self._life:
+                if self._closed or self._stopping.is_set():
+                    return
+                self._calls.end()
+                self._leftovers.drop()
+                self._leftovers = self._leftovers_of_query()
+                self._changes.again()
+                try:
+                    self._begin_query()
+                except Exception as failure:
+                    more = takes_nothing(failure)
+                    if more is None:
+                        raise
+                    said = self._held = more
+                    continue
+                if not unfinished(self._settings.checkpoint):
+                    self._held = ""  # no batch was under way that would say so
+            return
+
+    def _batch(self, frame: DataFrame, batch_id: int) -> None:
+        with of_work(batch_id=batch_id):
+            self._batches.run(frame, self._intake, batch_id)
+        self._held = ""
+        if self._bounds is not None and self._query is not None:
+            self._bounds.set(self._query)
+
+    @property
+    def totals(self) -> Totals:
+        """What was done so far."""
+        return self._batches.totals
+
+    def drain(self) -> Totals:
+        """Process what is there, then stop. Raises StoppedError where it is stopped before its end."""
+        with self._told():
+            self._waited(lambda query: query.processAllAvailable())
+        totals = self._done()
+        totals.left = [text for source in self._sources for text in source.left()]
+        return totals
+
+    def run_until(self, records: int) -> Totals:
+        """Until that many records were judged or refused, then stop. Raises StoppedError as ``drain``."""
+        self._batches.enough = records
+
+        def until_reached(query: StreamingQuery) -> None:
+            while query.isActive and not self._batches.reached.wait(POLL_S):
+                pass
+            failure = query.exception()
+            if failure is not None:
+                raise failure
+
+        with self._told():
+            self._waited(until_reached)
+        return self._done()
+
+    def wait(self) -> Totals:
+        """Until the query is stopped or fails."""
+        with self._told():
+            self._waited(lambda query: query.awaitTermination())
+        if self._checkpoint is not None and self._checkpoint.lost is not None:
+            self.stop()
+            raise self._checkpoint.lost
+        self._see_end()
+        return self.totals
+
+    def _see_end(self) -> None:
+        """Note what is refused at the end, and what waits in topics, as far as their brokers say."""
+        self.totals.refused = self._changes.refusals()
+        found = (each for each in self.waiting() if each.unit == "records" and each.amount is not None)
+        self.totals.waiting = {each.stream: each.amount or 0 for each in found}
+
+    def _done(self) -> Totals:
+        early = self._stopping.is_set()
+        self._see_end()
+        try:
+            for sink in self._opened:
+                if isinstance(sink, OutboxSink):
+                    sink.catch_up(self._stopping)
+        finally:
+            self.stop()
+        if early:
+            raise StoppedError("stopped before all was judged; the next run goes on from there")
+        return self.totals
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """A failure of the query becomes one of our errors, after sinks were closed; what a stop brought is none."""
+        try:
+            yield
+        except StreamingQueryException as failure:
+            if self._stopping.is_set():
+                return
+            try:
+                self.stop()
+            except PermanentError as more:
+                log.error("not stopped cleanly", error=str(more))  # noqa: TRY400 - the failure is what is raised
+            raise explained(failure) from failure
+
+    @property
+    def snapshot(self) -> PlanSnapshot:
+        """What batches are judged by now."""
+        return self._changes.snapshot
+
+    @property
+    def sinks(self) -> Sequence[Sink]:
+        """Where its alerts go."""
+        return self._sinks
+
+    def standing(self) -> Standing:
+        """How it stands now; from any thread, at no cost."""
+        started = self._query is not None
+        rules = rules_by_kind(self._changes.snapshot.rules) if started else {}
+        logged = dict(self._changes.logged)
+        refused = len(self._changes.refusals()) if started else 0
+        held = self._held
+        return Standing(started, self._batches.began_s, rules, logged, self._settings.state_root, refused, held)
+
+    def waiting(self) -> list[Waiting]:
+        """What waits in its sources; from any thread. Brokers are asked, and given two seconds."""
+        return waiting_in(self._sources, self._history)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its query runs, or is held until a disk takes what there is to write; Java is asked."""
+        return self._query is not None and (bool(self._held) or bool(self._query.isActive))
+
+    @property
+    def running(self) -> bool:
+        """Whether its query was started."""
+        return self._query is not None
+
+    def _running(self) -> StreamingQuery:
+        if self._query is None:
+            raise RuntimeError("the pipeline is not started")
+        return self._query
+
+    def stop(self) -> None:
+        """Stop the query and close the sinks; a batch that was under way is run again at the next start.
+
+        From any thread, again and again; returns when all is closed. What is being done for a start or for new rules is
+        given up. Raises PermanentError where something could not be closed; all else is closed then.
+        """
+        self._stopping.set()
+        with self._jobs.cancelling(self._query), self._life:
+            if not self._closed:
+                if self._query is not None:
+                    self._tried(self._query.stop)
+                    self._leftovers.drop()
+                    self._watcher.join()
+                self._close()
+        if self._unclosed:
+            raise PermanentError(f"not stopped cleanly: {'; '.join(self._unclosed)}")
+
+    def _close(self) -> None:
+        """Close all there is, whatever becomes of each."""
+        self._calls.end()
+        for sink in self._opened:
+            self._tried(sink.close)
+        for source in self._sources:
+            self._tried(source.close)
+        self._tried(self._batches.close)
+        self._tried(self._changes.close)
+        if self._checkpoint is not None:
+            self._tried(self._checkpoint.release)
+        self._closed = True
+
+    def _tried(self, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except Exception as error:  # noqa: BLE001 - told when all is closed
+            self._unclosed.append(str(error).strip() or repr(error))

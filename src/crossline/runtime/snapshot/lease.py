@@ -1,0 +1,253 @@
+"""Whose a checkpoint on a store is: one driver's at a time, told without locks and without comparing clocks.
+
+A driver puts a claim, whose name has a number above all that there ever were, and then looks: where another claim
+stands that is not known to be of a dead driver, it takes its own back and does not begin. Two that come at one moment
+see each other, since each puts before it looks. A driver renews its claim every few seconds. One that is not renewed
+for ``LEASE_S``, by the clock of whoever waits for that, is dead, and goes; on the same machine that is seen at once.
+One that lets go leaves a mark with its number: no other one ever gets that, and one of a lower number that wakes up
+later, whose last claim may come to the store as late as it likes, sees that it was taken over from.
+
+A driver that was only thought to be dead finds out: before it judges, and before it delivers, it looks whether its
+claim is still there and the highest (``still_held``). Its number stands in the names of all that it writes alone, so
+nothing that it may still write is what another reads (see ``mirror.py``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from crossline.basics.errors import StateError
+from crossline.io.objects.files import FileStore, StoreAwayError, patiently
+from crossline.logs import get_logger
+
+CLAIMS = "claims"
+MARK = "released"
+RENEW_S = 5.0
+LEASE_S = 30.0
+_POLL_S = 0.5
+_END_S = 10.0
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim as its name says it: ``epoch``, ``who`` made it, and how often it was renewed."""
+
+    epoch: int
+    who: str
+    count: int
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.epoch:012d}-{self.who}-{self.count:012d}.json"
+
+
+_NAME = re.compile(r"(\d+)-([0-9a-f]+)-(\d+)\.json")
+
+
+_MARKED = re.compile(rf"(\d+)-{MARK}\.json")
+
+
+def _marks(names: Iterable[str]) -> list[int]:
+    """The numbers of those that let go."""
+    return [int(match[1]) for match in map(_MARKED.fullmatch, names) if match]
+
+
+def _marked(epoch: int) -> str:
+    return f"{CLAIMS}/{epoch:012d}-{MARK}.json"
+
+
+def _read(names: Iterable[str]) -> list[Claim]:
+    """The claims of these names, the newest last; other files are none of ours."""
+    found = [match for match in map(_NAME.fullmatch, names) if match]
+    return sorted((Claim(int(m[1]), m[2], int(m[3])) for m in found), key=lambda each: (each.epoch, each.count))
+
+
+class Lease:
+    """The hold on the checkpoint in ``store``, which messages call ``shown``. ``tidy`` is called with each renewal.
+
+    ``on_lost`` is called, in a thread of its own, once it is seen that another driver has taken over.
+    """
+
+    def __init__(
+        self, store: FileStore, shown: str, tidy: Callable[[], None], on_lost: Callable[[StateError], None]
+    ) -> None:
+        self._store = store
+        self._shown = shown
+        self._tidy = tidy
+        self._on_lost = on_lost
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._claim = Claim(0, secrets.token_hex(8), 0)
+
+    @property
+    def epoch(self) -> int:
+        """The number that is this driver's alone."""
+        return self._claim.epoch
+
+    def take(self, epochs: list[int]) -> None:
+        """Become the holder; ``epochs`` are numbers that were used besides those of claims.
+
+        Waits up to ``LEASE_S`` where a holder may be dead. Raises StateError where another one lives, StoreAwayError
+        where the store cannot be asked.
+        """
+        while not self._taken(epochs):
+            pass
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self._thread.start()
+
+    def _taken(self, epochs: list[int]) -> bool:
+        """Whether a number was had; not where another one got it, and let go of it, between two looks."""
+        dead = self._others_gone()
+        epoch = 1 + max([0, *epochs, *_marks(self._names()), *(each.epoch for each in dead)])
+        self._claim = Claim(epoch, self._claim.who, 0)
+        self._put()
+        known = {each.who for each in dead} | {self._claim.who}
+        names = self._names()
+        others = [each for each in _read(names) if each.who not in known]
+        passed = max([0, *_marks(names)]) >= epoch
+        if others or passed:
+            self._drop([each for each in _read(names) if each.who == self._claim.who])
+        if others:
+            raise self._refused(self._about(others[-1]))
+        if passed:
+            return False
+        # Those of the dead, or one of this driver whose putting seemed to fail.
+        self._drop([each for each in self._claims() if each != self._claim])
+        for mark in _marks(names):
+            self._store.delete(_marked(mark))
+        return True
+
+    def still_held(self) -> None:
+        """Look. Raises StateError where somebody else has taken over, StoreAwayError where it cannot be known."""
+        if not self._mine():
+            raise self._taken_over()
+
+    def _mine(self) -> list[Claim]:
+        """The claims of this driver; none where it holds nothing any more."""
+        names = self._names()
+        claims = _read(names)
+        if max([0, *(each.epoch for each in claims), *_marks(names)]) > self.epoch:
+            return []
+        return [each for each in claims if each.who == self._claim.who]
+
+    def _taken_over(self) -> StateError:
+        return StateError(
+            f"the checkpoint {self._shown} was taken over by another run, since this one did not renew its hold "
+            f"on it for {LEASE_S:.0f} s (it stood still, or the store was out of its reach): this run ends; what "
+            "it had not noted the other one does"
+        )
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._store.put(_marked(self.epoch), b"{}")
+            self._drop([each for each in self._claims() if each.who == self._claim.who])
+            self._thread = None
+
+    def _names(self) -> list[str]:
+        return self._store.names(CLAIMS)
+
+    def _claims(self) -> list[Claim]:
+        return _read(self._names())
+
+    def _drop(self, claims: Iterable[Claim]) -> None:
+        for each in claims:
+            self._store.delete(f"{CLAIMS}/{each.name}")
+
+    def _put(self) -> None:
+        about = {"process": os.getpid(), "host": socket.gethostname(), **_life(os.getpid())}
+        self._store.put(f"{CLAIMS}/{self._claim.name}", orjson.dumps(about))
+
+    def _renew(self) -> None:
+        """Under a new name each time: a claim that is replaced might for a moment not be there."""
+        while not self._ended.wait(RENEW_S):
+            before = self._claim
+            try:
+                mine = self._mine()
+                if not mine:  # another has taken over: a run without records to judge would not look
+                    self._on_lost(self._taken_over())
+                    return
+                self._claim = Claim(before.epoch, before.who, before.count + 1)
+                self._put()
+                self._drop(mine)
+                self._tidy()
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next renewal may go well
+                log.warning("the hold on the checkpoint could not be renewed; trying again", error=str(error))
+
+    def _others_gone(self) -> list[Claim]:
+        """The claims there are, once it is known that whoever made them is dead."""
+        seen: dict[str, tuple[int, float]] = {}
+        while True:
+            now_s = time.monotonic()
+            claims = {each.who: each for each in self._claims() if each.who != self._claim.who}
+            living = []
+            for who, claim in claims.items():
+                count, since_s = seen.setdefault(who, (claim.count, now_s))
+                about = self._about(claim)
+                lives = _lives(about)
+                if lives or claim.count != count:
+                    raise self._refused(about)
+                if lives is None and now_s - since_s < LEASE_S:
+                    living.append(about)
+            if not living:
+                return list(claims.values())
+            if now_s - min(since_s for _, since_s in seen.values()) < _POLL_S:
+                log.info("waiting for a run that does not renew its hold", checkpoint=self._shown, **living[0])
+            time.sleep(_POLL_S)
+
+    def _about(self, claim: Claim) -> dict[str, Any]:
+        try:
+            return dict(orjson.loads(self._store.get(f"{CLAIMS}/{claim.name}")))
+        except (FileNotFoundError, ValueError):
+            return {}  # renewed meanwhile, which shows at the next look
+
+    def _refused(self, about: Mapping[str, Any]) -> StateError:
+        who = f" (process {about['process']} on {about['host']})" if about else ""
+        return StateError(
+            f"the checkpoint {self._shown} is held by another run of this pipeline{who}: stop that one first, or give "
+            "this one a name and an engine.checkpoint of its own"
+        )
+
+
+def _life(process: int) -> dict[str, Any]:
+    """What tells a process of this machine from all others there ever were; nothing where the system does not say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        began = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return {"machine": f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}", "began": int(began[19])}
+    except (OSError, IndexError, ValueError):
+        return {}
+
+
+def _lives(about: Mapping[str, Any]) -> bool | None:
+    """Whether the process that made a claim lives; None where that cannot be seen from here."""
+    mine = _life(os.getpid())
+    if not mine or about.get("machine") != mine["machine"]:
+        return None
+    if about["process"] == os.getpid():
+        return True
+    return _life(int(about["process"])).get("began") == about.get("began")
+
+
+def released(lease: Lease) -> None:
+    """Release, for no longer than some seconds where the store is away: the next run then waits for the lease."""
+    try:
+        patiently(lease.release, within_s=_END_S)
+    except (StoreAwayError, StateError) as error:
+        log.warning("the hold on the checkpoint stays until it runs out", error=str(error))

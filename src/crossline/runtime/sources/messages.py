@@ -1,0 +1,64 @@
+"""Messages of topics that are no records: without a value, or with headers or a time that a record cannot have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.values import I64
+from crossline.ingest.decode import Reason
+from crossline.ingest.decode.clock import TIME_MS_MIN
+from crossline.ingest.enrich.headers import header_columns
+
+HEADERS = "headers"
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_WITHOUT = "a message without a value"
+_NO_VALUES = pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(bytes(4)), pa.py_buffer(bytes(8))])
+
+
+def stamps_ms(rows: pa.RecordBatch) -> I64:
+    """The timestamps of messages; -1 where its sender gave one none, and whatever else senders may write."""
+    return np.asarray(rows.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()))
+
+
+def without_faults(
+    spec: StreamSpec, stream: str, partition: str, rows: pa.RecordBatch
+) -> tuple[pa.RecordBatch, dict[str, pa.Array], list[DeadLetter]]:
+    """The ``rows`` of a partition that may be records, the fields that are their headers, and a letter for each other.
+
+    Most streams have nothing of the sort, and their rows are handed on as they are.
+    """
+    values = rows.column("value")
+    columns: dict[str, pa.Array] = {}
+    faults: dict[int, tuple[Reason, str]] = {}
+    if spec.headers:
+        columns, wrong = header_columns(spec, rows.column(HEADERS))
+        faults = {row: ("bad_header", detail) for row, detail in wrong.items()}
+    if spec.ingest_time is None:  # what lies ahead is told once it is known when the record was there
+        stamps = stamps_ms(rows)
+        early = np.flatnonzero(stamps < TIME_MS_MIN).tolist()
+        faults |= {row: ("time_out_of_range", _early(int(stamps[row]))) for row in early}
+    if values.null_count:
+        nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)).tolist()
+        faults |= dict.fromkeys(nulls, ("tombstone", _WITHOUT))
+    if not faults:
+        return rows, columns, []
+    offsets = rows.column("offset")
+    dead = [
+        DeadLetter(stream, reason, detail, partition, offsets[row].as_py(), values[row].as_py() or b"")
+        for row, (reason, detail) in sorted(faults.items())
+    ]
+    good = np.ones(rows.num_rows, np.bool_)
+    good[list(faults)] = False
+    index = pa.array(np.flatnonzero(good))
+    left = rows.take(index)
+    if not left.num_rows:  # what is left of buffers is nothing that a decoder would look at
+        at = left.schema.get_field_index("value")
+        left = left.set_column(at, left.schema.field(at), _NO_VALUES)
+    return left, {name: column.take(index) for name, column in columns.items()}, dead
+
+
+def _early(stamp_ms: int) -> str:
+    return f"the message's timestamp: found {stamp_ms} ms, expected a time from 1970-01-01 to 2200-01-01"

@@ -1,0 +1,66 @@
+"""One stream's input, as a pipeline needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from crossline.runtime.sources.intake import Intake
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# (partition, offsets in order, until when on time.monotonic's clock) -> the bytes of records as they came, by offset,
+# without those that cannot be had any more or not in time.
+FetchRaw = Callable[[str, Sequence[int], float], dict[int, bytes]]
+
+
+def _nothing() -> None:
+    """Most sources hold nothing open."""
+
+
+def _all() -> list[str]:
+    """Most sources have given out all that is there."""
+    return []
+
+
+def records_before(offsets: Mapping[str, Any] | None) -> int:
+    """Of offsets that count records, by topic and partition: how many those are."""
+    return sum(records_before(each) if isinstance(each, Mapping) else each for each in (offsets or {}).values())
+
+
+def _no_doubt() -> Callable[[], None]:
+    """Most sources look at each piece as they read it."""
+    return _nothing
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """How to open a stream in Spark, how tasks read its rows, how to get the bytes of one record again, and its past.
+
+    ``verify``: called once a batch has been read, asks whether it came from where the batches before it came from; what
+    it returns is called before the batch is committed, and raises where it did not. ``close``: leave what is held open.
+    ``left``: what was there when it was looked at last and is in no batch, as texts for people.
+
+    ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
+    DataFrame. ``amount``: how much lies before an offset; ``slice_max``: how much of a past to read at once.
+    ``client``: where the stream is topics, how their brokers are reached, secrets included. ``waiting``: how much
+    (of ``unit``) lies behind an offset, as far as is known; None where the source cannot tell. ``listed``: the folder
+    of the list of its chunks, where batches of it are to be small, and soon: these need no task of Spark.
+    """
+
+    stream: str
+    open: Callable[[SparkSession], DataFrame]
+    intake: Intake
+    fetch: FetchRaw
+    history: Callable[[SparkSession, dict[str, Any] | None, dict[str, Any]], DataFrame]
+    close: Callable[[], None] = _nothing
+    amount: Callable[[dict[str, Any] | None], int] = records_before
+    slice_max: int = 100_000
+    left: Callable[[], list[str]] = _all
+    verify: Callable[[], Callable[[], None]] = _no_doubt
+    client: Mapping[str, str] | None = field(default=None, repr=False)
+    waiting: Callable[[dict[str, Any] | None], int | None] | None = None
+    unit: Literal["records", "bytes"] = "records"
+    listed: str | None = None

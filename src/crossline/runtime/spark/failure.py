@@ -1,0 +1,61 @@
+"""What a failed query says, in crossline's own words where crossline raised it or knows what it means."""
+
+from __future__ import annotations
+
+import re
+
+from crossline.basics import errors
+from crossline.basics.errors import CrosslineError, PermanentError
+from crossline.io.kafka.data_loss import absent_somewhere, deleted_before_read, ends_before, history_lost
+
+# A worker's exception arrives as text: "crossline.basics.errors.StateError: <message>", then the JVM's own lines.
+_OURS = re.compile(
+    r"crossline\.core\.basics\.errors\.(\w+): (.*?)(?=\n\s*(?:at |Caused by|\t|SQLSTATE)|\n\n|\Z)", re.DOTALL
+)
+_PYTHON = re.compile(r"^(?:[\w.]+(?:Error|Exception)): .+$", re.MULTILINE)
+# The innermost cause stands last; what py4j says of it is only that something was thrown.
+_CAUSE = re.compile(r"^Caused by: (?!py4j\.)([\w.$]+: .+)$", re.MULTILINE)
+_END = r"(?=\n\s*at |\n===|\n\n|\s+SQLSTATE|\Z)"
+_LOST = re.compile(
+    rf"Some data may have been lost because they are not available in Kafka.*?Reason: (.*?){_END}", re.DOTALL
+)
+_UNREADABLE = re.compile(r"offset \[(\d+), (\d+)\) for topic partition (\S+)-(\d+)")
+_CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
+_ABSENT = "UnknownTopicOrPartitionException"
+
+
+def explained(failure: Exception) -> CrosslineError:
+    """``failure`` of a query as one of our errors; its cause is kept."""
+    text = str(failure)
+    ours = _OURS.search(text)
+    if ours is not None:
+        kind = getattr(errors, ours.group(1), PermanentError)
+        if isinstance(kind, type) and issubclass(kind, CrosslineError):
+            return kind(ours.group(2).strip())
+    of_kafka = _of_kafka(text)
+    if of_kafka is not None:
+        return PermanentError(of_kafka)
+    python, causes = _PYTHON.findall(text), _CAUSE.findall(text)
+    if python and not ("Py4JJavaError" in python[-1] and causes):
+        said = python[-1]
+    elif causes:
+        said = causes[-1]
+    else:
+        said = text.strip().splitlines()[0] if text.strip() else repr(failure)
+    return PermanentError(f"the query failed: {said}")
+
+
+def _of_kafka(text: str) -> str | None:
+    """What Spark's Kafka source says of records that are gone; it refuses to go on without them, and so do we."""
+    lost = _LOST.search(text)
+    if lost is None:
+        return absent_somewhere() if _ABSENT in text else None
+    reason = " ".join(lost.group(1).split())
+    unreadable, changed = _UNREADABLE.search(reason), _CHANGED.search(reason)
+    if unreadable is not None:
+        wanted, end, topic, partition = unreadable.groups()
+        return deleted_before_read(topic, partition, int(wanted), int(end), None)
+    if changed is not None:
+        topic, partition, wanted, ends = changed.groups()
+        return ends_before(topic, partition, int(wanted), int(ends))
+    return history_lost(reason)

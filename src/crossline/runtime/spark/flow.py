@@ -1,0 +1,76 @@
+"""The stages of a batch in Spark: in stages of many tasks with a shuffle between them, or all in one task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from crossline.runtime.sources.intake import Intake, TaggedIntake
+from crossline.runtime.spark.task import running_task
+from crossline.runtime.spark_internals.homes import Homes
+from crossline.runtime.stages.rows import ArrowBatches
+from crossline.runtime.stages.spill import SpillBodies
+from crossline.runtime.stages.stages import Stage, StageFunction, in_one
+
+Input = tuple[DataFrame, Intake]
+
+# As a type, not as text, which Java would be asked to read for each batch anew.
+_ROWS = StructType(
+    [
+        StructField("stage", IntegerType()),
+        StructField("shard", IntegerType()),
+        StructField("kind", StringType()),
+        StructField("body", BinaryType()),
+    ]
+)
+
+
+def together(inputs: Sequence[Input]) -> Input:
+    """Inputs as one: their rows side by side, each with the number of its input."""
+    if len(inputs) == 1:
+        return inputs[0]
+    tagged = [
+        frame.select(fn.lit(number).alias("input"), fn.struct("*").alias(f"rows{number}"))
+        for number, (frame, _) in enumerate(inputs)
+    ]
+    union = partial(DataFrame.unionByName, allowMissingColumns=True)
+    return reduce(union, tagged), TaggedIntake(tuple(intake for _, intake in inputs))
+
+
+def wide(
+    frame: DataFrame,
+    stages: Sequence[Stage],
+    partitions: int,
+    spill_folder: Path | None = None,
+    homes: Homes | None = None,
+) -> DataFrame:
+    """What came out: a stage a stage; shard s is judged by task s % ``partitions``, at its home where there are homes.
+
+    ``spill_folder``: a folder for what goes from stage to stage, where all tasks are on one machine.
+    """
+    for stage in stages:
+        if stage.by_shard:
+            frame = frame.repartitionById(partitions, frame.shard % partitions)
+            frame = frame if homes is None else homes.at_home(frame)
+        step = stage.step if spill_folder is None else SpillBodies(stage.step, spill_folder)
+        frame = frame.mapInArrow(_in_task(step, partitions), _ROWS)
+    return frame
+
+
+def narrow(frame: DataFrame, stages: Sequence[Stage]) -> DataFrame:
+    """The same from one task for all stages and shards: for batches done before a shuffle would be."""
+    return frame.coalesce(1).mapInArrow(_in_task(partial(in_one, stages), 1), _ROWS)
+
+
+def _in_task(step: StageFunction, partitions: int) -> Callable[[ArrowBatches], ArrowBatches]:
+    """``step`` as ``mapInArrow`` wants it."""
+
+    def run(batches: ArrowBatches) -> ArrowBatches:
+        return step(running_task(partitions), batches)
+
+    return run

@@ -1,0 +1,60 @@
+"""What a task of Spark is told, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from crossline.runtime.work.task import Task
+
+# As Spark names them for the tasks of a streaming query.
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+_BEGAN = "crossline.batchBeganMs"
+
+
+def running_task(partitions: int) -> Task:
+    """The task that is running, of ``partitions`` side by side; outside of Spark, one of a batch job."""
+    context = TaskContext.get()
+    if context is None:
+        return Task(partitions=partitions)
+    batch, began = context.getLocalProperty(_BATCH), context.getLocalProperty(_BEGAN)
+    return Task(
+        context.getLocalProperty(_QUERY) or "",
+        int(batch) if batch else 0,
+        context.partitionId(),
+        partitions,
+        int(began) if began else None,
+    )
+
+
+def batch_task(spark: SparkSession) -> Task:
+    """In the driver, while a batch of a query runs: the batch as one task."""
+    said = spark.sparkContext.getLocalProperty
+    began = said(_BEGAN)
+    return Task(said(_QUERY) or "", int(said(_BATCH) or 0), 0, 1, int(began) if began else None)
+
+
+def tell_began(spark: SparkSession, began_ms: int) -> None:
+    """Tasks of jobs that this thread starts are of a batch that began then.
+
+    A property, and no column of the query: as a number in it, it would be compiled anew for every batch.
+    """
+    spark.sparkContext.setLocalProperty(_BEGAN, str(began_ms))
+
+
+@contextmanager
+def as_batch(spark: SparkSession, query_id: str, batch_id: int, began_ms: int) -> Iterator[None]:
+    """Tasks of jobs that this thread starts are those of batch ``batch_id`` of ``query_id``."""
+    context = spark.sparkContext
+    before = {name: context.getLocalProperty(name) for name in (_QUERY, _BATCH, _BEGAN)}
+    context.setLocalProperty(_QUERY, query_id)
+    context.setLocalProperty(_BATCH, str(batch_id))
+    tell_began(spark, began_ms)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            context.setLocalProperty(name, value)

@@ -1,0 +1,86 @@
+"""Bodies of rows in files of this machine: what moves the rows between tasks then moves where their bodies stand.
+
+A batch of records travels from the tasks that take it in to those that judge it. In Spark it would be written to Java,
+by it to a shuffle's files, read from there and written to Python again, and once more to the state server of the shard.
+On one machine the state server maps what the first task wrote. Only large bodies are spilled; who reads one need not
+know.
+"""
+
+from __future__ import annotations
+
+import mmap
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from crossline.basics.wire import WirePart
+from crossline.ingest.route.pack import unpack
+from crossline.runtime.stages.rows import OUT, ArrowBatches, rows_of
+from crossline.runtime.work.task import Task
+
+BODY_BYTES_MIN = 16 * 1024
+_MARK = b"\xff" * 8  # a body is the length of its first part and that part, and none is so long
+_POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # all pages at once, where the system can
+
+
+@dataclass(frozen=True, slots=True)
+class SpillBodies:
+    """``step``, with the large bodies of its rows for other stages in files in ``folder``."""
+
+    step: Callable[[Task, ArrowBatches], ArrowBatches]
+    folder: Path
+
+    def __call__(self, task: Task, batches: ArrowBatches) -> ArrowBatches:
+        """The rows, the same in number and order."""
+        for rows in self.step(task, batches):
+            yield put_aside(rows, self.folder / f"{task.batch_id}-{task.partition}-{secrets.token_hex(8)}")
+
+
+def put_aside(rows: pa.RecordBatch, path: Path) -> pa.RecordBatch:
+    """``rows`` with their large bodies in a file at ``path``, which is only made where there are any."""
+    stages, shards, kinds = (rows.column(number).to_pylist() for number in range(3))
+    bodies = [memoryview(body.as_buffer()) for body in rows.column(3)]
+    large = [stage != OUT and len(body) >= BODY_BYTES_MIN for stage, body in zip(stages, bodies, strict=True)]
+    if not any(large):
+        return rows
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    made: list[bytes | memoryview] = []
+    with path.open("wb") as file:
+        for body, apart in zip(bodies, large, strict=True):
+            if apart:
+                at = -(-file.tell() // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY  # where maps begin
+                file.seek(at)
+                file.write(body)
+                made.append(_MARK + orjson.dumps([str(path), at, len(body)]))
+            else:
+                made.append(body)
+    return rows_of(list(zip(stages, shards, kinds, made, strict=True)))
+
+
+def body_of(body: bytes | memoryview) -> memoryview:
+    """The body itself, wherever it stands."""
+    view = memoryview(body).cast("B")  # one of Arrow has signed bytes, which are never equal to the mark
+    if view[: len(_MARK)] != _MARK:
+        return view
+    path, at, size = orjson.loads(view[len(_MARK) :])
+    with Path(path).open("rb") as file:
+        flags = mmap.MAP_PRIVATE | _POPULATE
+        return memoryview(mmap.mmap(file.fileno(), size, flags=flags, prot=mmap.PROT_READ, offset=at))
+
+
+def parts_of(bodies: Iterable[bytes | memoryview], where: str) -> Iterator[WirePart]:
+    """The packed parts of ``bodies``. ``where`` names them in errors."""
+    for body in bodies:
+        yield from unpack(body_of(body), where)
+
+
+def clear(folder: Path) -> None:
+    """Remove what is in ``folder``: the batch is done."""
+    with suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            path.unlink(missing_ok=True)

@@ -1,0 +1,166 @@
+"""A process's cache of shard states, checked against the log of segments by batch number."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from crossline.basics.errors import StateError
+from crossline.evaluate.output import StoreDelta
+from crossline.evaluate.persist import apply_delta, encode_delta, expired
+from crossline.evaluate.shard import ShardState
+from crossline.io.objects.place import under
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.state_log.places import at_level, begin_with_backfill
+from crossline.runtime.state_log.statelog import MERGE_AT, MERGE_COUNT, StateLog, shards_in
+
+MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
+
+
+Rows = list[tuple[str, bytes]]  # (kind, body) of what came of a batch
+Sent = list[tuple[int, int, str, bytes]]  # stage and shard that it is for, kind and body
+
+
+@dataclass(slots=True)
+class _Cached:
+    state: ShardState
+    batch_id: int  # the last batch applied
+    snapshot: PlanSnapshot | None = None  # by which that batch was judged here
+    answer: Sent | None = None  # and what came of it
+
+
+# One per process: (root, query, shard) -> state.
+_CACHE: OrderedDict[tuple[str, str, int], _Cached] = OrderedDict()
+
+
+@dataclass(slots=True)
+class Held:
+    """A shard's state as of the batch before ``batch_id``, for judging that batch.
+
+    ``read``, ``read_bytes``: batches of its log that were read for it, and their bytes in memory; 0 where it was here.
+    """
+
+    state: ShardState
+    log: StateLog
+    batch_id: int
+    answer: Sent | None = None
+    read: int = 0
+    read_bytes: int = 0
+
+    def commit(self, deltas: Sequence[StoreDelta], answer: Sent) -> None:
+        """Write the batch's segment; the cache holds the state, and ``answer``, from here on."""
+        self.log.write(self.batch_id, encode_delta(self.batch_id, self.state, deltas))
+        self.answer = answer
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCache:
+    """Where shard states are logged, and how many of them a process may hold.
+
+    ``root`` is a folder; where ``per_query``, there is one folder per query below it. ``asked_within``: batches after
+    which a state that nobody asked for is let go, where each shard is asked for at one place; 0: it stays.
+    """
+
+    root: str
+    per_query: bool
+    held_max: int
+    asked_within: int = 0
+
+    def answer(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1) -> Sent | None:
+        """What came of ``batch_id`` where this process judged it last, by the same plan snapshot.
+
+        A task whose worker dies is run again: the batch is the same, and so is the answer.
+        """
+        cached = _CACHE.get((self._root(query_id, level), query_id, shard))
+        if cached is None or cached.batch_id != batch_id or cached.snapshot is not snapshot:
+            return None
+        return cached.answer
+
+    def _root(self, query_id: str, level: int) -> str:
+        return at_level(under(self.root, query_id) if self.per_query else self.root, level)
+
+    def _begins(self, log: StateLog, batch_id: int, *, ends: bool) -> bool:
+        """Whether the log of a level begins with this batch.
+
+        A query of ``detect`` may have had rules of this level before, and none for a while; so may any, of those whose
+        corrections revise decisions (``ends``).
+        """
+        lasts = [segment.last for segment in log.segments() if segment.first < batch_id]
+        return not lasts or ((self.per_query or ends) and max(lasts) < batch_id - 1)
+
+    @contextmanager
+    def shard(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1) -> Iterator[Held]:
+        """The shard's state as of batch ``batch_id`` - 1: from the cache, caught up or rebuilt from the log.
+
+        A level other than the first, which has states of its own, may begin with any batch.
+        """
+        root = self._root(query_id, level)
+        key = (root, query_id, shard)
+        log = StateLog(root, shard)
+        cached = _CACHE.pop(key, None)
+        if cached is None or cached.batch_id >= batch_id:
+            cached = _Cached(snapshot.new_state(), -1)
+            _check_shards(self._root(query_id, 1), snapshot.shards, batch_id)
+            if level != 1 and self._begins(log, batch_id, ends=not level):
+                cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
+        fill = partial(_fill, self._root(query_id, 1), level, shard, snapshot, cached.state)
+        held = Held(cached.state, log, batch_id)
+        for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
+            held.read, held.read_bytes = held.read + 1, held.read_bytes + sum(each.nbytes for each in arrays.values())
+            fill([item["state_store"] for item in meta["state_stores"]])
+            apply_delta(snapshot.kept_at(level), cached.state, meta, arrays, snapshot.bounds)
+        fill([lp.state_store.name for plan in snapshot.plans_at(level) for lp in plan.state_stores])
+        if batch_id % MERGE_EVERY == 0:
+            cached.state.kept_from = _tidy(log, snapshot, cached.state, batch_id, level)
+        yield held
+        if held.answer is not None:
+            cached.batch_id, cached.snapshot, cached.answer = batch_id, snapshot, held.answer
+            _CACHE[key] = cached
+            mine = [each for each in _CACHE if each[0] == root]  # a past that is being read lets no shard go
+            for each in mine[: max(0, len(mine) - self.held_max)]:
+                del _CACHE[each]
+
+    def let_go(self, query_id: str, batch_id: int, level: int = 1) -> None:
+        """States of this query and level that were not asked for in ``asked_within`` batches before ``batch_id``."""
+        if not self.asked_within:
+            return
+        root, oldest = self._root(query_id, level), batch_id - self.asked_within
+        for key in [key for key, each in _CACHE.items() if key[0] == root and each.batch_id < oldest]:
+            del _CACHE[key]
+
+
+def _check_shards(root: str, shards: int, batch_id: int) -> None:
+    """Keys stand in the shard that their hash gave them; in another number of shards they would not be found."""
+    kept = shards_in(root) if batch_id > 0 else shards
+    if kept not in {0, shards}:
+        raise StateError(f"{root}: keys are kept in {kept} shards, found a query of {shards}; go on with shards={kept}")
+
+
+def _fill(
+    root: str, level: int, shard: int, snapshot: PlanSnapshot, state: ShardState, state_stores: Sequence[str]
+) -> None:
+    """State stores met for the first time begin with their past, where they have one."""
+    for folder in begin_with_backfill(root, level, (shard,), snapshot, state, state_stores):
+        for key in [key for key in _CACHE if key[0] == folder and key[2] == shard]:
+            del _CACHE[key]  # what was held to judge the past slice by slice
+
+
+def _tidy(log: StateLog, snapshot: PlanSnapshot, state: ShardState, batch_id: int, level: int) -> int:
+    """Merge old segments, drop those that an earlier batch wrote off; the first batch to be kept from now on.
+
+    What is written off now goes at a later batch: if this one dies, the log it is run again on must still be whole.
+    """
+    segments = log.segments()
+    log.drop([s for s in segments if s.last < state.kept_from])
+    segments = [s for s in segments if s.last >= state.kept_from]
+    if len(segments) >= MERGE_AT:
+        log.merge(batch_id - MERGE_COUNT)
+        segments = [s for s in log.segments() if s.last >= state.kept_from]
+    for segment in segments:
+        plans = snapshot.kept_at(level)
+        if segment.last >= batch_id - MERGE_COUNT or not expired(plans, state, log.metas(segment), snapshot.bounds):
+            return segment.first
+    return state.kept_from

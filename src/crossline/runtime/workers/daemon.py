@@ -1,0 +1,99 @@
+"""The daemon that forks Spark's Python workers, made quick to start a task.
+
+PySpark invalidates Python's import caches at every task, and the workers' path holds zips and jars whose directories
+(about 10,000 entries) would be read again each time: 60-300 ms a task. They are dropped here, once, and what every
+worker needs is imported before the first fork.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+from typing import Any
+
+from crossline.runtime.machine.lifeline import tied
+from crossline.runtime.machine.title import call_myself
+
+
+def _trim_path() -> None:
+    sys.path[:] = [entry for entry in sys.path if not entry.endswith((".zip", ".jar"))]
+    sys.path_importer_cache.clear()
+
+
+_loaded: list[bool] = []
+
+
+def preload() -> None:
+    """Load what workers need, and run every kernel once; nothing where that was done."""
+    if _loaded:
+        return
+    _loaded.append(True)
+    _trim_path()
+    import numpy as np  # noqa: F401, PLC0415
+    import pandas as pd  # noqa: F401, PLC0415
+    import pyarrow as pa  # noqa: F401, PLC0415
+    import pyspark.sql.worker.create_data_source  # noqa: PLC0415
+    import pyspark.sql.worker.plan_data_source_read  # noqa: PLC0415
+    import pyspark.worker  # noqa: F401, PLC0415
+
+    import crossline.runtime.spark.flow  # noqa: PLC0415
+    import crossline.runtime.workers.in_process  # noqa: PLC0415
+    import crossline.runtime.workers.state_servers  # noqa: F401, PLC0415
+    from crossline.logs import configure_helper, configure_with, get_logger  # noqa: PLC0415
+    from crossline.runtime.machine.compile_progress import CompileProgress  # noqa: PLC0415
+    from crossline.runtime.workers.warm import warm  # noqa: PLC0415
+
+    configure_with(configure_helper)
+    log = get_logger(__name__)
+
+    def begun() -> None:
+        log.warning("compiling kernels, once after an installation; the first batch waits for it, some three minutes")
+
+    CompileProgress(begun, lambda *_: None).watch()
+    warm()
+
+
+def _open_place() -> None:
+    from crossline.runtime.workers.state_server import open_place  # noqa: PLC0415
+
+    # PySpark collects garbage after every task. What is loaded by now stays: looking through it costs 160 ms a time.
+    gc.collect()
+    gc.freeze()
+    open_place()
+
+
+def _serve() -> None:
+    from pyspark import daemon  # noqa: PLC0415 - the path is trimmed first
+
+    serve_one = daemon.worker
+
+    def worker(sock: Any, authenticated: bool) -> int:
+        """As PySpark's; a Spark that is gone while a worker still writes is no news."""
+        call_myself("cl-worker")
+        try:
+            code: int = serve_one(sock, authenticated)
+        except BrokenPipeError:
+            return 1
+        return code
+
+    daemon.worker = worker
+    daemon.manager()
+
+
+def main() -> None:
+    """Serve as PySpark's daemon does."""
+    # A terminal and a supervisor send these to every process of a run. This one, its workers and their state servers go
+    # when Spark goes, and Spark when the pipeline has been stopped; until then they have work to finish.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    _trim_path()
+    # Spark starts a daemon for each kind of worker; those that plan a source run nothing of ours.
+    if sys.argv[1:] in ([], ["pyspark.worker"]):
+        with tied():  # its Java may go while it compiles
+            preload()
+        _open_place()
+    _serve()
+
+
+if __name__ == "__main__":
+    main()

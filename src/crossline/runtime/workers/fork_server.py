@@ -1,0 +1,84 @@
+"""Where state servers are forked: a process that has everything loaded, and does nothing else.
+
+A worker cannot fork all that it is. The client of an object store, once it was used, has threads, which no fork has,
+and descriptors, which a state server must not share with a worker: a state server that was forked from such a worker
+died of its first question to the store. This process is forked by the daemon before there is any worker, and asks
+nobody anything.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import socket
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from crossline.runtime.machine.title import call_myself
+
+NAME = "fork_server"
+_WAIT_S = 30.0
+_NUMBER_MAX = 64  # bytes
+
+# What a fork becomes, given its number and where it listens; it does not come back.
+Live = Callable[[int, socket.socket], NoReturn]
+# Where state server ``number`` listens.
+Listening = Callable[[int], socket.socket]
+
+
+def ask(folder: Path, number: int) -> bool:
+    """Have state server ``number`` forked; False where there is no fork server in ``folder``, or it does not answer."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(_WAIT_S)
+        asking.connect(str(folder / NAME))
+        asking.sendall(f"{number}\n".encode())
+        return asking.recv(1) == b"1"
+    return False
+
+
+def open_fork_server(
+    folder: Path, lifeline: int, listening: Listening, live: Live, leave: Callable[[set[int]], None]
+) -> None:
+    """Fork it. It ends, and ``folder`` with it, when nobody has the other end of ``lifeline`` any more.
+
+    ``leave`` closes all files but some.
+    """
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.bind(str(folder / NAME))
+        asked.listen()
+        if os.fork() == 0:
+            try:
+                call_myself("cl-fork-server")
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the daemon's word to workers
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for state servers
+                leave({asked.fileno(), lifeline})
+                _serve(asked, lifeline, listening, live)
+                shutil.rmtree(folder, ignore_errors=True)
+            except BaseException:  # noqa: BLE001 - above it stands the daemon's code
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+
+
+def _serve(asked: socket.socket, lifeline: int, listening: Listening, live: Live) -> None:
+    with selectors.DefaultSelector() as selector:
+        selector.register(asked, selectors.EVENT_READ)
+        selector.register(lifeline, selectors.EVENT_READ)
+        while True:
+            ready = {key.fd for key, _ in selector.select()}
+            if lifeline in ready:
+                return
+            client, _ = asked.accept()
+            with client, suppress(OSError, ValueError):
+                client.settimeout(_WAIT_S)
+                number = int(client.makefile("rb").readline(_NUMBER_MAX))
+                with listening(number) as socket_of_state_server:
+                    if os.fork() == 0:
+                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                        live(number, socket_of_state_server)
+                client.sendall(b"1")

@@ -1,0 +1,220 @@
+"""A state server: a process that holds the states of shards and judges their batches for the workers of its machine.
+
+Spark gives a task to whichever worker is free. A state that lived in workers would be in the wrong one half of the
+time, would be built twice, and would end with a worker that Spark lets go. A state server is forked for the first
+worker that asks for it (by the fork server; by that worker, where the fork server is gone), listens on a socket in a
+folder that only this user can enter, and ends when the daemon and all of its workers are gone: it holds the read end of
+a pipe whose write end only they have.
+
+It is a cache, no more: what it knows is in the log of segments, and one that died is forked again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import pickle
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NoReturn
+
+from crossline.basics.errors import CrosslineError
+from crossline.runtime.machine.title import call_myself
+from crossline.runtime.stages.judging import Judging
+from crossline.runtime.work.stopwatch import Stopwatch
+from crossline.runtime.workers import fork_server
+
+ADDRESS_BYTES_MAX = 100  # of the name of a socket; systems allow 104 or 108
+WAITING_MAX = 128  # workers that wait for one state server
+MET_AT = "state_servers"  # in the temporary folder: the folder in which they listen
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the state servers of one daemon listen: ``folder``, made by the first; ``lifeline``: a pipe (read, write).
+
+    ``lifeline`` None: in a process that is none of the daemon's, which meets state servers and forks none.
+    """
+
+    folder: Path
+    lifeline: tuple[int, int] | None
+
+    def connect(self, number: int) -> Connection:
+        """A connection to state server ``number``, which is forked where there is none, by those who may.
+
+        Raises OSError where it is not there and this process forks none.
+        """
+        try:
+            return _connect(self._address(number))
+        except (FileNotFoundError, ConnectionRefusedError):
+            if self.lifeline is None:
+                raise
+            return self._fork(number, self.lifeline[0])
+
+    def has(self, number: int) -> bool:
+        """Whether state server ``number`` was forked."""
+        return Path(self._address(number)).exists()
+
+    def tell(self) -> None:
+        """Note in ``MET_AT`` that these are the state servers that Spark's tasks use: it may have several daemons."""
+        met = Path(tempfile.gettempdir()) / MET_AT
+        with suppress(OSError):
+            if met.exists() and met.read_text(encoding="utf-8") == str(self.folder):
+                return
+            spill_folder = met.with_suffix(f".{os.getpid()}")
+            spill_folder.write_text(str(self.folder), encoding="utf-8")
+            spill_folder.replace(met)
+
+    def _address(self, number: int) -> str:
+        return str(self.folder / f"server-{number}")
+
+    def _fork(self, number: int, lifeline: int) -> Connection:
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        address = self._address(number)
+        with Path(f"{address}.lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError, ConnectionRefusedError):
+                return _connect(address)  # another worker was quicker
+            if not fork_server.ask(self.folder, number):
+                with self._listening(number) as listening:
+                    if os.fork() == 0:
+                        _live(self, listening, lifeline)
+            return _connect(address)
+
+    def _listening(self, number: int) -> socket.socket:
+        address = self._address(number)
+        Path(address).unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(address)
+        listening.listen(WAITING_MAX)
+        return listening
+
+    def open_fork_server(self) -> None:
+        """In the daemon: have state servers forked by a process that nothing has touched."""
+        if self.lifeline is not None:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            lifeline = self.lifeline[0]
+            live = partial(_live_as, self, lifeline)
+            fork_server.open_fork_server(self.folder, lifeline, self._listening, live, _leave_files)
+
+
+# Set in the daemon, so that all workers that it forks know it; None where Spark runs without the daemon.
+_place: Place | None = None
+
+
+def place() -> Place | None:
+    """Where this worker finds state servers; None where shards are judged in the worker itself."""
+    return _place
+
+
+def open_place() -> None:
+    """In the daemon, before it forks: where its workers will find state servers."""
+    global _place  # noqa: PLW0603 - what a fork inherits
+    folder = Path(tempfile.gettempdir()) / f"crossline-{os.getpid()}-{secrets.token_hex(8)}"
+    if len(os.fsencode(folder / "server-000")) <= ADDRESS_BYTES_MAX:
+        _place = Place(folder, os.pipe())
+        _place.open_fork_server()
+
+
+def met_place(folder: Path) -> Place | None:
+    """Where the state servers listen that tasks used last; ``folder``: Spark's temporary one. None: nowhere."""
+    try:
+        return Place(Path((folder / MET_AT).read_text(encoding="utf-8")), None)
+    except OSError:
+        return None
+
+
+def meet(where: Place | None) -> None:
+    """In a process that is none of the daemon's: its shards are judged by the state servers at ``where``."""
+    global _place  # noqa: PLW0603 - as above
+    _place = where
+
+
+def _connect(address: str) -> Connection:
+    client = socket.socket(socket.AF_UNIX)
+    try:
+        client.connect(address)
+    except BaseException:
+        client.close()
+        raise
+    return Connection(client.detach())
+
+
+def _live(where: Place, listening: socket.socket, lifeline: int) -> NoReturn:
+    """What the forked process does; it never returns into the worker that it was."""
+    try:
+        call_myself("cl-state-server")
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the daemon's word to workers; a state server goes after them
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _leave_files({listening.fileno(), lifeline})
+        gc.freeze()
+        threading.Thread(target=_await_end, args=(where.folder, lifeline), daemon=True).start()
+        while True:
+            client, _ = listening.accept()
+            # A worker that is gone needs no answer.
+            with suppress(EOFError, OSError), Connection(client.detach()) as connection:
+                connection.send_bytes(_answer(connection))
+    except BaseException:  # noqa: BLE001 - above it stands the worker's code
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def _live_as(where: Place, lifeline: int, _: int, listening: socket.socket) -> NoReturn:
+    """As the fork server calls it."""
+    _live(where, listening, lifeline)
+
+
+def _leave_files(keep: set[int]) -> None:
+    """Close what the worker has open, its connection to Spark above all.
+
+    The numbers stay taken, so that an object of the worker that closes its own does not close one of the state
+    server's.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for name in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not paths
+        number = int(name)
+        if number > 2 and number not in keep:
+            with suppress(OSError):  # that of the listing itself
+                os.dup2(nothing, number, inheritable=False)
+
+
+def _await_end(folder: Path, lifeline: int) -> None:
+    os.read(lifeline, 1)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def _answer(connection: Connection) -> bytes:
+    """Judge what is asked for: (rows of each shard, milliseconds by step, None), or an error in the third place."""
+    work: Judging
+    work, asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user: nobody else gets here
+    given = {shard: [connection.recv_bytes() for _ in range(count)] for shard, count in asked}
+    watch = Stopwatch()
+    try:
+        rows = [work.shard(shard, blobs, watch) for shard, blobs in given.items()]
+        work.let_go()
+    except Exception as error:  # noqa: BLE001 - told by the worker, as if it had happened there
+        return pickle.dumps(([], {}, _sendable(error)))
+    return pickle.dumps((rows, watch.spent_ms, None))
+
+
+def _sendable(error: Exception) -> Exception:
+    """Our own errors say all; of others, where they happened is told too."""
+    if isinstance(error, CrosslineError):
+        with suppress(Exception):
+            pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+            return error
+    text = "".join(traceback.format_exception(error))
+    return RuntimeError(f"in a state server of shards:\n{text}")

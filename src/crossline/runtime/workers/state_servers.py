@@ -1,0 +1,133 @@
+"""A task's shards, judged where their states are: by this machine's state servers, or here where it has none."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Self
+
+from crossline.basics.errors import StateError
+from crossline.io.kafka.transactions.each import DecisionTopic
+from crossline.runtime.snapshot.snapshot import SnapshotSource
+from crossline.runtime.stages.judging import Judging
+from crossline.runtime.state_log.cache import Sent, ShardCache
+from crossline.runtime.work.stopwatch import Stopwatch
+from crossline.runtime.work.task import Task
+from crossline.runtime.workers.state_server import Place, place
+
+TRIES = 3
+
+Given = Mapping[int, Sequence[memoryview]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptJudge:
+    """Judges shards in Spark's tasks: by up to ``state_servers`` a machine.
+
+    ``cache`` None: a batch job, whose state ends with it. ``topic``: where decisions on all records go; None: nowhere.
+    """
+
+    source: SnapshotSource
+    cache: ShardCache | None
+    state_servers: int
+    topic: DecisionTopic | None = None
+
+    def __call__(self, task: Task, level: int, given: Given, watch: Stopwatch) -> Iterator[Sent]:
+        """What comes of each shard."""
+        work = Judging(self.source, self.cache, task.query_id, task.batch_id, level, task.began_ms, self.topic)
+        return judged(work, given, self.state_servers, watch)
+
+
+def judged(work: Judging, given: Given, state_servers: int, watch: Stopwatch) -> Iterator[Sent]:
+    """The rows of each shard of ``given``, which has the packed parts of each.
+
+    Shard s is kept by state server s % ``state_servers``, of which there are no more than processors; several work side
+    by side.
+    """
+    where = place()
+    if where is None or work.cache is None:
+        for shard, blobs in given.items():
+            yield work.shard(shard, blobs, watch)
+        work.let_go()
+        return
+    count = max(1, min(state_servers, processors()))
+    # One whose shards are all elsewhere now would never be asked again.
+    lets_go = work.cache.asked_within and work.batch_id % work.cache.asked_within == 0
+    watch.start()
+    with ExitStack() as open_connections:
+        asked = []
+        for number in range(count):
+            mine = {shard: blobs for shard, blobs in given.items() if shard % count == number}
+            if mine or (lets_go and where.has(number)):
+                asked.append(open_connections.enter_context(_Asked(where, number, work, mine)))
+        if where.lifeline is not None:
+            where.tell()
+        watch.lap("hand_over")
+        for each in asked:
+            rows, spent_ms = each.answer()
+            watch.add(spent_ms)
+            yield from rows
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(slots=True)
+class _Asked:
+    """Shards that one state server was asked to judge; a context that closes the connection."""
+
+    where: Place
+    number: int
+    work: Judging
+    given: Given
+    _connection: Connection | None = None
+
+    def __enter__(self) -> Self:
+        self._ask()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(self) -> None:
+        """Ask; a state server that dies meanwhile is met again, forked anew, when its answer is waited for."""
+        self._connection = connection = self.where.connect(self.number)
+        try:
+            shards = [(shard, len(blobs)) for shard, blobs in self.given.items()]
+            connection.send_bytes(pickle.dumps((self.work, shards)))
+            for blobs in self.given.values():
+                for blob in blobs:
+                    connection.send_bytes(blob)
+        except OSError:
+            self.__exit__()
+
+    def answer(self) -> tuple[list[Sent], dict[str, float]]:
+        """Rows of each shard, and the milliseconds that went into them.
+
+        Raises:
+            StateError: the state server dies each time.
+            Exception: what was raised in the state server.
+        """
+        for _ in range(TRIES):
+            if self._connection is not None:
+                try:
+                    rows, spent_ms, error = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - our own process
+                except (EOFError, OSError):
+                    self.__exit__()
+                else:
+                    if error is not None:
+                        raise error
+                    return rows, spent_ms
+            self._ask()
+        raise StateError(
+            f"the process that keeps shards {', '.join(map(str, self.given))} died {TRIES} times while it judged batch "
+            f"{self.work.batch_id}; see the system's log for the reason (out of memory?)"
+        )

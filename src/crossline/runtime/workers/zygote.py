@@ -1,0 +1,127 @@
+"""A process that has loaded all that Spark's Python processes need, and of which they are forked.
+
+Spark starts five of them for a pipeline on files: the daemon of the workers, and those that make, plan and read a
+source. Each would load Python's libraries anew, one after the other: two to three seconds of a start. This one begins
+to load them while Java comes up; what Spark starts (``attach.py``) hands over its descriptors, arguments and
+environment, and a fork of this process goes on with them.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any
+
+from crossline.runtime.java.child_processes import end_with_parent
+from crossline.runtime.machine.lifeline import tied
+from crossline.runtime.machine.title import call_myself
+
+ASKED_MAX = 4 << 20  # bytes of arguments and environment
+LOADED_MODULES = ("crossline.runtime.workers.daemon", "crossline.runtime.workers.in_process")
+# This one may compile for minutes what a batch needs, and sees only afterwards that nobody waits for it.
+ENDS_WITH_US = "crossline.runtime.workers.in_process"
+_LENGTH = 8
+
+
+def serve(path: str) -> None:
+    """Fork for whoever asks at the socket ``path``, until the standard input ends."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made = os.path.join(os.path.dirname(path), "new")  # noqa: PTH118, PTH120 - no longer: names of sockets are short
+    listening.bind(made)
+    listening.listen(64)  # who comes while this process loads waits here
+    os.rename(made, path)  # noqa: PTH104 - nobody finds one that does not listen yet
+    from crossline.runtime.workers.daemon import preload  # noqa: PLC0415 - once somebody can come
+
+    call_myself("cl-zygote")
+    with tied():  # it may compile for minutes
+        preload()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
+    gc.collect()
+    gc.freeze()
+    with selectors.DefaultSelector() as selector:
+        selector.register(listening, selectors.EVENT_READ)
+        selector.register(0, selectors.EVENT_READ)
+        while True:
+            ready = [key.fileobj for key, _ in selector.select()]
+            if listening in ready:
+                connection, _ = listening.accept()
+                if os.fork() == 0:
+                    selector.close()
+                    listening.close()
+                    _go_on(connection)
+                connection.close()
+            elif 0 in ready:
+                return
+
+
+def _go_on(connection: socket.socket) -> None:
+    """In the fork: become what was asked for; its exit code goes to whoever asked. Does not return."""
+    code = 1
+    try:
+        asked = _become(connection)
+        if asked["module"] == ENDS_WITH_US:
+            end_with_parent()
+        code = _run(asked["module"])
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except (ConnectionError, EOFError):
+        pass  # a Spark that is gone while something is still written to it is no news
+    except BaseException:  # noqa: BLE001 - told where the process would have told it
+        traceback.print_exc()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        connection.sendall(bytes([code & 0xFF]))
+    os._exit(code)
+
+
+def _become(connection: socket.socket) -> dict[str, Any]:
+    raw, descriptors, _, _ = socket.recv_fds(connection, _LENGTH, 3)
+    while len(raw) < _LENGTH:
+        raw += _more(connection, _LENGTH - len(raw))
+    length = int.from_bytes(raw, "little")
+    if length > ASKED_MAX or len(descriptors) != 3:
+        raise ValueError(f"{length} bytes and {len(descriptors)} descriptors; expected at most {ASKED_MAX}, and 3")
+    body = b""
+    while len(body) < length:
+        body += _more(connection, length - len(body))
+    asked: dict[str, Any] = json.loads(body)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    sys.argv[:] = asked["arguments"]
+    call_myself(f"cl-{asked['module'].rpartition('.')[2]}")
+    return asked
+
+
+def _more(connection: socket.socket, length: int) -> bytes:
+    part = connection.recv(length)
+    if not part:
+        raise EOFError("whoever asked is gone")
+    return part
+
+
+def _run(module: str) -> int:
+    if module in LOADED_MODULES:  # those that are loaded here cannot be run as others are
+        importlib.import_module(module).main()
+    else:
+        runpy.run_module(module, run_name="__main__", alter_sys=False)
+    return 0
+
+
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    serve(sys.argv[1])

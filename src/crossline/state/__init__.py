@@ -1,0 +1,1 @@
+"""What shards keep of their keys, and the compiled kernels that judge it."""

@@ -1,0 +1,82 @@
+"""Large arrays of bytes on huge pages, where the system has them, that grow in place.
+
+A state of many records is read at random: with small pages, looking up where a page is costs as much as reading it.
+A page is huge only where a whole one fits at an address of its size, and one that is moved elsewhere is broken up. So
+a region begins at such an address and has addresses set aside to grow into; memory is taken as it is written.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+
+import numpy as np
+
+from crossline.basics.values import U8
+
+HUGE_FROM = 4 << 20
+_PAGE = 2 << 20
+_STEP = 16 * _PAGE
+_SET_ASIDE = 8 << 30  # bytes of addresses, which cost nothing: moving a region copies it, while a batch waits
+_AHEAD = 4  # times the size, where that is more, or where the system will not promise so much
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+# Linux does not count such addresses as promised; the name came to Python later than the flag to Linux.
+_UNCOUNTED: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+_ADVICE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
+
+
+class Region:
+    """``array``: uint8, zero where never written. No other view of it may live while it is resized."""
+
+    def __init__(self, size: int = 0) -> None:
+        self._map: mmap.mmap | None = None
+        self._whole: U8 = np.zeros(0, np.uint8)
+        self.array: U8 = np.zeros(0, np.uint8)
+        self.resize(size)
+
+    def resize(self, size: int) -> None:
+        """Keep what fits in ``size`` bytes. The address may change."""
+        if self._map is None and (size < HUGE_FROM or _ADVICE is None):
+            self.array.resize(size, refcheck=False)
+            return
+        if size > len(self._whole):
+            self._move(size)
+        elif size < len(self.array):
+            self._whole[size : -(-size // _PAGE) * _PAGE] = 0  # what is left of its last page
+            self._give_back(-(-size // _PAGE) * _PAGE, len(self.array))
+        self.array = self._whole[:size]
+
+    def _move(self, size: int) -> None:
+        """To addresses with room for ``size`` bytes and more."""
+        old, old_map, old_whole = self.array, self._map, self._whole
+        pages = -(-size // _PAGE)
+        made = _addresses(max(pages * _AHEAD, _SET_ASIDE // _PAGE), pages * _AHEAD, pages)
+        if _ADVICE is not None:
+            made.madvise(_ADVICE)
+        whole = np.frombuffer(made, np.uint8)
+        self._map, self._whole = made, whole[-whole.ctypes.data % _PAGE :]
+        for start in range(0, len(old), _STEP):
+            part = old[start : start + _STEP]
+            self._whole[start : start + len(part)] = part
+            if old_map is not None:  # so that not all of it is there twice
+                _forget(old_map, old_whole, start, min(start + _STEP, len(old_whole)))
+
+    def _give_back(self, start: int, end: int) -> None:
+        if self._map is not None and start < end:
+            _forget(self._map, self._whole, start, min(-(-end // _PAGE) * _PAGE, len(self._whole)))
+
+
+def _addresses(*pages: int) -> mmap.mmap:
+    """Addresses of as many pages as the system will promise, and one more, as the first may not begin as one."""
+    for count in pages[:-1]:
+        try:
+            return mmap.mmap(-1, (count + 1) * _PAGE, flags=_FLAGS | _UNCOUNTED)
+        except OSError:
+            continue
+    return mmap.mmap(-1, (pages[-1] + 1) * _PAGE, flags=_FLAGS)
+
+
+def _forget(made: mmap.mmap, whole: U8, start: int, end: int) -> None:
+    """Give the memory from ``start``, where a page begins, to ``end`` back; it reads as zero."""
+    skipped = whole.ctypes.data - np.frombuffer(made, np.uint8).ctypes.data
+    made.madvise(mmap.MADV_DONTNEED, skipped + start, end - start)

@@ -1,0 +1,109 @@
+"""Which ids came lately: open addressing over blocks of 64 bytes, a line of memory, of four hashes and their clocks.
+
+A clock stands with its sign turned, so that 0, what memory is born as, is before all others: a free place. A block is
+filled from its first place on, and what finds no room goes to the next one, so a search ends at a block whose last
+place is free. Ids that are settled are forgotten: another takes their place. No place becomes free again, so blocks
+fill up slowly, until the table is made anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crossline.state.memory.access import above_4, inlined, jit, load_i64, lowest, prefetch, same_4, store_64
+from crossline.state.memory.header import tally, word
+from crossline.state.panes import layout as at
+
+BLOCK, PLACES, CLOCKS_AT = 64, 4, 32
+_LAST_AT = CLOCKS_AT + 8 * (PLACES - 1)
+_ALL = (1 << PLACES) - 1
+_TURN = -(2**63)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_32 = np.uint64(32)
+
+
+@jit
+def of_slot(hash_: Any, slot: int) -> Any:
+    """The hash of an id under a slot's key."""
+    return hash_ + np.uint64(slot) * _SPREAD
+
+
+@jit
+def _first_block(h: int, hash_: Any) -> Any:
+    """Address of the block that a search begins with: the upper half of the hash scaled to the number of blocks."""
+    return word(h, at.ID_TABLE) + ((np.int64(hash_ >> _32) * word(h, at.ID_BLOCKS)) >> 32) * BLOCK
+
+
+@jit
+def _next_block(h: int, block: int) -> Any:
+    block += BLOCK
+    return block if block < word(h, at.ID_TABLE) + word(h, at.ID_BLOCKS) * BLOCK else word(h, at.ID_TABLE)
+
+
+@jit
+def call_id(h: int, hash_: Any) -> None:
+    """Call for where an id stands, if it is known."""
+    prefetch(_first_block(h, hash_))
+
+
+@inlined
+def _came(block: int, hash_: Any, since_ms: int) -> Any:
+    """Whether an id stands in a block with a clock of ``since_ms`` or later."""
+    same = same_4(block, np.int64(hash_))
+    while same != 0:
+        clock = load_i64(block + CLOCKS_AT + 8 * lowest(same))
+        if clock != 0 and clock ^ _TURN >= since_ms:
+            return True
+        same &= same - 1
+    return False
+
+
+@jit
+def has_id(h: int, hash_: Any, since_ms: int) -> Any:
+    """Whether an id came with a clock of ``since_ms`` or later."""
+    block = _first_block(h, hash_)
+    while not _came(block, hash_, since_ms):
+        if load_i64(block + _LAST_AT) == 0:
+            return False
+        block = _next_block(h, block)
+    return True
+
+
+@inlined
+def know_id(h: int, hash_: Any, clock_ms: int, since_ms: int) -> Any:
+    """Whether an id came with a clock of ``since_ms`` or later; if not, it is noted as come at ``clock_ms``."""
+    block, place = _first_block(h, hash_), 0
+    while not _came(block, hash_, since_ms):
+        if place == 0:
+            left = above_4(block + CLOCKS_AT, word(h, at.FOLD_TO) ^ _TURN) ^ _ALL
+            if left != 0:
+                place = block + 8 * lowest(left)
+        if load_i64(block + _LAST_AT) == 0:
+            if load_i64(place + CLOCKS_AT) == 0:
+                store_64(h + 8 * at.N_IDS, tally(h, at.N_IDS) + 1)
+            store_64(place, np.int64(hash_))
+            store_64(place + CLOCKS_AT, clock_ms ^ _TURN)
+            return False
+        block = _next_block(h, block)
+    return True
+
+
+@jit
+def put_ids(h: int, blocks: int, count: int) -> None:
+    """Enter what is not settled of ``count`` blocks that stand at ``blocks`` into an empty table."""
+    n = 0
+    for old in range(blocks, blocks + count * BLOCK, BLOCK):
+        kept = above_4(old + CLOCKS_AT, word(h, at.FOLD_TO) ^ _TURN)
+        while kept != 0:
+            source = old + 8 * lowest(kept)
+            block = _first_block(h, np.uint64(load_i64(source)))
+            while load_i64(block + _LAST_AT) != 0:
+                block = _next_block(h, block)
+            place = block + 8 * lowest(above_4(block + CLOCKS_AT, 0) ^ _ALL)
+            store_64(place, load_i64(source))
+            store_64(place + CLOCKS_AT, load_i64(source + CLOCKS_AT))
+            n += 1
+            kept &= kept - 1
+    store_64(h + 8 * at.N_IDS, n)

@@ -1,0 +1,210 @@
+"""All memory of one key space of panes, as the table of words shows it to compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from crossline.basics.values import I64
+from crossline.state.arithmetic.wide import LIMBS
+from crossline.state.memory.regions import Region
+from crossline.state.memory.watch import WATCHES, Piece, watching
+from crossline.state.panes import layout as at
+from crossline.state.panes.aggregates.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS, SUM_BITS
+from crossline.state.panes.entry import PUT_IDS, REBUILD_KEYS, compiled
+from crossline.state.panes.heap import BLOCK_UNITS, class_for
+from crossline.state.panes.ids import BLOCK, CLOCKS_AT, PLACES
+from crossline.state.panes.program import PaneProgram
+from crossline.state.panes.settle import AT_A_STEP
+
+FULL_OF_4 = 3  # fourths of the places of ids that may be taken
+
+
+class Memory:
+    """``words`` is the table that compiled code reads; arrays live as long as their address stands there."""
+
+    def __init__(self, program: PaneProgram) -> None:
+        self.words: I64 = np.zeros(at.WORDS, np.int64)
+        self._kept: dict[int, Any] = {}
+        self._slots, self._heap = Region(), Region()
+        self._lay_out(program)
+        words = self.words
+        words[at.FREE_SLOT], words[at.HEAP_TOP] = -1, 1  # block 0 is none
+        words[at.FOLD_TO] = words[at.DROP_TO] = at.NONE_MS
+        self.keep(at.FREE, np.zeros(len(BLOCK_UNITS), np.int64))
+        self.make_slots(0)
+        self.make_heap(0)
+        self._empty_keys(8)
+        self._empty_ids(8)
+
+    def _lay_out(self, program: PaneProgram) -> None:
+        """Numbers and offsets that follow from the plan, and its arrays."""
+        words, names = self.words, {word.name: word.number for word in at.TABLE.words}
+        for name, number in program.numbers.items():
+            words[names[name]] = number
+        for name, array in program.arrays.items():
+            self.keep(names[name], array)
+        self.keep(at.GROUP_TOLD, program.group_told)
+        self.keep(at.SIZES, np.array(BLOCK_UNITS, np.int64))
+        chunk = class_for(-(-(8 + int(words[at.CHUNK_PANES]) * int(words[at.PANE_BYTES])) // at.UNIT))
+        row_bytes = 8 * (1 + int(words[at.COLUMNS]) + int(words[at.BITS_WORDS]))
+        words[at.ROW_BYTES], words[at.CHUNK_CLASS] = row_bytes, chunk
+        words[at.STEP_UNITS] = AT_A_STEP * BLOCK_UNITS[chunk] + row_bytes + 64
+        words[at.SLOT_BYTES] = at.KEYED.lay_out(words)
+        self.keep(at.SLOT_BORN, at.KEYED.newborn(words, int(words[at.SLOT_BYTES])))
+        scratch: tuple[tuple[int, Any], ...] = (
+            (at.WIDE, np.zeros(LIMBS, np.int64)),
+            (at.DEV, np.zeros(8)),
+            (at.CODES, np.zeros(CODE_PLACES, np.uint32)),
+            (at.TOUCHED, np.zeros(CODES_MAX + 1, np.int32)),
+            (at.REGISTERS, np.zeros(REGISTERS, np.uint8)),
+            (at.FIGURE, np.zeros(3, np.int64)),
+        )
+        for number, each in scratch:
+            self.keep(number, each)
+        if words[at.SKETCHES]:
+            self.keep(at.BUCKETS, np.zeros(BUCKETS, np.int64))
+            self.keep(at.BUCKET_SUMS, np.zeros(BUCKETS >> SUM_BITS, np.int64))
+
+    def take_over(self, old: Memory) -> None:
+        """Take the keys and their past over from ``old``, of the same columns, entries and parts."""
+        for word in at.CARRIED:
+            if word.says in {"count", "number"}:
+                self.words[word.number] = old.words[word.number]
+        for name in (at.KEY_TABLE, at.ID_TABLE, at.FREE):
+            self.keep(name, old._kept[name])
+        for name in (at.HEAP_ROOM, at.FOLD_TO, at.DROP_TO):
+            self.words[name] = old.words[name]
+        self._heap = old._heap
+        self.words[at.HEAP] = self._heap.array.ctypes.data
+        self.make_slots(0)
+        mine, theirs = self.slots(), old.slots()
+        mine[:] = at.KEYED.newborn(self.words, int(self.words[at.SLOT_BYTES]))
+        for to, source, length in at.KEYED.carried(self.words, old.words):
+            mine[:, to : to + length] = theirs[:, source : source + length]
+
+    def take_slot(self, old: Memory, slot: int) -> None:
+        """Take one key and its past over from ``old``, of the same columns, entries and parts, into nothing.
+
+        The blocks of its heap are those of ``old``, which is of no use any more once they are written to.
+        """
+        words = (at.N_RECORDS, at.N_PANES, at.N_LARGEST, at.HEAP_TOP, at.HEAP_ROOM, at.FOLD_TO, at.DROP_TO)
+        for name in words:
+            self.words[name] = old.words[name]
+        self.keep(at.FREE, old._kept[at.FREE])
+        self._heap = old._heap
+        self.words[at.HEAP], self.words[at.N_SLOTS] = self._heap.array.ctypes.data, 1
+        self.make_slots(0)
+        mine, theirs = self.slots(), old.slots()
+        mine[0] = at.KEYED.newborn(self.words, int(self.words[at.SLOT_BYTES]))
+        for to, source, length in at.KEYED.carried(self.words, old.words):
+            mine[0, to : to + length] = theirs[slot, source : source + length]
+        self.run(REBUILD_KEYS)
+
+    def keep(self, name: int, array: Any) -> None:
+        """Hold ``array``, of the kind declared for word ``name``, and put its address there."""
+        kind = at.TABLE.words[name].dtype
+        array = np.ascontiguousarray(array) if kind is None else np.require(array, kind, ["C"])
+        self._kept[name] = array
+        self.words[name] = array.ctypes.data
+
+    def kept(self, name: int) -> Any:
+        """The array that was given to ``keep``."""
+        return self._kept[name]
+
+    def let_go(self) -> None:
+        """Hold the arrays of the batch no longer."""
+        for name in at.OF_BATCH:
+            self._kept.pop(name, None)
+            self.words[name] = 0
+
+    def run(self, task: int, argument: int = 0, more: int = 0) -> int:
+        """Run one of the tasks of ``entry``."""
+        if not WATCHES:
+            return int(compiled()(self.words.ctypes.data, task, argument, more))
+        arrays = {at.TABLE.words[name].name: array for name, array in self._kept.items()}
+        arrays |= {"words": self.words, "SLOTS": self._slots.array, "HEAP": self._heap.array}
+        with watching([Piece(name, array.ctypes.data, array.nbytes) for name, array in arrays.items()]):
+            return int(compiled()(self.words.ctypes.data, task, argument, more))
+
+    def run_through(self, task: int, start: int, end: int, after: Callable[[], Any] = lambda: None) -> None:
+        """Have a task done on the rows from ``start`` to ``end``, with as much memory as it asks for.
+
+        ``after`` is called whenever it stops, at its end too: it makes room for hits.
+        """
+        while True:
+            self.words[at.HEAP_NEED] = 0
+            start = self.run(task, start)
+            after()
+            if start >= end:
+                return
+            if self.words[at.HEAP_NEED]:
+                self.make_heap(int(self.words[at.HEAP_NEED]))
+
+    def make_heap(self, units: int) -> None:
+        """Room for ``units`` that were never given out, and a little more."""
+        need = int(self.words[at.HEAP_TOP]) + units
+        need += (need >> 4) + 64
+        self._heap.resize(need * at.UNIT)
+        self.words[at.HEAP], self.words[at.HEAP_ROOM] = self._heap.array.ctypes.data, need
+
+    def make_slots(self, more: int) -> None:
+        """Room for ``more`` slots than there are."""
+        width, need = int(self.words[at.SLOT_BYTES]), int(self.words[at.N_SLOTS]) + more
+        if need * width > len(self._slots.array):
+            self._slots.resize((need + (need >> 4) + 16) * width)
+        self.words[at.SLOTS] = self._slots.array.ctypes.data
+
+    def make_keys(self, more: int) -> None:
+        """Room for ``more`` keys in their table."""
+        count = int(self.words[at.N_SLOTS]) + more
+        if 2 * count > self.words[at.KEY_MASK]:
+            self._empty_keys(4 * count)
+            self.run(REBUILD_KEYS)
+
+    def make_ids(self, more: int) -> None:
+        """Room for ``more`` ids in their table; those that are settled are forgotten where it fills up."""
+        words = self.words
+        places = int(words[at.ID_BLOCKS]) * PLACES
+        if FULL_OF_4 * places >= 4 * (int(words[at.N_IDS]) + more):
+            return
+        old, blocks = self._kept[at.ID_TABLE], int(words[at.ID_BLOCKS])
+        clocks = old.view(np.uint64).reshape(blocks, -1)[:, CLOCKS_AT // 8 :]
+        alive = int(np.count_nonzero(clocks > np.uint64(int(words[at.FOLD_TO]) + 2**63)))
+        # As many again where most are there to stay: then there are ever more of them.
+        grows = 2 * alive > int(words[at.N_IDS])
+        self._empty_ids((3 if grows else 2) * (alive + more))
+        self.keep(at.MOVED, old)
+        self.run(PUT_IDS, int(words[at.MOVED]), blocks)
+        self._kept.pop(at.MOVED)
+
+    def _empty_keys(self, count: int) -> None:
+        size = 1 << max(4, (count - 1).bit_length())
+        self.keep(at.KEY_TABLE, np.full(size, -1, np.int32))
+        self.words[at.KEY_MASK] = size - 1
+
+    def _empty_ids(self, places: int) -> None:
+        blocks = places // PLACES + 1
+        room = Region((blocks + 1) * BLOCK).array
+        start = -room.ctypes.data % BLOCK
+        self.keep(at.ID_TABLE, room[start : start + blocks * BLOCK])
+        self.words[at.ID_BLOCKS] = blocks
+
+    def slots(self) -> Any:
+        """The rows of slots, as uint8[count, width]. Not to be held across a growth."""
+        width, count = int(self.words[at.SLOT_BYTES]), int(self.words[at.N_SLOTS])
+        return self._slots.array[: count * width].reshape(count, width)
+
+    def field(self, offset: int, kind: Any) -> Any:
+        """One field of all slots, as a view to read or write at once. Not to be held across a growth."""
+        rows = self.slots()
+        if not len(rows):
+            return np.empty(0, kind)
+        return np.ndarray((len(rows),), kind, buffer=rows, offset=offset, strides=(rows.strides[0],))
+
+    def bytes_held(self) -> int:
+        """Bytes of the state, room to grow included, without what belongs to one batch."""
+        tables = sum(self._kept[name].nbytes for name in (at.KEY_TABLE, at.ID_TABLE))
+        return len(self._slots.array) + len(self._heap.array) + int(tables)

@@ -1,0 +1,208 @@
+"""A pane plan as flat arrays that compiled code walks: what panes keep, cursors, running aggregates, groups, lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crossline.basics.values import I64
+from crossline.plan.spaces import FormulaLine, Group, Line, PanePart, PaneSpacePlan, own_parts, parts_of
+from crossline.programs.registry import aggregates
+from crossline.state.windows.program import INT_KINDS, all_told, bounds_of, classes, judge_class, kind_of, wide_bounds
+
+# Kinds of parts, in bytes of a pane.
+P_COUNT, P_SUM_INT, P_SUM_FLOAT, P_LEAST_INT, P_LEAST_FLOAT, P_MOST_INT, P_MOST_FLOAT, P_FIRST, P_LAST = range(9)
+P_CLOCK, P_STREAK, P_SQUARES_INT, P_SQUARES_FLOAT, P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY = range(9, 17)
+BYTES = (4, 12, 16, 8, 8, 8, 8, 8, 8, 8, 4, 32, 32, 4, 4, 4, 4)
+GROWING = (P_SUM_FLOAT, P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY)  # parts that may have a block of their own
+RUNNING = (P_COUNT, P_SUM_INT, P_SUM_FLOAT, P_LEAST_INT, P_LEAST_FLOAT, P_MOST_INT, P_MOST_FLOAT)
+# What panes may keep for an aggregate: its kind of integers, and of floats.
+KEPT = {
+    "count": (P_COUNT, P_COUNT),
+    "sum": (P_SUM_INT, P_SUM_FLOAT),
+    "min": (P_LEAST_INT, P_LEAST_FLOAT),
+    "max": (P_MOST_INT, P_MOST_FLOAT),
+    "first": (P_FIRST, P_FIRST),
+    "last": (P_LAST, P_LAST),
+    "since": (P_CLOCK, P_CLOCK),
+    "streak": (P_STREAK, P_STREAK),
+    "stddev": (P_SQUARES_INT, P_SQUARES_FLOAT),
+    "distinct_count": (P_CODES, P_CODES),
+    "quantile": (P_BUCKETS_INT, P_BUCKETS_FLOAT),
+    "tally": (P_TALLY, P_TALLY),
+}
+MILLION = 1_000_000
+CHUNK_BYTES = (64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class PaneProgram:
+    """See ``compile_plan``.
+
+    ``arrays``: by the name of the word that they stand at. ``numbers``: plain numbers, by theirs. ``group_told`` and
+    ``group_kind``: as of ``windows.program.KernelProgram``, by the kernel's order of groups.
+    """
+
+    arrays: dict[str, Any]
+    numbers: dict[str, int]
+    group_told: I64
+    group_kind: I64
+
+
+def part_kind(part: PanePart, plan: PaneSpacePlan) -> int:
+    """What kind of part it is."""
+    if part.aggregate not in KEPT:
+        raise ValueError(f"panes keep no {part.aggregate}: there are {', '.join(KEPT)}")
+    whole, real = KEPT[part.aggregate]
+    floats = part.aggregate != "streak" and part.column >= 0 and plan.columns[part.column][1] == "float"
+    return real if floats else whole
+
+
+def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
+    """The arrays for ``plan``.
+
+    Raises:
+        ValueError: a figure of what its panes do not keep.
+    """
+    for group in plan.groups:
+        aggregate = aggregates().get(group.aggregate)
+        if aggregate is None or aggregate.pane is None:
+            raise ValueError(f"{group.aggregate} is not defined on panes")
+    kinds = [part_kind(part, plan) for part in plan.parts]
+    missing = set(parts_of((plan.cursors[g.cursor].entry, g) for g in plan.groups)) - set(plan.parts)
+    if missing:
+        raise ValueError(f"panes of {plan.parts} cannot tell {missing}")
+    at = np.cumsum([4, *(BYTES[kind] for kind in kinds)])
+    pane_bytes = int(at[-1])
+    chunk = next(size for size in CHUNK_BYTES if (size - 8) // pane_bytes >= 3 or size == CHUNK_BYTES[-1])
+    told, groups = all_told(plan), _Groups(plan)
+    arrays = {
+        "PART_KIND": kinds,
+        "PART_ENTRY": [part.entry for part in plan.parts],
+        "PART_COL": [part.column for part in plan.parts],
+        "PART_AT": at[:-1],
+        "PART_COUNT": [at[plan.parts.index(PanePart("count", part.entry, -1))] for part in plan.parts],
+        "ENTRY": [c.entry for c in plan.cursors],
+        "COUNT_PART": [at[plan.parts.index(PanePart("count", c.entry, -1))] for c in plan.cursors],
+        "WINDOW": [c.window_ms for c in plan.cursors],
+        "DELAY": [c.delay_ms for c in plan.cursors],
+        "EXACT": [-1 if c.resolution_ms else int(not c.left_closed) for c in plan.cursors],
+        "RIGHT_OPEN": [int(c.right_open) for c in plan.cursors],
+        "INCLUDE": [int(c.include_current) for c in plan.cursors],
+        **groups.arrays(),
+        **_judging(plan),
+        **_lines(plan, dict(zip((told.index(g) for g in groups.order), groups.shown().tolist(), strict=True))),
+    }
+    numbers = {
+        "RESOLUTION": plan.resolution_ms,
+        "COLUMNS": len(plan.columns),
+        "BITS_WORDS": 0 if plan.entries == 1 else -(-plan.entries // 64),
+        "PANE_BYTES": pane_bytes,
+        "CHUNK_PANES": max(1, min(15, (chunk - 8) // pane_bytes)),
+        "PARTS": len(kinds),
+        "SKETCHES": sum(kind in GROWING for kind in kinds),
+        "CURSORS": len(plan.cursors),
+        "ACCS": len(groups.accs),
+        "CLASSES": len(classes(plan)),
+        "JUDGING": len(plan.judging),
+        "LINES": len(plan.lines),
+        "COOLING": len(cooling(plan)),
+        "LINE_BYTES": -(-len(plan.judging) // 8),
+        "TOLD": len(told),
+    }
+    order = np.array([told.index(g) for g in groups.order], np.int64)
+    flat = {k: v if isinstance(v, np.ndarray) else np.asarray(v, np.int64) for k, v in arrays.items()}
+    return PaneProgram(flat, numbers, order, groups.shown())
+
+
+class _Groups:
+    """The groups in use by their cursors, and the running aggregates that they share."""
+
+    def __init__(self, plan: PaneSpacePlan) -> None:
+        self.plan = plan
+        self.order = sorted(all_told(plan), key=lambda g: (plan.groups[g].cursor, g))
+        self.accs: list[tuple[int, int]] = []  # cursor, part
+        needed = {(c, plan.parts.index(PanePart("count", each.entry, -1))) for c, each in enumerate(plan.cursors)}
+        needed |= {(plan.groups[g].cursor, part) for g in self.order for part in self.parts(plan.groups[g])}
+        self.accs = sorted(each for each in needed if part_kind(plan.parts[each[1]], plan) in RUNNING)
+
+    def parts(self, group: Group) -> tuple[int, ...]:
+        """The numbers of the parts that ``group`` is of; of a count those of what is counted."""
+        entry = self.plan.cursors[group.cursor].entry
+        parts = own_parts(entry, group) or (PanePart("count", entry, -1),)
+        return tuple(map(self.plan.parts.index, parts))
+
+    def shown(self) -> I64:
+        """The kinds of the figures, in order (see ``INT_KINDS``)."""
+        return np.array([kind_of(self.plan, self.plan.groups[g]) for g in self.order], np.int64)
+
+    def arrays(self) -> dict[str, Any]:
+        """Of running aggregates and of groups."""
+        mine = [self.plan.groups[g] for g in self.order]
+        parts = [(*self.parts(group), -1)[:2] for group in mine]
+        accs = [[self._acc(group.cursor, part) for part in two] for group, two in zip(mine, parts, strict=True)]
+        cursors = np.arange(len(self.plan.cursors) + 1)
+        return {
+            "ACC_AT": np.searchsorted([cursor for cursor, _ in self.accs], cursors),
+            "ACC_KIND": [part_kind(self.plan.parts[part], self.plan) for _, part in self.accs],
+            "ACC_PART": [part for _, part in self.accs],
+            "GROUP_AT": np.searchsorted([group.cursor for group in mine], cursors),
+            "GROUP_KIND": self.shown(),
+            "GROUP_ACC": [first for first, _ in accs],
+            "GROUP_ACC_2": [second for _, second in accs],
+            "GROUP_PART": [first for first, _ in parts],
+            "GROUP_PART_2": [second for _, second in parts],
+            "GROUP_RANK": [round(group.rank * MILLION) for group in mine],
+        }
+
+    def _acc(self, cursor: int, part: int) -> int:
+        return self.accs.index((cursor, part)) if (cursor, part) in self.accs else -1
+
+
+def cooling(plan: PaneSpacePlan) -> list[int]:
+    """The numbers of the lines with a cooldown."""
+    return [i for i, line in enumerate(plan.judging) if line.cooldown_ms > 0]
+
+
+def _judging(plan: PaneSpacePlan) -> dict[str, Any]:
+    number, cold = classes(plan), cooling(plan)
+    cursors = [_window_of(plan, line) for line in plan.judging]
+    return {
+        "LINE_CLASS": [number[judge_class(plan, line)] for line in plan.judging],
+        "LINE_EVERY": [int(line.emit_every) for line in plan.judging],
+        "LINE_REARM": [reach_ms for reach_ms, _ in cursors],
+        "LINE_EXACT": [exact for _, exact in cursors],
+        "LINE_COOLDOWN": [line.cooldown_ms for line in plan.judging],
+        "LINE_COOLING": [cold.index(i) if i in cold else -1 for i in range(len(plan.judging))],
+    }
+
+
+def shown_groups(plan: PaneSpacePlan) -> list[int]:
+    """The groups whose windows hits show, for each line and formula."""
+    return [*(line.group for line in plan.lines), *(line.figures[0][2] for line in plan.formulas)]
+
+
+def _lines(plan: PaneSpacePlan, kinds: dict[int, int]) -> dict[str, Any]:
+    """What lines are held against; ``kinds``: of figures, by the number that they are told by."""
+    numbers, bounds = all_told(plan), [bounds_of(line.operator, line.threshold) for line in plan.lines]
+    told = [numbers.index(line.group) for line in plan.lines]
+    return {
+        "LINE_TOLD": told,
+        "LINE_REAL": [int(kinds[number] not in INT_KINDS) for number in told],
+        "NEGATED": [int(line.operator == "!=") for line in plan.lines],
+        "LOW_F": np.array([low for _, _, low, _ in bounds], np.float64),
+        "HIGH_F": np.array([high for *_, high in bounds], np.float64),
+        "LINE_CURSOR": [plan.groups[group].cursor for group in shown_groups(plan)],
+        **{name.upper(): bound for name, bound in wide_bounds(bounds).items()},
+    }
+
+
+def _window_of(plan: PaneSpacePlan, line: Line | FormulaLine) -> tuple[int, int]:
+    """How far back the record judged before still counts, and how that edge is meant (see EXACT)."""
+    if isinstance(line, Line):
+        cursor = plan.cursors[plan.groups[line.group].cursor]
+        return cursor.window_ms, -1 if cursor.resolution_ms else int(not cursor.left_closed)
+    panes = any(plan.cursors[plan.groups[group].cursor].resolution_ms for _, group, _ in line.figures)
+    return line.rearm_ms, -1 if panes else 1

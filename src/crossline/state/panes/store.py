@@ -1,0 +1,368 @@
+"""The panes and late records of one key space of one shard, and what its rules see in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from crossline.basics.spans import take_bytes
+from crossline.basics.values import I32, U8
+from crossline.plan.spaces import PaneSpacePlan
+from crossline.state.batch import Delta, Due, FormulaRead, Hits, KeyedBatch, take
+from crossline.state.memory.hashing import keyed_many, xxh64_many
+from crossline.state.panes import layout as at
+from crossline.state.panes.entry import EMIT, JUDGE, LOAD, SWEEP, compiled
+from crossline.state.panes.hit_buffers import Found
+from crossline.state.panes.memory import Memory
+from crossline.state.panes.program import compile_plan, cooling, shown_groups
+from crossline.state.windows.lookup import no_rows
+from crossline.state.windows.program import INT_KINDS, all_told, classes, judge_class
+from crossline.state.windows.store import Sizes
+from crossline.state.windows.verdicts.feature_queries import FeatureQueries
+from crossline.state.windows.verdicts.formulas import Formulas, Judged, Told
+
+PIECE = 16_384  # rows whose figures are told at a time
+SWEEP_PART = 4  # a slot is swept for as many records
+SWEEP_LEAST = 64
+
+
+class PaneState:
+    """One key space of one shard, as ``KeySpaceState``, with panes for all that is settled.
+
+    A window is that of ``KeySpaceState`` with its far edge rounded down to a multiple of the plan's resolution, and
+    closed; where it has a delay, its near edge is rounded down too, and open. What it says is a function of the rows
+    alone, however they are cut, as long as none comes with a clock at or before what ``evict`` has settled.
+
+    ``duplicate_ms``: as there; ids are forgotten once they are settled.
+
+    Raises:
+        ValueError: a figure of what the plan's panes do not keep.
+    """
+
+    def __init__(self, plan: PaneSpacePlan, duplicate_ms: int = 2**62) -> None:
+        self.duplicate_ms = duplicate_ms
+        self._retained = 0  # since the last sweep
+        self._take_up(plan)
+
+    def _take_up(self, plan: PaneSpacePlan) -> None:
+        self.plan = plan
+        self._program = compile_plan(plan)
+        self._memory = Memory(self._program)
+        self._formulas = Formulas(plan, self._program)
+        self._feature_queries = FeatureQueries(plan, self._program)
+        self._classes = classes(plan)
+        program = zip(self._program.group_told.tolist(), self._program.group_kind.tolist(), strict=True)
+        whole = {number for number, kind in program if kind in INT_KINDS}
+        told = all_told(plan)
+        integral = [*(told.index(line.group) in whole for line in plan.lines), *(False for _ in plan.formulas)]
+        self._integral = np.array(integral, np.bool_)
+        self._cursors = np.array([plan.groups[number].cursor for number in shown_groups(plan)], np.int64)
+
+    def judge(self, batch: KeyedBatch) -> Hits:
+        """Take ``batch`` in, row by row, judging each."""
+        n, words = len(batch), self._memory.words
+        sat = np.zeros((n, int(words[at.LINE_BYTES])), np.uint8)
+        duplicate, retained = self._enter(batch, sat)
+        found = Found()
+        found.listen(self._memory)
+        words[at.AT_ONCE] = not self.plan.formulas and not self.plan.feature_queries
+        if words[at.AT_ONCE]:
+            self._judge_at_once(n, found)
+        else:
+            for start in range(0, n, PIECE):
+                self._judge_piece(batch, start, min(start + PIECE, n), duplicate, found)
+        kept = int(words[at.N_RETAINED])
+        self._retained += kept
+        self._memory.let_go()
+        hits = self._hits(batch, found, duplicate, retained[:kept], sat[:kept])
+        return replace(hits, failed=self._formulas.failed(), told=self._feature_queries.told())
+
+    def _judge_at_once(self, rows: int, found: Found) -> None:
+        """Judge the batch by lines alone, each row as it is taken in: of no row the figures are read later."""
+        self._listen(1, 0, rows)
+        self._memory.run_through(JUDGE, 0, rows, lambda: found.take(self._memory))
+
+    def _judge_piece(self, batch: KeyedBatch, start: int, end: int, copies: U8, found: Found) -> None:
+        memory, rows = self._memory, end - start
+        told = self._listen(rows, start, end)
+        memory.run_through(JUDGE, start, end)
+        facts = {name: column.slice(start, rows) for name, column in batch.facts.items()}
+        judged = Judged(batch, slice(start, end), copies)
+        self._feature_queries.take(told, judged)
+        verdicts = np.zeros((rows, len(self.plan.formulas)), np.uint8)
+        if self.plan.formulas:
+            verdicts[:] = self._formulas.holds(told, facts, judged)
+        memory.keep(at.HOLDS, verdicts)
+
+        def take_out() -> None:
+            first = found.hits
+            line, row = found.take(memory)
+            found.formed |= self._read(batch, told, facts, start, first, line, row)
+
+        memory.run_through(EMIT, start, end, take_out)
+
+    def _listen(self, rows: int, start: int, end: int) -> Told:
+        """Have the kernel tell figures of as many rows at once as ``rows``, of those from ``start`` to ``end``."""
+        memory, words = self._memory, self._memory.words
+        told = Told.of(rows, int(words[at.TOLD]))
+        for name, array in (
+            *((at.TOLD_I, told.whole), (at.TOLD_UP, told.up), (at.TOLD_F, told.real), (at.TOLD_OK, told.defined)),
+            (at.COUNTS, np.zeros((rows, max(1, len(self.plan.cursors))), np.int64)),
+        ):
+            memory.keep(name, array)
+        words[at.PIECE_FROM], words[at.PIECE_END] = start, end
+        return told
+
+    def _read(
+        self, batch: KeyedBatch, told: Told, facts: Any, start: int, first: int, line: I32, row: I32
+    ) -> dict[int, FormulaRead]:
+        """What the formulas have read of the hits numbered from ``first`` on, in a piece that begins with ``start``."""
+        formed = np.flatnonzero(line >= len(self.plan.lines))
+        delays = [self.plan.cursors[cursor].delay_ms for cursor in self._cursors.tolist()]
+        hits = (
+            (first + k, int(line[k]), int(row[k]), int(batch.clock_ms[row[k]]) - delays[int(line[k])])
+            for k in formed.tolist()
+        )
+        return self._formulas.read(hits, told, facts, start)
+
+    def _hits(self, batch: KeyedBatch, found: Found, duplicate: U8, retained: Any, sat: U8) -> Hits:
+        columns, emitted = found.columns(), found.emitted()
+        line, row = columns["line"], columns["row"]
+        clock, cursor = batch.clock_ms[row], self._cursors[line]
+        spans = [self.plan.cursors[c].span_ms(int(ms)) for c, ms in zip(cursor.tolist(), clock.tolist(), strict=True)]
+        span = np.array(spans, np.int64).reshape(-1, 2)
+        included = self._itself(batch, row, cursor)
+        shown = row[included]
+        id_bytes, id_offsets = take_bytes(batch.id_bytes, batch.id_offsets[shown], np.diff(batch.id_offsets)[shown])
+        value_i, value_f = self._shown_values(batch, line[included], shown)
+        return Hits(
+            **columns,
+            is_int=self._integral[line],
+            window_start_ms=span[:, 0],
+            window_end_ms=span[:, 1],
+            evidence_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(included)]),
+            evidence_id_bytes=id_bytes,
+            evidence_id_offsets=id_offsets,
+            evidence_clock_ms=batch.clock_ms[shown],
+            evidence_value_i=value_i,
+            evidence_value_f=value_f,
+            duplicates=duplicate.astype(np.bool_),
+            retained=retained,
+            sat=sat,
+            emitted_line=emitted[0],
+            emitted_row=emitted[1],
+            formed=found.formed,
+        )
+
+    def _itself(self, batch: KeyedBatch, row: Any, cursor: Any) -> Any:
+        """Whether each hit's record is in its window: of all in it the one that is still known for sure."""
+        given = [(c.include_current and not c.delay_ms, c.entry) for c in self.plan.cursors]
+        inside = np.array([each for each, _ in given], np.bool_)[cursor]
+        entry = np.array([each for _, each in given], np.int64)[cursor]
+        return inside & ((batch.entries[row, entry >> 3] >> (entry & 7) & 1) != 0)
+
+    def _shown_values(self, batch: KeyedBatch, line: Any, row: Any) -> tuple[Any, Any]:
+        """Values of the records that are shown, of the column of their line, as integers and as floats."""
+        value_i, value_f = np.zeros(len(row), np.int64), np.zeros(len(row), np.float64)
+        columns = [self.plan.groups[x.group].column for x in self.plan.lines] + [-1 for _ in self.plan.formulas]
+        column = np.array([*columns, -1], np.int64)[line]
+        for number, (_, kind) in enumerate(self.plan.columns):
+            mine = column == number
+            if mine.any() and kind != "code":
+                (value_f if kind == "float" else value_i)[mine] = batch.values[number][row[mine]]
+        return value_i, value_f
+
+    def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:
+        """What ``judge(batch)``, which gave ``hits``, added: for ``load`` in another process."""
+        kept = batch if len(hits.retained) == len(batch) else take(batch, hits.retained)
+        return Delta(kept, hits.sat, hits.emitted_line, hits.emitted_row)
+
+    def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:
+        """Take in what was judged before, without judging it.
+
+        ``lines``: (rule id, version) of the plan's lines and formulas at that time.
+        """
+        batch, memory, names = delta.batch, self._memory, _names(self.plan)
+        numbers = {name: i for i, name in enumerate(lines)}
+        width, known = int(memory.words[at.LINE_BYTES]), np.zeros(8 * int(memory.words[at.LINE_BYTES]), np.bool_)
+        sat = np.zeros((len(batch), width), np.uint8)
+        for i, name in enumerate(names):
+            old = numbers.get(name)
+            if old is not None:
+                known[i] = True
+                sat[:, i >> 3] |= ((delta.sat[:, old >> 3] >> (old & 7)) & 1) << np.uint8(i & 7)
+        self._enter(batch, sat)
+        memory.keep(at.LINE_MASK, np.packbits(known, bitorder="little"))
+        memory.keep(at.CLASS_LINES, self._class_lines(width))
+        row_slot = np.empty(len(batch), np.int32)
+        memory.keep(at.ROW_SLOT, row_slot)
+        memory.run_through(LOAD, 0, len(batch))
+        self._retained += len(batch)
+        memory.let_go()
+        cold = {names[i]: number for number, i in enumerate(cooling(self.plan))}
+        for line, row in zip(delta.emitted_line.tolist(), delta.emitted_row.tolist(), strict=True):
+            if lines[line] in cold:
+                memory.field(_column(memory, at.EMITTED_AT, cold[lines[line]]), np.int64)[row_slot[row]] = (
+                    batch.clock_ms[row]
+                )
+
+    def _class_lines(self, width: int) -> U8:
+        """The lines of each class, as bits."""
+        members = np.zeros((len(self._classes), width * 8), np.bool_)
+        for i, line in enumerate(self.plan.judging):
+            members[self._classes[judge_class(self.plan, line)], i] = True
+        return np.packbits(members, axis=1, bitorder="little")
+
+    def replan(self, plan: PaneSpacePlan) -> None:
+        """Judge by ``plan`` from now on; lines of the same rule id and version keep what they remember of keys.
+
+        Raises:
+            ValueError: its columns, entries, parts or resolution are others: that takes another store.
+        """
+        old_plan, old, old_classes = self.plan, self._memory, self._classes
+        kept = (plan.columns, plan.entries, plan.parts, plan.resolution_ms)
+        if kept != (old_plan.columns, old_plan.entries, old_plan.parts, old_plan.resolution_ms):
+            raise ValueError(f"panes of {old_plan.parts} cannot be judged by a plan of {plan.parts}")
+        self._take_up(plan)
+        memory = self._memory
+        memory.take_over(old)
+        numbers, cold = {name: i for i, name in enumerate(_names(old_plan))}, cooling(old_plan)
+        for i, (name, line) in enumerate(zip(_names(plan), plan.judging, strict=True)):
+            if name not in numbers:
+                continue
+            was = numbers[name]
+            bits = (old.field(int(old.words[at.SAT_AT]) + (was >> 3), np.uint8) >> (was & 7)) & 1
+            memory.field(int(memory.words[at.SAT_AT]) + (i >> 3), np.uint8)[:] |= bits << np.uint8(i & 7)
+            judged = memory.field(_column(memory, at.JUDGED_AT, self._classes[judge_class(plan, line)]), np.int64)
+            before = old_classes[judge_class(old_plan, old_plan.judging[was])]
+            np.maximum(judged, old.field(_column(old, at.JUDGED_AT, before), np.int64), out=judged)
+            if was in cold and i in cooling(plan):
+                emitted = memory.field(_column(memory, at.EMITTED_AT, cooling(plan).index(i)), np.int64)
+                emitted[:] = old.field(_column(old, at.EMITTED_AT, cold.index(was)), np.int64)
+
+    def alone(self, plan: PaneSpacePlan, key: bytes) -> PaneState:
+        """What there is of ``key`` in a state of its own, judged by ``plan``, of the same columns, entries and parts.
+
+        Both use the same heap: this one is of no use any more once the other has judged.
+        """
+        nothing, other = no_rows(plan, key), PaneState(plan, self.duplicate_ms)
+        self._enter(nothing, np.zeros((0, int(self._memory.words[at.LINE_BYTES])), np.uint8))
+        self._memory.run_through(LOAD, 0, 0)  # which looks the keys of a batch up before it comes to its rows
+        slot = int(self._memory.kept(at.KEY_SLOT)[0])
+        self._memory.let_go()
+        if slot >= 0:
+            other._memory.take_slot(self._memory, slot)
+        return other
+
+    def due(self, clock_ms: int) -> Due | None:  # noqa: ARG002 - a window waits for nothing
+        """Nothing."""
+        return None
+
+    def evict(self, cutoff_ms: int) -> None:
+        """Drop records with a clock at or before ``cutoff_ms``, in no future window, and settle those that are.
+
+        Both is done key by key, as records come, and of some keys at each call.
+        """
+        words = self._memory.words
+        words[at.DROP_TO] = max(int(words[at.DROP_TO]), cutoff_ms)
+        words[at.FOLD_TO] = max(int(words[at.FOLD_TO]), cutoff_ms + self.plan.settled_ms)
+        left = min(int(words[at.N_SLOTS]), self._retained // SWEEP_PART + SWEEP_LEAST)
+        self._retained = 0
+        while (left := self._memory.run(SWEEP, left)) > 0:
+            self._memory.make_heap(int(words[at.HEAP_NEED]))
+
+    def _enter(self, batch: KeyedBatch, sat: U8) -> tuple[U8, Any]:
+        """Make room for the batch and show it to the kernel; what the kernel writes: duplicates, rows retained."""
+        n, keys, memory = len(batch), len(batch.key_hash), self._memory
+        memory.make_slots(min(keys, n))
+        memory.make_keys(min(keys, n))
+        memory.make_ids(n)
+        words = memory.words
+        words[at.N_RETAINED] = 0
+        words[at.ROWS], words[at.BATCH_KEYS], words[at.SINCE] = n, keys, self.duplicate_ms
+        bits = self._bits(batch)
+        words[at.BITS_EACH] = bits.shape[1]
+        duplicate, retained = np.zeros(n, np.uint8), np.empty(n, np.int32)
+        for name, array in (
+            *((at.CLOCK_MS, batch.clock_ms), (at.INGEST_MS, batch.ingest_ms), (at.KEY_INDEX, batch.key_index)),
+            *((at.KEY_BYTES, batch.key_bytes), (at.KEY_OFFSETS, batch.key_offsets), (at.KEY_HASH, batch.key_hash)),
+            *((at.KEY_SLOT, np.full(keys, -1, np.int32)), (at.VALUES, self._values(batch)), (at.BITS, bits)),
+            *((at.ID_HASH, keyed_many(batch.id_bytes, batch.id_offsets)), (at.ACTIVE, self._active(batch))),
+            *((at.DUPLICATE, duplicate), (at.RETAINED, retained), (at.ROW_SAT, sat)),
+            *((at.ROW_SLOT, np.empty(n, np.int32)), (at.ROW_KEPT, np.empty(n, np.int32))),
+        ):
+            memory.keep(name, array)
+        return duplicate, retained
+
+    def _bits(self, batch: KeyedBatch) -> Any:
+        """Bits of entries as words."""
+        width = batch.entries.shape[1]
+        words = max(1, -(-width // 8))
+        wide = np.zeros((len(batch), 8 * words), np.uint8)
+        wide[:, :width] = batch.entries
+        return wide.view(np.int64)
+
+    def _values(self, batch: KeyedBatch) -> Any:
+        """The batch's columns as rows of 64 bits."""
+        whole = np.empty((len(batch), len(batch.values)), np.int64)
+        real = whole.view(np.float64)
+        for i, ((_, kind), column) in enumerate(zip(self.plan.columns, batch.values, strict=True)):
+            if i in batch.texts:
+                # Under no secret: what a sketch makes of a text is to be the same in every process.
+                whole[:, i] = xxh64_many(*batch.texts[i]).view(np.int64)[column]
+            elif kind == "float":
+                np.add(column, 0.0, out=real[:, i])  # there is one zero: -0.0 + 0.0 is 0.0
+            else:
+                whole[:, i] = column
+        return whole
+
+    def _active(self, batch: KeyedBatch) -> U8:
+        """Which classes of lines judge each row."""
+        active = np.empty((len(batch), len(self._classes)), np.uint8)
+        for number, (entry, spans, late_ms, _) in enumerate(self._classes):
+            mine = (batch.entries[:, entry >> 3] >> np.uint8(entry & 7)) & 1 != 0
+            mine &= batch.lateness_ms <= late_ms
+            effective = np.zeros(len(batch), np.bool_)
+            for start, end in spans:
+                effective |= (batch.ingest_ms >= start) & (batch.ingest_ms < end)
+            active[:, number] = mine & effective
+        return active
+
+    @property
+    def records(self) -> int:
+        """Records held, as such or in panes: as many as it holds pieces of memory for."""
+        return int(self._memory.words[at.N_RECORDS]) + self.panes
+
+    @property
+    def panes(self) -> int:
+        """Panes held."""
+        return int(self._memory.words[at.N_PANES])
+
+    @property
+    def keys(self) -> int:
+        """Keys held."""
+        return int(self._memory.words[at.N_SLOTS] - self._memory.words[at.N_FREE])
+
+    def sizes(self) -> Sizes:
+        """What is held."""
+        return Sizes(self.records, self.keys, self.bytes_in_memory())
+
+    def bytes_in_memory(self) -> int:
+        """Bytes of the state, room to grow included."""
+        return self._memory.bytes_held()
+
+
+def warm() -> None:
+    """Compile the kernel, or load what was compiled before; ``judge`` does it by itself at its first call."""
+    compiled()
+
+
+def _names(plan: PaneSpacePlan) -> tuple[tuple[str, int], ...]:
+    return tuple((line.rule_id, line.version) for line in plan.judging)
+
+
+def _column(memory: Memory, part: int, number: int) -> int:
+    """Where in a slot a clock stands, of those whose beginning word ``part`` says."""
+    return int(memory.words[part]) + 8 * number

@@ -1,0 +1,314 @@
+"""The records of one key space of one shard, and which of them wait for one that has not come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.basics.spans import take_bytes
+from crossline.basics.values import I32, I64, U8
+from crossline.plan.spaces import Absence, AbsenceSpacePlan, KeySpacePlan
+from crossline.state.batch import Delta, Due, Hits, KeyedBatch
+from crossline.state.memory import layout as at
+from crossline.state.patterns.deadlines import Deadlines, Tier
+from crossline.state.patterns.entry import MEET, MEET_ALL, compiled
+from crossline.state.patterns.store import without_values
+from crossline.state.windows.gather import Buffers, hits_of
+from crossline.state.windows.memory_map import MemoryMap
+from crossline.state.windows.program import compile_plan
+from crossline.state.windows.record_store import ANY_AGE, RecordStore
+
+# One of them: moment, whether it came when that was past, record, line, and all that a hit says.
+_Found = tuple[I64, Any, I64, int, Tier, I64]
+
+
+class AbsenceSpaceState(RecordStore):
+    """One key space of one shard, judged by absences (``absences`` says who answers whom).
+
+    Rows given to ``judge`` and ``load`` are one sequence in ingest order, however it is cut, and ``duplicate_ms`` is as
+    in ``RecordStore``. ``judge`` gives no hits. ``due(clock_ms)`` does: at records that an absence judges, by ``spans``
+    and ``judge_lateness_ms``, that nothing has answered, and whose deadline and grace are past, each once. They come by
+    the first instant of the clock at which they are; at one instant in ingest order. ``cooldown_ms`` is measured
+    between the clocks of their records. Whoever loads calls ``due`` too, with the clocks of then, and throws away what
+    it gives.
+
+    A record costs 29 bytes and more, the bits of its entries and its id; one that waits 32 and its origins.
+    """
+
+    def __init__(self, plan: AbsenceSpacePlan, duplicate_ms: int | None = None) -> None:
+        super().__init__(memory_of(plan), duplicate_ms)
+        self.plan = plan
+        self._deadlines = Deadlines()
+        self._keep(np.zeros(0, np.int64), np.zeros((0, self._line_bytes), np.uint8))
+        self._emitted: dict[tuple[str, int], dict[bytes, int]] = {}
+        self._make_lines()
+
+    def _make_lines(self) -> None:
+        lines = self.plan.lines
+        self._after_ms = np.unique(np.array([each.within_ms + each.grace_ms for each in lines], np.int64))
+        flags = np.zeros((self.plan.entries + 7) // 8 * 8, np.bool_)
+        flags[[each.after for each in lines]] = True
+        self._waiting = np.packbits(flags, bitorder="little")
+
+    def judge(self, batch: KeyedBatch) -> Hits:
+        """Take ``batch`` in, row by row. Its values are passed over.
+
+        Raises:
+            StateError: more bytes of ids or keys than one key space of a shard can hold.
+        """
+        first = self.records
+        found = self._enter(batch, *without_values(batch), stepwise=True)
+        self._meet(batch)
+        hits = hits_of(self._memory, self._buffers, (), np.full(len(self.plan.lines) + 1, -1, np.int64), found)
+        self._leave()
+        self._wait(batch, hits.retained, first)
+        return hits
+
+    def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:  # noqa: ARG002 - nothing is said of them
+        """Take in what was judged before.
+
+        Raises:
+            StateError: as for ``judge``.
+        """
+        batch, first = delta.batch, self.records
+        self._enter(batch, *without_values(batch), stepwise=False)
+        self._memory.words[at.DUPLICATE_MS] = -ANY_AGE  # what was kept was no duplicate
+        self._meet(batch)
+        self._leave()
+        self._wait(batch, np.arange(len(batch), dtype=np.int32), first)
+
+    def _meet(self, batch: KeyedBatch) -> None:
+        room = self.records + len(batch)
+        if room > len(self._reached):
+            self._have_room(room + room // 4 + 16)
+        self._memory.keep(at.ROW_REACHED, batch.ingest_ms if batch.reached_ms is None else batch.reached_ms)
+        self._memory.call(compiled(), MEET, 0)
+
+    def _have_room(self, room: int) -> None:
+        """Room for what is known of as many records; of those that there are it stays known."""
+        reached, answered = np.zeros(room, np.int64), np.zeros((room, self._line_bytes), np.uint8)
+        held = min(len(self._reached), room)
+        reached[:held], answered[: len(self._answered)] = self._reached[:held], self._answered[:held]
+        self._keep(reached, answered)
+
+    @property
+    def _line_bytes(self) -> int:
+        return int(self._memory.words[at.LINE_BYTES])
+
+    def _keep(self, reached: I64, answered: U8) -> None:
+        self._reached, self._answered = reached, answered
+        self._memory.keep(at.REACHED, reached)
+        self._memory.keep(at.ANSWERED, answered)
+
+    def _wait(self, batch: KeyedBatch, kept: I32, first: int) -> None:
+        """The rows ``kept`` are records from number ``first`` on; note those that wait."""
+        places = np.flatnonzero((batch.entries[kept] & self._waiting).any(axis=1))
+        if not len(places):
+            return
+        rows = kept[places]
+        origins = None if batch.origins is None else batch.origins.take(pa.array(rows))
+        times = (batch.clock_ms[rows], batch.ingest_ms[rows], batch.lateness_ms[rows])
+        self._deadlines.add(Tier(*times, first + places, origins))
+
+    def due(self, clock_ms: int) -> Due | None:
+        """The hits that are due once the stream's clock stands at ``clock_ms``."""
+        found = list(self._due(clock_ms))
+        told = self._told(found) if found else None
+        self._deadlines.told(clock_ms, int(self._after_ms.max(initial=0)))
+        return told
+
+    def _due(self, clock_ms: int) -> Iterator[_Found]:
+        for number, tier, rows in self._deadlines.due(clock_ms, self._after_ms):
+            record = tier.record[rows]
+            bits, answered = self._bits()[record], self._answered[record]
+            for line_number, line in enumerate(self.plan.lines):
+                if line.within_ms + line.grace_ms != self._after_ms[number]:
+                    continue
+                waits = _bit(bits, line.after) & _judged(line, tier.ingest_ms[rows], tier.lateness_ms[rows])
+                if not line.probes:
+                    waits &= ~_bit(answered, line_number)
+                places = np.flatnonzero(waits)
+                if len(places):
+                    places += rows.start
+                    due_ms, reached = tier.clock_ms[places] + self._after_ms[number], self._reached[tier.record[places]]
+                    yield (
+                        np.maximum(due_ms + 1, reached),
+                        reached > due_ms,
+                        tier.record[places],
+                        line_number,
+                        tier,
+                        places,
+                    )
+
+    def _bits(self) -> Any:
+        rows, start = self._memory.rows(at.RECORDS), int(self._memory.words[at.BITS_AT])
+        return rows[:, start : start + int(self._memory.words[at.BITS_BYTES])]
+
+    def _told(self, found: list[_Found]) -> Due | None:
+        """In their order, without what a cooldown holds back."""
+        line = np.concatenate([np.full(len(each[0]), each[3]) for each in found])
+        moment, late, record = (np.concatenate([each[n] for each in found]) for n in range(3))
+        order = np.lexsort((line, record, late, moment))
+        order = order[self._emits(line[order], record[order])]
+        if not len(order):
+            return None
+        line, record = line[order].astype(np.int64), record[order]
+        times = (
+            np.concatenate([getattr(tier, name)[rows] for *_, tier, rows in found])[order]
+            for name in ("clock_ms", "ingest_ms", "lateness_ms")
+        )
+        clock, ingest, lateness = times
+        within = np.array([each.within_ms for each in self.plan.lines])
+        met = [
+            self._met(each, self.plan.lines[number])
+            for each, number in zip(record.tolist(), line.tolist(), strict=True)
+        ]
+        return Due(
+            line=line,
+            moment_ms=moment[order],
+            clock_ms=clock,
+            ingest_ms=ingest,
+            lateness_ms=lateness,
+            until_ms=clock + within[line],
+            answered_ms=np.array(met, np.int64),
+            keys=self._texts(at.KEYS, self._slots()[record]),
+            ids=self._texts(at.IDS, record),
+            origins=_origins(found, order),
+        )
+
+    def _emits(self, line: I64, record: I64) -> Any:
+        """Of hits in their order, which are told; it is remembered where a cooldown asks for it."""
+        told = np.ones(len(line), np.bool_)
+        cooling = np.array([each.cooldown_ms > 0 for each in self.plan.lines])[line]
+        slots = self._slots()
+        for place in np.flatnonzero(cooling).tolist():
+            absence = self.plan.lines[line[place]]
+            key = self._texts(at.KEYS, slots[record[place : place + 1]])[0].tobytes()
+            now_ms = int(self._memory.clocks(record[place : place + 1])[0])
+            emitted = self._emitted.setdefault((absence.rule_id, absence.version), {})
+            told[place] = key not in emitted or now_ms >= emitted[key] + absence.cooldown_ms
+            if told[place]:
+                emitted[key] = now_ms
+        return told
+
+    def _met(self, record: int, line: Absence) -> int:
+        """The clock of the first record that answered one of a probe; -1 where none did, and of others."""
+        if not line.probes:
+            return -1
+        memory = self._memory
+        after, clocks = memory.field(at.RECORDS, at.AFTER), memory.clocks()
+        until, due, bits = (
+            clocks[record] + line.within_ms,
+            clocks[record] + line.within_ms + line.grace_ms,
+            self._bits(),
+        )
+        while (record := int(after[record])) >= 0 and clocks[record] <= until:
+            if _bit(bits[record : record + 1], line.expect)[0] and self._reached[record] <= due:
+                return int(clocks[record])
+        return -1
+
+    def _slots(self) -> Any:
+        return self._memory.field(at.RECORDS, at.SLOT)
+
+    def _texts(self, pool: int, numbers: Any) -> tuple[U8, I64]:
+        """The keys of slots, or the ids of records."""
+        rows, field = (at.SLOTS, at.KEY_END) if pool == at.KEYS else (at.RECORDS, at.ID_END)
+        ends = self._memory.field(rows, field, np.uint32)
+        stops = ends[numbers].astype(np.int64)
+        starts = np.where(numbers > 0, ends[np.maximum(numbers - 1, 0)], 0).astype(np.int64)
+        return take_bytes(self._memory.rows(pool).reshape(-1), starts, stops - starts)
+
+    def replan(self, plan: AbsenceSpacePlan) -> None:
+        """Judge by ``plan`` from now on; absences of the same rule id and version keep their cooldowns.
+
+        Raises:
+            ValueError: its number of entries is another: that takes another store; or see ``memory_of``.
+        """
+        if plan.entries != self.plan.entries:
+            raise ValueError(f"a store of {self.plan.entries} entries cannot be judged by a plan of {plan.entries}")
+        old, self._memory, self.plan = self._memory, memory_of(plan), plan
+        self._memory.take_over(old)
+        self._buffers = Buffers(self._memory)
+        self._keep(self._reached, np.zeros((len(self._reached), self._line_bytes), np.uint8))
+        names = {(each.rule_id, each.version) for each in plan.lines}
+        self._emitted = {name: emitted for name, emitted in self._emitted.items() if name in names}
+        self._make_lines()
+        self._memory.call(compiled(), MEET_ALL, 0)
+
+    def _compact(self, cutoff_ms: int) -> None:
+        super()._compact(cutoff_ms)
+        for name, emitted in self._emitted.items():
+            self._emitted[name] = {key: ms for key, ms in emitted.items() if ms > cutoff_ms}
+
+    def _renumber(self) -> None:
+        number = self._memory.array(at.NUMBER)
+        there = np.flatnonzero(number >= 0)
+        self._deadlines.renumber(number)
+        room = len(there) + len(there) // 8 + 16
+        reached, answered = np.zeros(room, np.int64), np.zeros((room, self._line_bytes), np.uint8)
+        reached[: len(there)], answered[: len(there)] = self._reached[there], self._answered[there]
+        self._keep(reached, answered)
+
+    def bytes_in_memory(self) -> int:
+        """Bytes of the state, room to grow and what waits included."""
+        return super().bytes_in_memory() + self._reached.nbytes + self._answered.nbytes + self._deadlines.bytes_held()
+
+
+def memory_of(plan: AbsenceSpacePlan) -> MemoryMap:
+    """Memory for records without values, and all that the kernel reads of ``plan``.
+
+    Raises:
+        ValueError: an absence names an entry that is none, or outlasts the plan.
+    """
+    for line in plan.lines:
+        said = f"absence {line.rule_id} version {line.version}"
+        if not (0 <= line.after < plan.entries and 0 <= line.expect < plan.entries):
+            raise ValueError(f"{said} names an entry beyond the {plan.entries} that there are")
+        if not 0 <= line.within_ms + line.cooldown_ms <= plan.retention_ms:
+            raise ValueError(f"{said} is within {line.within_ms} ms, not from 0 to the plan's {plan.retention_ms}")
+    records = KeySpacePlan((), plan.entries, (), (), (), plan.retention_ms)
+    counts = {
+        at.LINES: len(plan.lines),
+        at.LINE_BYTES: (len(plan.lines) + 7) // 8,
+        at.BITS_BYTES: (plan.entries + 7) // 8,
+    }
+    memory = MemoryMap(records, compile_plan(records), counts)
+    for name, values in (
+        (at.AFTER_ENTRY, (each.after for each in plan.lines)),
+        (at.EXPECT_ENTRY, (each.expect for each in plan.lines)),
+        (at.DEADLINE, (each.within_ms for each in plan.lines)),
+        (at.GRACE, (each.grace_ms for each in plan.lines)),
+    ):
+        memory.keep(name, _longs(values))
+    return memory
+
+
+def _longs(values: Iterable[int]) -> I64:
+    return np.array(list(values), np.int64)
+
+
+def _bit(rows: Any, number: int) -> Any:
+    """Bit ``number`` of each row of bytes."""
+    return rows[:, number >> 3] >> (number & 7) & 1 != 0
+
+
+def _judged(line: Absence, ingest_ms: I64, lateness_ms: I64) -> Any:
+    """Which records ``line`` judges."""
+    found = np.zeros(len(ingest_ms), np.bool_)
+    for start, end in line.spans:
+        found |= (ingest_ms >= start) & (ingest_ms < end)
+    return found if line.judge_lateness_ms is None else found & (lateness_ms <= line.judge_lateness_ms)
+
+
+def _origins(found: list[_Found], order: Any) -> pa.Table | None:
+    """The origins of hits, in their order."""
+    taken = [tier.origins.take(pa.array(rows)) for *_, tier, rows in found if tier.origins is not None]
+    if len(taken) < len(found):
+        return None
+    # What a rule asked for that came while records waited, is missing in these.
+    return (
+        pa.concat_tables(taken, promote_options="default").unify_dictionaries().take(pa.array(order)).combine_chunks()
+    )

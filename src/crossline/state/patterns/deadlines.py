@@ -1,0 +1,118 @@
+"""Records that wait, in the order of their clocks, with what a hit at one of them must say long after its batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.basics.values import I32, I64
+
+NEVER_TOLD = -(2**62)
+TIER_MAX = 1 << 18  # records; putting as many in order together takes some 20 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Some of them, ascending by clock, ties by ingest order: ``record`` is the number that a record has in its store.
+
+    ``told_ms``: the clock up to which it was told what is due. ``origins``: see ``KeyedBatch``; None: nobody asks.
+    """
+
+    clock_ms: I64
+    ingest_ms: I64
+    lateness_ms: I64
+    record: I64
+    origins: pa.Table | None
+    told_ms: int = NEVER_TOLD
+
+    def __len__(self) -> int:
+        return len(self.clock_ms)
+
+    def taken(self, rows: Any, origins: pa.Table | None) -> Tier:
+        """The ``rows`` of it, whose origins are ``origins``."""
+        times = (self.clock_ms[rows], self.ingest_ms[rows], self.lateness_ms[rows])
+        return Tier(*times, self.record[rows], origins, self.told_ms)
+
+    def sliced(self, start: int) -> Tier:
+        """From row ``start`` on, as a view."""
+        return self.taken(slice(start, None), None if self.origins is None else self.origins.slice(start))
+
+
+def _in_order(tier: Tier) -> Tier:
+    order = np.lexsort((tier.record, tier.clock_ms))
+    return tier.taken(order, None if tier.origins is None else tier.origins.take(pa.array(order)).combine_chunks())
+
+
+def _merged(first: Tier, second: Tier) -> Tier:
+    clock, ingest, lateness, record = (
+        np.concatenate([getattr(each, name) for each in (first, second)]) for name in _TIMES
+    )
+    origins = None
+    if first.origins is not None and second.origins is not None:
+        origins = pa.concat_tables([first.origins, second.origins]).unify_dictionaries()
+    return _in_order(Tier(clock, ingest, lateness, record, origins, first.told_ms))
+
+
+_TIMES = ("clock_ms", "ingest_ms", "lateness_ms", "record")
+
+
+class Deadlines:
+    """All records that wait in one key space. Each ``due`` gives those that have become so since the one before.
+
+    Few sorted runs, each at least twice as long as the next: one that comes is moved some times, not at each batch.
+    """
+
+    def __init__(self) -> None:
+        self._tiers: list[Tier] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tiers))
+
+    def add(self, tier: Tier) -> None:
+        """``tier``, in any order, has not been told anything yet."""
+        if len(tier):
+            self._tiers.append(_in_order(tier))
+
+    def due(self, clock_ms: int, after_ms: I64) -> Iterator[tuple[int, Tier, slice]]:
+        """Number in ``after_ms``, tier and rows, of what the clock passes that much after their own clocks.
+
+        It is passed at ``clock_ms`` and was not when the tier was told before. None is empty.
+        """
+        for tier in self._tiers:
+            starts = np.searchsorted(tier.clock_ms, tier.told_ms - after_ms)
+            ends = np.searchsorted(tier.clock_ms, clock_ms - after_ms)
+            for number in np.flatnonzero(starts < ends).tolist():
+                yield number, tier, slice(int(starts[number]), int(ends[number]))
+
+    def told(self, clock_ms: int, longest_ms: int) -> None:
+        """All that is due at ``clock_ms`` was told; what is due by ``longest_ms`` after its clock waits no more."""
+        tiers = [replace(tier, told_ms=max(tier.told_ms, clock_ms)) for tier in self._tiers]
+        tiers = [tier.sliced(int(np.searchsorted(tier.clock_ms, tier.told_ms - longest_ms))) for tier in tiers]
+        self._tiers = []
+        for tier in filter(len, tiers):
+            self._tiers.append(tier)
+            while len(self._tiers) > 1 and _belong_together(*self._tiers[-2:]):
+                second = self._tiers.pop()
+                self._tiers[-1] = _merged(self._tiers[-1], second)
+
+    def renumber(self, number: I32) -> None:
+        """Records have the new numbers that ``number`` says; those that are gone (-1) wait no more."""
+        tiers = [replace(tier, record=number[tier.record].astype(np.int64)) for tier in self._tiers]
+        self._tiers = []
+        for tier in tiers:
+            there = np.flatnonzero(tier.record >= 0)
+            whole = len(there) == len(tier)
+            origins = None if tier.origins is None or whole else tier.origins.take(pa.array(there))
+            self._tiers += [tier] if whole else [tier.taken(there, origins)] if len(there) else []
+
+    def bytes_held(self) -> int:
+        """Bytes of them."""
+        return sum(32 * len(tier) + (tier.origins.nbytes if tier.origins is not None else 0) for tier in self._tiers)
+
+
+def _belong_together(first: Tier, second: Tier) -> bool:
+    return first.told_ms == second.told_ms and len(first) <= 2 * len(second) and len(first) + len(second) <= TIER_MAX

@@ -1,0 +1,117 @@
+"""A plan of patterns as flat arrays that compiled code walks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from crossline.basics.values import I64
+from crossline.plan.spaces import KeySpacePlan, Pattern, PatternSpacePlan
+from crossline.state.memory import layout as at
+from crossline.state.windows.memory_map import MemoryMap
+from crossline.state.windows.program import compile_plan
+
+I64_MIN, I64_MAX = -(2**63), 2**63 - 1
+
+
+def check(plan: PatternSpacePlan) -> None:
+    """Raises ValueError where a pattern has nothing to take, names an entry that is none, or outlasts the plan."""
+    for line in plan.lines:
+        said = f"pattern {line.rule_id} version {line.version}"
+        if not line.steps or any(step.times < 1 for step in line.steps):
+            raise ValueError(f"{said} has no step, or one that no record takes")
+        named = [*(step.entry for step in line.steps), *(e for e in (line.until, line.strict) if e is not None)]
+        if not all(0 <= entry < plan.entries for entry in named):
+            raise ValueError(f"{said} names an entry beyond the {plan.entries} that there are")
+        if not 0 <= line.within_ms <= plan.retention_ms:
+            raise ValueError(f"{said} is within {line.within_ms} ms, not from 0 to the plan's {plan.retention_ms}")
+
+
+def entries_of(line: Pattern) -> list[int]:
+    """The entry of each step, one that is to be taken n times n times over."""
+    return [step.entry for step in line.steps for _ in range(step.times)]
+
+
+def waits(plan: PatternSpacePlan) -> list[int]:
+    """Where each pattern's places to wait begin, and where the last one's end; as many as its steps but one."""
+    return _starts(len(entries_of(line)) - 1 for line in plan.lines)
+
+
+def memory_of(plan: PatternSpacePlan) -> MemoryMap:
+    """Memory for records without values and bits, and all that the kernel reads of ``plan``.
+
+    Raises:
+        ValueError: see ``check``.
+    """
+    check(plan)
+    lines = plan.lines
+    steps = [entries_of(line) for line in lines]
+    columns = cooldown_columns(plan)
+    counts = {
+        at.LINES: len(lines),
+        at.STEPS: sum(map(len, steps)),
+        at.WAITS: waits(plan)[-1],
+        at.COOLING: len(columns),
+        at.BITS_BYTES: (plan.entries + 7) // 8,
+        at.LINE_BYTES: (len(lines) + 7) // 8 if columns else 0,  # what is held back by a cooldown still decides
+    }
+    records = KeySpacePlan((), plan.entries, (), (), (), plan.retention_ms)
+    memory = MemoryMap(records, compile_plan(records), counts)
+    memory.words[at.FREE_TAKEN] = -1
+    for name, array in (
+        (at.STEP_AT, _longs(_starts(map(len, steps)))),
+        (at.STEP_ENTRY, _longs(entry for each in steps for entry in each)),
+        (at.WITHIN, _longs(line.within_ms for line in lines)),
+        (at.UNTIL_ENTRY, _longs(-1 if line.until is None else line.until for line in lines)),
+        (at.STRICT_ENTRY, _longs(-1 if line.strict is None else line.strict for line in lines)),
+        (at.CONCERNS, _concerns(plan)),
+        (at.PROBES, _longs(line.probes for line in lines)),
+        (
+            at.PATTERN_LATE,
+            _longs(map(_latest, lines)),
+        ),
+        (at.PATTERN_SPAN_AT, _longs(_starts(len(line.spans) for line in lines))),
+        (at.PATTERN_FROM, _longs(_clip(start) for line in lines for start, _ in line.spans)),
+        (at.PATTERN_UNTIL, _longs(_clip(end) for line in lines for _, end in line.spans)),
+        (at.PATTERN_COOLDOWN, _longs(line.cooldown_ms for line in lines)),
+        (at.PATTERN_COOLDOWN_COL, _longs(columns.get((line.rule_id, line.version), -1) for line in lines)),
+    ):
+        memory.keep(name, array)
+    return memory
+
+
+def cooldown_columns(plan: PatternSpacePlan) -> dict[tuple[str, int], int]:
+    """Column of the last emission, for each pattern (rule id, version) with a cooldown."""
+    cooling = [line for line in plan.lines if line.cooldown_ms]
+    return {(line.rule_id, line.version): number for number, line in enumerate(cooling)}
+
+
+def _latest(line: Pattern) -> int:
+    """The latest lateness that it judges."""
+    return I64_MAX if line.judge_lateness_ms is None else _clip(line.judge_lateness_ms)
+
+
+def _concerns(plan: PatternSpacePlan) -> Any:
+    """Of each pattern the entries that it names, as bits."""
+    flags = np.zeros((len(plan.lines), (plan.entries + 7) // 8 * 8), np.bool_)
+    for number, line in enumerate(plan.lines):
+        flags[number, [*entries_of(line), *(e for e in (line.until, line.strict) if e is not None)]] = True
+    return np.packbits(flags, axis=1, bitorder="little")
+
+
+def _starts(counts: Iterable[int]) -> list[int]:
+    """Where parts of these lengths begin, laid end to end; and the end of the last."""
+    starts = [0]
+    for count in counts:
+        starts.append(starts[-1] + count)
+    return starts
+
+
+def _longs(values: Iterable[int]) -> I64:
+    return np.array(list(values), dtype=np.int64)
+
+
+def _clip(value: int) -> int:
+    return max(I64_MIN, min(I64_MAX, value))

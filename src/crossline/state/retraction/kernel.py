@@ -1,0 +1,214 @@
+"""The kernel that judges again, around one that judges rows in the order in which it is given them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from crossline.basics.values import I32, I64
+from crossline.plan.spaces import KeySpacePlan, PatternSpacePlan
+from crossline.state.batch import Again, Bools, Delta, Failure, Hits, KeyedBatch, no_hits
+from crossline.state.retraction.intake import Entered, carry_told, enter
+from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged, waiting
+from crossline.state.retraction.replays import Variant, replays_of
+from crossline.state.retraction.table import BITS, Lines, Table, facts_in, places_in, remapped
+from crossline.state.windows.lookup import loaded, numbered
+from crossline.state.windows.record_store import ANY_AGE, Sizes
+
+PIECE = 400_000  # rows that are judged together, where they are of several keys
+
+Plan = KeySpacePlan | PatternSpacePlan
+
+
+class Reevaluation:
+    """One key space of one shard whose rows are judged in the order of their clocks, again where one comes late.
+
+    ``make``: the kernel of a plan. ``duplicate_ms``: as of other kernels; a row that was taken back is no duplicate.
+    """
+
+    def __init__(self, plan: Plan, make: Callable[[Any], Inner], duplicate_ms: int = ANY_AGE) -> None:
+        self.plan = plan
+        self.duplicate_ms = duplicate_ms
+        self._make = make
+        self._table = Table(_lines(plan), (plan.entries + 7) // 8)
+        self._delta: Delta | None = None
+        self._came = 0
+
+    @property
+    def records(self) -> int:
+        """Records held."""
+        return len(self._table)
+
+    def judge(self, batch: KeyedBatch) -> Hits:
+        """Take ``batch`` in; what came of judging its rows, and others again, stands in ``again``."""
+        table, first = self._table, len(self._table)
+        entered = enter(table, batch, self.duplicate_ms)
+        again, failed, changed = list[Again](), dict[Failure, int](), [entered.removed]
+        places = batch.places
+        shared = places.named if places is not None and places.shared else None
+        tied = shared is not None or bool(waiting(self.plan))
+        for piece in self._pieces(entered, first, tied=tied):
+            found, settled = judged(table, self.plan, self._make, piece, first, shared)
+            again.append(found)
+            changed.append(settled)
+            for failure, count in found.hits.failed.items():
+                failed[failure] = failed.get(failure, 0) + count
+            carry_told(table, entered.follows)
+        self._came = len(table) - first
+        rows = np.unique(np.concatenate(changed))
+        self._delta = table.delta(np.arange(first, len(table)), rows[rows < first])
+        table.key[[before for before, _ in entered.follows]] = -1
+        return replace(no_hits(entered.duplicates), again=again, failed=failed)
+
+    def _pieces(self, entered: Entered, first: int, *, tied: bool) -> Iterator[Piece]:
+        """What is to be judged: of most keys the new rows alone, and in some piece by piece what changes."""
+        table, reach_ms = self._table, self.plan.retention_ms + 1
+        changing = np.zeros(len(table), np.bool_)
+        changing[first:] = changing[entered.removed] = True
+        touched = np.zeros(table.keys, np.bool_)
+        touched[entered.keys[entered.row >= 0]] = True
+        touched[entered.apart(table)] = True
+        mine = (table.key >= 0) & (table.live | changing)
+        ordered = table.in_order(np.flatnonzero(mine & touched[table.key]))
+        apart = _out_of_order(table, ordered, first, entered, tied=tied)
+        is_apart = apart[table.key[ordered]]
+        yield from in_order_pieces(table, ordered[~is_apart], first, reach_ms, PIECE)
+        yield from self._apart(entered, ordered[is_apart], first, tied=tied)
+
+    def _apart(self, entered: Entered, ordered: I64, first: int, *, tied: bool) -> Iterator[Piece]:
+        """The variants of keys where something is out of order: of some keys together, of a large one in parts."""
+        table, reach_ms = self._table, self.plan.retention_ms + 1
+        place = np.full(len(table), -1, np.int64)
+        place[ordered] = np.arange(len(ordered))
+        changes = entered.changes(table, np.unique(table.key[ordered]))
+        replays, rows, repeats = list[list[Variant]](), 0, False
+        edges = np.flatnonzero(np.diff(table.key[ordered], prepend=-1, append=-1))
+        for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            held = ordered[start:end][ordered[start:end] < first]
+            mine, of_key = changes[int(table.key[ordered[start]])], list[Variant]()
+            for each in replays_of(held, mine, place, table.number("clock_ms"), reach_ms, tied=tied):
+                if rows > PIECE and len(of_key) > repeats:
+                    yield Piece.of([*replays, of_key], repeats=repeats, ended=False)
+                    replays, of_key, repeats = [], of_key[-1:], True
+                    rows = of_key[0].size
+                of_key.append(each)
+                rows += each.size
+            replays.append(of_key)
+            if rows > PIECE:
+                yield Piece.of(replays, repeats=repeats)
+                replays, rows, repeats = [], 0, False
+        if replays:
+            yield Piece.of(replays, repeats=repeats)
+
+    def nothing(self) -> KeyedBatch:
+        """No rows, as those are that it keeps: what is judged where nothing came, and something is brought."""
+        return self._table.batch(np.zeros(0, np.int64))
+
+    def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:  # noqa: ARG002 - what it added it has put by
+        """What the last ``judge`` added and changed."""
+        if self._delta is None:
+            raise ValueError("nothing was judged")
+        return self._delta
+
+    def load(self, delta: Delta, lines: Lines) -> None:
+        """Take in what was judged before, without judging it."""
+        table, more = self._table, delta.more
+        self._change(delta, lines)
+        batch = replace(delta.batch, facts=facts_in(more), places=places_in(more))
+        keys = table.numbers_of_keys(batch.key_bytes, batch.key_offsets)[batch.key_index]
+        own = table.append(batch, np.arange(len(batch)), keys)
+        table.live[own] = more["own_live"]
+        for name in BITS:
+            table.bits(name)[own] = remapped(more[f"own_{name}"], lines, table.lines)
+        if not table.live.all():
+            self._forget(batch, keys, own)
+
+    def _forget(self, batch: KeyedBatch, keys: I32, own: I64) -> None:
+        """The rows that were taken back, and came again as ``own`` ones."""
+        table = self._table
+        for at, rows in table.find(keys, (batch.id_bytes, batch.id_offsets)).items():
+            before = [row for row in rows if row < own[at] and not table.live[row]]
+            table.key[[row for row in before if table.clock(row) == table.clock(int(own[at]))]] = -1
+
+    def _change(self, delta: Delta, lines: Lines) -> None:
+        """What became of rows of before; those that are held no more are passed over."""
+        table, more = self._table, delta.more
+        keys = table.numbers_of_keys(more["changed_key_bytes"], more["changed_key_offsets"])
+        bits = {name: remapped(more[f"changed_{name}"], lines, table.lines) for name in BITS}
+        clocks, live = more["changed_clock_ms"].tolist(), more["changed_live"]
+        for at, rows in table.find(keys, (more["changed_id_bytes"], more["changed_id_offsets"])).items():
+            for row in (row for row in rows if table.clock(row) == clocks[at]):
+                table.live[row] = live[at]
+                for name in BITS:
+                    table.bits(name)[row] = bits[name][at]
+
+    def alone(self, plan: KeySpacePlan, key: bytes) -> Inner:
+        """The records of ``key`` in a store of their own, judged by ``plan``, of the same columns and entries."""
+        store, rows = self._make(plan), self._table.rows_of(key)
+        if len(rows):
+            store.load(loaded(numbered(self._table.batch(rows))), ())
+        return store
+
+    def replan(self, plan: Plan) -> None:
+        """Judge by ``plan`` from now on.
+
+        Raises:
+            ValueError: its number of entries is another: that takes another store.
+        """
+        if plan.entries != self.plan.entries:
+            raise ValueError(f"a store of {self.plan.entries} entries cannot be judged by a plan of {plan.entries}")
+        self.plan = plan
+        self._table.relined(_lines(plan))
+
+    def evict(self, cutoff_ms: int) -> None:
+        """Drop records with a clock at or before ``cutoff_ms``, once they are half of all."""
+        kept: Bools = (self._table.number("clock_ms") > cutoff_ms) & (self._table.key >= 0)
+        if len(kept) and 2 * int(kept.sum()) <= len(kept):
+            self._table.keep(kept)
+
+    def lacking(self, before_ms: int | None, now_ms: int, late_ms: int) -> dict[str, int]:
+        """The rows that wait for a figure in vain, how many by rule version: those given up as time passed.
+
+        One is given up when ``now_ms`` is more than ``late_ms`` past its clock and ``before_ms`` was not, or it came
+        too late to be waited for.
+        """
+        table, found = self._table, dict[str, int]()
+        lines = waiting(self.plan)
+        if not lines:
+            return found
+        due_ms, live = table.number("clock_ms") + late_ms, table.live & (table.key >= 0)
+        came = np.arange(len(table)) >= len(table) - self._came
+        past = live & (due_ms < now_ms) & (came | (due_ms >= (now_ms if before_ms is None else before_ms)))
+        for number, _ in lines:
+            rule_id, version = table.lines[number]
+            count = int((table.bits("lacks")[past, number >> 3] >> (number & 7) & 1).sum())
+            found |= {f"{rule_id}@{version}": count} if count else {}
+        return found
+
+    def due(self, passed_ms: int) -> None:
+        """Nothing waits here."""
+
+    def sizes(self) -> Sizes:
+        """What is held."""
+        return Sizes(self.records, self._table.keys, self._table.nbytes())
+
+
+def _lines(plan: Plan) -> Lines:
+    return tuple((line.rule_id, line.version) for line in plan.judging)
+
+
+def _out_of_order(table: Table, ordered: I64, first: int, entered: Entered, *, tied: bool) -> Any:
+    """Of each key whether anything but rows at its end comes, or these in another order; ``tied``: or at one time."""
+    apart = np.zeros(table.keys, np.bool_)
+    keys: I32 = table.key[ordered]
+    together, new = keys[1:] == keys[:-1], ordered >= first
+    back = together & new[:-1] & (~new[1:] | (ordered[1:] < ordered[:-1]))
+    apart[keys[1:][back]] = True
+    if tied:
+        clock_ms = table.number("clock_ms")[ordered]
+        apart[keys[1:][together & new[1:] & (clock_ms[1:] == clock_ms[:-1])]] = True
+    apart[entered.apart(table)] = True
+    return apart

@@ -1,0 +1,78 @@
+"""Which rows of a key are judged, one after the other, before and after each change that is out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crossline.basics.values import I64
+from crossline.state.batch import Cause
+
+_BEFORE_ALL = -(2**62)
+
+
+@dataclass(slots=True)
+class Change:
+    """What one record brings about under a key: rows that come and rows that go; all of them of ``cause``.
+
+    ``own``: what comes is that record itself, or hits on it.
+    """
+
+    cause: Cause
+    added: list[int] = field(default_factory=list)
+    removed: list[int] = field(default_factory=list)
+    own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Rows of a key, in order, judged on those ``before`` them, of which nothing changes.
+
+    ``cause``: of the change that it begins with; None: those that stood, and what came in order before any change that
+    did not.
+    """
+
+    before: I64
+    rows: I64
+    cause: Cause | None
+
+    @property
+    def size(self) -> int:
+        """The rows that are judged for it."""
+        return len(self.before) + len(self.rows)
+
+
+def replays_of(
+    held: I64, changes: Sequence[Change], place: Any, clock_ms: I64, reach_ms: int, *, tied: bool
+) -> Iterator[Variant]:
+    """The variants of one key whose rows ``held`` are in order.
+
+    ``changes`` are in the order in which their records came. ``place``: of each row (of the table) its place in the
+    order of all. ``reach_ms``: how far back from a row those lie that it is judged by. ``tied``: rows of one clock
+    depend on each other, whichever comes first.
+    """
+    first = min((row for change in changes for row in (*change.added, *change.removed)), key=place.__getitem__)
+    order, place = place, clock_ms if tied else place
+    split = int(np.searchsorted(place[held], place[first]))
+    before = held[:split]
+    settled = int(place[before[-1]]) if len(before) else _BEFORE_ALL
+    before = before[clock_ms[before] >= clock_ms[first] - reach_ms]
+    rows: I64 = held[split:]
+    newest, cause, tail = int(place[held[-1]]) if len(held) else _BEFORE_ALL, None, list[int]()
+    for change in changes:
+        added = sorted(change.added, key=order.__getitem__)
+        if change.own and not change.removed and place[added[0]] > newest:
+            tail += added
+            newest = int(place[added[-1]])
+            continue
+        rows = np.append(rows, np.array(tail, np.int64))
+        tail = []
+        if len(rows) or cause is not None:
+            yield Variant(before, rows, cause)
+        rows = rows[~np.isin(rows, change.removed)]
+        rows = np.insert(rows, np.searchsorted(order[rows], order[added]), added)
+        newest, cause = int(place[rows[-1]]) if len(rows) else settled, change.cause
+    yield Variant(before, np.append(rows, np.array(tail, np.int64)), cause)

@@ -1,0 +1,369 @@
+"""The records of one state store of one shard, with all that judging them again asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from crossline.basics.errors import StateError
+from crossline.basics.spans import take_bytes
+from crossline.basics.values import I32, I64, U8
+from crossline.plan.stream_join import merged_log
+from crossline.state.batch import Bools, Cause, Chunk, Delta, KeyedBatch, Places
+from crossline.state.memory.hashing import xxh64_many
+from crossline.state.retraction.columns import Column, Fact, Texts, joined
+
+Lines = tuple[tuple[str, int], ...]
+_NUMBERS = ("clock_ms", "ingest_ms", "lateness_ms", "reached_ms", "offset")
+BITS = ("sat", "emitted", "told", "lacks", "hit")
+_MIXED = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Table:
+    """Rows: records under a key, in the order in which they came.
+
+    Each has, for each line, whether it was satisfied (``sat``), whether it emitted (``emitted``, of lines with a
+    cooldown), whether it was ever told to be a hit (``told``), whether it is one (``hit``) and whether it waits for a
+    figure (``lacks``). One that
+    is not ``live`` was taken back: it is known by what was told of it alone. A key that is -1 is that of a row that
+    nobody looks for any more.
+    """
+
+    def __init__(self, lines: Lines, entry_bytes: int) -> None:
+        self.lines = lines
+        self._key_numbers: dict[bytes, int] = {}
+        self._key_names: list[bytes] = []
+        self.chunks: list[Chunk] = []
+        self._chunk_numbers: dict[Chunk, int] = {}
+        self._numbers = {name: Column(np.int64) for name in _NUMBERS}
+        self._key, self._chunk, self._live = Column(np.int32), Column(np.int32), Column(np.bool_)
+        self._entries = Column(np.uint8, entry_bytes)
+        self._bits = {name: Column(np.uint8, _width(lines)) for name in BITS}
+        self._ids, self._id_hash = Texts(), Column(np.uint64)
+        self._values: list[Column | Texts] | None = None
+        self._facts: dict[str, Fact] = {}
+
+    def __len__(self) -> int:
+        return len(self._key.rows)
+
+    def number(self, name: str) -> I64:
+        """A time of the rows in ms, or their offset."""
+        numbers: I64 = self._numbers[name].rows
+        return numbers
+
+    def bits(self, name: str) -> U8:
+        """Of each row a bit for each line."""
+        bits: U8 = self._bits[name].rows
+        return bits
+
+    @property
+    def key(self) -> I32:
+        """The number of each row's key."""
+        keys: I32 = self._key.rows
+        return keys
+
+    @property
+    def live(self) -> Bools:
+        """Which rows count."""
+        live: Bools = self._live.rows
+        return live
+
+    def clock(self, row: int) -> int:
+        """The clock of a row, in ms."""
+        return int(self._numbers["clock_ms"].rows[row])
+
+    def id_of(self, row: int) -> str:
+        """The id of a row."""
+        return self._ids.at(row).decode()
+
+    def cause_of(self, row: int) -> Cause:
+        """A row as what brings something about."""
+        numbers = (int(self.number(name)[row]) for name in ("ingest_ms", "reached_ms", "offset"))
+        ingest_ms, reached_ms, offset = numbers
+        return Cause(self.id_of(row), ingest_ms, reached_ms, self.chunks[self._chunk.rows[row]], offset)
+
+    def numbers_of_keys(self, data: U8, offsets: I64) -> I32:
+        """The numbers of keys, new ones for those that are new."""
+        raw, ends, names = data.tobytes(), offsets.tolist(), self._key_names
+        found = np.empty(len(ends) - 1, np.int32)
+        for at, (start, end) in enumerate(pairwise(ends)):
+            key = raw[start:end]
+            found[at] = number = self._key_numbers.setdefault(key, len(names))
+            if number == len(names):
+                names.append(key)
+        return found
+
+    @property
+    def keys(self) -> int:
+        """How many keys it knows."""
+        return len(self._key_names)
+
+    def hashes(self, keys: Any, id_hash: Any) -> Any:
+        """What keys and ids are told apart by, nearly."""
+        return id_hash ^ ((keys.astype(np.uint64) + np.uint64(1)) * _MIXED)
+
+    def find(self, keys: I32, ids: tuple[U8, I64]) -> dict[int, list[int]]:
+        """Of these keys and ids, by their place here, the rows that have them; in the order in which those came."""
+        touched = np.zeros(self.keys + 1, np.bool_)
+        touched[keys] = True
+        rows = np.flatnonzero(touched[self.key])  # of no key: the last of these, which is no key's
+        mine, wanted = self.hashes(self.key[rows], self._id_hash.rows[rows]), self.hashes(keys, xxh64_many(*ids))
+        order = np.argsort(mine, kind="stable")
+        low = np.searchsorted(mine[order], wanted, side="left").tolist()
+        high = np.searchsorted(mine[order], wanted, side="right").tolist()
+        raw, ends, found = ids[0].tobytes(), ids[1].tolist(), dict[int, list[int]]()
+        for at in (at for at, start in enumerate(low) if start < high[at]):
+            name = raw[ends[at] : ends[at + 1]]
+            near = rows[order[low[at] : high[at]]].tolist()
+            same = [row for row in near if self.key[row] == keys[at] and self._ids.at(row) == name]
+            if same:
+                found[at] = same
+        return found
+
+    def placed(self, wanted: Iterable[tuple[bytes, tuple[str, int, int]]]) -> dict[Any, list[int]]:
+        """Of ids and places (log, sequence, offset) the rows that have both, in the order in which those came."""
+        names = set(wanted)
+        hashes = xxh64_many(*joined([row_id for row_id, _ in names]))
+        near = np.flatnonzero(np.isin(self._id_hash.rows, hashes) & (self.key >= 0))
+        found: dict[Any, list[int]] = {}
+        for row in near.tolist():
+            log, sequence, _ = self.chunks[self._chunk.rows[row]]
+            name = self._ids.at(row), (log, sequence, int(self.number("offset")[row]))
+            if name in names:
+                found.setdefault(name, []).append(row)
+        return found
+
+    def copy(self, rows: I64, facts: Sequence[Mapping[str, Any]]) -> I64:
+        """Put ``rows`` behind the others once more, each with these ``facts`` instead of its own; their numbers."""
+        batch = self.batch(rows)
+        names = {name for each in facts for name, value in each.items() if value is not None}
+        kept = {name: batch.facts.get(name, pa.nulls(len(rows), pa.int64())) for name in {*batch.facts} | names}
+        for name, array in kept.items():
+            pairs = zip(array.to_pylist(), facts, strict=True)
+            kept[name] = pa.array([each.get(name, value) for value, each in pairs], array.type)
+        return self.append(replace(batch, facts=kept), np.arange(len(rows)), self.key[rows])
+
+    def append(self, batch: KeyedBatch, rows: Any, keys: I32, *, live: bool = True) -> I64:
+        """Put ``rows`` of ``batch`` behind the others, under the keys of these numbers; the numbers of the rows."""
+        places, first, count = batch.places, len(self), len(rows)
+        if places is None:
+            raise StateError("rows that are judged again need their places; start from a new checkpoint")
+        chunks = np.array([self._chunk_number(each) for each in places.chunks] or [0], np.int32)
+        given = (batch.clock_ms, batch.ingest_ms, batch.lateness_ms, places.reached_ms, places.offsets)
+        for name, array in zip(_NUMBERS, given, strict=True):
+            self._numbers[name].extend(array[rows])
+        self._key.extend(keys)
+        self._chunk.extend(chunks[places.chunk[rows]])
+        self._live.extend(np.full(count, live))
+        self._entries.extend(batch.entries[rows])
+        for each in self._bits.values():
+            each.extend(np.zeros((count, _width(self.lines)), np.uint8))
+        ids = _taken(batch.id_bytes, batch.id_offsets, rows)
+        self._ids.extend(*ids)
+        self._id_hash.extend(xxh64_many(*ids))
+        self._append_values(batch, rows)
+        self._append_facts(batch.facts, rows, first)
+        return np.arange(first, first + count)
+
+    def _append_values(self, batch: KeyedBatch, rows: Any) -> None:
+        if self._values is None:
+            self._values = [Texts() if i in batch.texts else Column(v.dtype) for i, v in enumerate(batch.values)]
+        for number, (column, values) in enumerate(zip(self._values, batch.values, strict=True)):
+            if isinstance(column, Texts):
+                column.extend(*_taken(*batch.texts[number], values[rows]))
+            else:
+                column.extend(values[rows])
+
+    def _append_facts(self, facts: Mapping[str, pa.Array], rows: Any, first: int) -> None:
+        """Fields that come for the first time are missing in the rows before, those that come no more in these."""
+        for name, array in facts.items():
+            if name not in self._facts:
+                self._facts[name] = Fact(array.type)
+                self._facts[name].extend_missing(first)
+        for name, fact in self._facts.items():
+            if name in facts:
+                fact.extend(facts[name].take(pa.array(rows)))
+            else:
+                fact.extend_missing(len(rows))
+
+    def _chunk_number(self, chunk: Chunk) -> int:
+        number = self._chunk_numbers.setdefault(chunk, len(self.chunks))
+        if number == len(self.chunks):
+            self.chunks.append(chunk)
+        return number
+
+    def batch(self, rows: Any, keys: tuple[U8, I64] | None = None, numbers: Any = None) -> KeyedBatch:
+        """``rows`` as a batch, with their places; under other ``keys``, by their ``numbers``, where these are given."""
+        if keys is None:
+            used, numbers = np.unique(self.key[rows], return_inverse=True)
+            keys = joined([self._key_names[number] for number in used.tolist()])
+        values, texts = [], {}
+        for number, column in enumerate(self._values or ()):
+            if isinstance(column, Texts):
+                values.append(np.arange(len(rows), dtype=np.int32))
+                texts[number] = column.take(rows)
+            else:
+                values.append(column.rows[rows])
+        id_bytes, id_offsets = self._ids.take(rows)
+        return KeyedBatch(
+            clock_ms=self.number("clock_ms")[rows],
+            ingest_ms=self.number("ingest_ms")[rows],
+            lateness_ms=self.number("lateness_ms")[rows],
+            key_index=numbers.astype(np.int32),
+            key_bytes=keys[0],
+            key_offsets=keys[1],
+            key_hash=xxh64_many(*keys),
+            id_bytes=id_bytes,
+            id_offsets=id_offsets,
+            values=tuple(values),
+            entries=self._entries.rows[rows],
+            texts=texts,
+            facts={name: fact.take(rows) for name, fact in self._facts.items()},
+            places=self._places(rows),
+        )
+
+    def _places(self, rows: Any) -> Places:
+        used, chunk = np.unique(self._chunk.rows[rows], return_inverse=True)
+        chunks = [self.chunks[number] for number in used.tolist()]
+        reached_ms, offsets = self.number("reached_ms")[rows], self.number("offset")[rows]
+        return Places(reached_ms, offsets, chunk.astype(np.int32), chunks)
+
+    def rows_of(self, key: bytes) -> I64:
+        """The rows of ``key`` that count, in order."""
+        number = self._key_numbers.get(key)
+        if number is None:
+            return np.zeros(0, np.int64)
+        rows: I64 = self.in_order(np.flatnonzero((self.key == number) & self.live))
+        return rows
+
+    def in_order(self, rows: Any) -> Any:
+        """``rows`` by key, then by clock; of one clock those first that came first."""
+        used, chunk = np.unique(self._chunk.rows[rows], return_inverse=True)
+        known = [self.chunks[number][:2] for number in used.tolist()]
+        came = [(merged_log(log), sequence) for log, sequence in known]
+        by = (
+            self._id_hash.rows[rows],
+            _ranks([log for log, _ in known])[chunk],
+            self.number("offset")[rows],
+            _ranks(came)[chunk],
+            _ranks([log for log, _ in came])[chunk],
+            self.number("reached_ms")[rows],
+        )
+        return rows[np.lexsort((*by, self.number("clock_ms")[rows], self.key[rows]))]
+
+    def relined(self, lines: Lines) -> None:
+        """Have bits for ``lines``; those of lines that stay are kept."""
+        for name, column in self._bits.items():
+            fresh = Column(np.uint8, _width(lines))
+            fresh.extend(remapped(column.rows, self.lines, lines))
+            self._bits[name] = fresh
+        self.lines = lines
+
+    def delta(self, rows: Any, changed: Any) -> Delta:
+        """``rows``, which a batch added, and what became of the ``changed`` ones of before; as ``take_up`` takes it."""
+        batch = self.batch(rows)
+        more = {**self._told_of(rows, "own"), **self._told_of(changed, "changed")}
+        key_bytes, key_offsets = self._keys_of(changed)
+        id_bytes, id_offsets = self._ids.take(changed)
+        more |= {"changed_key_bytes": key_bytes, "changed_key_offsets": key_offsets}
+        more |= {"changed_id_bytes": id_bytes, "changed_id_offsets": id_offsets}
+        more["changed_clock_ms"] = self.number("clock_ms")[changed]
+        places = self._places(rows)
+        more |= {"reached_ms": places.reached_ms, "offset": places.offsets, "chunk": places.chunk}
+        more["chunks"] = np.frombuffer(orjson.dumps(places.chunks), np.uint8)
+        for name, array in batch.facts.items():
+            more |= _fact_arrays(name, array)
+        none = np.zeros(0, np.int32)
+        return Delta(batch, self.bits("sat")[rows], none, none, more)
+
+    def _told_of(self, rows: Any, prefix: str) -> dict[str, Any]:
+        return {f"{prefix}_live": self.live[rows], **{f"{prefix}_{name}": self.bits(name)[rows] for name in BITS}}
+
+    def _keys_of(self, rows: Any) -> tuple[U8, I64]:
+        return joined([self._key_names[number] for number in self.key[rows].tolist()])
+
+    def nbytes(self) -> int:
+        """Bytes held, but for keys."""
+        columns = (*self._numbers.values(), self._key, self._chunk, self._live, self._entries, *self._bits.values())
+        others = (self._ids, self._id_hash, *(self._values or ()), *self._facts.values())
+        return sum(each.nbytes() for each in (*columns, *others))
+
+    def keep(self, kept: Bools) -> None:
+        """Only the rows that are ``kept``, and of keys and chunks those that they have."""
+        facts, values = self._facts.values(), self._values or ()
+        columns: Iterable[Any] = (*self._numbers.values(), self._key, self._chunk, self._live, self._entries)
+        for each in (*columns, *self._bits.values(), self._ids, self._id_hash, *values, *facts):
+            each.keep(kept)
+        used = np.unique(self.key)
+        self._key_names = [self._key_names[number] for number in used[used >= 0].tolist()]
+        self._key_numbers = {name: number for number, name in enumerate(self._key_names)}
+        self.key[:] = np.searchsorted(used, self.key) - int((used < 0).any())
+        there, chunk = np.unique(self._chunk.rows, return_inverse=True)
+        self.chunks = [self.chunks[number] for number in there.tolist()]
+        self._chunk_numbers = {each: number for number, each in enumerate(self.chunks)}
+        self._chunk.rows[:] = chunk
+
+
+def _ranks(names: Sequence[Any]) -> I64:
+    """Of each name its number among all of them, sorted."""
+    rank = {name: number for number, name in enumerate(sorted(set(names)))}
+    return np.array([rank[name] for name in names], np.int64)
+
+
+def _width(lines: Sequence[Any]) -> int:
+    return (len(lines) + 7) // 8
+
+
+def remapped(bits: U8, old: Lines, new: Lines) -> U8:
+    """Bits by ``old`` lines as bits by ``new`` ones."""
+    if old == new:
+        return bits
+    out, numbers = np.zeros((len(bits), _width(new)), np.uint8), {name: number for number, name in enumerate(old)}
+    for at, name in enumerate(new):
+        was = numbers.get(name)
+        if was is not None:
+            out[:, at >> 3] |= ((bits[:, was >> 3] >> (was & 7)) & 1) << np.uint8(at & 7)
+    return out
+
+
+def _taken(data: U8, offsets: I64, rows: Any) -> tuple[U8, I64]:
+    return take_bytes(data, offsets[rows], np.diff(offsets)[rows])
+
+
+def _fact_arrays(name: str, array: pa.Array) -> dict[str, Any]:
+    """A field as arrays, its name among theirs."""
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_string(array.type):
+        data, offsets = joined([b"" if each is None else each.encode() for each in array.to_pylist()])
+        return {f"fact.{name}|text": data, f"fact.{name}|ends": offsets, f"fact.{name}|valid": valid}
+    filler = False if pa.types.is_boolean(array.type) else 0
+    values = array.fill_null(filler).to_numpy(zero_copy_only=False)
+    return {f"fact.{name}|values": values, f"fact.{name}|valid": valid}
+
+
+def facts_in(more: Mapping[str, Any]) -> dict[str, pa.Array]:
+    """The fields in the arrays of a delta."""
+    found = {}
+    for key in (key for key in more if key.startswith("fact.") and key.endswith("|valid")):
+        name = key.removesuffix("|valid")
+        missing = ~more[key].astype(np.bool_)
+        if f"{name}|text" in more:
+            fact, data, ends = Fact(pa.string()), more[f"{name}|text"], more[f"{name}|ends"]
+            texts = [data[a:b].tobytes().decode() for a, b in pairwise(ends.tolist())]
+            array = pa.array([None if gone else text for text, gone in zip(texts, missing, strict=True)], fact.kind)
+        else:
+            array = pa.array(more[f"{name}|values"], mask=missing)
+        found[name.removeprefix("fact.")] = array
+    return found
+
+
+def places_in(more: Mapping[str, Any]) -> Places:
+    """The places in the arrays of a delta."""
+    chunks = [(log, sequence, partition) for log, sequence, partition in orjson.loads(more["chunks"].tobytes())]
+    return Places(more["reached_ms"], more["offset"], more["chunk"], chunks)

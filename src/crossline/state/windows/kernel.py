@@ -1,0 +1,166 @@
+"""The loop over a batch's rows: take a record in, move the windows it is judged by, compare, note the hits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crossline.state.memory import layout as at
+from crossline.state.memory.access import inlined, jit, load_i32, load_u8, store_8, store_32, store_64
+from crossline.state.memory.header import bits_at, item, row_of, sat_at, set_clock, slot_row, tally, value_at, word
+from crossline.state.records.lists import chain_in, link, tie_values
+from crossline.state.records.tables import claim, copy_bytes, find_id, put
+from crossline.state.windows.ahead import find_keys, look_ahead, slot_of
+from crossline.state.windows.figures import count_figure
+from crossline.state.windows.program import COUNT
+from crossline.state.windows.readings import figure
+from crossline.state.windows.rolling import insert, move
+from crossline.state.windows.verdicts.compare import (
+    COUNT_NOW,
+    EVIDENCE_MAX,
+    compare,
+    count_up,
+    counted_in,
+    judged_by,
+    judging,
+    remember,
+    tell,
+)
+
+NEVER = 2**62
+
+
+@jit
+def _add_key(h: int, key: int) -> Any:
+    """A new slot for key number ``key`` of the batch."""
+    slot = count_up(h, at.N_SLOTS)
+    row, end = slot_row(h, slot), tally(h, at.N_KEY_BYTES)
+    start = item(h, at.KEY_OFFSETS, key)
+    length = item(h, at.KEY_OFFSETS, key + 1) - start
+    store_64(h + 8 * at.N_KEY_BYTES, end + length)
+    copy_bytes(word(h, at.KEY_BYTES) + start, word(h, at.KEYS) + end, length)
+    copy_bytes(word(h, at.SLOT_BORN), row, word(h, at.SLOT_BYTES))
+    store_32(row + at.KEY_END, end + length)
+    put(h, at.KEY_TABLE, np.uint64(item(h, at.KEY_HASH, key)), slot)
+    return slot
+
+
+@inlined
+def take_in(h: int, row: int, since_ms: int) -> Any:
+    """Take row ``row`` in as a record; its number, or -1 where it is in no entry or a duplicate.
+
+    It is a duplicate of a record of its key and id with a clock of ``since_ms`` or later.
+    """
+    key = load_i32(word(h, at.KEY_INDEX) + 4 * row)
+    slot = slot_of(h, key)
+    start, hash_ = item(h, at.ID_OFFSETS, row), np.uint64(item(h, at.ID_HASH, row))
+    length, source = item(h, at.ID_OFFSETS, row + 1) - start, word(h, at.ID_BYTES) + start
+    place = find_id(h, slot, hash_, source, length, since_ms)
+    if place < 0:
+        store_8(word(h, at.DUPLICATE) + row, 1)
+        return -1
+    width = word(h, at.ENTRY_BYTES)
+    bits = word(h, at.ENTRIES) + width * row
+    wanted = 0
+    for b in range(width):
+        wanted |= load_u8(bits + b)
+    if wanted == 0:
+        return -1
+    if slot < 0:
+        slot = _add_key(h, key)
+        store_32(word(h, at.KEY_SLOT) + 4 * key, slot)
+    i = count_up(h, at.N_RECORDS)
+    record, end = row_of(h, i), tally(h, at.N_ID_BYTES)
+    store_64(h + 8 * at.N_ID_BYTES, end + length)
+    copy_bytes(source, word(h, at.IDS) + end, length)
+    store_32(record + at.ID_END, end + length)
+    set_clock(h, i, item(h, at.CLOCK_MS, row))
+    store_32(record + at.SLOT, slot)
+    columns = word(h, at.COLUMNS)
+    for col in range(columns):
+        store_64(value_at(h, i, col), item(h, at.VALUES, row * columns + col))
+    for b in range(word(h, at.BITS_BYTES)):
+        store_8(bits_at(h, i, b), load_u8(bits + b))
+    claim(word(h, at.ID_TABLE), place, hash_, i)
+    store_32(word(h, at.RETAINED) + 4 * count_up(h, at.N_RETAINED), row)
+    return i
+
+
+@inlined
+def place(h: int, slot: int, i: int) -> Any:
+    """Put record ``i`` into lists, chains and windows. Whether it is the last of its key's list."""
+    newest = link(h, slot, i)
+    chain_in(h, slot, i, newest)
+    tie_values(h, slot, i)
+    if not newest:
+        insert(h, slot, i)
+    return newest
+
+
+@jit
+def judge_rows(h: int, start: int) -> Any:
+    """Judge rows from ``start``.
+
+    The row to go on from: ROW_END, or an earlier one where another row's hits may not fit.
+    """
+    lines, rows, end, told = word(h, at.LINES), word(h, at.ROWS), word(h, at.ROW_END), word(h, at.TOLD)
+    if start == 0:
+        find_keys(h)
+    for row in range(start, end):
+        look_ahead(h, row, rows)
+        if tally(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):
+            return row
+        if tally(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
+            return row
+        i = take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.DUPLICATE_MS))
+        if i < 0:
+            continue
+        slot = load_i32(row_of(h, i) + at.SLOT)
+        newest = place(h, slot, i)
+        if told:
+            store_32(word(h, at.ROW_RECORD) + 4 * row, i)
+        if not judging(h, i, row):
+            continue
+        for c in range(word(h, at.CURSORS)):
+            if not judged_by(h, c):
+                continue
+            move(h, slot, c, i, newest)
+            extra = counted_in(h, c, i)
+            for g in range(item(h, at.GROUP_AT, c), item(h, at.GROUP_AT, c + 1)):
+                if item(h, at.GROUP_KIND, g) == COUNT:
+                    defined = count_figure(h, slot, c, extra)
+                else:
+                    defined = figure(h, slot, c, g, i, extra)
+                compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined)
+                if told and item(h, at.GROUP_TOLD, g) < told:
+                    tell(h, slot, c, g, row, extra, defined)
+        remember(h, slot, i, 0, word(h, at.LINE_CLASSES))
+    return end
+
+
+@jit
+def load_rows(h: int) -> None:
+    """Take rows in that were judged before.
+
+    LINE_MASK: the lines that ROW_SAT speaks of; CLASS_LINES: those of each class.
+    """
+    width = word(h, at.LINE_BYTES)
+    find_keys(h)
+    for row in range(word(h, at.ROWS)):
+        look_ahead(h, row, word(h, at.ROWS))
+        i = take_in(h, row, NEVER)
+        if i < 0:
+            continue
+        slot = load_i32(row_of(h, i) + at.SLOT)
+        place(h, slot, i)
+        judging(h, i, row)
+        remember(h, slot, i, 0, word(h, at.CLASSES))
+        for k in range(word(h, at.CLASSES)):
+            if load_u8(word(h, at.ACTIVE) + k) == 0:
+                continue
+            for b in range(width):
+                mask = load_u8(word(h, at.CLASS_LINES) + k * width + b) & load_u8(word(h, at.LINE_MASK) + b)
+                now = load_u8(word(h, at.ROW_SAT) + row * width + b)
+                bits = sat_at(h, slot, b)
+                store_8(bits, (load_u8(bits) & ~mask) | (now & mask))

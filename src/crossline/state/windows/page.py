@@ -1,0 +1,123 @@
+"""Draws the kernel's memory from its declaration.
+
+``python -m crossline.state.windows.page > docs/kernel-memory.md``
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from crossline.state.memory import layout as at
+from crossline.state.memory.declare import Field, Item, Row, Word
+from crossline.state.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
+
+_HEAD = """\
+# The kernel's memory
+
+Written from its declaration, `state/memory/layout.py`, by `python -m crossline.state.windows.page`. How to
+add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md).
+
+A key space of a shard is one table of 64-bit words, and what its words point at:
+
+```
+h ─► words ─┬─ RECORDS ─► rows of records, in ingest order     a record names its slot and other records by number
+            ├─ IDS ─────► their ids, end to end
+            ├─ SLOTS ───► rows of slots: one for each key      a slot names records by number
+            ├─ KEYS ────► their keys, end to end
+            ├─ TAKEN ───► rows of taken steps                  of patterns: a slot names these by number
+            ├─ ID_TABLE, KEY_TABLE, VALUE_TABLE ► blocks of 64 bytes: bytes of hashes, numbers of records or slots
+            ├─ the plan's arrays, scratch, room for hits
+            └─ the batch's arrays, let go after it
+```
+
+Numbers of records and slots below 0 are none. Compaction drops records and slots and gives the others new numbers, in
+every field that holds one.
+"""
+_LIVES = {
+    "state": "The state",
+    "plan": "The plan",
+    "scratch": "Scratch of the kernel",
+    "batch": "One batch, or one compaction",
+    "hits": "Hits, with room kept from batch to batch",
+}
+
+
+def _type(word: Word) -> str:
+    if word.kind is not None:
+        return f"{word.kind.name} x {word.many}"
+    return {"pool": "address of rows or bytes", "table": "address of blocks"}.get(word.says, word.says)
+
+
+def _marks(word: Word) -> str:
+    return "0 at each batch" if word.zeroed else "by a new plan" if word.carried else ""
+
+
+def _words() -> Iterator[str]:
+    for life, title in _LIVES.items():
+        yield f"\n## Words: {title[0].lower()}{title[1:]}\n"
+        yield "| word | name | is | what | cleared, taken along |\n|---|---|---|---|---|"
+        for word in at.TABLE.words:
+            if word.life == life:
+                yield f"| {word.number} | `{word.name}` | {_type(word)} | {word.what} | {_marks(word)} |"
+
+
+def _drawn(item: Item) -> str:
+    """The fields of an item as boxes, with the offset under the beginning of each."""
+    boxes = [f" {field.name} {field.kind.name} " for field in item.fields]
+    top = "┌" + "┬".join("─" * len(box) for box in boxes) + "┐"
+    low = "└" + "┴".join("─" * len(box) for box in boxes) + "┘"
+    under = "".join(str(field.offset).ljust(len(box) + 1) for field, box in zip(item.fields, boxes, strict=True))
+    return "\n".join((top, "│" + "│".join(boxes) + "│", low, f"{under}{item.bytes}"))
+
+
+def _field(name: str, repeat: str, field: Field, *, carried: bool) -> str:
+    """A line of the table of a row's fields."""
+    holds = f"number of a {field.holds}" if field.holds else ""
+    born = {-1: "none"}.get(field.born, str(field.born))
+    taken = "as it is" if carried else "as born"
+    return f"| `{name}` | {field.offset} | {field.kind.name} | {repeat} | {field.what} | {holds} | {born} | {taken} |"
+
+
+def _row(row: Row, title: str) -> Iterator[str]:
+    then = ", then parts, each of items side by side" if row.parts else ""
+    yield f"\n## The row of {title}\n"
+    yield f"Fixed fields{then}{_rounded(row)}:\n\n```\n{_drawn(row)}"
+    starts = "after them"
+    for part in row.parts:
+        where = f"from {part.offset}, {starts}" if part.at < 0 else f"from {at.TABLE.words[part.at].name}"
+        yield f"\n{part.name} x {at.TABLE.words[part.many].name}, {where}: {part.item.what}\n{_drawn(part.item)}"
+    yield "```\n"
+    yield "| field | offset in its item | type | as many as | what | renumbered | in a new slot | under a new plan |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for field in row.fields:
+        yield _field(field.name, "", field, carried=field.carried)
+    for part in row.parts:
+        for field in part.item.fields:
+            name = f"{part.name}.{field.name}"
+            yield _field(name, f"`{at.TABLE.words[part.many].name}`", field, carried=part.carried)
+
+
+def _rounded(row: Row) -> str:
+    return f", and up to the next multiple of {row.even} bytes" if row.even > 1 else ""
+
+
+def page() -> str:
+    """The whole page."""
+    blocks = f"""
+## A block of a table
+
+{BLOCK} bytes, a line of memory: a byte of the hash for each place (0: free), then the items. What finds no room goes to
+the next block.
+
+| table | places | items from | item |
+|---|---|---|---|
+| `ID_TABLE`, `KEY_TABLE` | {PLACES} | {ITEMS_AT} | int32: number of the record, or of the slot |
+| `VALUE_TABLE` | {VALUE_PLACES} | {VALUE_ITEMS_AT} | int64: link x 2^32 + number of the value's last record |
+"""
+    rows = [*_row(at.RECORD, "a record"), *_row(at.KEYED, "a slot"), *_row(at.STEPPED, "a taken step")]
+    return "\n".join([_HEAD.rstrip("\n"), *rows, blocks.rstrip("\n"), *_words()]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,398 @@
+"""A key space's plan as flat arrays that compiled code walks: what hangs on a cursor lies together, sorted by kind."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crossline.basics.values import F64, I32, I64, U8
+from crossline.plan.spaces import FeatureQueryLine, FormulaLine, Group, KeySpacePlan, Line, WindowPlan
+from crossline.programs.kinds import Operator
+from crossline.programs.registry import aggregates, declared
+
+# Kinds of pointers into a window.
+MIN, MAX, FIRST, LAST = 0, 1, 2, 3
+# What a window may keep for an aggregate: pointers to records, by their values or by their clocks alone; a sum; sums of
+# squares; a sum that decays; how many values there are that no other record of the window has.
+_POINTERS = {"min": MIN, "max": MAX, "first": FIRST, "last": LAST, "earliest": FIRST, "latest": LAST}
+_OF_CLOCKS = ("earliest", "latest")
+KEPT = (*_POINTERS, "sum", "squares", "decayed", "different")
+I64_MIN, I64_MAX = -(2**63), 2**63 - 1
+WIDEST = 2**120  # beyond any sum of as many int64 as there can be records
+
+
+class KernelProgram(NamedTuple):
+    """See ``compile_plan``. ``x_at`` arrays hold where the x of cursor c begin and end; ``_col`` columns of values."""
+
+    column_float: U8
+    entry: I32  # per cursor
+    window: I64
+    left_closed: U8
+    right_open: U8
+    include: U8
+    si_at: I32  # integer sums
+    si_col: I32
+    sf_at: I32  # float sums
+    sf_col: I32
+    pt_at: I32  # pointers
+    pt_kind: I32
+    pt_col: I32
+    pt_chain: I32
+    sd_at: I32  # standard deviations, and decayed sums
+    sd_col: I32
+    sd_half: I64  # of a decayed sum the half life; 0 of a deviation
+    plain: U8  # per cursor: it has no accumulators, only the count
+    dc_at: I32  # distinct counts
+    dc_link: I32
+    chain_entry: I32  # chains of nearest earlier smaller (larger) values
+    chain_col: I32
+    chain_max: U8
+    link_entry: I32  # links between occurrences of a value
+    link_col: I32
+    group_at: I32
+    group_kind: I32
+    group_acc: I32  # numbers of the accumulators the group reads, -1 where there is none
+    group_acc_2: I32
+    group_col: I32
+    line_at: I32  # lines of a group
+    line_plan: I32  # number in plan.lines = bit number
+    low_i: I64  # satisfied where low <= value <= high, or where not, if negated
+    high_i: I64
+    low_rest: I64  # the same bounds without an end, each as rest + up * 2^64
+    low_up: I64
+    high_rest: I64
+    high_up: I64
+    low_f: F64
+    high_f: F64
+    negated: U8
+    every: U8
+    cooldown: I64
+    cooldown_col: I32
+    line_class: I32
+    class_at: I32  # classes of a cursor
+    class_of: I32
+    class_entry: I32  # lines that judge the same records share a class
+    span_at: I32  # spans of a class
+    span_from: I64
+    span_until: I64
+    class_late: I64
+    delay: I64
+    begins: I64  # of the window, before the record: the first and the last clock in it
+    ends: I64
+    adds: U8
+    group_told: I32  # figures are told by these numbers, those for formulas first
+    sortable: U8  # per cursor: its figures are counts and sums of integers alone
+    formula_class: I32
+    formula_cursor: I32
+    formula_count: I32
+    formula_every: U8
+    formula_rearm: I64
+    formula_cooldown: I64
+    formula_cooldown_col: I32
+
+
+JudgeClass = tuple[int, tuple[tuple[int, int], ...], int, bool]
+
+
+def judge_class(plan: WindowPlan, line: Line | FormulaLine | FeatureQueryLine) -> JudgeClass:
+    """What decides which records a line judges: entry, spans of ingest time, the latest lateness; and when."""
+    formed = isinstance(line, FormulaLine)
+    entry = plan.cursors[plan.groups[line.group].cursor].entry if isinstance(line, Line) else line.entry
+    late = I64_MAX if line.judge_lateness_ms is None else line.judge_lateness_ms
+    return entry, tuple((_clip(start), _clip(end)) for start, end in line.spans), _clip(late), formed
+
+
+def classes(plan: WindowPlan) -> dict[JudgeClass, int]:
+    """The classes of the plan's lines, and of what it tells, numbered; those of its formulas come after."""
+    lines: tuple[Line | FormulaLine | FeatureQueryLine, ...] = (*plan.lines, *plan.feature_queries, *plan.formulas)
+    return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in lines))}
+
+
+def told_groups(plan: WindowPlan) -> tuple[int, ...]:
+    """The numbers of the groups whose figures formulas read, or that are told, in the order in which they are."""
+    asked = [each.figures for each in plan.formulas] + [each.figures for each in plan.feature_queries]
+    return tuple(sorted({number for each in asked for _, *groups in each for number in groups}))
+
+
+def all_told(plan: WindowPlan) -> tuple[int, ...]:
+    """The groups in use: first those of ``told_groups``, then those that lines alone read."""
+    return tuple(dict.fromkeys((*told_groups(plan), *sorted(line.group for line in plan.lines))))
+
+
+def is_float(plan: WindowPlan, group: Group) -> bool:
+    """Whether the group's column holds floats."""
+    of_field = group.column >= 0 and not declared(group.aggregate).of_records
+    return of_field and plan.columns[group.column][1] == "float"
+
+
+def kind_of(plan: WindowPlan, group: Group) -> int:
+    """The kind of the group's figure, of windows and of panes: by its aggregate and what its column holds."""
+    return figure_kinds()[group.aggregate, is_float(plan, group)]
+
+
+@cache
+def figure_kinds() -> dict[tuple[str, bool], int]:
+    """The number of each aggregate of integers, and of floats: the count, what gives integers, what gives floats."""
+    each = [(name, real) for name, of in aggregates().items() for real in {False, not of.of_records}]
+    each.sort(key=lambda of: (of[0] != "count", _gives_float(*of), *of))
+    return {of: number for number, of in enumerate(each)}
+
+
+def _gives_float(name: str, real: bool) -> bool:
+    return declared(name).kind("number" if real else "integer") == "number"
+
+
+COUNT = 0
+INT_KINDS = range(sum(not _gives_float(*of) for of in figure_kinds()))
+INTEGERS = len(INT_KINDS)  # kinds from here on are floats
+AVG_INT = figure_kinds()["avg", False]
+
+
+def check(plan: KeySpacePlan) -> None:
+    """Raises ValueError where an aggregate is not defined on its column, or on windows at all."""
+    for group in plan.groups:
+        aggregate = aggregates().get(group.aggregate)
+        if aggregate is None or aggregate.window is None:
+            raise ValueError(f"{group.aggregate} is not defined on windows of records")
+        if aggregate.of_records:
+            continue
+        kind = plan.columns[group.column][1] if group.column >= 0 else "absent"
+        if kind == "absent" or (kind == "code" and aggregate.takes != "values"):
+            raise ValueError(f"{group.aggregate} is not defined on a column of kind {kind}")
+
+
+class _Parts:
+    """Unique accumulators, chains and links that the groups need; a key of an accumulator starts with its cursor."""
+
+    def __init__(self, plan: KeySpacePlan) -> None:
+        self.plan = plan
+        needed: dict[str, set[tuple[int, ...]]] = {"si": set(), "sf": set(), "sd": set(), "pt": set(), "dc": set()}
+        self.chains: dict[tuple[int, int, int], int] = {}
+        self.links: dict[tuple[int, int], int] = {}
+        for group in plan.groups:
+            for kind, key in self.accumulators(group):
+                needed[kind].add(key)
+        self.sorted = {kind: sorted(keys) for kind, keys in needed.items()}
+        self.number = {kind: {key: i for i, key in enumerate(keys)} for kind, keys in self.sorted.items()}
+
+    def accumulators(self, group: Group) -> list[tuple[str, tuple[int, ...]]]:
+        """Kind and key of each accumulator that ``group`` reads."""
+        return [self._accumulator(group, kept) for kept in declared(group.aggregate).window or ()]
+
+    def _accumulator(self, group: Group, kept: str) -> tuple[str, tuple[int, ...]]:
+        entry = self.plan.cursors[group.cursor].entry
+        if kept == "sum":
+            return "sf" if is_float(self.plan, group) else "si", (group.cursor, group.column)
+        if kept in {"squares", "decayed"}:
+            return "sd", (group.cursor, group.column, group.half_life_ms)
+        if kept in _OF_CLOCKS:
+            return "pt", (group.cursor, _POINTERS[kept], -1, -1)
+        if kept in _POINTERS:
+            kind = _POINTERS[kept]
+            chain = self.chains.setdefault((entry, group.column, kind), len(self.chains)) if kind <= MAX else -1
+            return "pt", (group.cursor, kind, group.column, chain)
+        if kept == "different":
+            return "dc", (group.cursor, self.links.setdefault((entry, group.column), len(self.links)))
+        raise ValueError(f"windows keep no {kept} for {group.aggregate}: there are {', '.join(KEPT)}")
+
+    def numbers(self, group: Group) -> tuple[int, int]:
+        """Of the accumulators that ``group`` reads; -1: none."""
+        first, second, *_ = *(self.number[kind][key] for kind, key in self.accumulators(group)), -1, -1
+        return first, second
+
+    def starts(self, cursors: Iterable[int]) -> I32:
+        """Where each cursor's part of a sorted list begins; one more for the end."""
+        return np.searchsorted(np.array(list(cursors), np.int64), np.arange(len(self.plan.cursors) + 1)).astype(
+            np.int32
+        )
+
+    def arrays(self) -> dict[str, Any]:
+        """The KernelProgram's fields for accumulators, chains and links."""
+        out: dict[str, Any] = {f"{kind}_at": self.starts(k[0] for k in keys) for kind, keys in self.sorted.items()}
+        pointers = self.sorted["pt"]
+        accumulated = {k[0] for keys in self.sorted.values() for k in keys}
+        return out | {
+            "si_col": _ints(k[1] for k in self.sorted["si"]),
+            "sf_col": _ints(k[1] for k in self.sorted["sf"]),
+            "sd_col": _ints(k[1] for k in self.sorted["sd"]),
+            "sd_half": _longs(k[2] for k in self.sorted["sd"]),
+            "plain": _bytes(c not in accumulated for c in range(len(self.plan.cursors))),
+            "pt_kind": _ints(k[1] for k in pointers),
+            "pt_col": _ints(k[2] for k in pointers),
+            "pt_chain": _ints(k[3] for k in pointers),
+            "dc_link": _ints(k[1] for k in self.sorted["dc"]),
+            "chain_entry": _ints(c[0] for c in self.chains),
+            "chain_col": _ints(c[1] for c in self.chains),
+            "chain_max": _bytes(c[2] == MAX for c in self.chains),
+            "link_entry": _ints(x[0] for x in self.links),
+            "link_col": _ints(x[1] for x in self.links),
+        }
+
+
+def compile_plan(plan: KeySpacePlan) -> KernelProgram:
+    """The arrays for ``plan``.
+
+    Raises:
+        ValueError: an aggregate of a column that it is not defined on.
+    """
+    check(plan)
+    return KernelProgram(
+        column_float=_bytes(kind == "float" for _, kind in plan.columns),
+        entry=_ints(c.entry for c in plan.cursors),
+        window=_longs(c.window_ms for c in plan.cursors),
+        left_closed=_bytes(c.left_closed for c in plan.cursors),
+        right_open=_bytes(c.right_open for c in plan.cursors),
+        include=_bytes(c.include_current for c in plan.cursors),
+        delay=_longs(c.delay_ms for c in plan.cursors),
+        begins=_longs(c.delay_ms + c.window_ms - 1 + c.left_closed for c in plan.cursors),
+        ends=_longs(c.delay_ms + c.right_open for c in plan.cursors),
+        adds=_bytes(c.right_open and c.include_current and not c.delay_ms for c in plan.cursors),
+        **_Parts(plan).arrays(),
+        **_judging(plan),
+    )
+
+
+def _judging(plan: KeySpacePlan) -> dict[str, Any]:
+    """Groups by cursor, lines by group, classes by cursor."""
+    parts, told = _Parts(plan), all_told(plan)
+    used = set(told)
+    groups = sorted(used, key=lambda g: (plan.groups[g].cursor, g))
+    read = [parts.numbers(plan.groups[g]) for g in groups]
+    lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].group), i))
+    number = classes(plan)
+    by_group: list[tuple[int, Line | FormulaLine | FeatureQueryLine]] = [(x.group, x) for x in plan.lines]
+    by_group += [(g, x) for x in plan.formulas for _, *asked in x.figures for g in asked]
+    by_group += [(g, x) for x in plan.feature_queries for _, *asked in x.figures for g in asked]
+    of_cursor = sorted({(plan.groups[g].cursor, number[judge_class(plan, x)]) for g, x in by_group})
+    cooling = [i for i in lines if plan.lines[i].cooldown_ms > 0]
+    line_group = np.array([groups.index(plan.lines[i].group) for i in lines], np.int64)
+    bounds = [bounds_of(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
+    return {
+        "group_at": parts.starts(plan.groups[g].cursor for g in groups),
+        "group_kind": _ints(kind_of(plan, plan.groups[g]) for g in groups),
+        "group_acc": _ints(first for first, _ in read),
+        "group_acc_2": _ints(second for _, second in read),
+        "group_col": _ints(plan.groups[g].column for g in groups),
+        "line_at": np.searchsorted(line_group, np.arange(len(groups) + 1)).astype(np.int32),
+        "line_plan": _ints(lines),
+        **wide_bounds(bounds),
+        "low_f": np.array([b[2] for b in bounds], np.float64),
+        "high_f": np.array([b[3] for b in bounds], np.float64),
+        "negated": _bytes(plan.lines[i].operator == "!=" for i in lines),
+        "every": _bytes(plan.lines[i].emit_every for i in lines),
+        "cooldown": _longs(plan.lines[i].cooldown_ms for i in lines),
+        "cooldown_col": _ints(cooling.index(i) if plan.lines[i].cooldown_ms > 0 else -1 for i in lines),
+        "line_class": _ints(number[judge_class(plan, plan.lines[i])] for i in lines),
+        "class_at": parts.starts(c for c, _ in of_cursor),
+        "class_of": _ints(k for _, k in of_cursor),
+        "class_entry": _ints(c[0] for c in number),
+        "span_at": np.cumsum([0, *(len(c[1]) for c in number)]).astype(np.int32),
+        "span_from": _longs(start for c in number for start, _ in c[1]),
+        "span_until": _longs(end for c in number for _, end in c[1]),
+        "class_late": _longs(c[2] for c in number),
+        "group_told": _ints(told.index(g) for g in groups),
+        "sortable": _bytes(_sortable(plan, c) for c in range(len(plan.cursors))),
+        **_formulas(plan, len(cooling)),
+    }
+
+
+def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
+    """Whether what a record adds to the cursor's figures can be taken off again in any order."""
+    mine = [plan.groups[number] for number in all_told(plan) if plan.groups[number].cursor == cursor]
+    return all(declared(each.aggregate).sortable and not is_float(plan, each) for each in mine)
+
+
+def _formulas(plan: KeySpacePlan, cooling_before: int) -> dict[str, Any]:
+    number, told, formulas = classes(plan), told_groups(plan), plan.formulas
+    cooling = [i for i, each in enumerate(formulas) if each.cooldown_ms > 0]
+    return {
+        "formula_class": _ints(number[judge_class(plan, each)] for each in formulas),
+        "formula_cursor": _ints(plan.groups[each.figures[0][2]].cursor for each in formulas),
+        "formula_count": _ints(told.index(each.figures[0][2]) for each in formulas),
+        "formula_every": _bytes(each.emit_every for each in formulas),
+        "formula_rearm": _longs(each.rearm_ms for each in formulas),
+        "formula_cooldown": _longs(each.cooldown_ms for each in formulas),
+        "formula_cooldown_col": _ints(
+            cooling_before + cooling.index(i) if each.cooldown_ms > 0 else -1 for i, each in enumerate(formulas)
+        ),
+    }
+
+
+def cooldown_columns(plan: KeySpacePlan, program: KernelProgram) -> dict[tuple[str, int], int]:
+    """Column of the last emission, for each line (rule id, version) with a cooldown."""
+    pairs = list(zip(program.line_plan.tolist(), program.cooldown_col.tolist(), strict=True))
+    pairs += enumerate(program.formula_cooldown_col.tolist(), len(plan.lines))
+    judging = plan.judging
+    return {(judging[i].rule_id, judging[i].version): column for i, column in pairs if column >= 0}
+
+
+def bounds_of(operator: Operator, threshold: float) -> tuple[int, int, float, float]:
+    """The values that satisfy, as closed ranges of integers and of float64. For ``!=`` the range of those that do not.
+
+    Integers are compared exactly: ``> 100.5`` is ``>= 101``, and ``== 100.5`` is empty.
+    """
+    low_i, high_i, low_f, high_f = -WIDEST, WIDEST, -math.inf, math.inf
+    up_i, down_i = math.ceil(threshold), math.floor(threshold)
+    up_f, down_f = _float_at_least(threshold), -_float_at_least(-threshold)
+    match operator:
+        case ">=":
+            low_i, low_f = up_i, up_f
+        case ">":
+            low_i, low_f = down_i + 1, math.nextafter(down_f, math.inf)
+        case "<=":
+            high_i, high_f = down_i, down_f
+        case "<":
+            high_i, high_f = up_i - 1, math.nextafter(up_f, -math.inf)
+        case "==" | "!=":
+            low_i, high_i, low_f, high_f = up_i, down_i, up_f, down_f
+    return low_i, high_i, low_f, high_f
+
+
+def wide_bounds(bounds: list[tuple[int, int, float, float]]) -> dict[str, I64]:
+    """The bounds on integers: cut to 64 bits (1 to 0 where nothing is left), and whole."""
+    empty = [low > I64_MAX or high < I64_MIN for low, high, _, _ in bounds]
+    lows = [max(-WIDEST, min(WIDEST, low)) for low, *_ in bounds]
+    highs = [max(-WIDEST, min(WIDEST, high)) for _, high, *_ in bounds]
+    return {
+        "low_i": _longs(1 if none else max(low, I64_MIN) for none, low in zip(empty, lows, strict=True)),
+        "high_i": _longs(0 if none else min(high, I64_MAX) for none, high in zip(empty, highs, strict=True)),
+        "low_rest": _longs(_rest(low) for low in lows),
+        "low_up": _longs((low - _rest(low)) >> 64 for low in lows),
+        "high_rest": _longs(_rest(high) for high in highs),
+        "high_up": _longs((high - _rest(high)) >> 64 for high in highs),
+    }
+
+
+def _rest(value: int) -> int:
+    """What an int64 keeps of an integer."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _float_at_least(threshold: float) -> float:
+    """The least float64 that is not below ``threshold``, which may be an integer that no float is."""
+    try:
+        near = float(threshold)
+    except OverflowError:
+        return math.inf if threshold > 0 else -sys.float_info.max
+    return near if near >= threshold else math.nextafter(near, math.inf)
+
+
+def _clip(value: int) -> int:
+    return max(I64_MIN, min(I64_MAX, value))
+
+
+def _ints(values: Iterable[int]) -> I32:
+    return np.array(list(values), dtype=np.int32)
+
+
+def _longs(values: Iterable[int]) -> I64:
+    return np.array(list(values), dtype=np.int64)
+
+
+def _bytes(values: Iterable[bool]) -> U8:
+    return np.array(list(values), dtype=np.uint8)

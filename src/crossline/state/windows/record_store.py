@@ -1,0 +1,147 @@
+"""The records of one state store of one shard: what every kernel keeps them in, whatever it sees in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crossline.basics.errors import StateError
+from crossline.basics.values import U8
+from crossline.state.batch import Delta, Due, Hits, KeyedBatch, take
+from crossline.state.memory import layout as at
+from crossline.state.memory.hashing import xxh64_many
+from crossline.state.windows.entry import COUNT_DEAD, THROW_OUT
+from crossline.state.windows.gather import Buffers
+from crossline.state.windows.memory_map import MemoryMap
+
+ANY_AGE = 2**62
+POOL_MAX = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a state holds: records (those not thrown out yet included), keys, bytes (room to grow included)."""
+
+    records: int
+    keys: int
+    bytes: int
+
+
+class RecordStore:
+    """Records by key and id, in ``memory``: taking them in, knowing them again, throwing them out.
+
+    ``duplicate_ms``: a record is a duplicate of one of the same key and id whose clock is not before its own ingest
+    time minus this. It must not reach behind what ``evict`` drops; None counts every record that is still held, which
+    then depends on when ``evict`` was called.
+    """
+
+    def __init__(self, memory: MemoryMap, duplicate_ms: int | None) -> None:
+        self.duplicate_ms = ANY_AGE if duplicate_ms is None else duplicate_ms
+        self._memory = memory
+        self._buffers = Buffers(memory)
+
+    def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:
+        """What ``judge(batch)``, which gave ``hits``, added: for ``load`` in another process."""
+        kept = batch if len(hits.retained) == len(batch) else take(batch, hits.retained)
+        return Delta(kept, hits.sat, hits.emitted_line, hits.emitted_row)
+
+    def due(self, clock_ms: int) -> Due | None:  # noqa: ARG002 - a kernel whose records wait says more
+        """Nothing."""
+        return None
+
+    def evict(self, cutoff_ms: int) -> None:
+        """Drop records with a clock at or before ``cutoff_ms``, of no use to later ones, once they are half of all."""
+        if self.records and 2 * self._memory.run(COUNT_DEAD, cutoff_ms) >= self.records:
+            self._compact(cutoff_ms)
+
+    def _compact(self, cutoff_ms: int) -> None:
+        memory = self._memory
+        memory.keep(at.NUMBER, np.empty(self.records, np.int32))
+        memory.keep(at.SLOT_NUMBER, np.empty(self.keys, np.int32))
+        memory.run(THROW_OUT, cutoff_ms)
+        self._renumber()
+        self._leave()
+        for pool in (at.RECORDS, at.SLOTS, at.TAKEN, at.IDS, at.KEYS):
+            memory.shrink(pool)
+        memory.refill(at.ID_TABLE, 2 * self.records)
+        memory.refill(at.KEY_TABLE, 2 * self.keys)
+        memory.refill(at.VALUE_TABLE, 2 * self.records * int(memory.words[at.LINKS]))
+
+    def _renumber(self) -> None:
+        """Called between: what a kernel keeps elsewhere than in rows of records and slots takes the new numbers."""
+
+    def _enter(self, batch: KeyedBatch, values: Any, sat: U8, *, stepwise: bool) -> dict[str, Any]:
+        """Make room for the batch and show it to the kernel; the arrays that the kernel writes about its rows.
+
+        ``values``: the rows of columns, 64 bits each.
+        """
+        n, keys, memory = len(batch), len(batch.key_hash), self._memory
+        words = memory.words
+        for pool, offsets in ((at.IDS, batch.id_offsets), (at.KEYS, batch.key_offsets)):
+            more = int(offsets[-1])
+            if int(words[at.N_ID_BYTES if pool == at.IDS else at.N_KEY_BYTES]) + more > POOL_MAX:
+                raise StateError(
+                    "a key space holds at most 4 GiB of record ids, and of keys, per shard; use more shards"
+                )
+            memory.make_room(pool, more)
+        if n:
+            memory.make_clocks_fit(int(batch.clock_ms.min()), int(batch.clock_ms.max()))
+        memory.make_room(at.RECORDS, n)
+        memory.make_room(at.SLOTS, min(keys, n))
+        for table, held, more in (
+            (at.ID_TABLE, self.records, n),
+            (at.KEY_TABLE, self.keys, min(keys, n)),
+            (at.VALUE_TABLE, int(words[at.N_VALUES]), n * int(words[at.LINKS])),
+        ):
+            memory.make_table(table, held + more, more if stepwise else 0)
+        words[at.EACH_BATCH] = 0
+        words[at.ROWS], words[at.BATCH_KEYS], words[at.DUPLICATE_MS] = n, keys, self.duplicate_ms
+        found = {"duplicate": np.zeros(n, np.uint8), "retained": np.empty(n, np.int32), "sat": sat}
+        shown: tuple[tuple[int, Any], ...] = (
+            (at.CLOCK_MS, batch.clock_ms),
+            (at.INGEST_MS, batch.ingest_ms),
+            (at.LATENESS_MS, batch.lateness_ms),
+            (at.KEY_INDEX, batch.key_index),
+            (at.KEY_BYTES, batch.key_bytes),
+            (at.KEY_OFFSETS, batch.key_offsets),
+            (at.KEY_HASH, batch.key_hash),
+            (at.ID_BYTES, batch.id_bytes),
+            (at.ID_OFFSETS, batch.id_offsets),
+            (at.ID_HASH, xxh64_many(batch.id_bytes, batch.id_offsets)),
+            (at.VALUES, values),
+            (at.ENTRIES, batch.entries),
+            (at.KEY_SLOT, np.full(keys, -1, np.int32)),
+            (at.DUPLICATE, found["duplicate"]),
+            (at.RETAINED, found["retained"]),
+            (at.ROW_SAT, sat),
+        )
+        for name, array in shown:
+            memory.keep(name, array)
+        return found
+
+    def _leave(self) -> None:
+        self._memory.let_go(at.OF_BATCH)
+
+    @property
+    def records(self) -> int:
+        """Records held."""
+        return int(self._memory.words[at.N_RECORDS])
+
+    @property
+    def keys(self) -> int:
+        """Keys held."""
+        return int(self._memory.words[at.N_SLOTS])
+
+    def sizes(self) -> Sizes:
+        """What is held."""
+        return Sizes(self.records, self.keys, self.bytes_in_memory())
+
+    def bytes_in_memory(self) -> int:
+        """Bytes of the state, room to grow included."""
+        return self._memory.bytes_held()
+
+    def key_bytes(self) -> int:
+        """Bytes of those that belong to keys, not to records."""
+        return self._memory.bytes_held(frozenset({at.SLOTS, at.TAKEN, at.KEYS, at.KEY_TABLE}))

@@ -1,0 +1,69 @@
+"""Figures that are told of records as columns: nothing is held against them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crossline.plan.spaces import WindowPlan
+from crossline.state.batch import FeatureColumn, RowFeatures
+from crossline.state.windows.program import INT_KINDS, told_groups
+from crossline.state.windows.verdicts.formulas import Judged, Numbered, Told
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """What a feature query said of a batch so far: rows, and of each figure values, what they lack, defined, counts."""
+
+    rows: list[Any] = field(default_factory=list)
+    figures: dict[str, list[tuple[Any, Any, Any, Any]]] = field(default_factory=dict)
+
+
+class FeatureQueries:
+    """``plan.feature_queries``: a batch is given to ``take`` piece by piece, and then asked for at ``told``."""
+
+    def __init__(self, plan: WindowPlan, program: Numbered) -> None:
+        self._lines = plan.feature_queries
+        told = told_groups(plan)
+        kinds = {int(n): int(kind) for n, kind in zip(program.group_told, program.group_kind, strict=True)}
+        figures = [line.figures for line in self._lines]
+        self._columns = [{name: (told.index(of), told.index(count)) for name, of, count in each} for each in figures]
+        self._is_int = [kinds[number] in INT_KINDS for number in range(len(told))]
+        self._pieces = [_Pieces() for _ in self._lines]
+
+    def take(self, told: Told, judged: Judged) -> None:
+        """The figures that the kernel ``told`` of the rows that are ``judged``."""
+        for line, columns, pieces in zip(self._lines, self._columns, self._pieces, strict=True):
+            mine = np.flatnonzero(judged.by(line))
+            pieces.rows.append(mine + judged.rows.start)
+            for name, (column, count) in columns.items():
+                whole = self._is_int[column]  # of an average of integers there is a sum, of more than 64 bits or not
+                values = (told.whole if whole else told.real)[mine, column]
+                up = told.up[mine, column] if whole else np.zeros(len(mine), np.int64)
+                piece = (values, up, told.defined[mine, column].view(np.bool_), told.whole[mine, count])
+                pieces.figures.setdefault(name, []).append(piece)
+
+    def told(self) -> tuple[RowFeatures, ...]:
+        """What each feature query says of the batch; the next one begins."""
+        found = tuple(self._joined(number) for number in range(len(self._lines)))
+        self._pieces = [_Pieces() for _ in self._lines]
+        return found
+
+    def _joined(self, number: int) -> RowFeatures:
+        pieces, columns = self._pieces[number], self._columns[number]
+        if not pieces.rows:
+            return RowFeatures(
+                np.empty(0, np.int64), {name: self._none(column) for name, (column, _) in columns.items()}
+            )
+        figures = {}
+        for name, given in pieces.figures.items():
+            values, up, defined, counts = (np.concatenate(each) for each in zip(*given, strict=True))
+            values[~defined], up[~defined] = 0, 0
+            figures[name] = FeatureColumn(values, up if up.any() else None, defined, counts)
+        return RowFeatures(np.concatenate(pieces.rows), figures)
+
+    def _none(self, column: int) -> FeatureColumn:
+        kind: Any = np.int64 if self._is_int[column] else np.float64
+        return FeatureColumn(np.empty(0, kind), None, np.empty(0, np.bool_), np.empty(0, np.int64))

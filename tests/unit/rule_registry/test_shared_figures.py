@@ -1,0 +1,249 @@
+"""Figures that rules share: read with the rules' files, and from then on what the log has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from crossline import Stream, load_rules
+from crossline.basics.streams.schema import load_streams
+from crossline.basics.texts.problems import RefusedError
+from crossline.rule_registry.directory import log_path, ruleset_of_log
+from crossline.rule_registry.publish import RuleFolder
+from crossline.rule_registry.reading import Known, read_rules
+from crossline.rules.base import Defaults
+from crossline.rules.figure import FigureFields
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
+
+from .desk import STREAMS, Desk
+
+RULE = """\
+rule_id: spender
+version: {version}
+rule_type: formula
+source_topic: payments
+status: {status}
+figures:
+  spent: {figure}
+when: spent > 100
+"""
+FIGURE = """\
+- {{kind: figure, figure_id: account_spent, version: {version}, status: {status}, source_topic: payments,
+   sum: amount, group_by: account, window: {window}, description: what an account spent}}
+"""
+Write = Callable[..., None]
+
+
+@pytest.fixture(params=["beside the rules", "apart"])
+def apart(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "apart")
+
+
+@pytest.fixture
+def desk(tmp_path: Path, apart: bool) -> Iterator[Desk]:
+    rules, figures = tmp_path / "rules", tmp_path / "figures"
+    rules.mkdir()
+    figures.mkdir()
+    desk = Desk(rules, load_streams(STREAMS, "stream.yaml"), figures if apart else None)
+    yield desk
+    desk.log.close()
+
+
+def named_rule(desk: Desk, version: int = 1, figure: str = "{figure: account_spent}", status: str = "active") -> None:
+    desk.write("spender.yaml", RULE.format(version=version, figure=figure, status=status))
+
+
+def figures(desk: Desk, *given: tuple[int, str, str]) -> None:
+    """Versions of the figure: number, window, status."""
+    texts = [FIGURE.format(version=version, window=window, status=status) for version, window, status in given]
+    (desk.figures or desk.folder).joinpath("figures.yaml").write_text("".join(texts), encoding="utf-8")
+
+
+def of(rules: RuleSet) -> dict[int, FigureFields]:
+    """The figure of each version of the rule."""
+    return {each.rule.version: getattr(each.rule, "figures")["spent"] for each in rules.versions}  # noqa: B009
+
+
+def refusal(desk: Desk) -> str:
+    rules, events = desk.take_up()
+    assert [event.event for event in events] == ["refused"], events
+    assert rules.versions
+    return str(events[0].text)
+
+
+def test_the_log_has_the_definition_whatever_becomes_of_the_file(desk: Desk) -> None:
+    figures(desk, (1, "10m", "active"))
+    named_rule(desk)
+    first = desk.start()
+    assert (of(first)[1].shared, of(first)[1].version, of(first)[1].window) == ("account_spent", 1, 600_000)
+    (desk.figures or desk.folder).joinpath("figures.yaml").unlink()
+    assert 'found "account_spent"; expected the id of a shared figure; there are none' in refusal(desk)
+    again = desk.restart()
+    assert again.to_json() == first.to_json()
+    assert ruleset_of_log(log_path(desk.folder, "p")).to_json() == first.to_json()
+    assert RuleSet.from_json(first.to_json()).to_json() == first.to_json()
+
+
+def test_a_version_of_a_figure_has_one_definition(desk: Desk) -> None:
+    figures(desk, (1, "10m", "active"))
+    named_rule(desk)
+    first = desk.start()
+    figures(desk, (1, "20m", "active"))
+    said = refusal(desk)
+    assert "spender.yaml:7: figures.spent" in said
+    assert "found version 1 of figure account_spent with another definition" in said
+    assert "expected the one that version 1 of spender was published with" in said
+    assert "figures.yaml:1" in said
+    named_rule(desk, version=2)
+    assert "with another definition" in refusal(desk)
+    assert desk.restart().to_json() == first.to_json()
+    figures(desk, (1, "10m", "active"))
+    rules, events = desk.take_up()
+    assert [(event.event, event.version) for event in events] == [("published", 2)]
+    assert of(rules)[2].window == 600_000
+
+
+def test_a_figure_that_moves_on_needs_a_new_version_of_the_rule(desk: Desk) -> None:
+    figures(desk, (1, "10m", "active"))
+    named_rule(desk)
+    desk.start()
+    figures(desk, (1, "10m", "active"), (2, "20m", "active"))
+    said = refusal(desk)
+    assert "found version 1 with version 2 of figure account_spent; expected version 1 of it, as" in said
+    assert "name version: 1 of it to stay, or set version: 2" in said
+    named_rule(desk, figure="{figure: account_spent, version: 1}")
+    assert desk.take_up()[1] == []
+    named_rule(desk, version=2)
+    rules, _ = desk.take_up()
+    assert {number: figure.window for number, figure in of(rules).items()} == {1: 600_000, 2: 1_200_000}
+
+
+@pytest.mark.parametrize(
+    ("status", "rule", "words"),
+    [
+        ("draft", "active", "version 1 of account_spent, which is draft; expected one in use"),
+        ("shadow", "active", "which is shadow; expected a figure that is active, or shadow where the rule is"),
+        ("shadow", "shadow", None),
+        ("paused", "active", "which is paused; expected one in use"),
+        ("retired", "shadow", "which is retired; expected one in use"),
+    ],
+)
+def test_what_a_new_version_of_a_rule_may_name(desk: Desk, status: str, rule: str, words: str | None) -> None:
+    desk.start()
+    figures(desk, (1, "10m", status))
+    named_rule(desk, status=rule)
+    rules, (event,) = desk.take_up()
+    if words is None:
+        assert (event.event, len(rules)) == ("published", 1)
+    else:
+        assert (event.event, len(rules)) == ("refused", 0)
+        assert words in str(event.text)
+
+
+def test_a_rule_goes_on_with_a_figure_that_is_retired(desk: Desk) -> None:
+    figures(desk, (1, "10m", "active"))
+    named_rule(desk)
+    desk.start()
+    figures(desk, (1, "10m", "retired"))
+    assert desk.take_up()[1] == []
+    named_rule(desk, status="paused")
+    assert [event.event for event in desk.take_up()[1]] == ["status_changed"]
+    named_rule(desk, version=2)
+    assert "which is retired" in refusal(desk)
+
+
+def test_without_a_version_the_highest_that_is_active_is_meant(desk: Desk) -> None:
+    figures(
+        desk, (1, "1m", "active"), (2, "2m", "active"), (3, "3m", "shadow"), (4, "4m", "draft"), (5, "5m", "retired")
+    )
+    named_rule(desk)
+    assert of(desk.start())[1].window == 120_000
+
+
+def test_it_is_the_rule_that_has_the_figure_written_out(desk: Desk) -> None:
+    figures(desk, (1, "10m", "active"))
+    named_rule(desk)
+    (shared,) = desk.start().versions
+    text = RULE.format(version=1, status="active", figure="{sum: amount, group_by: account, window: 10m}")
+    (written,) = load_rules_text(text, "r.yaml", desk.streams)
+    spec = desk.streams["payments"]
+    assert shared.rule.program(spec, Defaults()) == written.rule.program(spec, Defaults())
+
+
+def test_a_status_is_set_where_the_file_of_the_rule_is_gone(desk: Desk) -> None:
+    figures(desk, (1, "10m", "active"))
+    named_rule(desk)
+    desk.start()
+    (desk.folder / "spender.yaml").unlink()
+    assert [event.event for event in desk.take_up()[1]] == ["absent"]
+    folder = RuleFolder(desk.folder, [desk.log._history], Known(desk.streams, figures=desk.figures))
+    folder.set_status("spender", "paused")
+    rules, events = desk.take_up()
+    assert [event.event for event in events] == ["status_changed"]
+    assert of(rules)[1].version == 1
+
+
+def test_a_command_finds_them_where_they_are(desk: Desk) -> None:
+    figures(desk, (1, "10m", "active"))
+    named_rule(desk)
+    known = Known(desk.streams, figures=desk.figures)
+    (rule,) = read_rules(desk.folder, known)
+    assert rule.remark() == "spent is version 1 of the shared figure account_spent."
+    aside = desk.folder.parent / "aside"
+    aside.mkdir()
+    (aside / "new.yaml").write_text(RULE.format(version=1, status="active", figure="{figure: acount_spent}"))
+    with pytest.raises(RefusedError, match=r"did you mean account_spent\?"):
+        RuleFolder(desk.folder, (), known).publish(aside / "new.yaml")
+
+
+def test_the_api_finds_them_where_they_are(desk: Desk) -> None:
+    figures(desk, (1, "10m", "active"))
+    named_rule(desk)
+    streams = {name: Stream(name, spec) for name, spec in desk.streams.items()}
+    assert of(load_rules(desk.folder, streams, figures=desk.figures))[1].window == 600_000
+
+
+def test_rules_that_read_the_hits_know_its_key(desk: Desk) -> None:
+    figures(desk, (1, "10m", "active"))
+    named_rule(desk)
+    text = "{rule_id: often, version: 1, rule_type: velocity, source_topic: rule:spender, group_by: hit.key.account, "
+    desk.write("often.yaml", text + "aggregation_type: count, aggregation_threshold: 2, window: 1h}")
+    assert {each.rule.rule_id for each in desk.start().versions} == {"often", "spender"}
+
+
+def rule_texts(figure: str) -> str:
+    return RULE.format(version=1, status="active", figure=figure)
+
+
+def test_where_no_files_are_read_the_name_alone_is_nothing(desk: Desk) -> None:
+    with pytest.raises(RefusedError, match="it is read with the files of rules"):
+        load_rules_text(rule_texts("{figure: account_spent}"), "r.yaml", desk.streams)
+
+
+HOSTILE = [None, True, 1.5, [1], {"a": 1}, "1", -1, 0, 2**70]
+
+
+@pytest.mark.parametrize("apart", [True], indirect=False)
+@pytest.mark.parametrize("odd", HOSTILE, ids=str)
+@pytest.mark.parametrize("field", ["version", "status", "figures", "figure", "name"])
+def test_odd_values_refuse_one_file_alone(desk: Desk, field: str, odd: object) -> None:
+    figures(desk, (1, "10m", "active"))
+    named: dict[str, object] = {"figure": "account_spent"}
+    body: dict[str, object] = {"rule_id": "odd", "version": 1, "rule_type": "formula", "source_topic": "payments"}
+    body |= {"figures": {"spent": named}, "when": "spent > 1"}
+    match field:
+        case "version" | "figure":
+            named[field] = odd
+        case "name":
+            body["figures"] = {odd if not isinstance(odd, list | dict) else "x": {**named, "version": odd}}
+        case _:
+            body[field] = odd
+    desk.write("odd.yaml", json.dumps(body))
+    (desk.figures or desk.folder).joinpath("odd.json").write_text(json.dumps({"kind": odd, field: odd, "figures": odd}))
+    named_rule(desk)
+    rules = desk.start()
+    assert "spender" in {each.rule.rule_id for each in rules.versions}

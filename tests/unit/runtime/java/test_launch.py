@@ -1,0 +1,59 @@
+"""How Java is started: by us where nobody else has a say in it, else by Spark's own scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crossline.runtime.java import launch
+from crossline.runtime.machine.home import spark_home
+from crossline.runtime.machine.java import Java
+
+SETTINGS = {
+    "spark.driver.extraClassPath": "/jars/a.jar:/jars/b.jar",
+    "spark.driver.memory": "3g",
+    "spark.driver.extraJavaOptions": "-Da=b '-Djava.io.tmpdir=/with a space'",
+}
+
+
+@pytest.fixture(autouse=True)
+def a_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "find_java", lambda: Java(Path("/java"), "17.0.1", "system"))
+
+
+def test_the_command_is_that_of_sparks_scripts_without_incubator_modules() -> None:
+    home = str(spark_home())
+    command = launch._command(SETTINGS, {"SPARK_HOME": home})
+    assert command[:3] == ["/java/bin/java", "-cp", f"/jars/a.jar:/jars/b.jar:{home}/conf:{home}/jars/*"]
+    assert command[3:6] == ["-Xmx3g", "-Da=b", "-Djava.io.tmpdir=/with a space"]
+    at = command.index("org.apache.spark.deploy.SparkSubmit")
+    assert command[at + 1 : at + 3] == ["--conf", "spark.driver.extraClassPath=/jars/a.jar:/jars/b.jar"]
+    assert command[-1] == "pyspark-shell"
+    assert "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED" in command
+    assert not any("incubator" in part for part in command)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"SPARK_HOME": "/opt/spark"},
+        {"PYSPARK_SUBMIT_ARGS": "--packages a:b:1 pyspark-shell"},
+        {"SPARK_CONF_DIR": "/etc/spark"},
+        {"SPARK_SUBMIT_OPTS": "-Xss4m"},
+    ],
+)
+def test_where_somebody_has_a_say_sparks_scripts_start_it(given: dict[str, str]) -> None:
+    environment = {"SPARK_HOME": str(spark_home()), **given}
+    command = launch._command(SETTINGS, environment)
+    assert command[0] == f"{environment['SPARK_HOME']}/bin/spark-submit"
+    assert command[-1] == "pyspark-shell"
+    assert ("--packages" in command) == ("PYSPARK_SUBMIT_ARGS" in given)
+
+
+@pytest.mark.parametrize(
+    ("master", "here"),
+    [(None, True), ("local[2]", True), ("spark://127.0.0.1:7077", True), ("spark://far:7077", False), ("yarn", False)],
+)
+def test_what_runs_on_this_machine(master: str | None, *, here: bool) -> None:
+    assert launch.is_here(master) is here

@@ -1,0 +1,80 @@
+"""Homes are shared out fairly, and as few move as can be: held against all ways there are to share them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from math import ceil, floor
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossline.runtime.spark_internals.placing import in_turns, placed
+
+NAMES = ("0", "1", "2", "9", "10")
+
+
+def moved(now: Sequence[str], before: Sequence[str]) -> int:
+    return sum(one != other for one, other in zip(now, before, strict=True))
+
+
+def fair(homes: Sequence[str], cores: Mapping[str, int]) -> bool:
+    """Nobody is as much as one part away from a share by cores."""
+    shares = {name: Fraction(len(homes) * count, sum(cores.values())) for name, count in cores.items()}
+    return set(homes) <= set(cores) and all(
+        floor(share) <= homes.count(name) <= ceil(share) for name, share in shares.items()
+    )
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[Mapping[str, int], Sequence[str]]:
+    """Executors that are there, up to three, and homes of before, with any that are gone."""
+    there = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True))
+    cores = {name: draw(st.integers(1, 4)) for name in there}
+    return cores, draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=6))
+
+
+@given(changes())
+def test_no_fair_way_moves_less(change: tuple[Mapping[str, int], Sequence[str]]) -> None:
+    cores, before = change
+    homes = placed(len(before), cores, before)
+    assert fair(homes, cores)
+    ways = (way for way in product(cores, repeat=len(before)) if fair(way, cores))
+    assert moved(homes, before) == min(moved(way, before) for way in ways)
+
+
+@given(changes(), st.randoms(use_true_random=False))
+def test_the_order_in_which_executors_are_told_says_nothing(
+    change: tuple[Mapping[str, int], Sequence[str]], draw: object
+) -> None:
+    cores, before = change
+    told = list(cores.items())
+    draw.shuffle(told)  # type: ignore[attr-defined]
+    homes = placed(len(before), cores, before)
+    assert placed(len(before), dict(told), before) == homes
+    assert placed(len(before), cores, homes) == homes
+
+
+def test_executors_that_come_and_go() -> None:
+    alone = placed(4, {"0": 1})
+    assert alone == ("0", "0", "0", "0")
+    two = placed(4, {"0": 1, "1": 1}, alone)
+    assert two == ("0", "0", "1", "1")
+    assert placed(4, {"0": 1, "2": 1}, two) == ("0", "0", "2", "2")
+    assert placed(4, {"1": 1}, two) == ("1", "1", "1", "1")
+    assert placed(4, {}, two) == ()
+
+
+def test_cores_are_shares_and_no_executor_gets_more_than_it_has() -> None:
+    assert placed(4, {"0": 3, "1": 1}) == ("0", "0", "0", "1")
+    assert placed(3, {"0": 1, "1": 4}) == ("0", "1", "1")
+
+
+def test_executors_in_turns() -> None:
+    assert in_turns(("0", "0", "0", "10", "2", "2")) == ["0", "2", "10", "0", "2", "0"]
+    assert in_turns(()) == []
+
+
+def test_the_first_homes_go_to_executors_in_the_order_in_which_they_came() -> None:
+    assert placed(3, {"10": 1, "9": 1, "2": 1}) == ("2", "9", "10")

@@ -1,0 +1,189 @@
+"""The worker's cache: whichever worker judges a batch, and however often, the answer is that of one that saw it all."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crossline.basics.errors import StateError
+from crossline.evaluate.alerts.alert import alerts_of
+from crossline.evaluate.output import ShardOutput
+from crossline.evaluate.shard import judge
+from crossline.ingest.decode import decode_lines
+from crossline.ingest.route.pack import pack, unpack
+from crossline.ingest.route.parts import Chunk, route
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.state_log import cache as caching
+from crossline.runtime.state_log.cache import ShardCache
+from e2e.project import by_id, figures, from_twin
+from e2e.snapshots import snapshot_of
+from e2e.traffic import OF_RECORDS, STREAM, Record, expected, lines, records, velocity
+
+SHARDS = 2
+SHORT = [velocity("pair", threshold=2, window="2s", allowed_lateness="1s", watermark_delay="1s")]
+
+
+class Workers:
+    """Two Python workers over one log of segments; every batch goes through routing and judging as tasks do it."""
+
+    def __init__(self, root: Path, snapshot: PlanSnapshot, monkeypatch: pytest.MonkeyPatch, held_max: int = 8) -> None:
+        self.root, self.snapshot, self.patch = root, snapshot, monkeypatch
+        self.cache = ShardCache(str(root), per_query=False, held_max=held_max)
+        self.memories: list[Any] = [OrderedDict(), OrderedDict()]
+        self.offset = 0
+        self.read: list[int] = []  # batches of the log, by task
+        self.alerts: dict[int, list[dict[str, Any]]] = {}
+
+    def parts(self, batch: int, data: bytes) -> list[tuple[int, bytes]]:
+        decoded = decode_lines(self.snapshot.decoder(STREAM), data, "file", batch * 1_000_000)
+        chunk = Chunk(STREAM, batch, "file")
+        parts = route(self.snapshot.plan(STREAM), decoded.records, chunk, self.snapshot.shards, {})
+        return [(part.shard, pack([part])) for part in parts]
+
+    def task(self, worker: int, shard: int, batch: int, data: bytes, *, dies: bool = False) -> ShardOutput:
+        """One task's attempt; one that ``dies`` does so after judging, before it writes."""
+        self.patch.setattr(caching, "_CACHE", self.memories[worker])
+        mine = [part for each, blob in self.parts(batch, data) if each == shard for part in unpack(blob, "test")]
+        with self.cache.shard(self.snapshot, "query", shard, batch) as held:
+            self.read.append(held.read)
+            output = judge(self.snapshot.plans(), held.state, mine, self.snapshot.bounds)
+            if not dies:
+                held.commit(output.deltas, [])
+        return output
+
+    def batch(self, batch: int, data: bytes, workers: Sequence[int]) -> None:
+        outputs = [self.task(workers[shard], shard, batch, data) for shard in range(self.snapshot.shards)]
+        alerts = [alert for output in outputs for alert in alerts_of(self.snapshot.plans(), output.hits, 0)]
+        assert self.alerts.setdefault(batch, alerts) == alerts, f"batch {batch} run again gave other alerts"
+
+    def forget(self, worker: int) -> None:
+        """The worker is gone; another comes in its place."""
+        self.memories[worker] = OrderedDict()
+
+    def figures(self) -> dict[str, tuple[Any, ...]]:
+        return figures(by_id(alert for alerts in self.alerts.values() for alert in alerts))
+
+
+def batches_of(log: list[Record], seed: int) -> list[bytes]:
+    draw = random.Random(seed)
+    found, rest = [], list(log)
+    while rest:
+        size = draw.randint(1, 8)
+        found.append(lines(rest[:size]))
+        rest = rest[size:]
+    return found
+
+
+@pytest.fixture(scope="module")
+def log() -> list[Record]:
+    return records(120, seed=11)
+
+
+@pytest.fixture(scope="module")
+def twin(log: list[Record]) -> dict[str, tuple[Any, ...]]:
+    return from_twin(expected(OF_RECORDS, log))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_workers_that_take_turns_and_die_give_what_the_twin_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record], twin: Any, seed: int
+) -> None:
+    draw = random.Random(seed)
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
+    for number, data in enumerate(batches_of(log, seed)):
+        fate = draw.random()
+        if fate < 0.2:
+            workers.forget(draw.randrange(2))
+        elif fate < 0.4:
+            workers.task(draw.randrange(2), draw.randrange(SHARDS), number, data, dies=True)
+        workers.batch(number, data, draw.choices(range(2), k=SHARDS))
+        if fate > 0.8:
+            # The tasks were done, but the batch was not: Spark runs all of it again.
+            workers.batch(number, data, draw.choices(range(2), k=SHARDS))
+    assert workers.figures() == twin
+
+
+def test_a_batch_run_again_writes_the_same_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
+) -> None:
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
+    for number, data in enumerate(batches_of(log, 0)[:12]):
+        workers.batch(number, data, [0, 0])
+        first = {path.name: path.read_bytes() for path in tmp_path.glob(f"shard-*/{number:012d}-*.seg")}
+        workers.batch(number, data, [1, 0])
+        assert {path.name: path.read_bytes() for path in tmp_path.glob(f"shard-*/{number:012d}-*.seg")} == first
+
+
+def test_a_state_that_is_not_committed_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(tmp_path, snapshot_of(SHORT, SHARDS), monkeypatch)
+    workers.task(0, 0, 0, lines(records(5, seed=1)), dies=True)
+    assert not workers.memories[0]
+
+
+def test_a_worker_holds_no_more_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]) -> None:
+    workers = Workers(tmp_path, snapshot_of(SHORT, SHARDS), monkeypatch, held_max=1)
+    for number, data in enumerate(batches_of(log, 0)[:4]):
+        workers.batch(number, data, [0, 0])
+        assert len(workers.memories[0]) == 1
+
+
+def test_a_shard_that_is_asked_for_elsewhere_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
+) -> None:
+    """Shard 1 has its home with worker 1 from batch 4 on, and is judged by worker 0 once more, in batch 5."""
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
+    workers.cache = replace(workers.cache, asked_within=3)
+    judged_by = [0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1]
+    held, read = [], []
+    for number, (data, worker) in enumerate(zip(batches_of(log, 0), judged_by, strict=False)):
+        workers.batch(number, data, [0, worker])
+        read.append(workers.read[-1])
+        for memory in workers.memories:
+            monkeypatch.setattr(caching, "_CACHE", memory)
+            workers.cache.let_go("query", number)
+        held.append([sorted(shard for _, _, shard in memory) for memory in workers.memories])
+    assert read == [0, 0, 0, 0, 4, 1, 1, 0, 0, 0, 0]
+    assert held == [[[0, 1], []]] * 4 + [[[0, 1], [1]]] * 5 + [[[0], [1]]] * 2
+    workers.cache.let_go("another query", 100, level=2)
+    assert list(workers.memories[1])
+
+
+def test_old_segments_go_and_take_nothing_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """400 batches of a rule that looks back two seconds; workers die at each look for what can go."""
+    log = records(400, seed=2)
+    workers = Workers(tmp_path, snapshot_of(SHORT, SHARDS), monkeypatch)
+    most = 0
+    for number, record in enumerate(log):
+        if number % caching.MERGE_EVERY == 0:
+            workers.task(0, 0, number, lines([record]), dies=True)
+            workers.forget(number // caching.MERGE_EVERY % 2)
+        workers.batch(number, lines([record]), [number % 2, 0])
+        most = max(most, len(list((tmp_path / "shard-00000").iterdir())))
+    assert workers.figures() == from_twin(expected(SHORT, log))
+    assert most < 2 * caching.MERGE_AT
+    oldest = min(path.name for path in (tmp_path / "shard-00000").iterdir())
+    assert int(oldest[:12]) > 200, "nothing was dropped: not tested"
+
+
+def test_a_stream_that_begins_with_nothing_good_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(tmp_path, snapshot_of(SHORT, SHARDS), monkeypatch)
+    log = records(60, seed=4)
+    for number, data in enumerate([b"not a record\n", b"", *batches_of(log, 3)]):
+        workers.batch(number, data, [number % 2, (number + 1) % 2])
+        workers.forget(0)
+    assert workers.figures() == from_twin(expected(SHORT, log))
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_another_number_of_shards_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
+    before = Workers(tmp_path, snapshot_of(SHORT, SHARDS), monkeypatch)
+    before.batch(0, lines(records(5, seed=1)), [0, 0])
+    after = Workers(tmp_path, snapshot_of(SHORT, shards), monkeypatch)
+    with pytest.raises(StateError, match=f"kept in 2 shards, found a query of {shards}; go on with shards=2"):
+        after.batch(1, b"", [0] * shards)

@@ -1,0 +1,262 @@
+"""State servers are real processes here, killed as workers are; the answers stay the twin's."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+import psutil
+import pytest
+
+from crossline.basics.errors import StateError
+from crossline.ingest.decode import decode_lines
+from crossline.ingest.route.pack import pack
+from crossline.ingest.route.parts import Chunk, route
+from crossline.runtime.snapshot.snapshot import StaticSnapshot
+from crossline.runtime.stages.judging import Judging
+from crossline.runtime.stages.rows import READ
+from crossline.runtime.state_log.cache import Sent, ShardCache
+from crossline.runtime.work.stopwatch import Stopwatch
+from crossline.runtime.workers.state_servers import judged
+from e2e.killing import family
+from e2e.project import by_id, figures, from_twin
+from e2e.snapshots import snapshot_of
+from e2e.traffic import OF_RECORDS, STREAM, Record, expected, lines, records
+
+HOME = Path(__file__).with_name("state_server_home.py")
+SHARDS = 3
+STATE_SERVERS = 2
+WAIT_S = 300.0
+
+
+class Home:
+    """A daemon of its own, whose workers judge batches of a log."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.snapshot = snapshot_of(OF_RECORDS, SHARDS)
+        self.source = StaticSnapshot(self.snapshot.to_json())
+        self.cache = ShardCache(str(root / "state"), per_query=False, held_max=8)
+        self.alerts: dict[int, list[dict[str, Any]]] = {}
+        self.process = subprocess.Popen(
+            [sys.executable, str(HOME), str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.fork_server = 0
+        self.place = Path(self._said())
+        (self.fork_server,) = self.alive()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        for pid in self.alive():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(WAIT_S)
+        self.process.stdout.close()
+
+    def _said(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode().strip()
+
+    def ask(self, name: str) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{name}\n".encode())
+        self.process.stdin.flush()
+        return int(self._said())
+
+    def parts(self, batch: int, data: bytes) -> dict[int, list[bytes]]:
+        decoded = decode_lines(self.snapshot.decoder(STREAM), data, "file", batch * 1_000_000)
+        parts: dict[int, list[bytes]] = {shard: [] for shard in range(SHARDS)}
+        for part in route(self.snapshot.plan(STREAM), decoded.records, Chunk(STREAM, batch, "file"), SHARDS, {}):
+            parts[part.shard].append(pack([part]))
+        return parts
+
+    def request(self, batch: int, data: bytes, shards: Sequence[int] = range(SHARDS)) -> str:
+        parts = {shard: blobs for shard, blobs in self.parts(batch, data).items() if shard in shards}
+        name = f"batch-{batch}-{time.monotonic_ns()}"
+        work = Judging(self.source, self.cache, "query", batch)
+        (self.root / name).write_bytes(pickle.dumps((work, parts, STATE_SERVERS)))
+        return name
+
+    def answer(self, name: str) -> Any:
+        return _loaded(self.root / f"{name}.answer")
+
+    def batch(self, batch: int, data: bytes, shards: Sequence[int] = range(SHARDS)) -> list[Sent]:
+        """A batch by a worker of its own, and what it says."""
+        name = self.request(batch, data, shards)
+        self.ask(name)
+        assert self._said() == "0"
+        answer = self.answer(name)
+        if isinstance(answer, Exception):
+            raise answer
+        found = alerts_in(answer)
+        known = {alert["alert_id"] for alert in self.alerts.setdefault(batch, found)}
+        assert {alert["alert_id"] for alert in found} == known, f"batch {batch} run again gave other alerts"
+        return answer
+
+    def alive(self) -> set[int]:
+        """All that lives in the daemon's session, but the daemon."""
+        return {each.pid for each in family(self.process)} - {self.process.pid}
+
+    def state_servers(self) -> set[int]:
+        """The same, but for what forks them, and is the daemon's first child."""
+        return self.alive() - {self.fork_server}
+
+    def figures(self) -> dict[str, tuple[Any, ...]]:
+        return figures(by_id(alert for alerts in self.alerts.values() for alert in alerts))
+
+
+def alerts_in(answer: list[Sent]) -> list[dict[str, Any]]:
+    return [alert for rows in answer for *_, kind, body in rows if kind == "alerts" for alert in orjson.loads(body)]
+
+
+def _loaded(path: Path) -> Any:
+    return pickle.loads(path.read_bytes())  # noqa: S301 - what this test, or its program, wrote
+
+
+def until(done: Any) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < deadline_s
+        threading.Event().wait(0.01)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    with Home(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def log() -> list[Record]:
+    return records(120, seed=12)
+
+
+@pytest.fixture(scope="module")
+def twin(log: list[Record]) -> dict[str, tuple[Any, ...]]:
+    return from_twin(expected(OF_RECORDS, log))
+
+
+def batches_of(log: list[Record], size: int = 10) -> list[bytes]:
+    return [lines(log[start : start + size]) for start in range(0, len(log), size)]
+
+
+def test_workers_come_and_go_and_the_state_servers_stay(home: Home, log: list[Record], twin: Any) -> None:
+    seen = set()
+    for number, data in enumerate(batches_of(log)):
+        home.batch(number, data)
+        seen |= home.state_servers()
+    assert len(seen) == STATE_SERVERS
+    assert home.figures() == twin
+    home.end()
+    until(lambda: not home.alive() and not home.place.exists())
+
+
+def test_state_servers_come_of_a_process_that_no_worker_has_touched(home: Home, log: list[Record]) -> None:
+    """What a worker has open, an object store's client above all, is of no use in a fork of it."""
+    first, second, *_ = batches_of(log)
+    home.batch(0, first)
+    was = home.state_servers()
+    assert len(was) == STATE_SERVERS
+    assert {psutil.Process(pid).ppid() for pid in was} == {home.fork_server}
+    for pid in (home.fork_server, *was):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not home.alive())
+    home.batch(1, second)  # without it the worker does what it can
+    assert len(home.state_servers()) == STATE_SERVERS
+
+
+def test_a_state_server_that_is_killed_is_forked_again_and_knows_all(home: Home, log: list[Record], twin: Any) -> None:
+    draw = random.Random(1)
+    seen: set[int] = set()
+    for number, data in enumerate(batches_of(log)):
+        home.batch(number, data)
+        now = home.state_servers()
+        seen |= now
+        if number % 3 == 1:
+            victim = draw.choice(sorted(now))
+            os.kill(victim, signal.SIGKILL)
+            until(lambda gone=victim: gone not in home.state_servers())
+    assert len(seen) > STATE_SERVERS, "nobody was forked again: not tested"
+    assert home.figures() == twin
+
+
+def test_state_servers_and_workers_killed_at_work(home: Home, log: list[Record], twin: Any) -> None:
+    """A killed worker has its batch run again, as Spark does; that of a killed state server asks again."""
+    draw = random.Random(2)
+    for number, data in enumerate(batches_of(log)):
+        worker = home.ask(f"{home.request(number, data)}!")
+        threading.Event().wait(draw.uniform(0, 0.01))
+        victims = sorted(home.state_servers() - {worker}) if number % 2 else [worker]
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+        home.batch(number, data)
+    assert home.figures() == twin
+
+
+def test_a_batch_asked_for_again_has_the_answer_it_had(home: Home, log: list[Record]) -> None:
+    for number, data in enumerate(batches_of(log)[:5]):
+        first = home.batch(number, data)
+        # To the byte, the instants of detection among them: it was not judged again.
+        assert home.batch(number, data) == first
+    assert any(home.alerts.values())
+
+
+def test_what_fails_in_a_state_server_is_told_by_the_worker(home: Home, log: list[Record]) -> None:
+    for number, data in enumerate(batches_of(log)[:4]):
+        home.batch(number, data)
+    for segment in (home.root / "state" / "shard-00001").glob("000000000001-*.seg"):
+        segment.unlink()
+    for state_server in home.state_servers():
+        os.kill(state_server, signal.SIGKILL)
+    with pytest.raises(StateError, match=r"shard-00001.*state of batch 1 is missing"):
+        home.batch(4, b"")
+
+
+def test_without_a_daemon_the_worker_judges_itself(home: Home, log: list[Record]) -> None:
+    data = batches_of(log, 120)[0]
+    there = home.batch(0, data)
+    work, parts, state_servers = _loaded(home.root / home.request(0, data))
+    alone = Judging(work.source, ShardCache(str(home.root / "alone"), per_query=False, held_max=8), "query", 0)
+    here = list(judged(alone, parts, state_servers, Stopwatch()))
+
+    def ids(answer: list[Sent]) -> set[str]:
+        return {alert["alert_id"] for alert in alerts_in(answer)}
+
+    assert ids(here) == ids(there)
+
+
+def test_a_state_server_whose_shards_are_judged_elsewhere_lets_them_go(home: Home, log: list[Record]) -> None:
+    """Shard 1 alone is with the second state server, which nobody asks from batch 1 to 5; in batch 4 it is too long."""
+    elsewhere = home.cache
+    home.cache = replace(home.cache, asked_within=2)
+    for number, data in enumerate(batches_of(log)[:6]):
+        home.batch(number, data, (0, 2) if number else range(SHARDS))
+        if number:
+            work = Judging(home.source, elsewhere, "query", number)
+            work.shard(1, home.parts(number, data)[1], Stopwatch())
+    answer = home.batch(6, b"")
+    read = [orjson.loads(body)[0] for rows in answer for *_, kind, body in rows if kind == READ]
+    assert read == [6], "what it had stood at batch 0, and had batches 1 to 5 to read"

@@ -1,0 +1,91 @@
+"""What Spark starts as Python becomes a fork of one loaded process, or Python itself where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crossline.runtime.java.settings import SOCKET_VARIABLE
+from crossline.runtime.machine import attach as module
+
+ATTACH = Path(module.__file__)
+PROBE = """
+import json, os, sys
+raw = sys.stdin.read()
+print(json.dumps([sys.argv[1:], raw, os.environ.get("GIVEN"), os.getcwd(), os.getppid(), "pyarrow" in sys.modules]))
+print("said aside", file=sys.stderr)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
+    """The socket of a process that has loaded all, and its number."""
+    folder = tmp_path_factory.mktemp("zygote")
+    (folder / "probe_module.py").write_text(PROBE)
+    path = folder / "socket"
+    command = [sys.executable, "-m", "crossline.runtime.workers.zygote", str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        while not path.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        yield path, process.pid
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(300) == 0
+
+
+def attach(*arguments: str, socket: str | None, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    where = {} if socket is None else {SOCKET_VARIABLE: socket}
+    plain = {name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE}
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(ATTACH), sys.executable, *arguments],
+        input="from Java",
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**plain, **where, **environment},
+        check=False,
+        timeout=300,
+    )
+
+
+def test_a_fork_has_the_arguments_the_environment_the_folder_and_the_streams(
+    zygote: tuple[Path, int], tmp_path: Path
+) -> None:
+    path, process = zygote
+    done = attach("-m", "probe_module", "7", "more", socket=str(path), folder=tmp_path, GIVEN="this")
+    assert json.loads(done.stdout) == [["7", "more"], "from Java", "this", str(tmp_path), process, True]
+    assert done.stderr == "said aside\n"
+    assert done.returncode == 7
+
+
+def test_one_that_fails_fails_alone(zygote: tuple[Path, int], tmp_path: Path) -> None:
+    path, _ = zygote
+    done = attach("-m", "no_such_module", socket=str(path), folder=tmp_path)
+    assert done.returncode == 1
+    assert "no_such_module" in done.stderr
+    assert attach("-m", "probe_module", "0", socket=str(path), folder=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("socket", [None, "no-such-socket"])
+def test_without_one_it_is_python_itself(tmp_path: Path, socket: str | None) -> None:
+    (tmp_path / "probe_module.py").write_text(PROBE)
+    done = attach("-m", "probe_module", "3", socket=socket, folder=tmp_path, PYTHONPATH=str(tmp_path))
+    arguments, raw, *_, loaded = json.loads(done.stdout)
+    assert (arguments, raw, loaded, done.returncode) == (["3"], "from Java", False, 3)
+
+
+def test_what_is_no_module_is_run_by_python_itself(zygote: tuple[Path, int], tmp_path: Path) -> None:
+    path, _ = zygote
+    done = attach("-c", "import sys; print(sys.version_info[:2])", socket=str(path), folder=tmp_path)
+    assert done.stdout == f"{sys.version_info[:2]}\n"

@@ -1,0 +1,120 @@
+"""The kernel against the naive twin on random streams, cut into batches at random, put away and taken up at random."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crossline.basics import wire
+from crossline.plan.spaces import Pattern, PatternSpacePlan, Step
+from crossline.state.batch import Delta
+from crossline.state.patterns.store import PatternSpaceState
+
+from .invariants import check
+from .naive import FOREVER, Naive, Row, batch_of, pattern, plain
+
+RETENTION_MS = 80  # as long as a match may take
+LATE_MAX = 20
+ENTRIES = 9  # in two bytes
+NAMED = (0, 1, 8)  # by patterns
+SPANS = st.sampled_from(
+    [(FOREVER,), (FOREVER,), ((40, FOREVER[1]),), ((FOREVER[0], 120),), ((40, 120),), ((FOREVER[0], 40), (80, 120))]
+)
+SLOW = settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@st.composite
+def patterns(draw: Any) -> list[Pattern]:
+    """One to four, which hold on to matches for different times."""
+    entry = st.sampled_from(NAMED)
+    return [
+        pattern(
+            rule_id=f"r{number}",
+            steps=tuple(
+                draw(st.lists(st.builds(Step, entry, st.sampled_from([1, 1, 1, 2, 3])), min_size=1, max_size=3))
+            ),
+            within=draw(st.sampled_from([0, 5, 30, 80])),
+            until=draw(st.sampled_from([None, None, *NAMED])),
+            strict=draw(st.sampled_from([None, None, 2, *NAMED])),
+            spans=draw(SPANS),
+            judge_lateness_ms=draw(st.sampled_from([None, None, 5])),
+            cooldown_ms=draw(st.sampled_from([0, 0, 10, 80])),
+            probes=draw(st.sampled_from([False, False, False, True])),
+        )
+        for number in range(draw(st.integers(1, 4)))
+    ]
+
+
+@st.composite
+def streams(draw: Any) -> list[list[Row]]:
+    """Batches of rows; clocks go up with jitter, so that some come late, and ids sometimes come twice.
+
+    An id comes again only while nothing may have forgotten it: the twin forgets nothing, an eviction does.
+    """
+    batches, now, number, began = [], 0, 0, 0
+    for size in draw(st.lists(st.integers(0, 25), min_size=3, max_size=7)):
+        rows = []
+        now += draw(st.sampled_from([0, 0, 0, 0, 0, 0, 2**31, 2**33]))  # clocks in records are 32 bits, where these do
+        for _ in range(size):
+            now += draw(st.sampled_from([0, 0, 1, 1, 2, 3, 10, 30]))
+            late = draw(st.sampled_from([0, 0, 0, 0, 2, 10, 20]))
+            if now - began > RETENTION_MS or draw(st.sampled_from([True] * 7 + [False])):
+                number, began = number + 1, now
+            entries = draw(
+                st.sampled_from([(0,), (1,), (8,), (0, 2), (1, 2), (8, 2), (2,), (0, 1), (0, 8), (0, 1, 2, 8), ()])
+            )
+            rows.append(Row(draw(st.sampled_from(["a", "a", "a", "bb"])), f"n{number}", now - late, entries, now, late))
+        batches.append(rows)
+    return batches
+
+
+def changed(lines: Sequence[Pattern], spare: list[Pattern], how: str) -> tuple[Pattern, ...]:
+    """Other lines than before. One that has gone does not come back: versions do not."""
+    if how == "add" and spare:
+        return (spare.pop(), *lines)
+    return tuple(lines[1:]) if how == "drop" else tuple(reversed(lines))
+
+
+@SLOW
+@given(
+    patterns(),
+    st.integers(0, 2),
+    streams(),
+    st.lists(
+        st.sampled_from(["", "evict", "restart", "restart", "add", "add", "drop", "turn"]), min_size=7, max_size=7
+    ),
+)
+def test_same_as_the_naive_twin(lines: list[Pattern], first: int, batches: list[list[Row]], between: list[str]) -> None:
+    spare = lines[:first]
+    plan = PatternSpacePlan(ENTRIES, tuple(lines[first:]), RETENTION_MS)
+    naive, state, log, cutoff = Naive(plan), PatternSpaceState(plan, 10**12), [], None
+    for rows, then in zip(batches, between, strict=False):
+        batch = batch_of(plan, rows)
+        hits = state.judge(batch)
+        expected, duplicates = naive.judge(rows)
+        assert plain(hits) == expected
+        assert hits.duplicates.tolist() == duplicates
+        check(state)
+        names = tuple((x.rule_id, x.version) for x in plan.lines)
+        log.append((wire.decode(wire.encode({}, state.delta(batch, hits).arrays()), "log")[1], names))
+        if then == "restart":
+            while cutoff is not None and log and all(clock <= cutoff for clock in log[0][0]["clock_ms"].tolist()):
+                log.pop(0)  # what is too old goes from the log too, the oldest first
+            state = PatternSpaceState(plan, 10**12)
+            for arrays, known in log:
+                state.load(Delta.of(arrays), known)
+        elif then in {"add", "drop", "turn"}:
+            plan = dataclasses.replace(plan, lines=changed(plan.lines, spare, then))
+            naive.replan(plan)
+            state.replan(plan)
+        elif then == "evict" and rows:
+            # What is behind this is in no match to come, and has no duplicates to come.
+            cutoff = rows[-1].ingest_ms - LATE_MAX - RETENTION_MS - 1
+            state.evict(cutoff)
+        check(state)
