@@ -1,10 +1,10 @@
-# make setup | demo | test | services | bench | chaos | lint | lock | prometheus | check-deploy | doctor | clean.
+# make setup | demo | test | services | bench | chaos | docs | lint | lock | prometheus | check-deploy | doctor | clean.
 # Needs Python 3.11 or newer and make, nothing else.
 VENV := .venv/bin
 SETUP = @python=$$(sh tools/find-python.sh) && "$$python" tools/setup.py
 ARGS ?=
 
-.PHONY: help setup demo test services services-stop services-status bench chaos lint lock prometheus check-deploy doctor clean
+.PHONY: help setup demo test services services-stop services-status bench chaos docs lint lock prometheus check-deploy doctor clean
 
 help:
 	@echo "make setup    .venv with the crossline command; Java and jars where they are missing"
@@ -14,6 +14,7 @@ help:
 	@echo "              (ARGS='start redis' for some; services-status, services-stop; the first time it fetches 175 MB)"
 	@echo "make bench    all measurements   (ARGS=--help for a choice)"
 	@echo "make chaos    a drill: faults of all kinds at load, and what was lost   (ARGS='--faults 20 --seed 7')"
+	@echo "make docs     the site of docs/, in .cache/site      (ARGS=serve shows it while pages change)"
 	@echo "make lint     style, format, types"
 	@echo "make doctor   what is installed, what is missing and how to get it"
 	@echo "make lock     resolve the dependencies anew into the locks (ARGS=--upgrade for newer versions)"
@@ -24,19 +25,20 @@ help:
 setup:
 	$(SETUP)
 
-demo: setup
+demo:
+	$(SETUP) demo
 	$(VENV)/crossline demo $(ARGS)
 
 test:
-	$(SETUP) broker s3 browser
+	$(SETUP) broker s3 browser site
 	$(VENV)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 services:
 	$(SETUP) broker registry s3
-	@$(VENV)/python tools/services.py $(ARGS)
+	@$(VENV)/python -m dev.services $(ARGS)
 
 services-stop services-status: services-%:
-	@$(VENV)/python tools/services.py $* $(ARGS)
+	@$(VENV)/python -m dev.services $* $(ARGS)
 
 bench:
 	$(SETUP) broker
@@ -45,6 +47,10 @@ bench:
 chaos:
 	$(SETUP) broker registry s3
 	$(VENV)/python -m chaos $(ARGS)
+
+docs:
+	$(SETUP) site
+	NO_MKDOCS_2_WARNING=1 $(VENV)/python -m mkdocs $(or $(ARGS),build) --strict
 
 lint: setup
 	$(VENV)/ruff check
@@ -65,6 +71,6 @@ doctor: setup
 	$(VENV)/crossline doctor $(ARGS)
 
 clean:
-	-@if [ -x $(VENV)/python ]; then $(VENV)/python tools/services.py stop && $(VENV)/python tools/services.py clear; fi
+	-@if [ -x $(VENV)/python ]; then $(VENV)/python -m dev.services stop && $(VENV)/python -m dev.services clear; fi
 	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis out bench/results
 	find src tests bench chaos tools -name __pycache__ -prune -exec rm -rf {} +

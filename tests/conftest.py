@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Packages whose modules assert for tests: a failure there tells what differed, as one in a test does.
 pytest.register_assert_rewrite(
     *("connectors", "docs", "e2e", "oracle", "spark"),
-    *("decode_told", "formula", "panes", "patterns", "rulelog", "rules", "windows"),
+    *("decode_told", "formula", "panes", "patterns", "rule_registry", "rules", "windows"),
 )
 # Each process of pytest-xdist collects all tests, and rewriting their asserts is most of that: what one has compiled,
 # others load, whatever images say of bytecode.
@@ -101,7 +101,10 @@ GROUPS = {
     "kafka_broker": "kafka",
     "postgres_server": "postgres",
     "s3_server": "s3",
-    "casework": "casework",  # what is judged for it, once
+    # What takes long to make for tests of one file: made once, not in each process that gets some of them.
+    "casework": "casework",
+    "shop_served": "shop_served",
+    "wheel": "wheel",
 }
 
 

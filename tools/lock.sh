@@ -8,6 +8,7 @@ compile() {
 }
 
 compile pyproject.toml --extra all --group dev --output-file requirements.lock "$@"
+compile -c requirements.lock --group docs --output-file requirements-docs.lock "$@"
 sed -n 's/^java = \["\(.*\)"\]$/\1/p' pyproject.toml | compile - --output-file requirements-java.lock "$@"
 printf 'setuptools\nuv\n' | compile - --output-file requirements-bootstrap.lock "$@"
 compile -c requirements.lock examples/card-model/requirements.txt --output-file examples/card-model/requirements.lock "$@"

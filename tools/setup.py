@@ -19,10 +19,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("requirements-bootstrap.lock", "requirements.lock")
 JAVA_LOCK = "requirements-java.lock"
+SITE = "site"  # what main is told so that docs/ can be built
+SITE_LOCK = "requirements-docs.lock"
+DEMO = "demo"  # what main is told before the demo, which compiles what it needs, and no more
 BROWSER = "browser"  # what main is told so that tests of the console have one
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 GROUPS = ("local-fs", "spark-kafka")
-KERNELS = tuple(f"src/crossline/core/{room}" for room in ("avro", "decode", "panes", "patterns", "windows"))
+KERNELS = tuple(f"src/crossline/{room}" for room in ("ingest/avro", "ingest/decode", "state"))
 WARM = "src/crossline/runtime/workers/warm.py"  # which of them it compiles
 # uv does not read pip's configuration; these are the settings of a machine that it has to know.
 UV_OF_PIP = {
@@ -41,7 +44,7 @@ class SetupError(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    """Set up, then fetch what ``arguments`` name: groups of jars besides those always needed, ``browser``."""
+    """Set up, then fetch what ``arguments`` name: groups of jars besides those always needed, and the names above."""
     venv = ROOT / ".venv"
     python = venv / "bin" / "python"
     stamp = venv / "setup-done"
@@ -51,13 +54,18 @@ def main(arguments: list[str]) -> int:
             install(venv, python)
             stamp.write_text(wanted)
         ensure_java(python, arguments)
+        if SITE in arguments:
+            ensure_site(python, venv / "site-done", wanted)
         compile_bytecode(python, venv, wanted)
-        groups = [each for each in arguments if each != BROWSER]
+        groups = [each for each in arguments if each not in {BROWSER, SITE, DEMO}]
         run([str(python), str(ROOT / "tools" / "fetch.py"), *GROUPS, *groups], "the jars could not be fetched")
         if BROWSER in arguments:
             ensure_browser()
-        compile_kernels(python, venv / "kernels-done")
-        put_classes_by(python)
+        if DEMO in arguments:
+            begin_kernels(venv / "kernels-done")
+        else:
+            compile_kernels(python, venv / "kernels-done")
+            put_classes_by(python)
     except SetupError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -128,10 +136,10 @@ def compile_bytecode(python: Path, venv: Path, wanted: str) -> None:
         stamp.write_text(wanted)
 
 
-def compile_kernels(python: Path, stamp: Path) -> None:
-    """Have numba compile the kernels into its cache, where their source changed: no first batch waits for it then.
+def begin_kernels(stamp: Path) -> str | None:
+    """Throw away what was compiled of other sources; what says which the sources are, None where all is compiled.
 
-    What was compiled when it was interrupted is kept: the next time goes on with the rest.
+    It would not be taken (see basics/compiling.py), but it would heap up. What is compiled of these is kept.
     """
     made_from = hashlib.sha256()
     sources = [source for folder in KERNELS for source in sorted((ROOT / folder).rglob("*.py"))]
@@ -139,16 +147,27 @@ def compile_kernels(python: Path, stamp: Path) -> None:
         made_from.update(source.read_bytes())
     wanted = made_from.hexdigest()
     if stamp.is_file() and stamp.read_text() == wanted:
-        return
+        return None
     begun = stamp.with_name("kernels-begun")
     if not begun.is_file() or begun.read_text() != wanted:
-        # What is compiled of other sources is not taken (see basics/compiling.py), but it would heap up.
         for compiled in (file for folder in KERNELS for file in (ROOT / folder).rglob("__pycache__/*.nb?*")):
             compiled.unlink(missing_ok=True)
         begun.write_text(wanted)
-    # Two processes: one keeps one processor busy for two minutes. Locks keep them apart where both need a kernel.
+    return wanted
+
+
+def compile_kernels(python: Path, stamp: Path) -> None:
+    """Have numba compile the kernels into its cache, where their source changed: no first batch waits for it then.
+
+    What was compiled when it was interrupted, or by the demo, is kept: this goes on with the rest.
+    """
+    wanted = begin_kernels(stamp)
+    if wanted is None:
+        return
+    # Two processes: one keeps one processor busy for a minute and a half. Locks keep them apart where both need a
+    # kernel.
     warm = [str(python), "-m", "crossline.runtime.workers.warm", "--tied"]
-    run_beside([[*warm, half] for half in ("windows", "rest")], "the kernels could not be compiled", tied=True)
+    run_beside([[*warm, half] for half in ("panes", "rest")], "the kernels could not be compiled", tied=True)
     stamp.write_text(wanted)
 
 
@@ -165,7 +184,8 @@ def ensure_java(python: Path, groups: Sequence[str] = ()) -> None:
     """Install a Java as a wheel where the machine has none that fits, be it for Spark or for what is of ``groups``."""
     program = "from crossline.runtime.machine.java import find_java; find_java()"
     if "registry" in groups:
-        program += "; from dev.services.registry import JAVA; find_java(fitting=JAVA)"
+        program += f"; import sys; sys.path.insert(0, {str(ROOT)!r}); from dev.services.registry import JAVA"
+        program += "; find_java(fitting=JAVA)"
     find = [str(python), "-c", program]
     if subprocess.run(find, check=False, capture_output=True).returncode == 0:
         return
@@ -174,6 +194,18 @@ def ensure_java(python: Path, groups: Sequence[str] = ()) -> None:
     failed = "no Java could be installed; install a Java 17 or 21 and set JAVA_HOME to it"
     run([*uv, "-r", str(ROOT / JAVA_LOCK)], failed, uv_environment(pip_settings(python), os.environ))
     run(find, failed)
+
+
+def ensure_site(python: Path, stamp: Path, wanted: str) -> None:
+    """Install what builds the site, where it is not there yet or was taken away with the environment of before."""
+    lock = ROOT / SITE_LOCK
+    made_from = f"{wanted} {hashlib.sha256(lock.read_bytes()).hexdigest()}"
+    if stamp.is_file() and stamp.read_text() == made_from:
+        return
+    step("what builds the site (MkDocs, about 15 MB)")
+    uv = [str(python.parent / "uv"), "pip", "install", "--python", str(python), "--require-hashes", "-r", str(lock)]
+    run(uv, "MkDocs could not be installed", uv_environment(pip_settings(python), os.environ))
+    stamp.write_text(made_from)
 
 
 def find_browser() -> str | None:

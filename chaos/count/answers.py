@@ -25,7 +25,7 @@ from chaos.count.ledger import Finding
 from chaos.load.log import record_of
 from chaos.pipeline import DECISIONS, SERVED
 from crossline.basics.times import parse_instant_ms
-from crossline.serve.ledger.queries import check_ledger, receipt_of
+from crossline.serve.ledger.reports import check_ledger, receipt_of
 from crossline.serve.ledger.schema import LEDGER_FILE
 from crossline.serve.ledger.signing import Verifier
 

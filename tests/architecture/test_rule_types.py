@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TYPES = ROOT / "src" / "crossline" / "core" / "rules" / "types"
-TESTS = ROOT / "tests" / "unit" / "core" / "rules"
+TYPES = ROOT / "src" / "crossline" / "rules" / "types"
+TESTS = ROOT / "tests" / "unit" / "rules"
 
 
 def test_each_rule_type_has_its_test_file() -> None:

@@ -14,7 +14,8 @@ FOLDER_FILES_MAX = 20
 # Of rule types and aggregates there may be any number.
 MANY = ("types", "aggregates")
 FOLDERS = sorted({path.parent for path in (ROOT / "src").rglob("*.py") if path.parent.name not in MANY})
-FILES = sorted(path for folder in ("src", "tests", "bench", "chaos", "tools") for path in (ROOT / folder).rglob("*.py"))
+CODE = ("src", "tests", "bench", "chaos", "tools", "dev")
+FILES = sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
 
 
 def too_long(path: Path) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-GENERATED = ("configuration.md", "kernel-memory.md", "rule-reference.md")
+GENERATED = ("configuration.md", "rule-reference.md")
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "bench/FIGURES.md")),
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name not in GENERATED),

@@ -6,14 +6,17 @@ import gc
 import json
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tools.docs.links import anchors, targets
 
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.yamltext import load_yaml
@@ -38,7 +41,7 @@ REASONS = {
     "needs a PostgreSQL": "the reader's own; the commands are tested on one of ours",
     "minutes, and 2 GB of disk": "the same command runs over a few payments in the tests of the command",
     "needs an engine of containers": "the files that are named are held against the code in test_deploy.py",
-    "needs an API that serves": "tests/unit/client asks one for each call; README's lines run in test_checkout.py",
+    "needs an API that serves": "asked in tests/unit/client, and by tests/e2e/test_checkout.py as the page does",
     "serves until it is stopped": "tests/browser serves the console, and tests of the command start it",
     "installs a package": "tests/e2e/test_wheel.py installs it, with its extras and without",
     "minutes of compiling": "the tests that are named run in the suite, and the measurement among the others",
@@ -56,7 +59,7 @@ def runs(page: Path) -> list[Block]:
 
 
 # The session is asked for by the first block that needs one; no block of these pages does.
-WITHOUT_SPARK = ("CONTRIBUTING.md", "library.md")
+WITHOUT_SPARK = ("CONTRIBUTING.md", "README.md", "change-a-rule.md", "library.md")
 SHARED = pytest.mark.xdist_group("shared")
 TOLD = [
     pytest.param(page, id=name_of(page), marks=[] if page.name in WITHOUT_SPARK else SHARED)
@@ -86,30 +89,52 @@ def test_what_it_tells_to_do_works(
         environment = copy_of_the_repository(folder)
     else:
         folder.mkdir()
-    session = Session(folder, None if page.name == "library.md" else spark, monkeypatch, environment)
+    session = Session(folder, None if page.name in WITHOUT_SPARK else spark, monkeypatch, environment)
     for block in runs(page):
         session.run(block)
-    if page.name == "README.md":
-        check_readme(session.folder, capsys.readouterr().out)
+    CHECKS.get(page.name, lambda *_: None)(session.folder, capsys.readouterr().out)
     gc.collect()
 
 
-def check_readme(project: Path, said: str) -> None:
-    """What it says will be seen: one payment above 1,000 euros, two above 400; three merchants in a minute once."""
+def check_readme(_: Path, said: str) -> None:
+    """Three merchants in a minute once, on the sample and from Python."""
+    assert re.search(r"many_merchants\W+1\W+1\W", said)
+    assert len(re.findall(r"^many_merchants p\d+ 3 different ", said, re.MULTILINE)) == 1
+
+
+def check_change(_: Path, said: str) -> None:
+    """One payment is above 1,000 euros, two are above 400."""
     assert re.search(r"large_payment\W+1\W+\+1\W+-0\W", said)
+
+
+def check_spark(project: Path, _: str) -> None:
+    """The streaming frame gives what `init` says of its payments."""
     lines = [line for path in project.glob("out/api-alerts/part-*") for line in path.read_text().splitlines()]
-    assert sorted(json.loads(line)["rule_id"] for line in lines) == [
-        "card_testing",
-        "large_payment",
-        "large_payment",
-        "many_merchants",
-        "spending",
-    ]
+    assert sorted(json.loads(line)["rule_id"] for line in lines) == ["card_testing", "large_payment", "spending"]
+
+
+def check_tutorial(project: Path, said: str) -> None:
+    """What the page shows is what is printed; what was judged stays version 1's."""
+    shown = [block.text for block in blocks(ROOT / "docs" / "tutorial.md") if not block.language]
+    printed = {" ".join(line.split()) for line in said.splitlines()}
+    for line in "".join(shown).splitlines():
+        assert " ".join(line.split()) in printed or "looks at each login" in line or "the last 5 min" in line, line
+    with closing(sqlite3.connect(project / "out" / "crossline.db")) as store:
+        query = "SELECT record_id, rule_version FROM alerts ORDER BY event_time"
+        assert store.execute(query).fetchall() == [("l05", 1)]
+
+
+CHECKS: dict[str, Callable[[Path, str], None]] = {
+    "README.md": check_readme,
+    "change-a-rule.md": check_change,
+    "spark.md": check_spark,
+    "tutorial.md": check_tutorial,
+}
 
 
 def copy_of_the_repository(folder: Path) -> dict[str, str]:
     """Where a contributor may change anything; the variables that make Python take crossline from there."""
-    for name in ("src", "tests", "docs"):
+    for name in ("src", "tests", "tools", "docs"):
         shutil.copytree(ROOT / name, folder / name, symlinks=True)
     shutil.copy2(ROOT / "pyproject.toml", folder)
     return {"PYTHONPATH": str(folder / "src")}
@@ -167,9 +192,11 @@ def stream_text(name: str, source: Mapping[str, Any]) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_its_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)#]+)", text):
-        assert "://" in target or (page.parent / target).exists(), f"{page.name}: {target}"
+    for target in targets(page.read_text()):
+        path, _, anchor = target.partition("#")
+        there = page.parent / path if path else page
+        assert "://" in target or there.exists(), f"{page.name}: {target}"
+        assert not anchor or "://" in target or anchor in anchors(there.read_text()), f"{page.name}: {target}"
 
 
 def test_a_marker_belongs_to_the_block_after_it() -> None:

@@ -12,6 +12,7 @@ from crossline.basics import wire
 from crossline.evaluate.alerts import alert
 from crossline.ingest.decode import REASONS
 from crossline.io.postgres.migrate import newest
+from crossline.io.sqlite import schema
 from crossline.rule_registry import events
 from crossline.runtime.snapshot import snapshot
 
@@ -24,7 +25,7 @@ MESSAGES = re.findall(r"^\| `([^`]+)` \|", ERRORS, re.MULTILINE)
 
 def texts() -> Iterator[str]:
     """Every text in the code; what is filled in reads ``…``."""
-    for path in (ROOT / "src").rglob("*.py"):
+    for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "dev").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
@@ -57,6 +58,6 @@ def test_the_versions_are_those_of_the_code() -> None:
     assert (alert.SCHEMA_VERSION, events.SCHEMA_VERSION) == (1, 1)
     assert f"| state segments and packed parts | {wire.FORMAT_VERSION} |" in PAGE
     assert f"| the plan snapshot of a checkpoint | {snapshot.FORMAT} |" in PAGE
-    assert f"| the store | {sqlite_schema.SCHEMA_VERSION} |" in PAGE
+    assert f"| the store | {schema.SCHEMA_VERSION} |" in PAGE
     assert f"| tables in PostgreSQL | {newest()} |" in PAGE
     assert "`schema_version: 1`" in PAGE

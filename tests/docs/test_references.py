@@ -11,18 +11,22 @@ from pathlib import Path
 
 from .pages import GENERATED, PAGES, ROOT
 
-CODE = ("src", "tests", "tools", "bench", "chaos", "examples")
+CODE = ("src", "tests", "tools", "bench", "chaos", "dev", "examples")
 # A path, or a file's name alone; what ends a longer word (`x.pyc`, `a.md5`) is none, nor is a pattern.
 _NAMED = re.compile(r"(?<![\w/.*{}~-])(?:[\w.-]+/)*[\w-]+\.(?:py|md)(?![\w*])")
 _FENCED = re.compile(r"```.*?```", re.DOTALL)
 # Folders and modules of the package, as people shorten them: `state/batch`, `runtime/stages`.
 _PLACE = re.compile(
-    r"(?<![\w/.-])(?:core|engine|connectors|rulelog|generate|replay|serve|services|cli)(?:/[a-z_]+)+(?![\w.*/-])"
+    r"(?<![\w/.-])(?:basics|programs|aggregates|rules|settings|plan|state|ingest|evaluate|analysis|io|generate|rule_registry"
+    r"|runtime|backtest|observe|serve|cli)(?:/[a-z_]+)+(?![\w.*/-])"
 )
 # What is no file of the repository, and why it is named.
 ELSEWHERE = {
     "io/spool.py": "the reader of CONTRIBUTING.md writes it",
     "out/chaos/report.md": "the drill writes it",
+    "state/backfills": "a folder of checkpoints",
+    "state/decided": "as above",
+    "state/pasts": "as above, of earlier formats",
 }
 
 
@@ -76,5 +80,5 @@ def test_a_name_of_nothing_is_found() -> None:
     known = {"alert.py", "alerts/alert.py", "semantics.md"}
     assert dead("see ``alerts/alert.py``, `semantics.md` and (alert.py).", known) == []
     assert dead("see evaluate/alerts/making.py, or streams.md", known) == ["evaluate/alerts/making.py", "streams.md"]
-    assert dead("`evaluate/alerts` and core/making, 1/core/x", {*known, "evaluate/alerts"}) == ["core/making"]
+    assert dead("`evaluate/alerts` and io/making, 1/io/x", {*known, "evaluate/alerts"}) == ["io/making"]
     assert dead("*.py, x.pyc and {name}.py are patterns", known) == []

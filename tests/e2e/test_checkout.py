@@ -1,4 +1,4 @@
-"""examples/checkout as it stands: the pipeline and its API in one process, the shop in another; README's curl lines."""
+"""examples/checkout as it stands: pipeline and API in one process, the shop in another, and the lines of its page."""
 
 from __future__ import annotations
 
@@ -77,19 +77,14 @@ def shop_asks(serving: str) -> None:
     assert "released: called back, it was him" in done.stdout
 
 
-README = Path(__file__).parents[2] / "README.md"
-SECTION = "## A payment asks\n"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "answer-a-payment.md"
 HERE = "127.0.0.1:8080"
 
 
-def section() -> str:
-    return README.read_text().partition(SECTION)[2].partition("\n## ")[0]
-
-
 def curl_lines() -> list[str]:
-    """As they stand in the README: one begins with its name, and goes on until the quotes are closed."""
+    """As they stand on the page: one begins with its name, and goes on until the quotes are closed."""
     commands: list[str] = []
-    for block in re.findall(r"^```sh\n(.*?)^```$", section(), re.DOTALL | re.MULTILINE):
+    for block in re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):
         for line in block.splitlines():
             if commands and commands[-1].count("'") % 2:
                 commands[-1] += f"\n{line}"
@@ -99,7 +94,7 @@ def curl_lines() -> list[str]:
 
 
 def asked(command: str, url: str) -> Any:
-    """What a shell prints for the command, its address in the place of the README's."""
+    """What a shell prints for the command, its address in the place of the page's."""
     assert command.count(HERE) == 1, command
     said = subprocess.run(
         ["sh", "-c", command.replace(HERE, url.removeprefix("http://"))], capture_output=True, text=True, check=True
@@ -113,9 +108,9 @@ def curl_asks(serving: str) -> None:
     # The example's time is for a machine that does nothing else.
     assert decide.count("timeout_ms=250") == 1
     said = asked(decide.replace("timeout_ms=250", "timeout_ms=20000"), serving)
-    (shown,) = re.findall(r"^```json\n(.*?)^```$", section(), re.DOTALL | re.MULTILINE)
+    (shown,) = re.findall(r"^```json\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     told = json.loads(shown)
-    # What stands in the README beside it: the same names, and the same values of what the payment alone decides.
+    # What stands on the page beside it: the same names, and the same values of what the payment alone decides.
     assert said.keys() == told.keys()
     assert [each.keys() for each in said["reasons"]] == [each.keys() for each in told["reasons"]]
     assert {name: each.keys() for name, each in said["figures"].items()} == {
@@ -135,7 +130,7 @@ def curl_asks(serving: str) -> None:
     assert [each["rule_id"] for each in rules["items"]] == ["account_burst", "account_spend", "dear_without_cvv"]
 
 
-def test_what_the_readme_tells_to_do_works(serving: str) -> None:
+def test_what_the_page_tells_to_do_works(serving: str) -> None:
     """In its order, over one pipeline: curl, then the shop, which does what is decided."""
     if shutil.which("curl") is not None:  # few machines have none
         curl_asks(serving)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 DEEP = os.environ.get("CROSSLINE_DEEP") == "1"
-DRIVER_KILLS = 10 if DEEP else 3  # each is a start: some 12 seconds
+DRIVER_KILLS = 10 if DEEP else 2  # each is a start: some 20 s of a core
 WORKER_KILLS = 5 if DEEP else 3
 OTHERS = ("cl-state-server", "cl-daemon", "cl-zygote")
 

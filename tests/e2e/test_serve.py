@@ -1,20 +1,25 @@
-"""The decision API as a user has it: beside a pipeline, over a log in a folder, with nothing else installed."""
+"""The decision API as a user has it: beside a pipeline, over a log in a folder, with nothing else installed.
+
+Each start takes some 15 s of a core, so most tests ask one pipeline: each of an account of its own.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
+import psutil
 import pytest
 
 from crossline.basics.times import instant_text
 
+from .scraping import Scrape
 from .serving import T0, Running, serving, shop
 from .traffic import STREAM
 
@@ -25,39 +30,61 @@ STEP_UP_FROM = 3  # payments of an account, as the rule of the shop says
 
 def payment(number: int, account: str = "a1", amount: int = 20) -> dict[str, Any]:
     at_ms = T0 + number * 1_000
-    return {"id": f"t{number:06d}", "account": account, "amount": amount, "kind": "card", "event_time": at_ms}
+    return {"id": f"{account}-t{number:06d}", "account": account, "amount": amount, "kind": "card", "event_time": at_ms}
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    with serving(shop(tmp_path)) as found:
-        found.ready()
+@pytest.fixture(scope="module")
+def shop_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The pipeline that most tests ask; they share a process (tests/conftest.py)."""
+    with serving(shop(tmp_path_factory.mktemp("served") / "shop")) as found:
         yield found
 
 
-def decisions_of_the_stream(pipeline: Path) -> dict[str, str]:
-    with closing(sqlite3.connect(pipeline.parent / "out" / "alerts.db")) as store:
+@pytest.fixture
+def running(shop_served: Running) -> Running:
+    """It, once it is ready: whatever a test before did to it."""
+    shop_served.ready()
+    return shop_served
+
+
+def decisions_of_the_stream(running: Running, account: str) -> dict[str, str]:
+    with closing(sqlite3.connect(running.log.parent / "out" / "alerts.db")) as store:
         rows = store.execute("SELECT body FROM decisions").fetchall()
     said = [orjson.loads(body) for (body,) in rows]
-    return {each["record_id"]: each["decision"] for each in said if each["kind"] == "decision"}
+    return {
+        each["record_id"]: each["decision"]
+        for each in said
+        if each["kind"] == "decision" and each["record_id"].startswith(f"{account}-")
+    }
+
+
+def counted(before: Scrape, after: Scrape, name: str) -> Mapping[tuple[str, ...], float]:
+    """By how much each count of that name has grown, where it has."""
+    was = before.values(name)
+    grown = {labels: count - was.get(labels, 0) for labels, count in after.values(name).items()}
+    return {labels: count for labels, count in grown.items() if count}
 
 
 def test_an_alert_becomes_a_case_that_is_worked_on(running: Running) -> None:
     for number in range(STEP_UP_FROM):
-        running.decide(payment(number))
+        running.decide(payment(number, "worked"))
     (case,) = running.until(
-        lambda: [each for each in running.get("/v1/cases?view=unassigned")["items"] if each["decision"]],
+        lambda: [
+            each for each in running.get("/v1/cases?view=unassigned&key.account=worked")["items"] if each["decision"]
+        ],
         "the alert is in a case, with its decision",
     )
-    assert (case["number"], case["alert_count"], case["decision"]["gravest"]) == ("C-1", 1, "step_up")
+    number = case["number"]
+    assert (number[:2], case["alert_count"], case["decision"]["gravest"]) == ("C-", 1, "step_up")
     assert case["rules"] == [{"rule_id": "burst", "version": 1, "count": 1}]
     said = {"act": "resolve", "label": "good", "reason": "a loyal customer"}
-    done = running.client.post("/v1/cases/C-1:act", json=said, headers={"If-Match": "*"})
+    done = running.client.post(f"/v1/cases/{number}:act", json=said, headers={"If-Match": "*"})
     assert (done.status_code, done.json()["status"]) == (200, "resolved")
-    assert running.get(f"/v1/labels/{STREAM}/t000002")["is_fraud"] is False
+    assert running.get(f"/v1/labels/{STREAM}/worked-t000002")["is_fraud"] is False
 
 
-def test_payments_are_answered_as_the_stream_decides_them(running: Running, tmp_path: Path) -> None:
+def test_payments_are_answered_as_the_stream_decides_them(running: Running) -> None:
+    before = running.scrape()
     asked = [payment(number) for number in range(6)]
     peeked = [running.decide(each) for each in asked[:5]]
     exact = running.decide(asked[5], mode="exact")
@@ -79,20 +106,20 @@ def test_payments_are_answered_as_the_stream_decides_them(running: Running, tmp_
     assert (dry["decision"], dry["answered"], dry["receipt"]) == ("step_up", "peek", None), str(dry)
 
     told = running.scrape()
-    assert told.values("crossline_api_decisions_total") == {
+    assert counted(before, told, "crossline_api_decisions_total") == {
         ("peek", "allow", STREAM): 2,
         ("peek", "step_up", STREAM): 3,
         ("exact", "step_up", STREAM): 1,
     }
-    hot = {key[2]: count for key, count in told.values("crossline_api_requests_total").items() if "{stream}" in key[1]}
+    requests = counted(before, told, "crossline_api_requests_total")
+    hot = {key[2]: count for key, count in requests.items() if "{stream}" in key[1]}
     assert (hot["200"], hot["409"], hot["422"]) == (8, 1, 1)  # six, one again, a dry run
     assert told.values("crossline_api_ready")[()] == 1
 
-    pipeline = tmp_path / "pipeline.yaml"
     settled = running.until(
-        lambda: len(found := decisions_of_the_stream(pipeline)) == 4 and found, "the stream decided otherwise"
+        lambda: len(found := decisions_of_the_stream(running, "a1")) == 4 and found, "the stream decided otherwise"
     )
-    assert settled == {f"t{number:06d}": "step_up" for number in range(2, 6)}
+    assert settled == {f"a1-t{number:06d}": "step_up" for number in range(2, 6)}
     entity = running.get("/v1/entities/account/a1")
     (figure,) = entity["figures"]
     assert (entity["figures_as_of"], entity["missing"]) == ("replica", [])
@@ -114,7 +141,7 @@ def test_a_batch_is_answered_in_its_order(running: Running) -> None:
 
 
 def test_an_api_that_is_killed_answers_the_same_again(running: Running) -> None:
-    before = [running.decide(payment(number)) for number in range(3)]
+    before = [running.decide(payment(number, "killed")) for number in range(3)]
     for server in running.servers():
         server.kill()
 
@@ -122,32 +149,31 @@ def test_an_api_that_is_killed_answers_the_same_again(running: Running) -> None:
         return running.client.get("/readyz").status_code == 200
 
     running.until(again, "the API did not come back")
-    assert [running.decide(payment(number)) for number in range(3)] == before
-    assert running.decide(payment(3))["decision"] == "step_up"
+    assert [running.decide(payment(number, "killed")) for number in range(3)] == before
+    assert running.decide(payment(3, "killed"))["decision"] == "step_up"
 
 
-def test_after_a_restart_of_all_the_state_and_the_answers_are_there(tmp_path: Path) -> None:
-    pipeline = shop(tmp_path)
-    with serving(pipeline) as running:
-        running.ready()
-        before = [running.decide(payment(number)) for number in range(2)]
-    with serving(pipeline) as running:
-        running.ready()
-        assert [running.decide(payment(number)) for number in range(2)] == before
-        assert running.decide(payment(2))["decision"] == "step_up"
-        assert running.decide(payment(2, "a3", 700), timeout_ms="20000", dry_run="true")["decision"] == "allow"
-
-
-def test_past_the_deadline_the_policy_answers_and_the_stream_revises(running: Running) -> None:
+@pytest.fixture
+def without_replicas(running: Running) -> Iterator[Running]:
+    """It, with nobody who could answer `peek` in time."""
     frozen = running.replicas()
     assert frozen
     for each in frozen:
         each.suspend()
+    yield running
+    for each in frozen:
+        with suppress(psutil.NoSuchProcess):  # whoever does not answer may have been replaced
+            each.resume()
+
+
+def test_past_the_deadline_the_policy_answers_and_the_stream_revises(without_replicas: Running) -> None:
+    running = without_replicas
+    before = running.scrape()
     listens = threading.Event()
     with ThreadPoolExecutor(1) as beside:
         hearing = beside.submit(heard, running, None, 3, listens)
         assert listens.wait(60)
-        said = [running.decide(payment(number, amount=600), timeout_ms="300") for number in range(3)]
+        said = [running.decide(payment(number, "late", 600), timeout_ms="300") for number in range(3)]
         assert {(each["decision"], each["answered"]) for each in said} == {("review", "fallback")}
         assert all(each["degraded"] for each in said)
 
@@ -160,14 +186,14 @@ def test_past_the_deadline_the_policy_answers_and_the_stream_revises(running: Ru
         told = hearing.result(60)
     # Who listens hears of each, and again from behind the first.
     assert {(event["record_id"], event["was"], event["decision"]) for _, event in told} == {
-        ("t000000", "review", "allow"),
-        ("t000001", "review", "allow"),
-        ("t000002", "review", "step_up"),
+        ("late-t000000", "review", "allow"),
+        ("late-t000001", "review", "allow"),
+        ("late-t000002", "review", "step_up"),
     }
     assert {(event["kind"], event["answered"]) for _, event in told} == {("revision", "fallback")}
     # Ids say besides how far alerts were told, which the second time may be farther.
     assert [event for _, event in heard(running, told[0][0], 2)] == [event for _, event in told[1:]]
-    assert running.scrape().values("crossline_api_revised_total") == {("fallback", STREAM): 3}
+    assert counted(before, running.scrape(), "crossline_api_revised_total") == {("fallback", STREAM): 3}
 
 
 def heard(
@@ -191,7 +217,8 @@ def heard(
     raise AssertionError(found)
 
 
-def test_what_was_answered_while_no_pipeline_ran_is_revised_by_the_one_that_comes(tmp_path: Path) -> None:
+def test_what_was_answered_while_no_pipeline_ran_is_revised_and_a_restart_of_all_loses_nothing(tmp_path: Path) -> None:
+    """Both of one pipeline: the API before any ran, then two runs of it."""
     pipeline = shop(tmp_path)
     with serving(pipeline, "serve", str(pipeline)) as alone:
         said = [alone.decide(payment(number, amount=600), timeout_ms="3000") for number in range(3)]
@@ -204,3 +231,10 @@ def test_what_was_answered_while_no_pipeline_ran_is_revised_by_the_one_that_come
 
         revisions = running.until(revised, "the stream revised nothing")
         assert [each[-1]["decision"] for each in revisions] == ["allow", "allow", "step_up"]
+        running.ready()
+        before = [running.decide(payment(number, "a2")) for number in range(2)]
+    with serving(pipeline) as running:
+        running.ready()
+        assert [running.decide(payment(number, "a2")) for number in range(2)] == before
+        assert running.decide(payment(2, "a2"))["decision"] == "step_up"
+        assert running.decide(payment(2, "a3", 700), timeout_ms="20000", dry_run="true")["decision"] == "allow"

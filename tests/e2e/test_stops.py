@@ -50,9 +50,10 @@ def temporary_files() -> list[str]:
     return sorted(path.name for path in Path(os.environ["TMPDIR"]).iterdir())
 
 
-def said(project: Project) -> list[str]:
-    """What was said, but for Java's word on its own options."""
-    return [line for line in (project.root / "run.log").read_text().splitlines() if "incubator" not in line]
+def said(project: Project, after: int = 0) -> list[str]:
+    """What was said, after so many lines, but for Java's word on its own options."""
+    lines = (project.root / "run.log").read_text().splitlines()
+    return [line for line in lines if "incubator" not in line][after:]
 
 
 def batches(project: Project) -> int:
@@ -98,7 +99,8 @@ def open_in(folder: Path) -> list[str]:
     ("send", "number", "arguments", "code"),
     [
         pytest.param(to_group, signal.SIGINT, (), 0, id="int-to_group"),
-        pytest.param(to_all, signal.SIGTERM, (), 0, id="term-to_all"),
+        # Always as well: at the end of ``test_whatever_ended_a_run_the_next_one_goes_on``.
+        pytest.param(to_all, signal.SIGTERM, (), 0, id="term-to_all", marks=ONLY_DEEP),
         pytest.param(to_group, signal.SIGTERM, ("--drain",), 143, id="drain-to_group"),
         pytest.param(to_all, signal.SIGINT, (), 0, id="int-to_all", marks=ONLY_DEEP),
         pytest.param(to_group, signal.SIGTERM, (), 0, id="term-to_group", marks=ONLY_DEEP),
@@ -118,13 +120,16 @@ def test_a_run_is_stopped(
         send(process, number)
         assert process.wait(WAIT_S) == code, said(project)
         wait_for_nobody(process)
+    stopped_midway(project, said(project), number, code)
+    assert temporary_files() == []
+
+
+def stopped_midway(project: Project, told: list[str], number: signal.Signals, code: int) -> None:
     assert 0 < taken(project) < RECORDS, "it went on to the end"
-    told = said(project)
     assert told[0] == f"stopped by {number.name}", "\n".join(told)
     # A run that is to go on until it is stopped sums up.
     assert len(told) == 1 if code else told[1].startswith("pipeline shop: "), "\n".join(told)
     assert not any("Traceback" in line or "Exception" in line or "ERROR" in line for line in told), "\n".join(told)
-    assert temporary_files() == []
 
 
 @cache
@@ -214,7 +219,10 @@ def test_a_stop_while_it_starts(project: Project) -> None:
 
 
 def test_whatever_ended_a_run_the_next_one_goes_on(project: Project) -> None:
-    """The store was locked as it was stopped; it was killed. One run at a time, and each is a start: so in one go."""
+    """The store was locked as it was stopped; it was killed. One run at a time, and each is a start: so in one go.
+
+    The last one is stopped by a supervisor, which is as good a stop as one of a run that was never killed.
+    """
     with running(project) as process:
         under_way(project, process)
         with closing(sqlite3.connect(project.store, isolation_level=None)) as other:
@@ -237,9 +245,13 @@ def test_whatever_ended_a_run_the_next_one_goes_on(project: Project) -> None:
         process.wait()
         wait_for_nobody(process)
     (left,) = set(temporary_files()) - {theirs.name}
-    before = batches(project)
-    with running(project) as process:
-        until(lambda: batches(project) > before, project, process)
-        process.terminate()
+    before, lines_before = batches(project), len(said(project))
+    with running(project) as process:  # and is stopped as the first tests here stop theirs, by a supervisor
+        until(lambda: batches(project) >= before + 3, project, process)
+        opened = made_and_open(project)
+        assert [each for each in opened if theirs.name not in each] == []
+        to_all(process, signal.SIGTERM)
         assert process.wait(WAIT_S) == 0, said(project)
+        wait_for_nobody(process)
+    stopped_midway(project, said(project, lines_before), signal.SIGTERM, 0)
     assert temporary_files() == [theirs.name], f"{left} was left by the killed run"

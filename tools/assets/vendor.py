@@ -1,4 +1,4 @@
-"""Copies what the console vendors into the package, and pins each file by its SHA-256 in one manifest.
+"""Copies what the console and the site vendor; what is in the package is pinned by its SHA-256 in one manifest.
 
     python tools/assets/vendor.py            what npm has, by the lock beside this file; the editor of rules, bundled
                                              from editor/editor.js by the lock beside that
@@ -23,7 +23,7 @@ NPM = shutil.which("npm") or "npm"
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ASSETS = ROOT / "src" / "crossline" / "serve" / "console" / "assets"
-# From a package, to a file below the folder of assets; what only tests use goes to theirs.
+# From a package, to a file below the folder of assets; what only tests or the site use goes to theirs.
 COPIED = {
     ("htmx.org", "dist/htmx.min.js"): ASSETS / "vendor" / "htmx.js",
     ("htmx.org", "dist/ext/hx-csp.min.js"): ASSETS / "vendor" / "hx-csp.js",
@@ -31,6 +31,7 @@ COPIED = {
     ("uplot", "dist/uPlot.iife.min.js"): ASSETS / "vendor" / "uplot.js",
     ("uplot", "dist/uPlot.min.css"): ASSETS / "vendor" / "uplot.css",
     ("axe-core", "axe.min.js"): ROOT / "tests" / "browser" / "vendor" / "axe.js",
+    ("iframe-worker", "shim/index.js"): ROOT / "tools" / "docs" / "theme" / "assets" / "iframe-worker.js",
 }
 EDITOR, BUNDLE = HERE / "editor", ASSETS / "vendor" / "codemirror.js"
 BUNDLING = (

@@ -37,23 +37,22 @@ def said(rule: Rule, program: Program) -> str:
 def _sentences(rule: Rule, program: Program) -> Iterator[str]:
     one = noun(program.feed.stream, one=True)
     yield f"It looks at each {one}{_where(program.feed)}."
-    verdict = program.verdict
-    if verdict is None:
+    looks = {look.name: look for look in rule.reading.looks}
+    if program.verdict is None:
         of = f", its alert by {_and(program.entity)} (without a key where it lacks one)" if program.entity else ""
         yield f"Each of them is a hit{of}."
-    elif isinstance(verdict, Comparison):
+    elif program.comparison is not None:
         figure = figure_said(program.figures[0], program.feed, {})
-        yield f"It fires where {figure} is {_line(verdict)}, {_emitted(program)}."
-    elif isinstance(verdict, SequencePredicate):
-        yield from _ordered(program, verdict, {look.name: look for look in rule.reading.looks})
-    elif isinstance(verdict, AbsencePredicate):
-        yield from _absent(program, verdict, {look.name: look for look in rule.reading.looks})
+        yield f"It fires where {figure} is {_line(program.comparison)}, {_emitted(program)}."
+    elif program.sequence is not None:
+        yield from _ordered(program, program.sequence, looks)
+    elif program.absence is not None:
+        yield from _absent(program, program.absence, looks)
+    elif program.formula is not None:
+        yield from _formed(rule, program, program.formula, looks)
     else:
-        looks = {look.name: look for look in rule.reading.looks}
-        if isinstance(verdict, FormulaPredicate):
-            yield from _formed(rule, program, verdict, looks)
-        else:
-            yield f"It tells of each {', '.join(_figures(program, verdict.names, looks))}; nothing fires."
+        figures = ", ".join(_figures(program, program.verdict.figure_names, looks))
+        yield f"It tells of each {figures}; nothing fires."
     remark = rule.remark()
     if remark:
         yield remark
@@ -199,7 +198,7 @@ def _times(program: Program, one: str) -> Iterator[str]:
     bounds = [ms for ms in (feed.allowed_lateness_ms, program.judge_lateness_ms) if ms is not None]
     if feed.allowed_lateness_ms is not None:
         yield f"A {one} that is more than {format_duration(min(bounds))} late is not judged."
-    others = program.figures or isinstance(program.verdict, AbsencePredicate)
+    others = program.figures or program.absence is not None
     if program.judge_lateness_ms is not None and feed.allowed_lateness_ms is not None and others:
         yield f"Up to {format_duration(feed.allowed_lateness_ms)} late it still counts for others."
 

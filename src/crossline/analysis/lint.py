@@ -5,10 +5,9 @@ A finding is true, whatever the records: what is not certain is not said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from types import MappingProxyType
 from typing import Literal, get_args
 
 from crossline.analysis.claims import All, Claim, Denied, Opaque, Present, Test
@@ -21,16 +20,8 @@ from crossline.basics.conditions.tree import AllOf, AnyOf, Leaf, Node
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.problems import Path
 from crossline.basics.times import format_duration
-from crossline.programs.program import (
-    AbsencePredicate,
-    Comparison,
-    Figure,
-    FormulaPredicate,
-    Program,
-    SequencePredicate,
-)
+from crossline.programs.program import Figure, FormulaPredicate, Program
 from crossline.rules.base import Defaults, Rule
-from crossline.rules.composition import Sources
 from crossline.rules.predicate_rule import PredicateRule
 
 Kind = Literal[
@@ -81,18 +72,17 @@ def meant(rule: Rule, spec: StreamSpec, defaults: Defaults) -> Meant:
     fields = fields_of(spec)
     there = [Present(name) for name in program.feed.key_fields]
     known: dict[str, Values] = dict(fields)
-    verdict = program.verdict
     hits: Claim | None = None
-    if isinstance(verdict, Comparison):
+    if (line := program.comparison) is not None:
         (figure,) = program.figures
         there += [Present(figure.column)] if figure.column is not None else []
         known[LINE] = figure_values(program, figure, spec.columns, fields)
-        hits = Test(LINE, verdict.operator, verdict.threshold, "number")
-    elif isinstance(verdict, SequencePredicate):
+        hits = Test(LINE, line.operator, line.threshold, "number")
+    elif program.sequence is not None:
         hits = Opaque(f"the steps of {rule.rule_id}")  # of what follows what nothing is claimed
-    elif isinstance(verdict, AbsencePredicate):
+    elif program.absence is not None:
         hits = Opaque(f"the absences of {rule.rule_id}")
-    elif isinstance(verdict, FormulaPredicate):
+    elif (verdict := program.formula) is not None:
         for name, each in zip(verdict.names, program.figures, strict=True):
             known[name] = figure_values(program, each, spec.columns, fields)
         for cross_key in program.cross_key:  # to a record that has not their key, none
@@ -163,10 +153,10 @@ def _always(rule: Rule, part: str, what: str) -> LintFinding:
 
 def _line(said: Meant) -> str:
     """What the figures are held against."""
-    verdict = said.program.verdict
-    if isinstance(verdict, FormulaPredicate):
-        return " ".join(verdict.when.text.split())
-    assert isinstance(verdict, Comparison)  # noqa: S101 - only asked where something is known of one
+    formula, verdict = said.program.formula, said.program.comparison
+    if formula is not None:
+        return " ".join(formula.when.text.split())
+    assert verdict is not None  # noqa: S101 - only asked where something is known of one
     figure, values = said.program.figures[0], said.known[LINE]
     ends = [f"at least {values.low:g}"] if values.low > -(2**63) else []
     ends += [f"at most {values.high:g}"] if values.high < 2**63 - 1 else []
@@ -228,8 +218,8 @@ def _places(node: Node, *, under_and: bool) -> Iterator[tuple[Node, bool]]:
 
 def _waits(said: Meant) -> Iterator[LintFinding]:
     """Of an absence: that nothing waits, or that nothing can answer."""
-    rule, verdict, fields = said.rule, said.program.verdict, fields_of(said.spec)
-    if not isinstance(verdict, AbsencePredicate) or impossible(said.enters, said.known):
+    rule, verdict, fields = said.rule, said.program.absence, fields_of(said.spec)
+    if verdict is None or impossible(said.enters, said.known):
         return
     waiting, answer = (feed.condition for feed in verdict.feeds)
     if impossible(claim_of(waiting.node, said.spec.columns), fields):
@@ -286,7 +276,7 @@ def _windows(said: Meant, defaults: Defaults) -> Iterator[LintFinding]:
 def _keys(said: Meant) -> Iterator[LintFinding]:
     """A key that every record has for itself."""
     spec, program = said.spec, said.program
-    looks_back = bool(program.figures) or isinstance(program.verdict, AbsencePredicate)
+    looks_back = bool(program.figures) or program.absence is not None
     if looks_back and spec.id in program.feed.key_fields:
         what = f"the key has {spec.id}, the id of the record"
         yield unbounded(said.rule, what, "each record is a key of its own")
@@ -301,10 +291,10 @@ def _rarely(said: Meant) -> Iterator[LintFinding]:
     rule, program = said.rule, said.program
     if rule.action == "allow" or rule.hold is not None or not program.emission.delivered:
         return
-    if isinstance(program.verdict, AbsencePredicate):
+    if program.absence is not None:
         what = f"action {rule.action}, of an absence, which is known long after its record was decided about"
         why = "its alerts decide nothing"
-    elif isinstance(program.verdict, SequencePredicate):
+    elif program.sequence is not None:
         what = f"action {rule.action}, of a sequence, which decides about the record that completes it"
         why = "what the key does next is decided without it"
         if program.emission.cooldown_ms:
@@ -322,31 +312,6 @@ def unbounded(rule: Rule, what: str, why: str) -> LintFinding:
     more = f"{why}: a window never holds more than one, and what is kept of keys grows with the records"
     todo = "group by what records have in common"
     return LintFinding(rule.rule_id, "unbounded_key", rule.place_of("group_by"), what, more, todo)
-
-
-def lint(
-    rules: Sequence[Rule],
-    streams: Mapping[str, StreamSpec],
-    defaults: Defaults,
-    before: Mapping[str, Rule] = MappingProxyType({}),
-) -> list[LintFinding]:
-    """All that is found in rules, by themselves and next to each other, each id once; in the order of ``rules``.
-
-    ``before``: by rule, the version that has the keys which a share leaves.
-    """
-    # These need what is said here.
-    from crossline.analysis.beside.shares import odd_shares  # noqa: PLC0415
-    from crossline.analysis.beside.subsumed import subsumed  # noqa: PLC0415
-
-    sources = Sources.of(streams, {})
-    known = [(rule, sources.of_reading(rule.reading)) for rule in rules if rule.status != "retired"]
-    found = [finding for rule, spec in known for finding in lint_rule(rule, spec, defaults)]
-    hopeless = {each.rule_id for each in found if each.kind in {"never_true", "contradictory"}}
-    others = [meant(rule, spec, defaults) for rule, spec in known if rule.rule_id not in hopeless]
-    found += subsumed(others)
-    found += odd_shares(others, before)
-    places = {rule.rule_id: number for number, rule in enumerate(rules)}
-    return sorted(found, key=lambda each: (places[each.rule_id], KINDS.index(each.kind)))
 
 
 def _short(condition: Condition) -> str:

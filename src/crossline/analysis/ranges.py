@@ -10,7 +10,7 @@ from crossline.analysis.conditions import claim_of
 from crossline.analysis.solve import Known, Values, hull
 from crossline.basics.streams.schema import FieldSpec
 from crossline.programs.aggregate import Asked
-from crossline.programs.program import Figure, FormulaPredicate, Program
+from crossline.programs.program import Figure, Program
 from crossline.programs.registry import declared
 
 
@@ -31,6 +31,6 @@ def figure_values(program: Program, figure: Figure, fields: Mapping[str, FieldSp
 
 def _own(program: Program, figure: Figure, fields: Mapping[str, FieldSpec]) -> int:
     """1 where the record that is judged is one of those that the figure is of, whatever it has."""
-    if figure.column is None or not isinstance(program.verdict, FormulaPredicate):
+    if figure.column is None or program.formula is None:
         return 1  # a line judges the records that have the column
     return 0 if fields[figure.column].optional else 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from crossline.basics.streams.reading import said_column
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.spaces import AbsenceSpacePlan, PatternSpacePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +72,7 @@ def _kept(plan: StreamPlan, store_plan: StorePlan, rule_id: str) -> Kept:
 
 
 def _entries(store_plan: StorePlan, rule_id: str) -> Iterator[int]:
-    kernel = store_plan.kernel
-    if isinstance(kernel, PatternSpacePlan):
-        for pattern in kernel.lines:
-            if pattern.rule_id == rule_id:
-                yield from (step.entry for step in pattern.steps)
-                yield from (entry for entry in (pattern.until, pattern.strict) if entry is not None)
-        return
-    if isinstance(kernel, AbsenceSpacePlan):
-        for absence in kernel.lines:
-            if absence.rule_id == rule_id:
-                yield from (absence.after, absence.expect)
-        return
-    for line in kernel.lines:
+    kernel: Any = store_plan.kernel
+    for line in kernel.judging:
         if line.rule_id == rule_id:
-            yield kernel.cursors[kernel.groups[line.group].cursor].entry
-    for formula in kernel.formulas:
-        if formula.rule_id == rule_id:
-            yield formula.entry
-            yield from (kernel.cursors[kernel.groups[group].cursor].entry for _, group, _ in formula.figures)
+            yield from (entry for entry, _ in line.units_in(kernel))

@@ -33,7 +33,7 @@ from crossline.evaluate.alerts.standing import last_words
 from crossline.ingest.enrich.join import taken
 from crossline.io.sinks.base import LateRecord
 from crossline.plan.compose import sources_of
-from crossline.programs.program import AbsencePredicate, FeatureQuery, FormulaPredicate, Program, SequencePredicate
+from crossline.programs.program import FormulaPredicate, Program
 from crossline.programs.program import Verdict as Wanted
 from crossline.rules.base import Rule
 from crossline.rules.composition import Sources
@@ -218,11 +218,11 @@ class _Case:
         record = found.fields
         for name in _missing(_namings(program), record):
             yield f"it has no {name}, by which the rule groups"
-        if isinstance(program.verdict, SequencePredicate):
-            lists = self._lists(lists_named(program.verdict), found)
-            yield from unmet(program.verdict, record, lists, self._before(found, program))
-        if isinstance(program.verdict, AbsencePredicate):
-            yield from waits(program.verdict, record, self._lists(lists_named(program.verdict), found))
+        if program.sequence is not None:
+            lists = self._lists(lists_named(program.sequence), found)
+            yield from unmet(program.sequence, record, lists, self._before(found, program))
+        if program.absence is not None:
+            yield from waits(program.absence, record, self._lists(lists_named(program.absence), found))
         if figure is not None and figure.column is not None and lookup(record, figure.column) is None:
             yield f"it has no {figure.column}, of which the rule takes the {figure.aggregate}"
         yield "nothing is in its window that the figure could be taken of"
@@ -291,7 +291,7 @@ def _program(judged: Judged, sources: Sources, rule: Rule) -> Program:
 
 def _namings(program: Program) -> list[tuple[str, ...]]:
     """The fields of each key that a rule has for records."""
-    others = program.verdict.feeds if isinstance(program.verdict, SequencePredicate | AbsencePredicate) else ()
+    others = () if program.verdict is None else program.verdict.feeds
     return list(dict.fromkeys(feed.key_fields for feed in (program.feed, *others)))
 
 
@@ -330,38 +330,37 @@ class _Said:
 
     def holds(self, alert: Alert) -> bool:
         """Whether it holds there."""
-        if isinstance(self.verdict, SequencePredicate):
-            return bool(alert["evidence"]["count"] == len(self.verdict.names))
-        if isinstance(self.verdict, AbsencePredicate):
+        if (sequence := self.verdict.sequence) is not None:
+            return bool(alert["evidence"]["count"] == len(sequence.names))
+        if self.verdict.absence is not None:
             return alert["value"] is None
-        if isinstance(self.verdict, FormulaPredicate):
-            return evaluate(self.verdict.when.root, read_figures(self.verdict, alert)) is True
-        if isinstance(self.verdict, FeatureQuery):
-            return False
-        return self.verdict.met(number_of(alert["value"]))
+        if (formula := self.verdict.formula) is not None:
+            return evaluate(formula.when.root, read_figures(formula, alert)) is True
+        line = self.verdict.comparison
+        return line is not None and line.met(number_of(alert["value"]))
 
     def of(self, alert: Alert) -> str:
         """Its figures there, and that it holds or not."""
-        if isinstance(self.verdict, SequencePredicate):
-            return standing(self.verdict, alert)
-        if isinstance(self.verdict, AbsencePredicate):
-            return waited(self.verdict, alert["value"])
+        if self.verdict.sequence is not None:
+            return standing(self.verdict.sequence, alert)
+        if self.verdict.absence is not None:
+            return waited(self.verdict.absence, alert["value"])
         held = "" if self.holds(alert) else "not "
-        if isinstance(self.verdict, FormulaPredicate):
+        if (formula := self.verdict.formula) is not None:
+            found = self._found(formula, alert)
             if self.words is not None:
-                found = self._found(self.verdict, alert)
                 return (
                     f"found {found}; it fires where {self.words.fires_where()}"
                     if held
                     else f"{found} is what it asks for"
                 )
-            return f"{self._found(self.verdict, alert)}: {held}{self.verdict.when.text}"
+            return f"{found}: {held}{formula.when.text}"
         return f"{shown_value(alert['value'])} is {held}{_line(None, self.verdict)}"
 
     def before(self, alert: Alert) -> str:
         """That it held there."""
-        verdict = self.verdict
-        figures = self._found(verdict, alert) if isinstance(verdict, FormulaPredicate) else shown_value(alert["value"])
+        formula = self.verdict.formula
+        figures = shown_value(alert["value"]) if formula is None else self._found(formula, alert)
         return f"{figures} was at record {alert['record_id']}"
 
     def _found(self, verdict: FormulaPredicate, alert: Alert) -> str:
@@ -374,12 +373,11 @@ class _Said:
 def _line(words: PredicateRule | None, verdict: Wanted) -> str:
     if words is not None:
         return str(words.fires_where())
-    if isinstance(verdict, SequencePredicate):
-        return steps_of(verdict)
-    if isinstance(verdict, AbsencePredicate):
-        return f"no {wait_of(verdict)}"
-    if isinstance(verdict, FormulaPredicate):
-        return verdict.when.text
-    if isinstance(verdict, FeatureQuery):
-        return "no line"
-    return f"{verdict.operator} {shown_value(verdict.threshold)}"
+    if verdict.sequence is not None:
+        return steps_of(verdict.sequence)
+    if verdict.absence is not None:
+        return f"no {wait_of(verdict.absence)}"
+    if verdict.formula is not None:
+        return verdict.formula.when.text
+    line = verdict.comparison
+    return "no line" if line is None else f"{line.operator} {shown_value(line.threshold)}"

@@ -21,6 +21,7 @@ from numba import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.runtime import rtsys
 
 from crossline.basics.turns import turn_of
 
@@ -109,14 +110,21 @@ class _Shared(FunctionCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """A compilation of before; None: there is none, and none will come from elsewhere."""
-        found = super().load_overload(sig, target_context)
+        found = self._loaded(sig, target_context)
         turn = turn_of()
         if found is None and turn is not None:
             begins = self._held.enter_context(turn(self._named, self.cache_path))
-            found = super().load_overload(sig, target_context)
+            found = self._loaded(sig, target_context)
             if found is None:
                 begins()
         return found
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
+        """As numba does it, without all that it knows how to compile: half a start of numba, for who compiles."""
+        rtsys.initialize(target_context)  # what compiled code counts references with
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+        return None  # what is there cannot be read
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         build = (bool(config.BOUNDSCHECK), str(config.OPT))

@@ -6,6 +6,7 @@ On a narrow screen options stand one below the other, and nothing is cut off.
 from __future__ import annotations
 
 import copy
+import importlib
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import wrap
@@ -64,16 +65,36 @@ def _function(info: CommandInfo) -> str:
     return "" if info.callback is None else info.callback.__name__
 
 
+class Commands(typer.Typer):
+    """Commands under one name, of which some stand in modules that are loaded when one of them is asked for.
+
+    ``elsewhere``: by name, ``module:function``; they are listed after those that are added here.
+    """
+
+    def __init__(self, elsewhere: Mapping[str, str], **said: Any) -> None:
+        super().__init__(**said)
+        self.elsewhere = elsewhere
+
+
 class _Registered(Mapping[str, Any]):
     """The commands of a group, each made when it is asked for: to read the signatures of all takes time."""
 
     def __init__(self, app: typer.Typer) -> None:
         self._app = app
-        self._infos = {each.name or get_command_name(_function(each)): each for each in app.registered_commands}
+        self._infos: dict[str, CommandInfo | str] = {
+            each.name or get_command_name(_function(each)): each for each in app.registered_commands
+        }
+        if isinstance(app, Commands):
+            self._infos |= app.elsewhere
 
     def __getitem__(self, name: str) -> Any:
+        found = self._infos[name]
+        if isinstance(found, str):
+            module, _, function = found.partition(":")
+            callback = getattr(importlib.import_module(module), function)
+            found = CommandInfo(name, cls=Command, callback=callback)
         return get_command_from_info(
-            self._infos[name],
+            found,
             pretty_exceptions_short=self._app.pretty_exceptions_short,
             rich_markup_mode=self._app.rich_markup_mode,
         )

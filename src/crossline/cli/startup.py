@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from crossline.runtime.machine.compile_progress import CompileProgress
 
 _TICK_S = 1.0
-COMPILING = "compiling kernels, once after an installation; some three minutes"
+COMPILING = "compiling kernels, once after an installation; some half a minute"
 _watched: list[CompileProgress] = []
 
 

@@ -17,7 +17,7 @@ from crossline.basics.values import I64
 from crossline.evaluate.alerts.hits import Hit, JudgedRows, Place, rests_on
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.spaces import FormulaLine, KeySpacePlan
+from crossline.plan.spaces import FormulaLine
 from crossline.state.windows.verdicts.single_record import read_alone, waited_by
 
 _Rule = tuple[str, int]
@@ -59,8 +59,7 @@ class Contexts:
 
     def judge(self, judged: JudgedRows, without: Mapping[int, I64], copies: Any) -> Iterator[Hit]:
         """The hits of a batch at records that waited; ``without``: by line the rows that have no context yet."""
-        plan = judged.store_plan.kernel
-        for number, line in waiting_lines(plan):
+        for number, line in judged.store_plan.kernel.waiting:
             rows = without.get(number, np.empty(0, np.int64))
             yield from self._judge(judged, number, line, [row for row in rows.tolist() if not copies[row]], copies)
 
@@ -71,8 +70,8 @@ class Contexts:
         mine = self.waiting.setdefault(rule, {})
         if not mine and not rows:
             return
-        batch, plan = judged.batch, judged.store_plan.kernel
-        assert isinstance(plan, KeySpacePlan)  # noqa: S101 - panes keep no last value
+        batch, plan = judged.batch, judged.store_plan.kernel.windowed
+        assert plan is not None  # noqa: S101 - only formulas of windows wait
         keys = [_key_text(judged, key) for key in range(len(batch.key_hash))]
         cursor = waited_by(plan, line)
         enters = (batch.entries[:, cursor.entry >> 3] >> (cursor.entry & 7)) & 1
@@ -102,7 +101,7 @@ class Contexts:
 
     def give_up(self, store_plan: StorePlan, horizon_ms: int) -> dict[str, int]:
         """Records that no context can come in time for any more, or whose rule is gone; how many, by rule version."""
-        lines = {(line.rule_id, line.version) for _, line in waiting_lines(store_plan.kernel)}
+        lines = {(line.rule_id, line.version) for _, line in store_plan.kernel.waiting}
         late_ms = store_plan.state_store.lateness_ms
         given_up: dict[str, int] = {}
         for each in [w for keys in self.waiting.values() for mine in keys.values() for w in mine]:
@@ -132,16 +131,9 @@ class Contexts:
         self.came, self.went = [], []
 
 
-def waiting_lines(plan: Any) -> Iterator[tuple[int, FormulaLine]]:
-    """The formulas of a plan whose records wait for context, by their numbers."""
-    for number, line in enumerate(plan.judging if isinstance(plan, KeySpacePlan) else ()):
-        if isinstance(line, FormulaLine) and line.verdict.waits:
-            yield number, line
-
-
 def waits(store_plan: StorePlan) -> bool:
     """Whether records of a state store may wait."""
-    return any(True for _ in waiting_lines(store_plan.kernel))
+    return bool(store_plan.kernel.waiting)
 
 
 def _key_text(judged: JudgedRows, number: int) -> str:
@@ -169,11 +161,12 @@ def _waiting(judged: JudgedRows, line: FormulaLine, key: str, row: int) -> Waiti
 def _hit(judged: JudgedRows, number: int, line: FormulaLine, waiting: Waiting, row: int) -> Hit | None:
     """What the rule makes of a record with the context of ``row``; None where it does not hold."""
     plan, store_plan = judged.plan, judged.store_plan
-    assert isinstance(store_plan.kernel, KeySpacePlan)  # noqa: S101 - as above
-    read = read_alone(store_plan.kernel, line, waiting.clock_ms, waiting.fields, judged.batch, row)
+    kernel = store_plan.kernel.windowed
+    assert kernel is not None  # noqa: S101 - as above
+    read = read_alone(kernel, line, waiting.clock_ms, waiting.fields, judged.batch, row)
     if read is None:
         return None
-    start_ms, end_ms = waited_by(store_plan.kernel, line).span_ms(waiting.clock_ms)
+    start_ms, end_ms = waited_by(kernel, line).span_ms(waiting.clock_ms)
     record_ids, alerts = rests_on(plan, [judged.ids(np.array([row]))[0].as_py()])
     own, _ = rests_on(plan, [waiting.known])
     came_ms = int(judged.rows["reached"][row])

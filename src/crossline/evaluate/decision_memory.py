@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import orjson
 
 from crossline.evaluate.decisions.revise import Known
 from crossline.plan.compile import StorePlan, StreamPlan
+from crossline.plan.spaces import PlanKind
 from crossline.plan.state_stores import StateStore
 from crossline.state.batch import Delta, Hits, KeyedBatch
 from crossline.state.windows.record_store import ANY_AGE, Sizes
@@ -20,6 +21,8 @@ Which = tuple[str, str, int]  # a record, by stream, partition and offset
 @dataclass(frozen=True, slots=True)
 class DecidedPlan:
     """That records are remembered."""
+
+    kind: ClassVar[PlanKind] = "decided"
 
 
 class DecidedStore:

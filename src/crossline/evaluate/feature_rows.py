@@ -17,7 +17,7 @@ from crossline.basics.values import F64, I32, I64
 from crossline.evaluate.alerts.corrections import rows_again
 from crossline.evaluate.alerts.hits import JudgedRows
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.spaces import Cursor, FeatureQueryLine, KeySpacePlan, WindowPlan
+from crossline.plan.spaces import Cursor, FeatureQueryLine, WindowPlan
 from crossline.state.batch import Again, Bools, Cause, FeatureColumn, Places, RowFeatures
 
 
@@ -89,8 +89,8 @@ def feature_queries_again(
 
     ``logs``: how many logs the records that are judged have.
     """
-    kernel = store_plan.kernel
-    if not isinstance(kernel, KeySpacePlan) or not kernel.feature_queries:
+    kernel = store_plan.kernel.windowed
+    if kernel is None or not kernel.feature_queries:
         return
     for piece in again:
         judged = rows_again(plan, store_plan, piece, logs)

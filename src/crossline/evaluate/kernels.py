@@ -9,10 +9,10 @@ changes (``state/retraction``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from crossline.evaluate.decision_memory import DecidedPlan, DecidedStore
-from crossline.plan.spaces import AbsenceSpacePlan, KeySpacePlan, PaneSpacePlan, PatternSpacePlan
+from crossline.evaluate.decision_memory import DecidedStore
+from crossline.plan.spaces import PlanKind
 from crossline.state.batch import Delta, Due, Hits, KeyedBatch
 from crossline.state.panes.store import PaneState
 from crossline.state.patterns.absence_store import AbsenceSpaceState
@@ -65,15 +65,21 @@ class Kernel(Protocol):
         ...
 
 
-KERNELS: Mapping[type, Callable[[Any], Kernel]] = {
-    KeySpacePlan: KeySpaceState,
-    PaneSpacePlan: PaneState,
-    PatternSpacePlan: PatternSpaceState,
-    DecidedPlan: DecidedStore,
-    AbsenceSpacePlan: AbsenceSpaceState,
+KERNELS: Mapping[PlanKind, Callable[[Any], Kernel]] = {
+    "windows": KeySpaceState,
+    "panes": PaneState,
+    "patterns": PatternSpaceState,
+    "decided": DecidedStore,
+    "absences": AbsenceSpaceState,
 }
 
 
 def new_kernel(plan: Any, *, again: bool = False) -> Kernel:
     """One that judges by ``plan`` and holds nothing yet; ``again``: the rows, too, that a late one may change."""
-    return Reevaluation(plan, KERNELS[type(plan)]) if again else KERNELS[type(plan)](plan)
+    make = KERNELS[plan.kind]
+    return Reevaluation(plan, make) if again else make(plan)
+
+
+def retraction_of(store: Kernel) -> Reevaluation:
+    """The store of a state store that says ``reevaluate``, as what ``new_kernel`` made of it."""
+    return cast("Reevaluation", store)

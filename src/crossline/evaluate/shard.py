@@ -17,7 +17,7 @@ from crossline.evaluate.changes import by_cause, places_of
 from crossline.evaluate.contexts import Contexts, waits
 from crossline.evaluate.cross_key import TOLD, brought_to
 from crossline.evaluate.feature_rows import feature_queries_again, feature_queries_of
-from crossline.evaluate.kernels import Kernel, new_kernel
+from crossline.evaluate.kernels import Kernel, new_kernel, retraction_of
 from crossline.evaluate.order import NO_FLOOR, chunk_floors, entries_in_time, follow, in_ingest_order, settled
 from crossline.evaluate.output import BoolMask, Position, Reported, ShardOutput, StoreDelta, StreamClocks
 from crossline.evaluate.standing.again import stand, standing_again
@@ -28,7 +28,7 @@ from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.plan.state_stores import StateStore
 from crossline.state.batch import Cause, Hits, KeyedBatch, Places, texts_of
-from crossline.state.retraction.kernel import Reevaluation
+from crossline.state.windows.emission.columns import lines_of
 
 MANY = 200_000  # records of a store; moving as many together takes some 20 ms
 
@@ -150,7 +150,7 @@ def _judge_stream(
             copies = known[1] if number == plan.copies else copies
             if number == plan.accounting_store:
                 _report(*known, copies, mine, output)
-        elif told and store_plan.brought and isinstance(store, Reevaluation) and store.records:
+        elif told and store_plan.brought and store_plan.state_store.reevaluate and store.records:
             _judge_brought(plan, store_plan, store, told, output, len(logs), decides=bounds.decides)
         meter.state_store(store_plan.state_store.name)
     passed_ms = state.passed_ms(plan.stream, bounds)
@@ -172,8 +172,8 @@ def _given_up(plan: StreamPlan, state: ShardState, before_ms: int | None, horizo
     found: dict[str, int] = {}
     for store_plan in plan.state_stores:
         name, store = store_plan.state_store.name, state.stores[store_plan.state_store.name]
-        if isinstance(store, Reevaluation):
-            found |= store.lacking(before_ms, horizon_ms, store_plan.state_store.lateness_ms)
+        if store_plan.state_store.reevaluate:
+            found |= retraction_of(store).lacking(before_ms, horizon_ms, store_plan.state_store.lateness_ms)
         elif name in state.contexts:
             found |= state.contexts[name].give_up(store_plan, horizon_ms)
     return found
@@ -215,11 +215,6 @@ def evict(state_stores: Sequence[StateStore], state: ShardState, horizon_ms: int
         if store.records < before >= MANY:
             state.waiting.update(names[number + 1 :])
             return
-
-
-def lines_of(store_plan: StorePlan) -> tuple[tuple[str, int], ...]:
-    """The rule versions of a state store's lines, in order."""
-    return tuple((line.rule_id, line.version) for line in store_plan.kernel.judging)
 
 
 def store_of(state: ShardState, store_plan: StorePlan) -> Kernel:
@@ -302,7 +297,7 @@ def _judge_store(
 def _judge_brought(
     plan: StreamPlan,
     store_plan: StorePlan,
-    store: Reevaluation,
+    store: Kernel,
     told: Sequence[WirePart],
     output: ShardOutput,
     logs: int,
@@ -310,7 +305,7 @@ def _judge_brought(
     decides: bool,
 ) -> None:
     """Judge again what figures that are brought change of rows that are there, where no row came."""
-    nothing = store.nothing()
+    nothing = retraction_of(store).nothing()
     none: I64 = np.zeros(0, np.int64)
     batch = replace(nothing, places=Places(none, none, none.astype(np.int32), ()))
     judged = JudgedRows(plan, store_plan, batch, {"offsets": none, "chunk": none}, ())
@@ -343,7 +338,7 @@ def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutpu
             output.standing_changes += standing_again(plan, store_plan, hits.again, logs)
         output.feature_queries += feature_queries_again(plan, store_plan, hits.again, logs)
     delta = store.delta(judged.batch, hits)
-    output.deltas.append(StoreDelta(store_plan.state_store.name, delta, lines_of(store_plan)))
+    output.deltas.append(StoreDelta(store_plan.state_store.name, delta, lines_of(store_plan.kernel.judging)))
     return hits
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crossline.basics.errors import PermanentError, RetryableError, StateError
-from crossline.serve.access.keyfile import check_private
+from crossline.io.private_files import check_private
 
 _WAIT_S = 10.0
 

@@ -11,20 +11,9 @@ from crossline.basics.conditions.condition import Condition
 from crossline.basics.streams.clocks import EVENT, clock_spec
 from crossline.basics.streams.schema import StreamSpec
 from crossline.plan.lateness import LatenessInForce, lateness_of
+from crossline.plan.order_spaces import Absence, AbsenceSpacePlan, Pattern, PatternSpacePlan
 from crossline.plan.orders import absence_of, pattern_of
-from crossline.plan.spaces import (
-    Absence,
-    AbsenceSpacePlan,
-    Brought,
-    FeatureQueryLine,
-    FormulaLine,
-    KeySpacePlan,
-    Line,
-    PaneSpacePlan,
-    Pattern,
-    PatternSpacePlan,
-    WindowPlan,
-)
+from crossline.plan.spaces import Brought, FeatureQueryLine, FormulaLine, KeySpacePlan, Line, PaneSpacePlan, WindowPlan
 from crossline.plan.state_stores import (
     Draft,
     Layout,
@@ -40,7 +29,7 @@ from crossline.plan.state_stores import (
 from crossline.plan.stream_join import StreamJoin, came_log, read_came, read_log, wide_spec
 from crossline.plan.windowed import entry_of_step, feature_query_of, formula_of, line_of
 from crossline.programs.alert_fields import carried_record
-from crossline.programs.program import AbsencePredicate, FeatureQuery, FormulaPredicate, Program, SequencePredicate
+from crossline.programs.program import Program
 from crossline.rules.base import Defaults
 from crossline.rules.holds.hold import is_hold
 from crossline.rules.ruleset import RuleSet, RuleVersion
@@ -62,8 +51,7 @@ class StorePlan:
     @property
     def brought(self) -> tuple[Brought, ...]:
         """Figures of other keys that its formulas read."""
-        formulas = self.kernel.formulas if isinstance(self.kernel, KeySpacePlan | PaneSpacePlan) else ()
-        return tuple(each for line in formulas for each in line.brought)
+        return tuple(each for line in self.kernel.formulas for each in line.brought)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,16 +268,16 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
         draft.patterns = [_prolonged(each, name, span) for each in draft.patterns]
         draft.absences = [_prolonged(each, name, span) for each in draft.absences]
         draft.feature_queries = [_prolonged(each, name, span) for each in draft.feature_queries]
-    elif isinstance(program.verdict, FormulaPredicate):
-        draft.formulas.append(formula_of(draft, version, program, program.verdict, spec))
-    elif isinstance(program.verdict, SequencePredicate):
-        draft.patterns.append(pattern_of(version, program, program.verdict, entry))
-    elif isinstance(program.verdict, AbsencePredicate):
-        draft.absences.append(absence_of(version, program, program.verdict, entry))
-    elif isinstance(program.verdict, FeatureQuery):
-        draft.feature_queries.append(feature_query_of(draft, version, program, program.verdict, spec))
-    elif program.verdict is not None:
-        draft.lines.append(line_of(draft, version, program, program.verdict, spec))
+    elif program.formula is not None:
+        draft.formulas.append(formula_of(draft, version, program, program.formula, spec))
+    elif program.sequence is not None:
+        draft.patterns.append(pattern_of(version, program, program.sequence, entry))
+    elif program.absence is not None:
+        draft.absences.append(absence_of(version, program, program.absence, entry))
+    elif program.query is not None:
+        draft.feature_queries.append(feature_query_of(draft, version, program, program.query, spec))
+    elif program.comparison is not None:
+        draft.lines.append(line_of(draft, version, program, program.comparison, spec))
 
 
 _Judging = TypeVar("_Judging", Line, FormulaLine, Pattern, Absence, FeatureQueryLine)

@@ -20,7 +20,7 @@ from crossline.plan.compile import Origin, StreamPlan, compile_stream
 from crossline.plan.lateness import LatenessInForce, lateness_of
 from crossline.plan.state_stores import Layout
 from crossline.plan.stream_join import StreamJoin, read_of, wide_program
-from crossline.programs.program import AbsencePredicate, FeatureQuery, Feed, FormulaPredicate, Program
+from crossline.programs.program import Feed, Program
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import Sources, bases_of
 from crossline.rules.holds.hold import holds_of, is_hold
@@ -318,9 +318,7 @@ def known_later(plans: Iterable[StreamPlan]) -> set[str]:
         for (name, _), program in plan.programs.items():
             if rests:
                 found.add(name)
-            elif isinstance(program.verdict, AbsencePredicate) or (
-                isinstance(program.verdict, FormulaPredicate) and program.verdict.waits
-            ):
+            elif program.absence is not None or (program.formula is not None and program.formula.waits):
                 begins.add(name)
     return found
 
@@ -351,7 +349,7 @@ def _change(
             program = wide_program(program, reading, strict=active)
         elif active and not _is_stream(reading):
             program = _of_active(program)
-        if again and not program.in_panes and not isinstance(program.verdict, AbsencePredicate | FeatureQuery):
+        if again and not program.in_panes and program.kind not in {"absence", "query"}:
             program = replace(program, reevaluate=True)
         return program.probing() if probing else program
 

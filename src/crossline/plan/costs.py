@@ -8,7 +8,7 @@ stated: see ``docs/operations.md``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from crossline.basics.values import F64, I64, U8
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.spaces import Absence, FormulaLine, Line, Pattern
 
 LOOKED_AT = 256  # rows of a batch of a state store, by which it is told how many enter each window
 NO_RULE = ""  # what serves all rules alike: every record is known again
@@ -173,26 +172,13 @@ def _read_of(plan: StorePlan) -> dict[Any, list[str]]:
     """
     found: dict[Any, list[str]] = {}
     kernel: Any = plan.kernel
-    for line in (*kernel.judging, *getattr(kernel, "feature_queries", ())):
+    for line in (*kernel.judging, *kernel.feature_queries):
         name = version_name(line.rule_id, line.version)
-        for unit in _units_of(kernel, line, name):
-            readers = found.setdefault(unit, [])
+        for entry, group in line.units_in(kernel):
+            readers = found.setdefault((entry, name if group is None else group), [])
             if name not in readers:
                 readers.append(name)
     return found
-
-
-def _units_of(kernel: Any, line: Any, name: str) -> Iterator[tuple[Any, ...]]:
-    if isinstance(line, Pattern):
-        others = (each for each in (line.until, line.strict) if each is not None)
-        yield from ((entry, name) for entry in dict.fromkeys([*(step.entry for step in line.steps), *others]))
-    elif isinstance(line, Absence):
-        yield from ((entry, name) for entry in (line.after, line.expect))
-    else:
-        groups = [line.group] if isinstance(line, Line) else [group for _, group, _ in line.figures]
-        yield from ((kernel.cursors[kernel.groups[group].cursor].entry, kernel.groups[group]) for group in groups)
-        if isinstance(line, FormulaLine):
-            yield line.entry, name
 
 
 def _conditions_of(plan: StreamPlan) -> dict[Any, list[str]]:

@@ -5,15 +5,14 @@ its records enter a window. A *cursor* is a window over one entry; a *group* is 
 cursor; a *line* is one rule version's comparison on a group. Rules that need the same group share it: the work grows
 with groups, not rules.
 
-Rules about the order of records have *patterns* in place of cursors, groups and comparisons: a line is then one rule
-version's pattern over entries.
+Rules about the order of records have patterns in place of cursors, groups and comparisons (``order_spaces``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from crossline.basics.fields import FieldKind
 from crossline.basics.values import I64
@@ -68,6 +67,10 @@ class Group:
     half_life_ms: int = 0
 
 
+# What a line is asked for: an entry and a group over it that it reads, or None where it looks at the entry for itself.
+Unit = tuple[int, Group | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One rule version's line: satisfied where group value ``operator`` ``threshold``.
@@ -77,6 +80,8 @@ class Line:
     a while has two spans, and what it remembers of a key outlives the pause. ``cooldown_ms`` 0 is none.
     """
 
+    by_formula: ClassVar[bool] = False
+    brought: ClassVar[tuple[Brought, ...]] = ()
     rule_id: str
     version: int
     group: int
@@ -86,6 +91,20 @@ class Line:
     cooldown_ms: int
     spans: tuple[tuple[int, int], ...]
     judge_lateness_ms: int | None
+
+    def entry_in(self, plan: WindowPlan) -> int:
+        """The entry whose records it judges."""
+        return plan.cursors[plan.groups[self.group].cursor].entry
+
+    def rearm_in(self, plan: WindowPlan) -> tuple[int, bool]:
+        """How far back the record judged before it no longer counts, in ms; and whether that edge is a pane's."""
+        cursor = plan.cursors[plan.groups[self.group].cursor]
+        in_panes = cursor.resolution_ms > 0
+        return cursor.window_ms + (cursor.left_closed and not in_panes), in_panes
+
+    def units_in(self, plan: WindowPlan) -> Iterator[Unit]:
+        """What is worked out for it."""
+        yield self.entry_in(plan), plan.groups[self.group]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +143,7 @@ class FormulaLine:
     figures of other keys that it names. The rest is as in ``Line``.
     """
 
+    by_formula: ClassVar[bool] = True
     rule_id: str
     version: int
     entry: int
@@ -135,6 +155,20 @@ class FormulaLine:
     spans: tuple[tuple[int, int], ...]
     judge_lateness_ms: int | None
     brought: tuple[Brought, ...] = ()
+
+    def entry_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a line asks its group
+        """The entry whose records it judges."""
+        return self.entry
+
+    def rearm_in(self, plan: WindowPlan) -> tuple[int, bool]:
+        """As of a ``Line``; the edge is a pane's where that of any figure is."""
+        cursors = (plan.cursors[plan.groups[group].cursor] for _, group, _ in self.figures)
+        return self.rearm_ms, any(cursor.resolution_ms for cursor in cursors)
+
+    def units_in(self, plan: WindowPlan) -> Iterator[Unit]:
+        """What is worked out for it."""
+        yield from _units_of(plan, self.figures)
+        yield self.entry, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +186,24 @@ class FeatureQueryLine:
     facts: tuple[str, ...]
     spans: tuple[tuple[int, int], ...]
     judge_lateness_ms: int | None
+    by_formula: ClassVar[bool] = False
+
+    def entry_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a line asks its group
+        """The entry of whose records it is told."""
+        return self.entry
+
+    def units_in(self, plan: WindowPlan) -> Iterator[Unit]:
+        """What is worked out for it."""
+        yield from _units_of(plan, self.figures)
+
+
+def _units_of(plan: WindowPlan, figures: tuple[tuple[str, int, int], ...]) -> Iterator[Unit]:
+    for _, number, _ in figures:
+        group = plan.groups[number]
+        yield plan.cursors[group.cursor].entry, group
+
+
+PlanKind = Literal["windows", "panes", "patterns", "absences", "decided"]  # which kernel judges by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +225,28 @@ class KeySpacePlan:
     retention_ms: int
     formulas: tuple[FormulaLine, ...] = ()
     feature_queries: tuple[FeatureQueryLine, ...] = ()
+    kind: ClassVar[PlanKind] = "windows"
 
     @property
     def judging(self) -> tuple[Line | FormulaLine, ...]:
         """Lines and formulas, by their numbers."""
         return (*self.lines, *self.formulas)
+
+    @property
+    def windowed(self) -> KeySpacePlan:
+        """Itself."""
+        return self
+
+    @property
+    def waiting(self) -> tuple[tuple[int, FormulaLine], ...]:
+        """The formulas whose records wait for their first figure, by their numbers."""
+        numbered = enumerate(self.formulas, len(self.lines))
+        return tuple((number, line) for number, line in numbered if line.verdict.waits)
+
+    def listed_kind(self, number: int) -> ColumnKind | None:
+        """The kind of the values that the hits of line ``number`` list; None where they list none."""
+        column = self.groups[self.lines[number].group].column if number < len(self.lines) else -1
+        return self.columns[column][1] if column >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +281,22 @@ class PaneSpacePlan:
     parts: tuple[PanePart, ...]
     formulas: tuple[FormulaLine, ...] = ()
     feature_queries: tuple[FeatureQueryLine, ...] = ()
+    kind: ClassVar[PlanKind] = "panes"
+    waiting: ClassVar[tuple[tuple[int, FormulaLine], ...]] = ()  # panes keep no last value
 
     @property
     def judging(self) -> tuple[Line | FormulaLine, ...]:
         """Lines and formulas, by their numbers."""
         return (*self.lines, *self.formulas)
+
+    @property
+    def windowed(self) -> PaneSpacePlan:
+        """Itself."""
+        return self
+
+    def listed_kind(self, number: int) -> ColumnKind | None:  # noqa: ARG002 - panes keep no values
+        """None: hits list the records of a window without their values."""
+        return None
 
 
 def parts_of(groups: Iterable[tuple[int, Group]]) -> tuple[PanePart, ...]:
@@ -233,92 +313,3 @@ def own_parts(entry: int, group: Group) -> tuple[PanePart, ...]:
 
 
 WindowPlan = KeySpacePlan | PaneSpacePlan
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """``times`` records (at least one) of entry number ``entry``, one after the other."""
-
-    entry: int
-    times: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """One rule version's sequence: all ``steps`` in order, the last at most ``within_ms`` after the first.
-
-    ``until``: the entry whose records end what is under way. ``strict``: the entry whose records may not come in
-    between, which for "any other record" is one that every timely record is in. Every record of these entries is
-    offered. A match that is complete is a hit where its last record is one that the rule judges, by ``spans`` and
-    ``judge_lateness_ms`` as a ``Line`` does, and ``cooldown_ms`` is over; it is used up in any case.
-
-    ``probes``: instead, each record that takes a step is a hit, at the last of the steps that it takes.
-    """
-
-    rule_id: str
-    version: int
-    steps: tuple[Step, ...]
-    within_ms: int
-    until: int | None
-    strict: int | None
-    spans: tuple[tuple[int, int], ...]
-    judge_lateness_ms: int | None
-    cooldown_ms: int = 0
-    probes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PatternSpacePlan:
-    """Everything the pattern kernel needs to judge one key space.
-
-    ``entries``: their number (bits per record). ``lines``: the patterns. ``retention_ms``: at least the longest
-    ``within_ms`` and cooldown; a record whose clock is at or before (cutoff clock - ``retention_ms``) is in no future
-    match.
-    """
-
-    entries: int
-    lines: tuple[Pattern, ...]
-    retention_ms: int
-
-    @property
-    def judging(self) -> tuple[Pattern, ...]:
-        """The patterns, by their numbers."""
-        return self.lines
-
-
-@dataclass(frozen=True, slots=True)
-class Absence:
-    """One rule version's absence: a record of entry ``after``, and none of entry ``expect`` up to ``within_ms`` later.
-
-    ``grace_ms``: for how much longer a record that answers may be on its way. ``spans``, ``judge_lateness_ms`` and
-    ``cooldown_ms`` are as in a ``Line``, and asked of the record that waits. ``probes``: one that was answered is a
-    hit too.
-    """
-
-    rule_id: str
-    version: int
-    after: int
-    expect: int
-    within_ms: int
-    grace_ms: int
-    spans: tuple[tuple[int, int], ...]
-    judge_lateness_ms: int | None
-    cooldown_ms: int = 0
-    probes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AbsenceSpacePlan:
-    """Everything that judges absences in one key space needs: as ``PatternSpacePlan``, with absences as lines.
-
-    ``retention_ms``: at least the longest ``within_ms`` and ``cooldown_ms`` together, of any.
-    """
-
-    entries: int
-    lines: tuple[Absence, ...]
-    retention_ms: int
-
-    @property
-    def judging(self) -> tuple[Absence, ...]:
-        """The absences, by their numbers."""
-        return self.lines

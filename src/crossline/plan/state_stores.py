@@ -16,30 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from crossline.basics.streams.schema import StreamSpec
-from crossline.plan.spaces import (
-    Absence,
-    Cursor,
-    FeatureQueryLine,
-    FormulaLine,
-    Group,
-    Line,
-    PanePart,
-    Pattern,
-    parts_of,
-)
+from crossline.plan.order_spaces import Absence, Pattern
+from crossline.plan.spaces import Cursor, FeatureQueryLine, FormulaLine, Group, Line, PanePart, parts_of
 from crossline.programs.kinds import ColumnKind, TimeMode
-from crossline.programs.program import (
-    ALWAYS,
-    AbsencePredicate,
-    Comparison,
-    Emission,
-    Feed,
-    Figure,
-    FormulaPredicate,
-    Program,
-    SequencePredicate,
-    Window,
-)
+from crossline.programs.program import ALWAYS, Emission, Feed, Figure, FormulaPredicate, Program, Window
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleVersion
 
@@ -203,8 +183,8 @@ def _new_state_store(
         entries=entries,
         retention_ms=max(kept_of(program, defaults) for _, program in members),
         lateness_ms=_lateness_of(entries),
-        ordered=isinstance(members[0][1].verdict, SequencePredicate),
-        waits=isinstance(members[0][1].verdict, AbsencePredicate),
+        ordered=members[0][1].kind == "sequence",
+        waits=members[0][1].kind == "absence",
         reevaluate=members[0][1].reevaluate,
     )
     resolution_ms = members[0][1].resolution_ms
@@ -291,13 +271,11 @@ def streak_entry(figure: Figure) -> EntrySpec:
 
 def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[EntrySpec, ...], tuple[tuple[str, ColumnKind], ...]]:
     """The entries and the columns of a program."""
-    if isinstance(program.verdict, SequencePredicate):
-        own = (program.feed,) if program.verdict.strict else ()
+    if program.verdict is not None and program.verdict.feeds:
+        own = (program.feed,) if program.sequence is not None and program.sequence.strict else ()
         return _unique(step_entry(program, feed, spec) for feed in (*program.verdict.feeds, *own)), ()
-    if isinstance(program.verdict, AbsencePredicate):
-        return _unique(step_entry(program, feed, spec) for feed in program.verdict.feeds), ()
     entries = [entry_of(each.feed, spec, each.column) for each in program.figures]
-    if not isinstance(program.verdict, Comparison):
+    if program.comparison is None:
         entries.insert(0, entry_of(program.feed, spec))
     entries += [streak_entry(each) for each in program.figures if each.streak_of is not None]
     kept = [(each.column, each.column_kind) for each in program.figures]
@@ -344,11 +322,7 @@ def _serves(state_store: StateStore, program: Program, spec: StreamSpec, default
 
 def _kind(program: Program) -> tuple[bool, bool, bool]:
     """Whether its state store is kept for patterns, whether for absences, and whether to judge again."""
-    return (
-        isinstance(program.verdict, SequencePredicate),
-        isinstance(program.verdict, AbsencePredicate),
-        program.reevaluate,
-    )
+    return program.kind == "sequence", program.kind == "absence", program.reevaluate
 
 
 def without_idle(

@@ -18,7 +18,7 @@ from crossline.basics.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, Node,
 from crossline.basics.streams.reading import HIT, SOURCE, Look, Reading, rule_of, spec_like, spec_of
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.values import Columns, Records
-from crossline.programs.program import AbsencePredicate, Feed, Figure, Program, SequencePredicate
+from crossline.programs.program import Feed, Figure, Program
 
 _TYPES: dict[str, pa.DataType] = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
 MERGED = "hold"  # in the place of the level, of logs that are merged
@@ -172,9 +172,7 @@ def wide_program(program: Program, reading: Reading, *, strict: bool) -> Program
         streak = None if of.streak_of is None else condition(of.streak_of, source)
         return replace(of, feed=feed(of.feed), column=column, streak_of=streak)
 
-    verdict = program.verdict
-    if isinstance(verdict, SequencePredicate | AbsencePredicate):
-        verdict = verdict.over(feed)
+    verdict = None if program.verdict is None else program.verdict.over(feed)
     return replace(program, feed=feed(program.feed), figures=tuple(map(figure, program.figures)), verdict=verdict)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.fields import FieldKind
@@ -21,74 +21,13 @@ from crossline.basics.formula.tree import Constant, Join
 from crossline.basics.models.model import Scorer
 from crossline.basics.streams.reading import Reading
 from crossline.programs.alert_fields import CarriedRecord
-from crossline.programs.kinds import ColumnKind, Operator, TimeMode
-from crossline.programs.registry import declared
+from crossline.programs.feed import Feed as Feed  # noqa: PLC0414 - part of a program
+from crossline.programs.feed import Figure as Figure  # noqa: PLC0414 - part of a program
+from crossline.programs.feed import Window as Window  # noqa: PLC0414 - part of a program
+from crossline.programs.kinds import Operator
+from crossline.programs.predicate import Kind, OfKind, Predicate
 
 ALWAYS = Formula("true", Constant(True, "boolean"))
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """Records of a stream that meet ``condition``, by the values of ``key_fields`` (none: all under one key).
-
-    ``time_mode``: the clock that windows are measured on. ``allowed_lateness_ms``: beyond it (ingest time - event time)
-    a record does not enter; None: no bound.
-    """
-
-    stream: str
-    key_fields: tuple[str, ...]
-    time_mode: TimeMode
-    condition: Condition
-    allowed_lateness_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """From t - ``length_ms`` to t, which is ``delay_ms`` before the time of the record.
-
-    ``bounds``: its ends, as rules write them. ``resolution_ms``: it begins with a pane of this length, and panes are
-    kept instead of records; 0: it is exact.
-    """
-
-    length_ms: int
-    bounds: str = "(]"
-    include_current: bool = True
-    delay_ms: int = 0
-    resolution_ms: int = 0
-
-    @property
-    def reach_ms(self) -> int:
-        """How far back from the record it begins, at most."""
-        return self.length_ms + self.delay_ms + self.resolution_ms
-
-    @property
-    def rearm_ms(self) -> int:
-        """How far back from the record lies what has left it."""
-        return self.length_ms + self.delay_ms + (self.bounds[0] == "[" and not self.resolution_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """``aggregate`` of ``column`` over ``window`` of the records of ``feed`` that have one.
-
-    ``aggregate`` is the name of one that is declared (see ``registry``). ``column_kind``: how the column is kept; None:
-    it is not, as for a count. ``streak_of``: what the records of a streak meet. ``rank``: of a quantile, which.
-    ``half_life_ms``: of a sum that is ``decayed``: by the time of the record, a value that is so old counts half.
-    """
-
-    feed: Feed
-    aggregate: str
-    window: Window
-    column: str | None = None
-    column_kind: ColumnKind | None = None
-    streak_of: Condition | None = None
-    rank: float = 0.0
-    half_life_ms: int = 0
-
-    @property
-    def error(self) -> float | None:
-        """How far off it may be where panes keep a sketch; None where it is exact."""
-        return declared(self.aggregate).sketch_error if self.window.resolution_ms else None
 
 
 SCORE = "score of the model"  # no field and no figure has such a name
@@ -106,7 +45,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class FormulaPredicate:
+class FormulaPredicate(Predicate):
     """The verdict of a formula: that ``when`` holds of the program's figures, by their ``names``, and of fields.
 
     ``value``: what an alert shows as its value; None: nothing. ``lines``: what that is held against, where the formula
@@ -115,6 +54,7 @@ class FormulaPredicate:
     first figure is missing is judged when that comes. ``read``: the figures, and the record's fields, that it reads.
     """
 
+    kind: ClassVar[Kind] = "formula"
     names: tuple[str, ...]
     when: Formula
     value: Formula | None = None
@@ -131,6 +71,15 @@ class FormulaPredicate:
         names = dict.fromkeys(name for each in formulas for name in each.names)
         read = tuple(name for name in names if self.scored is None or name != SCORE)
         object.__setattr__(self, "read", read)  # asked for at every hit
+
+    @property
+    def figure_names(self) -> tuple[str, ...]:
+        """What its formulas call them."""
+        return self.names
+
+    def probing(self) -> Self:
+        """Beside what always holds stands what is asked for: its figures and fields are in the evidence."""
+        return replace(self, when=Formula(self.when.text, Join("or", (self.when.root, ALWAYS.root))))
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -161,11 +110,21 @@ class FormulaPredicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Predicate):
     """The verdict that kernels reach by themselves: the program's one figure ``operator`` ``threshold``."""
 
+    kind: ClassVar[Kind] = "comparison"
     operator: Operator
     threshold: float | int
+
+    @property
+    def figure_names(self) -> tuple[str, ...]:
+        """One, that needs no name."""
+        return ("",)
+
+    def probing(self) -> Self:
+        """One that any figure meets."""
+        return replace(self, operator=">=", threshold=-sys.float_info.max)
 
     def met(self, value: float) -> bool:
         """Whether ``value`` is beyond it."""
@@ -182,18 +141,28 @@ class NamedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class SequencePredicate:
+class SequencePredicate(Predicate):
     """The verdict of a sequence: records of a key took all ``steps`` in order, the last ``within_ms`` of the first.
 
     ``until``: records that end what is under way. ``strict``: no other record of the program's feed comes in between.
     ``probes``: each record that takes a step is a hit, at the last of the steps that it takes.
     """
 
+    kind: ClassVar[Kind] = "sequence"
     steps: tuple[NamedStep, ...]
     within_ms: int
     until: Feed | None = None
     strict: bool = False
     probes: bool = False
+
+    @property
+    def span_ms(self) -> int:
+        """From the first record to the last."""
+        return self.within_ms
+
+    def probing(self) -> Self:
+        """Each step is a hit."""
+        return replace(self, probes=True)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -212,16 +181,26 @@ class SequencePredicate:
 
 
 @dataclass(frozen=True, slots=True)
-class AbsencePredicate:
+class AbsencePredicate(Predicate):
     """The verdict of an absence: a record of ``after``, and none of ``expect`` of its key up to ``within_ms`` later.
 
     It is reached by the stream's clock, not at a record. ``probes``: a record that was answered is a hit too, then.
     """
 
+    kind: ClassVar[Kind] = "absence"
     after: Feed
     expect: Feed
     within_ms: int
     probes: bool = False
+
+    @property
+    def span_ms(self) -> int:
+        """From the record to the last that may answer it."""
+        return self.within_ms
+
+    def probing(self) -> Self:
+        """What was answered is a hit too."""
+        return replace(self, probes=True)
 
     def over(self, change: Callable[[Feed], Feed]) -> AbsencePredicate:
         """The same over other records: each feed as ``change`` makes it."""
@@ -234,17 +213,22 @@ class AbsencePredicate:
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureQuery:
+class FeatureQuery(Predicate):
     """No verdict: the figures, by their ``names``, are told of each record that the program judges, and no hit is made.
 
     ``facts``: fields of the record that are told along.
     """
 
+    kind: ClassVar[Kind] = "query"
     names: tuple[str, ...]
     facts: tuple[str, ...] = ()
 
+    @property
+    def figure_names(self) -> tuple[str, ...]:
+        """What they are told as."""
+        return self.names
 
-_NAMED, _STEPPED = FormulaPredicate | FeatureQuery, SequencePredicate | AbsencePredicate
+
 Verdict = Comparison | FormulaPredicate | SequencePredicate | AbsencePredicate | FeatureQuery
 
 
@@ -295,7 +279,7 @@ class CrossKeyFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Program(OfKind):
     """One rule, resolved against its stream and the pipeline's defaults.
 
     ``feed``: the records that are judged; those later than ``judge_lateness_ms`` are not (None: no such bound).
@@ -318,12 +302,21 @@ class Program:
     record: CarriedRecord | None = None
 
     def __post_init__(self) -> None:
-        verdict = self.verdict
-        if bool(self.figures) != isinstance(verdict, Comparison | FormulaPredicate | FeatureQuery):
+        if bool(self.figures) != (self.verdict is not None and not self.verdict.feeds):
             raise ValueError("a verdict needs a figure, and a figure a verdict; one of order has none")
-        named = len(verdict.names) if isinstance(verdict, _NAMED) else int(isinstance(verdict, Comparison))
+        named = 0 if self.verdict is None else len(self.verdict.figure_names)
         if named != len(self.figures):
             raise ValueError(f"a verdict of {named} figures, and {len(self.figures)} figures")
+
+    @property
+    def predicate(self) -> Verdict | None:
+        """The verdict."""
+        return self.verdict
+
+    @property
+    def kind(self) -> Kind:
+        """That of its verdict."""
+        return "record" if self.verdict is None else self.verdict.kind
 
     @property
     def figure(self) -> Figure | None:
@@ -333,19 +326,18 @@ class Program:
     @property
     def named(self) -> Mapping[str, Figure]:
         """The figures of a formula by name, its own and then those brought to it; of any other verdict none."""
-        if not isinstance(self.verdict, _NAMED):
+        named = self.formula or self.query
+        if named is None:
             return {}
-        own = zip(self.verdict.names, self.figures, strict=True)
+        own = zip(named.names, self.figures, strict=True)
         return dict([*own, *(each for cross_key in self.cross_key for each in cross_key.figures.items())])
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """All that decides of a record alone what it enters."""
-        if isinstance(self.verdict, SequencePredicate):
-            own = (self.feed,) if self.verdict.strict else ()
+        if self.verdict is not None and self.verdict.feeds:
+            own = (self.feed,) if self.sequence is not None and self.sequence.strict else ()
             return tuple(feed.condition for feed in (*own, *self.verdict.feeds))
-        if isinstance(self.verdict, AbsencePredicate):
-            return tuple(feed.condition for feed in self.verdict.feeds)
         streaks = (each.streak_of for each in self.figures if each.streak_of is not None)
         return (self.feed.condition, *(each.feed.condition for each in self.figures), *streaks)
 
@@ -355,10 +347,10 @@ class Program:
 
         Of an absence: how far back a record lies that a hit of now is at, or that held such a one back.
         """
-        if isinstance(self.verdict, AbsencePredicate):
-            return self.verdict.within_ms + self.emission.cooldown_ms
-        within_ms = self.verdict.within_ms if isinstance(self.verdict, SequencePredicate) else 0
-        return max([self.emission.cooldown_ms, within_ms, *(each.window.reach_ms for each in self.figures)])
+        if self.absence is not None:
+            return self.absence.within_ms + self.emission.cooldown_ms
+        span_ms = 0 if self.verdict is None else self.verdict.span_ms
+        return max([self.emission.cooldown_ms, span_ms, *(each.window.reach_ms for each in self.figures)])
 
     @property
     def resolution_ms(self) -> int:
@@ -373,27 +365,19 @@ class Program:
     @property
     def window_ms(self) -> int | None:
         """The length of the window that an alert speaks of; None where there is none."""
-        if isinstance(self.verdict, SequencePredicate | AbsencePredicate):
-            return self.verdict.within_ms
+        if self.verdict is not None and self.verdict.feeds:
+            return self.verdict.span_ms
         return self.figure.window.length_ms if self.figure else None
 
     def over(self, change: Callable[[Feed], Feed]) -> Program:
         """The same over other records: each of its feeds as ``change`` makes it."""
-        verdict = self.verdict.over(change) if isinstance(self.verdict, _STEPPED) else self.verdict
+        verdict = None if self.verdict is None else self.verdict.over(change)
         figures = tuple(replace(each, feed=change(each.feed)) for each in self.figures)
         return replace(self, feed=change(self.feed), figures=figures, verdict=verdict)
 
     def probing(self) -> Program:
         """The same with a verdict that always holds, and an alert at every record that has a figure or takes a step."""
-        match self.verdict:
-            case None | FeatureQuery():
-                return self
-            case FormulaPredicate(when=asked):
-                # Beside what always holds stands what is asked for: its figures and fields are in the evidence.
-                when = Formula(asked.text, Join("or", (asked.root, ALWAYS.root)))
-                probe: Verdict = replace(self.verdict, when=when)
-            case SequencePredicate() | AbsencePredicate():
-                probe = replace(self.verdict, probes=True)
-            case _:
-                probe = Comparison(">=", -sys.float_info.max)
-        return replace(self, verdict=probe, emission=replace(self.emission, every=True, cooldown_ms=0))
+        if self.verdict is None or self.query is not None:
+            return self
+        verdict = self.verdict.probing()
+        return replace(self, verdict=verdict, emission=replace(self.emission, every=True, cooldown_ms=0))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crossline.analysis.lint import KINDS, lint
+from crossline.analysis.lint import KINDS
+from crossline.analysis.ruleset_lint import lint
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
 from crossline.cli.rules.lint import place

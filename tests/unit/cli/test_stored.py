@@ -12,7 +12,7 @@ from dev.services.postgres import LocalPostgres
 from typer.testing import CliRunner, Result
 
 from crossline.basics.errors import CrosslineError, PermanentError, UsageError
-from crossline.cli import decisions as decisions
+from crossline.cli import decisions
 from crossline.cli.alerts import command as alerts
 from crossline.io.postgres.client import place_of
 from crossline.io.postgres.sink import PostgresSink

@@ -8,9 +8,7 @@ from crossline.basics.texts.problems import RefusedError
 from crossline.rules.policy.policy import Deciding
 from crossline.settings.config import EngineSettings, PipelineDefaults, deciding_of, in_folder, load_pipeline
 from crossline.settings.kafka import KafkaSecurity
-from crossline.settings.reference import reference
-from crossline.settings.sinks import SINKS, rule_topics
-from crossline.settings.sources import SOURCES
+from crossline.settings.sinks import rule_topics
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests/golden/config"
@@ -152,17 +150,6 @@ def test_a_password_comes_from_the_environment_or_a_file() -> None:
         from_environment.password({}, refuse)
     with pytest.raises(PermanentError, match="password_file f cannot be read: No such file or directory"):
         KafkaSecurity(password_file="f").password({}, refuse)
-
-
-def test_every_key_has_a_description() -> None:
-    assert "| None |" not in reference()
-    for model in [*SOURCES.values(), *SINKS.values(), EngineSettings, PipelineDefaults, KafkaSecurity]:
-        assert all(field.description for field in model.model_fields.values()), model
-
-
-def test_the_reference_is_current() -> None:
-    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    assert page == reference(), "run: python -m crossline.settings.reference > docs/configuration.md"
 
 
 def test_rules_may_name_the_topics_that_every_kafka_sink_has() -> None:

@@ -70,11 +70,12 @@ esac
     ("target", "commands"),
     [
         ("setup", ["tools/setup.py"]),
-        ("demo", ["tools/setup.py", ".venv/bin/crossline demo"]),
-        ("test", ["tools/setup.py broker s3 browser", ".venv/bin/python -m pytest -n 3 --dist loadgroup"]),
-        ("services", ["tools/setup.py broker registry s3", ".venv/bin/python tools/services.py"]),
-        ("services-status", [".venv/bin/python tools/services.py status"]),
-        ("services-stop", [".venv/bin/python tools/services.py stop"]),
+        ("demo", ["tools/setup.py demo", ".venv/bin/crossline demo"]),
+        ("test", ["tools/setup.py broker s3 browser site", ".venv/bin/python -m pytest -n 3 --dist loadgroup"]),
+        ("services", ["tools/setup.py broker registry s3", ".venv/bin/python -m dev.services"]),
+        ("services-status", [".venv/bin/python -m dev.services status"]),
+        ("services-stop", [".venv/bin/python -m dev.services stop"]),
+        ("docs", ["tools/setup.py site", ".venv/bin/python -m mkdocs build --strict"]),
         ("bench", ["tools/setup.py broker", ".venv/bin/python -m bench"]),
         ("lint", ["tools/setup.py", ".venv/bin/ruff check", ".venv/bin/ruff format --check", ".venv/bin/mypy"]),
     ],
@@ -146,7 +147,7 @@ def test_pips_settings_are_read_from_files_and_environment(tmp_path: Path, monke
     assert found["trusted-host"].split() == ["a.example", "b.example"]
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-java.lock", "requirements-bootstrap.lock"])
+@pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("requirements*.lock")))
 def test_each_locked_package_has_hashes_and_no_lock_names_an_address(name: str) -> None:
     text = (ROOT / name).read_text()
     assert "://" not in text
@@ -176,6 +177,7 @@ def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
     monkeypatch.setattr(setup, "install", lambda *_: did.append("packages installed"))
     monkeypatch.setattr(setup, "ensure_java", lambda *_: did.append("java installed"))
     monkeypatch.setattr(setup, "compile_kernels", lambda *_: did.append("kernels compiled"))
+    monkeypatch.setattr(setup, "begin_kernels", lambda *_: did.append("kernels left to the demo"))
     monkeypatch.setattr(setup, "put_classes_by", lambda *_: None)
     ours = ".venv/bin/python tools/bytecode.py --sources src"
     jars = ".venv/bin/python tools/fetch.py local-fs spark-kafka"
@@ -186,9 +188,27 @@ def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
     assert setup.main([]) == 0
     assert did == ["java installed", ours, jars, "kernels compiled"]
     did.clear()
+    assert setup.main(["demo"]) == 0
+    assert did == ["java installed", ours, jars, "kernels left to the demo"]
+    did.clear()
     monkeypatch.setattr(setup, "digest", lambda: "other locks")
     assert setup.main([]) == 0
     assert did == ["packages installed", "java installed", every, jars, "kernels compiled"]
+
+
+def test_what_builds_the_site_comes_once_and_again_with_a_new_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    monkeypatch.setattr(setup, "run", lambda command, *_: did.append(command[-1]))
+    monkeypatch.setattr(setup, "pip_settings", lambda _: {})
+    lock, stamp = tmp_path / setup.SITE_LOCK, tmp_path / "stamp"
+    lock.write_text("first")
+    for wanted, text, installed in (("a", "first", 1), ("a", "first", 1), ("b", "first", 2), ("b", "second", 3)):
+        lock.write_text(text)
+        setup.ensure_site(tmp_path / "python", stamp, wanted)
+        assert did == [str(lock)] * installed
 
 
 def test_bytecode_that_cannot_be_compiled_is_told_and_stops_nothing(
@@ -205,10 +225,12 @@ def test_bytecode_that_cannot_be_compiled_is_told_and_stops_nothing(
 
 
 def test_each_folder_of_compiled_functions_is_compiled_ahead() -> None:
-    core = ROOT / "src" / "crossline" / "core"
-    compilers = re.compile(r"import njit|core\.decode\.jit import")
-    compiled = {path.relative_to(core).parts[0] for path in core.rglob("*.py") if compilers.search(path.read_text())}
-    assert {f"src/crossline/core/{room}" for room in compiled} == set(setup.KERNELS)
+    package = ROOT / "src" / "crossline"
+    compilers = re.compile(r"import njit|ingest\.decode\.jit import")
+    compiled = {path.parent for path in package.rglob("*.py") if compilers.search(path.read_text())}
+    kept = [ROOT / folder for folder in setup.KERNELS]
+    assert [folder for folder in compiled if not any(folder.is_relative_to(each) for each in kept)] == []
+    assert [folder for folder in kept if not any(each.is_relative_to(folder) for each in compiled)] == []
 
 
 def test_kernels_that_are_compiled_stay_though_the_rest_was_interrupted(

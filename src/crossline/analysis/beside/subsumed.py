@@ -14,7 +14,7 @@ from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import EVERYTHING
 from crossline.basics.share import SLOTS, keys_of
 from crossline.basics.streams.clocks import clock_of
-from crossline.programs.program import Comparison, Figure, FormulaPredicate
+from crossline.programs.program import Comparison, Figure
 from crossline.programs.registry import declared
 from crossline.rules.base import Action, Severity
 
@@ -91,12 +91,12 @@ def _narrower(rule: Meant, other: Meant) -> bool:
 
 def _same_figures(rule: Meant, other: Meant) -> bool:
     one, two = rule.program, other.program
-    if isinstance(one.verdict, FormulaPredicate) and isinstance(two.verdict, FormulaPredicate):
+    if one.formula is not None and two.formula is not None:
         if set(one.named) & set(rule.spec.columns):
             return False  # a name would mean a figure here and a field there
         return all(one.named.get(name) == figure for name, figure in two.named.items())
-    if isinstance(one.verdict, Comparison) and isinstance(two.verdict, Comparison):
-        return _same_or_wider(one.figures[0], one.verdict, two.figures[0], two.verdict)
+    if one.comparison is not None and two.comparison is not None:
+        return _same_or_wider(one.figures[0], one.comparison, two.figures[0], two.comparison)
     return False
 
 

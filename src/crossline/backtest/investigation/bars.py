@@ -14,7 +14,7 @@ from crossline.basics.formula.canonical import canonical
 from crossline.basics.formula.naive import COMPARE, evaluate
 from crossline.basics.formula.tree import Compare, Name, Node, walk
 from crossline.basics.times import format_duration
-from crossline.programs.program import Comparison, Figure, FormulaPredicate, Program
+from crossline.programs.program import Figure, FormulaPredicate, Program
 from crossline.programs.registry import declared
 from crossline.rules.base import Rule
 
@@ -61,24 +61,24 @@ def bars_of(
         money: The field that holds an amount; None: none is known.
         record: The fields of the record at which it fired; None: they are not known.
     """
-    verdict = program.verdict
-    if isinstance(verdict, Comparison):
+    verdict = program.formula
+    if (line := program.comparison) is not None:
         figure = program.figures[0]
         name = getattr(rule, "aggregation_type", None) or figure.aggregate
         unit = unit_of(figure, money)
-        return [_bar(str(name), said(figure), _number(alert["value"]), verdict.threshold, verdict.operator, unit)]
-    if isinstance(verdict, FormulaPredicate):
+        return [_bar(str(name), said(figure), _number(alert["value"]), line.threshold, line.operator, unit)]
+    if verdict is not None:
         if rule.rule_type == "geo_velocity":
             speed = _number(alert["value"])
             limit = float(getattr(rule, "max_speed_kmh", 0))
             return [_bar("speed", "from the record before", speed, limit, ">", "km/h")]
         if verdict.lines:
-            line = verdict.nearest(_number(alert["value"]) or 0.0) or verdict.lines[0]
+            nearest = verdict.nearest(_number(alert["value"]) or 0.0) or verdict.lines[0]
             name = canonical(verdict.value.root) if verdict.value is not None else "value"
             named = str(getattr(rule, "metric", None) or getattr(rule, "method", None) or name)
-            return [_bar(named, "", _number(alert["value"]), line.threshold, line.operator, "")]
+            return [_bar(named, "", _number(alert["value"]), nearest.threshold, nearest.operator, "")]
         return list(_formula_bars(verdict, program, read_figures(verdict, alert), money))
-    return list(_of_conditions(rule, record, money)) if verdict is None and record is not None else []
+    return list(_of_conditions(rule, record, money)) if program.verdict is None and record is not None else []
 
 
 def _of_conditions(rule: Rule, record: Mapping[str, Any], money: str | None) -> Iterator[FigureBar]:

@@ -12,7 +12,6 @@ from crossline.backtest.investigation.rows import KeyRecord, changed
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.streams.schema import TimeField
 from crossline.basics.times import format_instant
-from crossline.programs.program import Comparison, FormulaPredicate, SequencePredicate
 from crossline.rules.base import Rule
 
 _PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
@@ -53,15 +52,16 @@ def record_fields(bench: Bench, record: KeyRecord) -> list[str]:
 
 
 def _named(bench: Bench) -> Iterator[str]:
-    program, verdict = bench.program(), bench.program().verdict
-    figures = figures_of(program, verdict) if isinstance(verdict, FormulaPredicate) else {}
-    columns = [each.column for each in (program.figures if isinstance(verdict, Comparison) else figures.values())]
+    program = bench.program()
+    formula = program.formula
+    figures = {} if formula is None else figures_of(program, formula)
+    columns = [each.column for each in (figures.values() if program.comparison is None else program.figures)]
     yield from (each for each in columns if each is not None)
-    if isinstance(verdict, FormulaPredicate):
-        yield from verdict.fields
+    if formula is not None:
+        yield from formula.fields
     conditions: list[Condition] = list(bench.rule.all_conditions())
-    if isinstance(verdict, SequencePredicate):
-        conditions += [feed.condition for feed in verdict.feeds]
+    if program.sequence is not None:
+        conditions += [feed.condition for feed in program.sequence.feeds]
     for each in conditions:
         yield from each.fields()
 

@@ -14,7 +14,7 @@ from crossline.backtest.investigation.timeline import Lane, Place, RecordMark, S
 from crossline.backtest.investigation.times import clock_ms
 from crossline.basics.formula.naive import haversine_km
 from crossline.basics.times import parse_instant_ms
-from crossline.programs.program import Comparison, FormulaPredicate, Program, SequencePredicate
+from crossline.programs.program import Program
 
 BEFORE = 5  # a fifth of the window is shown before it
 
@@ -73,7 +73,7 @@ def timeline(
 
 def shape_of(bench: Bench, program: Program) -> Shape:
     """Which drawing a rule has."""
-    if isinstance(program.verdict, SequencePredicate):
+    if program.sequence is not None:
         return "sequence"
     if bench.rule.rule_type == "absence":
         return "absence"
@@ -131,20 +131,19 @@ def _shown(records: Sequence[KeyRecord], window: Window, at_ms: int) -> tuple[in
 
 
 def _name(bench: Bench, program: Program) -> str:
-    verdict = program.verdict
-    if isinstance(verdict, Comparison):
+    if program.comparison is not None:
         return str(getattr(bench.rule, "aggregation_type", program.figures[0].aggregate))
     if bench.rule.rule_type == "geo_velocity":
         return "speed"
-    value = verdict.value if isinstance(verdict, FormulaPredicate) else None
+    value = None if program.formula is None else program.formula.value
     return value.text if value is not None else "value"
 
 
 def _unit(program: Program, money: str | None) -> Any:
-    verdict = program.verdict
-    if isinstance(verdict, Comparison):
+    verdict = program.formula
+    if program.comparison is not None:
         return unit_of(program.figures[0], money)
-    if isinstance(verdict, FormulaPredicate) and verdict.value is not None and len(verdict.value.names) == 1:
+    if verdict is not None and verdict.value is not None and len(verdict.value.names) == 1:
         figure = figures_of(program, verdict).get(verdict.value.names[0])
         return unit_of(figure, money) if figure is not None else ""
     return ""
@@ -161,15 +160,15 @@ def _due(alert: Alert, program: Program) -> int | None:
     """When the last record of a sequence, or what an absence waited for, could have come at the latest."""
     if (deadline := alert["evidence"].get("deadline")) is not None:
         return parse_instant_ms(deadline)
-    if not isinstance(program.verdict, SequencePredicate) or alert["window_start"] is None:
+    if program.sequence is None or alert["window_start"] is None:
         return None
-    return parse_instant_ms(alert["window_start"]) + program.verdict.within_ms
+    return parse_instant_ms(alert["window_start"]) + program.sequence.within_ms
 
 
 def _lanes(bench: Bench, alert: Alert, program: Program) -> tuple[Lane, ...]:
-    if isinstance(program.verdict, SequencePredicate):
+    if program.sequence is not None:
         found = {each["name"]: len(each["record_ids"]) for each in alert["evidence"].get("steps", ())}
-        return tuple(Lane(step.name, found.get(step.name, 0), step.times) for step in program.verdict.steps)
+        return tuple(Lane(step.name, found.get(step.name, 0), step.times) for step in program.sequence.steps)
     if bench.rule.rule_type == "correlation":
         context = alert["evidence"].get("context") or {}
         other = next((look.source for look in bench.rule.reading.looks), "context")
@@ -179,9 +178,9 @@ def _lanes(bench: Bench, alert: Alert, program: Program) -> tuple[Lane, ...]:
 
 def travel_of(bench: Bench, alert: Alert, program: Program, records: Sequence[KeyRecord]) -> Travel | None:
     """Of ``geo_velocity``: from the record before to this one."""
-    if bench.rule.rule_type != "geo_velocity" or not isinstance(program.verdict, FormulaPredicate):
+    if bench.rule.rule_type != "geo_velocity" or program.formula is None:
         return None
-    read = read_figures(program.verdict, alert)
+    read = read_figures(program.formula, alert)
     latitude, longitude = bench.rule.latitude_field, bench.rule.longitude_field  # type: ignore[attr-defined]
     where = tuple(read.get(name) for name in ("latitude_before", "longitude_before", latitude, longitude))
     elapsed = read.get("elapsed")

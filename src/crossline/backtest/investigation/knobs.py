@@ -139,8 +139,8 @@ def _putter(body: Body, places: Sequence[Place], written: Callable[[float], Any]
 
 
 def _thresholds(bench: Bench, body: Body, records: Sequence[KeyRecord]) -> Iterator[Knob]:
-    rule, verdict = bench.rule, bench.program().verdict
-    if verdict is None:
+    rule, program = bench.rule, bench.program()
+    if program.verdict is None:
         return  # what it draws stands in its conditions
     if rule.rule_type == "burst":
         yield from _of_cases(body)
@@ -148,8 +148,8 @@ def _thresholds(bench: Bench, body: Body, records: Sequence[KeyRecord]) -> Itera
         for name, what in (("max_speed_kmh", "Threshold of speed"), ("min_distance_km", "Smallest distance")):
             present = getattr(rule, name)
             yield Knob("threshold", what, present, step_of([present]), "", _putter(body, [(name,)], plain))
-    elif rule.rule_type == "formula" and isinstance(verdict, FormulaPredicate):
-        yield from _of_formula(verdict, body, records)
+    elif rule.rule_type == "formula" and program.formula is not None:
+        yield from _of_formula(program.formula, body, records)
     else:
         drawn = rule.drawn(bench.spec)
         if drawn is not None:

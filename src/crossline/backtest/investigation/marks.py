@@ -16,7 +16,7 @@ from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.holds import lookup
 from crossline.basics.conditions.tree import AllOf
 from crossline.basics.times import parse_instant_ms
-from crossline.programs.program import Figure, FormulaPredicate, Program, SequencePredicate
+from crossline.programs.program import Figure, Program
 from crossline.programs.registry import declared
 from crossline.rules.base import Rule
 
@@ -77,8 +77,8 @@ def _conditions(rule: Rule, program: Program, figure: Figure | None) -> list[Con
     """What a record has to meet to count in the first figure; of a sequence, one of its steps."""
     if figure is not None:
         return [figure.feed.condition]
-    if isinstance(program.verdict, SequencePredicate):
-        return [feed.condition for feed in program.verdict.feeds]
+    if program.sequence is not None:
+        return [feed.condition for feed in program.sequence.feeds]
     return [rule.filter]
 
 
@@ -127,12 +127,11 @@ def _counted(figure: Figure | None, record: KeyRecord, seen: set[Any]) -> tuple[
 
 def lane_of(program: Program, record: KeyRecord, stream: str, lists: Mapping[str, Sequence[Any]]) -> int:
     """Of a sequence the first step that the record meets (-1: none); of a second stream 1; else 0."""
-    verdict = program.verdict
-    if isinstance(verdict, SequencePredicate):
+    if program.sequence is not None:
         met = (
             number
-            for number, step in enumerate(verdict.steps)
+            for number, step in enumerate(program.sequence.steps)
             if step.feed.stream in {record.stream, stream} and step.feed.condition.holds(record.fields, lists)
         )
         return next(met, -1)
-    return int(isinstance(verdict, FormulaPredicate) and record.stream != stream)
+    return int(program.formula is not None and record.stream != stream)

@@ -11,7 +11,6 @@ from crossline.backtest.investigation.changes import Altered
 from crossline.backtest.investigation.rows import KeyRecord
 from crossline.backtest.sample_view import figures_said, rule_words, shown_value
 from crossline.basics.times import format_duration, rounded_duration
-from crossline.programs.program import Comparison, FormulaPredicate, SequencePredicate
 
 _EXACT_MS = 1_000
 
@@ -42,14 +41,14 @@ def then_said(bench: Bench, altered: Altered, standing: Mapping[str, Any]) -> st
 def figures_at(bench: Bench, altered: Altered, probe: Mapping[str, Any]) -> str:
     """The figures of a probe: ``count 5``, ``senders 5, received 1,640``."""
     rule = altered.rule or bench.rule
-    verdict = bench.program(rule).verdict
-    if isinstance(verdict, FormulaPredicate):
-        words, read = rule_words(rule), read_figures(verdict, probe)
+    program = bench.program(rule)
+    if program.formula is not None:
+        words, read = rule_words(rule), read_figures(program.formula, probe)
         value = probe["value"]
         return words.in_words(value, read) if words is not None else figures_said(rule, read)
-    if isinstance(verdict, SequencePredicate):
-        return f"{probe['evidence']['count']} of {len(verdict.names)} records"
-    name = getattr(rule, "aggregation_type", "value") if isinstance(verdict, Comparison) else "value"
+    if program.sequence is not None:
+        return f"{probe['evidence']['count']} of {len(program.sequence.names)} records"
+    name = "value" if program.comparison is None else getattr(rule, "aggregation_type", "value")
     return f"{name} {shown_value(probe['value'])}"
 
 

@@ -8,7 +8,6 @@ from crossline.backtest.investigation.bars import figures_of
 from crossline.backtest.investigation.bench import Bench
 from crossline.backtest.investigation.rows import KeyRecord
 from crossline.backtest.records import event_ms as named_ms
-from crossline.programs.program import FormulaPredicate
 
 
 def clock_ms(bench: Bench, record: KeyRecord) -> int:
@@ -34,8 +33,8 @@ def clock_ms(bench: Bench, record: KeyRecord) -> int:
 def window_hints(bench: Bench, records: Sequence[KeyRecord]) -> list[float]:
     """Lengths at which a window that ends at the crossing record, or at one before it, takes in another record."""
     program = bench.program()
-    verdict = program.verdict
-    figures = figures_of(program, verdict).values() if isinstance(verdict, FormulaPredicate) else program.figures
+    formula = program.formula
+    figures = program.figures if formula is None else figures_of(program, formula).values()
     delays = {each.window.delay_ms for each in figures} or {0}
     at_ms = clock_ms(bench, next(each for each in records if each.record_id == bench.record_id))
     ages = {at_ms - clock_ms(bench, each) - delay for each in records for delay in delays}

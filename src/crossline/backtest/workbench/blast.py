@@ -18,7 +18,7 @@ from crossline.basics.formula.naive import evaluate
 from crossline.basics.formula.tree import Join, Node
 from crossline.evaluate.alerts.alert import alerts_of
 from crossline.plan.compose import sources_of
-from crossline.programs.program import Comparison, FormulaPredicate, Program
+from crossline.programs.program import Program
 from crossline.rules.base import Rule
 
 SHOWN = 10  # of each kind
@@ -118,11 +118,11 @@ class Blast:
         """By how large a part of its line the alert is beyond it; of rules without one 0."""
         if self._alone is not None:
             return self._alone.beyond.get(alert["record_id"], 0.0)
-        verdict = self._program.verdict
-        if isinstance(verdict, Comparison):
-            return abs(float(alert["value"]) - verdict.threshold) / max(abs(verdict.threshold), 1e-9)
-        if isinstance(verdict, FormulaPredicate):
-            return _slack_of(verdict.when.root, read_figures(verdict, alert))
+        line, formula = self._program.comparison, self._program.formula
+        if line is not None:
+            return abs(float(alert["value"]) - line.threshold) / max(abs(line.threshold), 1e-9)
+        if formula is not None:
+            return _slack_of(formula.when.root, read_figures(formula, alert))
         return 0.0
 
 

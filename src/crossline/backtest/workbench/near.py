@@ -29,7 +29,7 @@ from crossline.basics.formula.tree import FAMILIES, Compare, Join, Node
 from crossline.basics.values import I64, Records
 from crossline.evaluate.alerts.standing import last_words
 from crossline.plan.compose import sources_of
-from crossline.programs.program import AbsencePredicate, Comparison, FormulaPredicate, Program
+from crossline.programs.program import Comparison, FormulaPredicate, Program
 from crossline.rules.base import Rule
 from crossline.rules.predicate_rule import PredicateRule
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
@@ -115,8 +115,7 @@ def _probes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None
 
 def missed(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
     """By how much, at a probe; None where it did not miss, or there is no nearer and farther."""
-    verdict = program.verdict
-    if isinstance(verdict, Comparison):
+    if (verdict := program.comparison) is not None:
         value = float(alert["value"])
         if verdict.operator not in _ORDERED or math.isnan(value):
             return None
@@ -127,12 +126,12 @@ def missed(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss |
         if missing:
             why += f": {shown_value(_rounded(abs(missing)))} {'is missing' if missing > 0 else 'is too much'}"
         return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, (0, abs(missing)))
-    if isinstance(verdict, FormulaPredicate):
-        return _missed_formula(rule, verdict, alert)
-    if isinstance(verdict, AbsencePredicate) and alert["value"] is not None:
-        left_ms = verdict.within_ms - alert["value"]
+    if program.formula is not None:
+        return _missed_formula(rule, program.formula, alert)
+    if (absence := program.absence) is not None and alert["value"] is not None:
+        left_ms = absence.within_ms - alert["value"]
         return NearMiss(
-            alert["record_id"], alert["key"], alert["value"], left_ms, waited(verdict, alert["value"]), (0, left_ms)
+            alert["record_id"], alert["key"], alert["value"], left_ms, waited(absence, alert["value"]), (0, left_ms)
         )
     return None
 

@@ -201,7 +201,7 @@ class _Finder:
         return Judgings(
             np.array([keys.setdefault(orjson.dumps(each["key"]), len(keys)) for each in alerts], np.int64),
             np.array([parse_instant_ms(each[clock]) for each in alerts], np.int64),
-            np.array([self._value(each, program.verdict) for each in alerts], np.float64),
+            np.array([self._value(each, program.formula) for each in alerts], np.float64),
             np.array([beyond(each) for each in alerts], np.bool_),
             np.array([within(each) for each in alerts], np.bool_),
             [_numbered(each, marks, numbers) for each in alerts] if marks is not None else (),
@@ -225,19 +225,19 @@ class _Finder:
     def _with_read(self, rules: Sequence[Rule]) -> RuleSet:
         return RuleSet.from_rules([*self.read, *rules])
 
-    def _value(self, alert: dict[str, Any], verdict: Any) -> float:
-        if self.drawn.value is not None and isinstance(verdict, FormulaPredicate):
-            value = evaluate(self.drawn.value.root, read_figures(verdict, alert))
+    def _value(self, alert: dict[str, Any], formula: FormulaPredicate | None) -> float:
+        if self.drawn.value is not None and formula is not None:
+            value = evaluate(self.drawn.value.root, read_figures(formula, alert))
             return math.nan if value is None else float(value)
         value = alert["evidence"]["figures"].get(self.drawn.field) if self.drawn.field else alert["value"]
         return math.nan if value is None else float(value)
 
     def _when(self, line: float) -> Callable[[dict[str, Any]], bool]:
         """Whether the rule is satisfied at a probe if its line were there, whatever else it asks for."""
-        verdict = self._program(self._at(line)).verdict
-        if isinstance(verdict, FormulaPredicate):
-            formed, root = verdict, verdict.when.root
-            return lambda alert: evaluate(root, read_figures(formed, alert)) is True
+        formula = self._program(self._at(line)).formula
+        if formula is not None:
+            root = formula.when.root
+            return lambda alert: evaluate(root, read_figures(formula, alert)) is True
         return lambda _: line == self._weakest
 
     def _emission_policy(self) -> EmissionPolicy:

@@ -18,7 +18,7 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import format_duration, parse_instant_ms
 from crossline.cli.alerts.records import RecordOrigin, Refused, back_of, others_of
 from crossline.io.stores.stores import StoredAlert
-from crossline.programs.program import AbsencePredicate, Program, SequencePredicate
+from crossline.programs.program import Program
 
 RECORDS_MAX = 5_000  # of the key
 OLD_MAX = 512  # records in a row that are older than what is looked for, after which no more are read
@@ -98,15 +98,14 @@ def around(
 
 def reach_of(alert: Mapping[str, Any], program: Program) -> Reach:
     """Back to the far edge of the longest window, and a fifth of it before."""
-    verdict = program.verdict
     figures = [*program.figures, *(each for brought in program.cross_key for each in brought.figures.values())]
     lengths = [each.window.reach_ms for each in figures]
-    if isinstance(verdict, SequencePredicate | AbsencePredicate):
-        lengths.append(verdict.within_ms)
+    if program.verdict is not None:
+        lengths.append(program.verdict.span_ms)
     longest = max(lengths, default=0)
     slack_ms = program.feed.allowed_lateness_ms
     at_ms = parse_instant_ms(alert["event_time"])
-    return Reach(at_ms - longest - longest // BEFORE, 0 if slack_ms is None else slack_ms, verdict is None)
+    return Reach(at_ms - longest - longest // BEFORE, 0 if slack_ms is None else slack_ms, program.verdict is None)
 
 
 def keys_of(alert: Mapping[str, Any], program: Program) -> Keys:

@@ -16,25 +16,15 @@ from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import render
 from crossline.cli import terminal
-from crossline.cli.rules.approval import approve, set_share
-from crossline.cli.rules.compare import compare
-from crossline.cli.rules.explain import explain
-from crossline.cli.rules.lint import lint
-from crossline.cli.rules.prove import prove
-from crossline.cli.rules.publish_table import publish_table
-from crossline.cli.rules.release import release
-from crossline.cli.rules.shadow import shadow
-from crossline.cli.rules.suggest import suggest_threshold
+from crossline.cli.help import Commands
 from crossline.cli.rules.tables import events_table, publication_text, rules_table, show_text
 from crossline.cli.rules.topic import (
     PIPELINE,
     As,
     goes_to_topic,
-    publish_list,
     publish_rules,
     set_status_there,
 )
-from crossline.cli.rules.trial import try_rules
 from crossline.cli.terminal import note, write_lines
 from crossline.rule_registry.content import FileContent, read_pipeline, read_pipeline_in_place, read_text
 from crossline.rule_registry.history import History
@@ -47,7 +37,26 @@ from crossline.rule_registry.reading import Known, figures_beside, files_at
 from crossline.rule_registry.sources.folders import folder_with_log, folder_with_logs, known_of
 from crossline.rules.shared import SharedFigure
 
-app = typer.Typer(help="Check, explain, test, compare, publish and list rules.", no_args_is_help=True)
+# Those that stand in modules of their own: a check does not wait for what judges.
+_ELSEWHERE = {
+    "approve": "approval:approve",
+    "set-share": "approval:set_share",
+    "release": "release:release",
+    "publish-list": "topic:publish_list",
+    "publish-table": "publish_table:publish_table",
+    "test": "trial:try_rules",
+    "explain": "explain:explain",
+    "lint": "lint:lint",
+    "prove": "prove:prove",
+    "compare": "compare:compare",
+    "shadow": "shadow:shadow",
+    "suggest-threshold": "suggest:suggest_threshold",
+}
+app = Commands(
+    {name: f"crossline.cli.rules.{place}" for name, place in _ELSEWHERE.items()},
+    help="Check, explain, test, compare, publish and list rules.",
+    no_args_is_help=True,
+)
 
 
 class Destination(StrEnum):
@@ -305,17 +314,3 @@ def _names(folder: RuleFolder) -> set[str]:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-app.command(name="approve")(approve)
-app.command(name="set-share")(set_share)
-app.command(name="release")(release)
-app.command(name="publish-list")(publish_list)
-app.command(name="publish-table")(publish_table)
-app.command(name="test")(try_rules)
-app.command(name="explain")(explain)
-app.command(name="lint")(lint)
-app.command(name="prove")(prove)
-app.command(name="compare")(compare)
-app.command(name="shadow")(shadow)
-app.command(name="suggest-threshold")(suggest_threshold)

@@ -105,7 +105,7 @@ def lint(
 
     What is found is so, whatever the records; exit 1 if anything is. A sample shows keys that are nearly one a record.
     """
-    from crossline.analysis.lint import lint as found_in
+    from crossline.analysis.ruleset_lint import lint as found_in
     from crossline.plan.compose import sources_of
 
     given = TrialInput(stream, lists, pipeline, tuple(input_ or ()), figures)

@@ -22,7 +22,8 @@ from crossline.cli.terminal import NameValues
 from crossline.cli.verify.inputs import read_receipt_file
 from crossline.cli.verify.proof import is_proof, proven_again
 from crossline.serve.ledger.chain import ChainFault, faults_of
-from crossline.serve.ledger.queries import LedgerCheck, check_ledger, receipt_of
+from crossline.serve.ledger.queries import LedgerCheck
+from crossline.serve.ledger.reports import check_ledger, receipt_of
 from crossline.serve.ledger.signing import Verifier
 
 if TYPE_CHECKING:

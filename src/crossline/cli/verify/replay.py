@@ -28,7 +28,7 @@ from crossline.rules.policy.policy import Deciding, Policy, load_policy
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.stages.outcome import Outcome
 from crossline.serve.ledger.comparison import ReplayResult, causes_of
-from crossline.serve.ledger.queries import answered_later
+from crossline.serve.ledger.reports import answered_later
 from crossline.serve.ledger.schema import LEDGER_FILE
 from crossline.settings.config import PipelineConfig
 from crossline.settings.sources import RulesTopic

@@ -17,15 +17,7 @@ from crossline.evaluate.alerts.alertjson import json_bytes, json_value
 from crossline.evaluate.alerts.hits import Hit, WindowRecord
 from crossline.evaluate.alerts.record import record_json
 from crossline.plan.compile import StreamPlan
-from crossline.programs.program import (
-    AbsencePredicate,
-    Comparison,
-    Evidence,
-    Figure,
-    FormulaPredicate,
-    Program,
-    SequencePredicate,
-)
+from crossline.programs.program import Evidence, Figure, Program
 from crossline.rules.ruleset import RuleVersion
 from crossline.state.batch import FigureRead
 
@@ -58,15 +50,14 @@ class AlertMaker:
 
     def __init__(self, version: RuleVersion, program: Program) -> None:
         rule = version.rule
-        verdict = program.verdict
-        self._line = verdict.fixed_line if isinstance(verdict, FormulaPredicate) else None
-        self._line = verdict if isinstance(verdict, Comparison) else self._line
-        self._formed = verdict if isinstance(verdict, FormulaPredicate) and self._line is None else None
-        self._steps = verdict.names if isinstance(verdict, SequencePredicate) else ()
-        self._waits = isinstance(verdict, AbsencePredicate)
+        formula = program.formula
+        self._line = program.comparison if formula is None else formula.fixed_line
+        self._formed = formula if self._line is None else None
+        self._steps = () if program.sequence is None else program.sequence.names
+        self._waits = program.absence is not None
         self._sentence = rule.sentence
         self._window_ms = program.window_ms
-        names = program.verdict.names if isinstance(program.verdict, FormulaPredicate) else [""] * len(program.figures)
+        names = () if program.verdict is None else program.verdict.figure_names
         self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
         self._kept |= {name: _kept(figure) for each in program.cross_key for name, figure in each.figures.items()}
         self._kind = "shadow" if version.kind == "shadow" else "alert"

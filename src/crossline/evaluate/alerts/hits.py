@@ -17,9 +17,9 @@ from crossline.basics.values import I64
 from crossline.basics.wire import Arrays
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import Stateless, StorePlan, StreamPlan
-from crossline.plan.spaces import Absence, FormulaLine, KeySpacePlan, Line, Pattern
+from crossline.plan.order_spaces import Absence, Pattern
+from crossline.plan.spaces import FormulaLine, Line
 from crossline.plan.stream_join import read_log
-from crossline.programs.kinds import ColumnKind
 from crossline.rules.entity import entity_of
 from crossline.rules.ruleset import RuleVersion
 from crossline.state.batch import Cause, FigureRead, Hits, KeyedBatch, Met
@@ -205,9 +205,8 @@ class JudgedRows:
     def met_later(self, met: Met) -> Hit:
         """The hit at a record by what came behind it."""
         number, row, read = met.line, met.row, met.read
-        line, kernel = self.store_plan.kernel.judging[number], self.store_plan.kernel
-        assert isinstance(line, FormulaLine)  # noqa: S101 - others wait for nothing
-        assert isinstance(kernel, KeySpacePlan)  # noqa: S101 - as above
+        kernel, line = self.store_plan.kernel.windowed, dict(self.store_plan.kernel.waiting)[number]
+        assert kernel is not None  # noqa: S101 - others wait for nothing
         of, ingest_ms = _LineOf(self, number, line), int(self.batch.ingest_ms[row])
         start_ms, end_ms = waited_by(kernel, line).span_ms(int(self.batch.clock_ms[row]))
         record_ids, alerts = rests_on(self.plan, [self._id(met.other)])
@@ -337,11 +336,8 @@ class _LineOf:
     """What is asked of a line again and again."""
 
     def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine | Pattern | Absence) -> None:
-        kernel = judged.store_plan.kernel
         self._versions = judged.store_plan.versions[number]
-        self._kind: ColumnKind | None = None
-        if isinstance(kernel, KeySpacePlan) and isinstance(line, Line) and kernel.groups[line.group].column >= 0:
-            self._kind = kernel.columns[kernel.groups[line.group].column][1]
+        self._kind = judged.store_plan.kernel.listed_kind(number)
         self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
         self.carried = judged.plan.carried.get(line.rule_id, ())
         self._shown = judged.plan.programs[line.rule_id, line.version].evidence.fields

@@ -14,7 +14,6 @@ from crossline.evaluate.kernels import new_kernel
 from crossline.evaluate.shard import ShardState
 from crossline.ingest.route.keys import key_from_text
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.spaces import FormulaLine, KeySpacePlan, PaneSpacePlan
 from crossline.state.windows.lookup import asking, feature_query_plan, told_now
 
 
@@ -81,8 +80,8 @@ def _told(
     key: bytes | None,
     now_ms: int,
 ) -> Iterator[FigureNow]:
-    kernel = store_plan.kernel
-    assert isinstance(kernel, KeySpacePlan | PaneSpacePlan)  # noqa: S101 - others have no figures
+    kernel = store_plan.kernel.windowed
+    assert kernel is not None  # noqa: S101 - others have no figures
     feature_query = feature_query_plan(kernel, [(each.group, each.count) for each in asked])
     store: Any = state.stores.get(store_plan.state_store.name)
     alone = new_kernel(feature_query) if key is None or store is None else store.alone(feature_query, key)
@@ -100,7 +99,8 @@ def _unread(plan: StreamPlan, store_plan: StorePlan) -> Iterator[Unanswered]:
 
 def _elsewhere(plan: StreamPlan, store_plan: StorePlan, now_ms: int) -> Iterator[Unanswered]:
     """Figures that formulas are brought: of another key, which this one alone does not say."""
-    for line, versions in zip(store_plan.kernel.judging, store_plan.versions, strict=True):
-        if isinstance(line, FormulaLine) and line.brought and is_asked(plan, line, versions[0].rule, now_ms):
+    kernel = store_plan.kernel
+    for line, versions in zip(kernel.formulas, store_plan.versions[len(kernel.lines) :], strict=bool(kernel.formulas)):
+        if line.brought and is_asked(plan, line, versions[0].rule, now_ms):
             names = ", ".join(dict.fromkeys(each.name for each in line.brought))
             yield Unanswered(line.rule_id, f"{names}: of another key, which a record would say")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crossline.basics.formula.tree import Name
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.spaces import FeatureQueryLine, FormulaLine, KeySpacePlan, Line, PaneSpacePlan, WindowPlan
+from crossline.plan.spaces import FeatureQueryLine, FormulaLine, Line, WindowPlan
 from crossline.programs.program import Comparison
 from crossline.programs.registry import declared
 from crossline.rules.base import Rule
@@ -34,13 +34,16 @@ class AskedFigure:
 
 def asked_of(plan: StreamPlan, store_plan: StorePlan, now_ms: int | None) -> Iterator[AskedFigure]:
     """The figures of the store that are of rules in force at ``now_ms``, on the ingest clock; None: at any time."""
-    kernel = store_plan.kernel
-    if not isinstance(kernel, KeySpacePlan | PaneSpacePlan):
+    kernel = store_plan.kernel.windowed
+    if kernel is None:
         return
-    for line, versions in zip(kernel.judging, store_plan.versions, strict=True):
-        rule = versions[0].rule
+    rules = [versions[0].rule for versions in store_plan.versions]
+    for line, rule in zip(kernel.lines, rules[: len(kernel.lines)], strict=True):
         if is_asked(plan, line, rule, now_ms):
-            yield from _of_line(kernel, line) if isinstance(line, Line) else _of_formula(line, rule)
+            yield from _of_line(kernel, line)
+    for formula, rule in zip(kernel.formulas, rules[len(kernel.lines) :], strict=True):
+        if is_asked(plan, formula, rule, now_ms):
+            yield from _of_formula(formula, rule)
     for feature_query in kernel.feature_queries:
         if _in_force(feature_query, now_ms):
             for name, group, count in feature_query.figures:

@@ -33,7 +33,7 @@ from crossline.ingest.avro.program import (
 )
 from crossline.ingest.decode.cells import EXTRA
 from crossline.ingest.decode.clock import NOT_A_TIME, rfc3339_ms, whole_to_ms
-from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel
+from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, part
 from crossline.ingest.decode.record import GOOD, SLOW, VALUE
 from crossline.ingest.decode.scan import DOUBT, HIGHS, utf8_step
 
@@ -44,7 +44,7 @@ INT_END = 1 << 31
 LONG_MAX = (1 << 63) - 1
 
 
-@kernel
+@part
 def read_long(buf: U8, p: int, end: int) -> tuple[int, Any]:
     """(past the number at ``p``, the number); DOUBT where there is none of 64 bits."""
     bits: Any = np.uint64(0)
@@ -61,7 +61,7 @@ def read_long(buf: U8, p: int, end: int) -> tuple[int, Any]:
     return DOUBT, 0
 
 
-@kernel
+@part
 def past_text(buf: U8, p: int, end: int) -> int:
     """``end`` where [p, end) is UTF-8, else DOUBT."""
     while p < end:
@@ -76,7 +76,7 @@ def past_text(buf: U8, p: int, end: int) -> int:
     return end
 
 
-@kernel
+@part
 def read_number(buf: U8, p: int, end: int, kind: int, a: int, b: int) -> tuple[int, Any]:
     """(past the value at ``p``, what its cell holds) of a step whose value begins with a number; or DOUBT."""
     p, number = read_long(buf, p, end)
@@ -100,7 +100,7 @@ def read_number(buf: U8, p: int, end: int, kind: int, a: int, b: int) -> tuple[i
     return p, number
 
 
-@kernel
+@part
 def read_real(buf: U8, p: int, end: int, kind: int) -> tuple[int, Any]:
     """(past the double or float at ``p``, its bits as a double); DOUBT where it is not finite."""
     real: Any = 0.0
@@ -123,7 +123,7 @@ def read_real(buf: U8, p: int, end: int, kind: int) -> tuple[int, Any]:
     return p, np.float64(real + 0.0).view(np.int64)
 
 
-@kernel
+@part
 def read_decimal(buf: U8, p: int, end: int, size: int, scale: int) -> tuple[int, Any]:
     """(past the decimal at ``p``, the bits of its double); DOUBT where it has more digits than are surely held."""
     if size < 0:
@@ -140,7 +140,7 @@ def read_decimal(buf: U8, p: int, end: int, size: int, scale: int) -> tuple[int,
     return p + size, np.float64(number / POWERS[scale] + 0.0).view(np.int64)
 
 
-@kernel
+@part
 def read_cell(buf: U8, p: int, end: int, kind: int, a: int, b: int, ends: I64) -> tuple[int, Any, int]:
     """(past the value of a step, what its cell holds, the cell's flag), or DOUBT."""
     if kind in (BYTES, TEXT, TEXT_STAMP):
@@ -178,7 +178,7 @@ def read_cell(buf: U8, p: int, end: int, kind: int, a: int, b: int, ends: I64) -
     return p, cell, VALUE
 
 
-@kernel
+@part
 def scan_value(buf: U8, p: int, end: int, row: int, steps: I64, ends: I64, values: I64, flags: U8, required: U8) -> int:
     """Take the steps over the record in [p, end) into row ``row``; what became of it."""
     step: Any = 0

@@ -19,7 +19,7 @@ from crossline.ingest.decode.clock import (
     rfc3339_ms,
     whole_column_ms,
 )
-from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, put_eight_bytes
+from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, part, put_eight_bytes
 from crossline.ingest.decode.layout import Column, RecordLayout, Role
 from crossline.ingest.decode.record import (
     BOOLEAN,
@@ -226,7 +226,7 @@ def copy_texts(buf: U8, extra: U8, values: I64, flags: U8, rows: I64, offsets: I
     return at
 
 
-@kernel
+@part
 def copy_text(buf: U8, start: int, size: int, data: U8, at: int) -> None:
     """Write ``size`` bytes from ``start`` at ``at``, and up to WORD_BYTES - 1 behind them where there is room."""
     done: Any = 0
@@ -239,7 +239,7 @@ def copy_text(buf: U8, start: int, size: int, data: U8, at: int) -> None:
         done += 1
 
 
-@kernel
+@part
 def unescape(buf: U8, p: int, end: int, data: U8, at: int) -> int:
     """Write the string in [p, end), whose escapes are known to be good, as UTF-8 at ``at``; the place behind it."""
     while p < end:
@@ -271,7 +271,7 @@ def unescape(buf: U8, p: int, end: int, data: U8, at: int) -> int:
     return at
 
 
-@kernel
+@part
 def write_utf8(code: int, data: U8, at: int) -> int:
     """Write a code point at ``at``; the place behind it."""
     if code < 0x80:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crossline.basics.values import F64, I32, I64, U8
-from crossline.ingest.decode.jit import kernel, making_kernel
+from crossline.ingest.decode.jit import kernel, making_kernel, part
 from crossline.ingest.decode.scan import COLON, DOT, MINUS, NINE, PLUS, ZERO
 
 # Units in the order of their codes: what one of them is in nanoseconds.
@@ -50,7 +50,7 @@ def real_to_ms(value: float, unit: int) -> Any:
     return whole // 1_000
 
 
-@kernel
+@part
 def digits(buf: U8, p: int, size: int) -> Any:
     """The number of ``size`` digits at ``p``, or a negative one where another byte stands among them."""
     value: Any = 0
@@ -61,7 +61,7 @@ def digits(buf: U8, p: int, size: int) -> Any:
     return value
 
 
-@kernel
+@part
 def days_from_civil(year: int, month: int, day: int) -> int:
     """Days from 1970-01-01 to a date of the proleptic Gregorian calendar (Hinnant's algorithm)."""
     year -= month <= 2
@@ -71,7 +71,7 @@ def days_from_civil(year: int, month: int, day: int) -> int:
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
 
 
-@kernel
+@part
 def read_offset(buf: U8, p: int, end: int) -> Any:
     """Minutes east of UTC that ``Z`` or ``+hh:mm`` at ``p`` says, where it ends the text; else NOT_A_TIME."""
     if p + 1 == end and buf[p] in (90, 122):

@@ -11,6 +11,7 @@ from numba.core.cgutils import create_struct_proxy
 from numba.extending import intrinsic
 
 from crossline.basics.compiling import shared
+from crossline.basics.parts import PART
 
 _PACKAGES = ("crossline.ingest.decode", "crossline.ingest.avro")  # kernels of the second call those of the first
 WORD_BYTES = 8  # keys and texts are compared and copied by so many
@@ -24,6 +25,11 @@ def kernel(function: F) -> F:
     Counting references to those arrays, an atomic step each, would take half the time of a scan; so it is switched off.
     """
     return cast("F", shared(njit(cache=True, error_model="numpy", _nrt=False)(function), *_PACKAGES))
+
+
+def part(function: F) -> F:
+    """As ``kernel``, for what only kernels call: it is compiled into them."""
+    return cast("F", njit(error_model="numpy", _nrt=False, **PART)(function))
 
 
 def making_kernel(function: F) -> F:

@@ -10,7 +10,7 @@ import numpy as np
 
 from crossline.basics.values import I32, I64, U8
 from crossline.ingest.decode.clock import NOT_A_TIME, real_to_ms, rfc3339_ms, whole_to_ms
-from crossline.ingest.decode.jit import WORD_BYTES, byte_at, eight_bytes, kernel
+from crossline.ingest.decode.jit import WORD_BYTES, byte_at, eight_bytes, kernel, part
 from crossline.ingest.decode.scan import (
     BRACE,
     BRACE_END,
@@ -55,7 +55,7 @@ FIRST, COUNT, PARENT, MET, CAME = range(1, 6)
 TREE_WIDTH = 8
 
 
-@kernel
+@part
 def same_key(buf: U8, p: int, end: int, tree: I32, keys: U8, child: int) -> bool:
     """Whether the text at ``p`` is the child's key and its closing quote."""
     size = tree[child, KEY_SIZE]
@@ -78,7 +78,7 @@ def same_key(buf: U8, p: int, end: int, tree: I32, keys: U8, child: int) -> bool
     return True
 
 
-@kernel
+@part
 def match_key(buf: U8, p: int, end: int, tree: I32, keys: U8, node: int, previous: int) -> int:
     """The child of ``node`` whose key stands at ``p``, or -1. Records mostly keep one order: guess first."""
     first = tree[node, FIRST]
@@ -93,7 +93,7 @@ def match_key(buf: U8, p: int, end: int, tree: I32, keys: U8, node: int, previou
     return -1
 
 
-@kernel
+@part
 def read_time(buf: U8, p: int, end: int, kind: int, unit: int) -> tuple[int, int, int]:
     """(past the time at ``p``, its epoch ms, VALUE or HARD); DOUBT where it is none."""
     if byte_at(buf, p) == QUOTE:
@@ -111,7 +111,7 @@ def read_time(buf: U8, p: int, end: int, kind: int, unit: int) -> tuple[int, int
     return stop if what != NUMBER_DOUBT and stamp != NOT_A_TIME else DOUBT, stamp, VALUE
 
 
-@kernel
+@part
 def read_cell(buf: U8, p: int, end: int, kind: int, unit: int, depth: int, notes: I64) -> tuple[int, Any, int]:
     """(past the value at ``p`` of a declared field, what its cell holds, the cell's flag); DOUBT where it does not fit.
 
@@ -145,7 +145,7 @@ def read_cell(buf: U8, p: int, end: int, kind: int, unit: int, depth: int, notes
     return stop if what != NUMBER_DOUBT else DOUBT, np.float64(real + 0.0).view(np.int64), VALUE
 
 
-@kernel
+@part
 def complete(row: int, tree: I32, flags: U8) -> int:
     """GOOD where every required field has a value."""
     for child in range(len(tree)):
@@ -154,7 +154,7 @@ def complete(row: int, tree: I32, flags: U8) -> int:
     return GOOD
 
 
-@kernel
+@part
 def open_inner(buf: U8, p: int, end: int, row: int, tree: I32, node: int, child: int) -> tuple[int, bool]:
     """(place, whether an inner object's first key or end stands there) of a declared object at ``p``; or DOUBT."""
     inner = tree[child, INNER]
@@ -168,7 +168,7 @@ def open_inner(buf: U8, p: int, end: int, row: int, tree: I32, node: int, child:
     return stop if literal == 2 else DOUBT, False
 
 
-@kernel
+@part
 def scan_record(
     buf: U8, p: int, end: int, row: int, tree: I32, keys: U8, notes: I64, values: I64, flags: U8, root: int
 ) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64, U8
-from crossline.ingest.decode.jit import WORD_BYTES, byte_at, eight_bytes, kernel, lowest_bit
+from crossline.ingest.decode.jit import WORD_BYTES, byte_at, eight_bytes, lowest_bit, part
 
 DOUBT = -1
 DEPTH_MAX = 64
@@ -64,7 +64,7 @@ QUOTES, BACKSLASHES = ONES * np.uint64(QUOTE), ONES * np.uint64(BACKSLASH)
 SPACES, HIGHS = ONES * np.uint64(32), ONES * np.uint64(128)
 
 
-@kernel
+@part
 def unlike_plain(word: Any) -> Any:
     """The highest bit of the first of eight bytes that is not plain (see ``byte_classes``), and perhaps later ones.
 
@@ -73,7 +73,7 @@ def unlike_plain(word: Any) -> Any:
     return ((word - SPACES) | ((word ^ QUOTES) - ONES) | ((word ^ BACKSLASHES) - ONES) | word) & HIGHS
 
 
-@kernel
+@part
 def skip_space(buf: U8, p: int, end: int) -> int:
     """The first place from ``p`` that is not JSON white space, or ``end``."""
     while p < end and (byte_at(buf, p) == 32 or byte_at(buf, p) == 9 or byte_at(buf, p) == 13 or byte_at(buf, p) == 10):
@@ -81,7 +81,7 @@ def skip_space(buf: U8, p: int, end: int) -> int:
     return p
 
 
-@kernel
+@part
 def utf8_step(buf: U8, p: int, end: int) -> int:
     """Past the character that starts at ``p`` (a byte beyond ASCII), or DOUBT where that is not valid UTF-8."""
     lead = byte_at(buf, p)
@@ -102,7 +102,7 @@ def utf8_step(buf: U8, p: int, end: int) -> int:
     return p + size
 
 
-@kernel
+@part
 def hex_quad(buf: U8, p: int, end: int) -> Any:
     """The number that four hexadecimal digits at ``p`` write, or DOUBT."""
     if p + 4 > end:
@@ -122,7 +122,7 @@ def hex_quad(buf: U8, p: int, end: int) -> Any:
     return value
 
 
-@kernel
+@part
 def escape_step(buf: U8, p: int, end: int) -> int:
     """Past the escape whose backslash is at ``p``, or DOUBT. A surrogate must be half of a pair."""
     if p + 1 >= end:
@@ -142,7 +142,7 @@ def escape_step(buf: U8, p: int, end: int) -> int:
     return p + 12 if 0xDC00 <= low <= 0xDFFF else DOUBT
 
 
-@kernel
+@part
 def skip_string(buf: U8, p: int, end: int) -> tuple[int, bool]:
     """The place of the quote that ends the string whose text starts at ``p``, and whether it has escapes; or DOUBT."""
     escaped = False
@@ -170,7 +170,7 @@ def skip_string(buf: U8, p: int, end: int) -> tuple[int, bool]:
     return DOUBT, escaped
 
 
-@kernel
+@part
 def read_number(buf: U8, p: int, end: int) -> tuple[int, int, int, float]:
     """(past it, what it is, its integer, its double) of the number at ``p``.
 
@@ -216,7 +216,7 @@ def read_number(buf: U8, p: int, end: int) -> tuple[int, int, int, float]:
     return p, NUMBER_EXACT, 0, -real if negative else real
 
 
-@kernel
+@part
 def read_exponent(buf: U8, p: int, end: int) -> tuple[int, int]:
     """(past it, its value) of the exponent whose sign or first digit is at ``p``; (DOUBT, 0) where there is none."""
     negative = p < end and byte_at(buf, p) == MINUS
@@ -232,7 +232,7 @@ def read_exponent(buf: U8, p: int, end: int) -> tuple[int, int]:
     return p, -value if negative else value
 
 
-@kernel
+@part
 def read_literal(buf: U8, p: int, end: int) -> tuple[int, int]:
     """(past it, 1 true, 0 false, 2 null) of the literal at ``p``, or (DOUBT, 0)."""
     b = byte_at(buf, p)
@@ -263,7 +263,7 @@ def read_literal(buf: U8, p: int, end: int) -> tuple[int, int]:
     return DOUBT, 0
 
 
-@kernel
+@part
 def unknown_key(buf: U8, p: int, end: int, owner: int, notes: I64) -> int:
     """Past the key whose text starts at ``p`` and its colon, noting it; DOUBT where its object may have it twice.
 
@@ -290,7 +290,7 @@ def unknown_key(buf: U8, p: int, end: int, owner: int, notes: I64) -> int:
     return past_colon(buf, stop + 1, end)
 
 
-@kernel
+@part
 def past_colon(buf: U8, p: int, end: int) -> int:
     """The place of the value behind the colon that must come at ``p``, or DOUBT."""
     p = skip_space(buf, p, end)
@@ -300,7 +300,7 @@ def past_colon(buf: U8, p: int, end: int) -> int:
     return p if p < end else DOUBT
 
 
-@kernel
+@part
 def skip_scalar(buf: U8, p: int, end: int) -> int:
     """Past the string, number or literal at ``p``, or DOUBT."""
     b = byte_at(buf, p)
@@ -314,7 +314,7 @@ def skip_scalar(buf: U8, p: int, end: int) -> int:
     return stop
 
 
-@kernel
+@part
 def skip_value(buf: U8, p: int, end: int, depth: int, notes: I64) -> int:
     """Past the value at ``p`` (p < end), read strictly and forgotten; or DOUBT. ``depth``: containers around it."""
     level = 0
@@ -352,7 +352,7 @@ def skip_value(buf: U8, p: int, end: int, depth: int, notes: I64) -> int:
             return p
 
 
-@kernel
+@part
 def after_value(buf: U8, p: int, end: int, owner: int, notes: I64) -> tuple[int, bool]:
     """(place, whether a value stands there) behind a value in a container: the next value or past its end; or DOUBT."""
     p = skip_space(buf, p, end)

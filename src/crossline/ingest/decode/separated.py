@@ -15,7 +15,7 @@ from crossline.basics.values import I32, I64, U8
 from crossline.ingest.decode.arrival import Arrival
 from crossline.ingest.decode.cells import new_cells, settle
 from crossline.ingest.decode.clock import NOT_A_TIME, rfc3339_ms
-from crossline.ingest.decode.jit import kernel
+from crossline.ingest.decode.jit import kernel, part
 from crossline.ingest.decode.layout import Column, RecordLayout
 from crossline.ingest.decode.reasons import RefusedRecordError
 from crossline.ingest.decode.record import (
@@ -185,7 +185,7 @@ def scan_rows(buf: U8, starts: I64, ends: I64, plan: I32, required: Any, values:
                 status[row] = SLOW
 
 
-@kernel
+@part
 def scan_row(buf: U8, p: int, end: int, row: int, plan: I32, values: I64, flags: U8) -> int:
     """Read the record in [p, end) into row ``row``; GOOD or SLOW."""
     if p + 3 <= end and buf[p] == 0xEF and buf[p + 1] == 0xBB and buf[p + 2] == 0xBF:
@@ -217,7 +217,7 @@ def scan_row(buf: U8, p: int, end: int, row: int, plan: I32, values: I64, flags:
     return SLOW
 
 
-@kernel
+@part
 def field_end(buf: U8, p: int, end: int, quoted: bool) -> int:
     """The place behind the text of a field that starts at ``p``; DOUBT where it has quotes in it or is not UTF-8."""
     stop = QUOTE if quoted else COMMA
@@ -230,7 +230,7 @@ def field_end(buf: U8, p: int, end: int, quoted: bool) -> int:
     return p
 
 
-@kernel
+@part
 def field_cell(buf: U8, p: int, stop: int, kind: int, unit: int) -> tuple[bool, Any, int]:
     """(whether the text in [p, stop) is a value of the kind, what its cell holds, the cell's flag)."""
     if kind == STRING:
@@ -259,7 +259,7 @@ def field_cell(buf: U8, p: int, stop: int, kind: int, unit: int) -> tuple[bool, 
     return True, np.float64(real + 0.0).view(np.int64), VALUE
 
 
-@kernel
+@part
 def boolean_text(buf: U8, p: int, stop: int) -> int:
     """1 for true, True, TRUE; 0 for false, False, FALSE; else DOUBT."""
     size = stop - p

@@ -1,16 +1,11 @@
-"""Stores as those who read them see them, whatever database they are: one interface, and how to find one."""
+"""Stores as those who read them see them, whatever database they are. Which one it is: ``opening``."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from crossline.settings.config import PipelineConfig
-
-_URLS = ("postgresql://", "postgres://")
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,47 +150,3 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of it."""
         ...
-
-
-def open_store(place: str) -> Store:
-    """The store at ``place``: the file of a sqlite sink, or ``postgresql://user@host:port/dbname?schema=NAME``.
-
-    Raises UsageError where there is none, or where a password stands in an address.
-    """
-    if in_a_database(place):
-        from crossline.io.postgres.client import place_of_url  # noqa: PLC0415 - loads a client
-        from crossline.io.postgres.reader import PostgresReader  # noqa: PLC0415 - as above
-
-        return PostgresReader(place_of_url(place))
-    from crossline.io.sqlite.reader import StoreReader  # noqa: PLC0415 - a store of the other kind needs none
-
-    return StoreReader(Path(place))
-
-
-def in_a_database(place: str) -> bool:
-    """Whether ``place`` is the address of a store, and not a file."""
-    return place.startswith(_URLS)
-
-
-def labels_of(place: str, streams: Collection[str] | None) -> Iterator[Mapping[str, Any]]:
-    """The verdicts on records of ``streams`` (None: of all) in the store at the address ``place``.
-
-    Each has ``record_id``, ``is_fraud`` and ``fraud_id``. Raises UsageError as ``open_store``.
-    """
-    from crossline.io.postgres.client import place_of_url  # noqa: PLC0415 - loads a client
-    from crossline.io.postgres.labels import labels_in  # noqa: PLC0415 - as above
-
-    return labels_in(place_of_url(place), streams)
-
-
-def store_of(config: PipelineConfig) -> Store | None:
-    """The store that the first sink of a pipeline writes that is one; None without such a sink."""
-    for sink in config.sinks:
-        if sink.kind == "sqlite":
-            return open_store(str(Path(sink.path)))
-        if sink.kind == "postgres":
-            from crossline.io.postgres.client import place_of  # noqa: PLC0415 - loads a client
-            from crossline.io.postgres.reader import PostgresReader  # noqa: PLC0415 - as above
-
-            return PostgresReader(place_of(sink))
-    return None

@@ -1,8 +1,8 @@
 """Holds that people place: an action on all records of a key, from an instant of the ingest clock until another one.
 
 A rule that nobody wrote looks for the keys that are held among the records of their stream, one rule for each choice
-of key fields. What holds at a record, and since when, is looked up once it was found (``runtime/stages/holding.py``): so
-a hold that is placed, released or over changes no state.
+of key fields. What holds at a record, and since when, is looked up once it was found (``runtime/stages/holding.py``):
+so a hold that is placed, released or over changes no state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What tables from topics held, of a pipeline whose checkpoint is on a store: with it there, as its rule log is.
 
-The files beside the rule log that grow (``rule_registry/rows/segments.py``) have copies in the checkpoint's folder, of whole
-lines, which go to the store with all else that the driver keeps. The contents that they begin with are objects of their
-own, put before the copy that names them, and asked for when they are needed.
+The files beside the rule log that grow (``rule_registry/rows/segments.py``) have copies in the checkpoint's folder, of
+whole lines, which go to the store with all else that the driver keeps. The contents that they begin with are objects
+of their own, put before the copy that names them, and asked for when they are needed.
 """
 
 from __future__ import annotations

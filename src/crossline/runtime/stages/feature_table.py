@@ -19,7 +19,7 @@ from crossline.evaluate.feature_rows import FeatureRows
 from crossline.evaluate.output import Reported, ShardOutput
 from crossline.plan.compile import StreamPlan
 from crossline.plan.stream_join import StreamJoin
-from crossline.programs.program import FeatureQuery, Program
+from crossline.programs.program import Program
 
 TOLD = "told"  # the kind of these rows of an outcome
 
@@ -61,7 +61,7 @@ def _tables(plans: Iterable[StreamPlan], stream: str | None) -> Iterator[tuple[t
     """What tells figures of the records of ``stream`` (None: of any) to those who ask for tables."""
     for plan in plans:
         if stream in {None, plan.base}:
-            yield from ((name, each) for name, each in plan.programs.items() if isinstance(each.verdict, FeatureQuery))
+            yield from ((name, each) for name, each in plan.programs.items() if each.query is not None)
 
 
 def _records(reported: Reported, tables: Sequence[Program]) -> bytes:

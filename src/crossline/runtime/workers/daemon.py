@@ -48,7 +48,7 @@ def preload() -> None:
     log = get_logger(__name__)
 
     def begun() -> None:
-        log.warning("compiling kernels, once after an installation; the first batch waits for it, some three minutes")
+        log.warning("compiling kernels, once after an installation; the first batch waits for it, some half a minute")
 
     CompileProgress(begun, lambda *_: None).watch()
     warm()

@@ -29,6 +29,7 @@ from crossline.runtime.machine.lifeline import tied
 from crossline.state.panes.store import warm as warm_panes
 from crossline.state.patterns.store import warm as warm_patterns
 from crossline.state.windows.store import warm as warm_windows
+from crossline.state.windows.store import warm_in_order
 
 _STREAM = """
 schema_version: 1
@@ -62,12 +63,13 @@ class Wanted(TypedDict, total=False):
     panes: bool
     patterns: bool
     formats: bool
+    in_order: bool
     windows: bool
 
 
-ALL: Wanted = {"panes": True, "patterns": True, "formats": True}
+ALL: Wanted = {"panes": True, "patterns": True, "formats": True, "in_order": True}
 # What two processes compile beside each other in half the time: about as much each, in folders of its own.
-HALVES: dict[str, Wanted] = {"windows": {}, "rest": {**ALL, "windows": False}}
+HALVES: dict[str, Wanted] = {"panes": {"panes": True, "windows": False}, "rest": {**ALL, "panes": False}}
 
 # A step of ``warm``: its name, how many were before it, and how many there are.
 OnStep = Callable[[str, int, int], None]
@@ -78,18 +80,20 @@ def warm(
     panes: bool = False,
     patterns: bool = False,
     formats: bool = False,
+    in_order: bool = False,
     windows: bool = True,
     on_step: OnStep | None = None,
 ) -> float:
     """Run the kernels on a handful of records; the seconds it took.
 
-    That is a minute when nothing is cached, else about two seconds. ``panes``, ``patterns``: these kernels too, which
-    take as long again; where no rule has a resolution, is a sequence or an absence, nobody needs them. ``formats``:
-    all that records may come in, not JSON lines alone. ``windows``: what every pipeline needs; without it, only what is
-    named. What judges again has no kernel but those of what it judges.
+    That is half a minute when nothing is cached, else a second. ``panes``, ``patterns``: these kernels too, which take
+    as long again; where no rule has a resolution, is a sequence or an absence, nobody needs them. ``formats``: all that
+    records may come in, not JSON lines alone. ``in_order``: what a batch is judged by whose records come far out of
+    order. ``windows``: what every pipeline needs; without it, only what is named. What judges again has no kernel but
+    those of what it judges.
 
-    ``on_step`` is called before each step, also where all is cached; ``on_compiling`` (``runtime/machine/compiling.py``)
-    tells whether it is.
+    ``on_step`` is called before each step, also where all is cached; ``on_compiling`` tells whether it is (see
+    ``runtime/machine/compiling.py``).
     """
     begun = time.monotonic()
     wanted: list[tuple[str, Callable[[], None], bool]] = [
@@ -98,6 +102,7 @@ def warm(
         ("formats", _decode_all, formats),
         ("windows", warm_windows, windows),
         ("a batch", _judge_some, windows),
+        ("records out of order", warm_in_order, in_order),
     ]
     steps = [(name, step) for name, step, is_wanted in wanted if is_wanted]
     for number, (name, step) in enumerate(steps):
@@ -119,14 +124,18 @@ def _judge_some() -> None:
     apply_delta([plan], ShardState(), *wire.decode(encode_delta(0, state, output.deltas), "warm"), Bounds())
 
 
+def wanted_by(plans: Iterable[StreamPlan]) -> Wanted:
+    """What ``plans`` are judged by, besides windows, which all are."""
+    state_stores = [each.state_store for plan in plans for each in plan.state_stores]
+    return {
+        "panes": any(state_store.resolution_ms for state_store in state_stores),
+        "patterns": any(state_store.ordered or state_store.waits for state_store in state_stores),
+    }
+
+
 def warm_for(plans: Iterable[StreamPlan], on_step: OnStep | None = None) -> None:
     """The kernels that ``plans`` are judged by, once, before processes are forked that each would compile them."""
-    state_stores = [each.state_store for plan in plans for each in plan.state_stores]
-    warm(
-        panes=any(state_store.resolution_ms for state_store in state_stores),
-        patterns=any(state_store.ordered or state_store.waits for state_store in state_stores),
-        on_step=on_step,
-    )
+    warm(**wanted_by(plans), on_step=on_step)
 
 
 def _decode_all() -> None:
@@ -149,7 +158,7 @@ def _decode_all() -> None:
 def main(arguments: Sequence[str]) -> None:
     """Compile all, or that of ``HALVES`` which is named; with ``--tied`` while the standard input has another end."""
     half = next((each for each in arguments if each in HALVES), None)
-    of, minutes = ("", "some three minutes") if half is None else (f": {half}", "a minute or two")
+    of, minutes = ("", "some two minutes") if half is None else (f": {half}", "a minute")
     sys.stderr.write(f"compiling kernels{of} ({minutes} the first time)\n")
     with tied() if "--tied" in arguments else nullcontext():
         seconds = warm(**(ALL if half is None else HALVES[half]))

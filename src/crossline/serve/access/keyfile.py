@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import sqlite3
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import orjson
 
 from crossline.basics.errors import PermanentError, RetryableError, StateError, UsageError
 from crossline.basics.texts.problems import nearest, one_of
+from crossline.io.private_files import check_private
 from crossline.rule_registry.sources.principals import ALPHABET, name_problem, same_principal
 
 PREFIX = "clk_"
@@ -259,23 +259,6 @@ def _check_version(db: sqlite3.Connection, path: Path) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version not in {0, _VERSION}:
         raise StateError(f"{path}: found keys of version {version}; expected {_VERSION}, which this program reads")
-
-
-def check_private(path: Path) -> None:
-    """Raise StateError where others than its owner may read or write ``path``, or its owner is somebody else.
-
-    Who can write it can give himself a key. Raises OSError where it is not there.
-    """
-    there = path.stat()
-    if not stat.S_ISREG(there.st_mode):
-        raise StateError(f"{path}: found what is no file; expected the file of keys")
-    mode = stat.S_IMODE(there.st_mode)
-    if mode & 0o077:
-        raise StateError(
-            f"{path}: found rights {mode:04o}, so that other users can read the keys; expected 0600: chmod 600 {path}"
-        )
-    if there.st_uid not in {os.geteuid(), 0}:
-        raise StateError(f"{path}: found a file of user {there.st_uid}; expected one of user {os.geteuid()}: chown it")
 
 
 def _damaged(path: Path, error: sqlite3.DatabaseError) -> StateError:

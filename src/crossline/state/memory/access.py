@@ -17,22 +17,21 @@ from typing import Any, TypeVar, cast
 
 from numba import config, njit
 
+from crossline.basics.parts import PART
 from crossline.state.memory import intrinsics, python_access, watch
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 BUILD: str = "python" if config.DISABLE_JIT else "checked" if config.BOUNDSCHECK else "plain"
-# What only compiled code calls needs no ways in from Python and C.
-_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} if BUILD == "checked" else {}
 
 
 def jit(function: _F) -> _F:
     """Compile ``function`` into those that call it; what Python calls is cached on disk, and all of these with it."""
-    return cast("_F", njit(**_INNER)(function))
+    return cast("_F", njit(**PART)(function))
 
 
 def inlined(function: _F) -> _F:
     """As ``jit``, for what each row runs through: it becomes part of what calls it."""
-    return cast("_F", njit(forceinline=BUILD == "plain", **_INNER)(function))
+    return cast("_F", njit(forceinline=BUILD == "plain", **PART)(function))
 
 
 def _of(name: str, size: int) -> Any:

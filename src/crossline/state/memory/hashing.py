@@ -18,6 +18,7 @@ import xxhash
 from numba import njit, types
 
 from crossline.basics.compiling import compiled_for
+from crossline.basics.parts import DOOR
 from crossline.basics.values import I64, U8
 from crossline.state.memory.access import inlined, jit, load_i64, load_u8, load_u32, store_64
 from crossline.state.memory.sources import digest
@@ -135,7 +136,7 @@ def _compiled() -> Any:
         return sources * 0
 
     kinds = (types.int64, types.int64, types.int64, types.uint64, types.int64)
-    return compiled_for(njit(cache=True)(many), types.int64(*kinds))
+    return compiled_for(njit(cache=True, **DOOR)(many), types.int64(*kinds))
 
 
 @cache
@@ -149,7 +150,7 @@ def _compiled_keyed() -> Any:
         return sources * 0
 
     kinds = (types.int64, types.int64, types.int64, types.uint64, types.uint64, types.int64)
-    return compiled_for(njit(cache=True)(keyed), types.int64(*kinds))
+    return compiled_for(njit(cache=True, **DOOR)(keyed), types.int64(*kinds))
 
 
 @cache

@@ -1,9 +1,9 @@
-"""The one declaration of the kernel's memory, drawn in docs/kernel-memory.md.
+"""The one declaration of the kernel's memory, drawn by ``tools/docs/kernel_memory.py``.
 
 Every compiled function takes ``h``, the address of a table of words. A record, and a slot (one key's state), is a row
 of bytes; the offsets that depend on the plan are words of the table. Accessors (``header``), the layout of a plan and
 what a new plan takes along (``memory_map``), what compaction renumbers (``compact``), what is let go after a batch
-(``store``), and the drawn page (``page``) all come from here.
+(``store``), and the drawn page all come from here.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ LINE_CLASSES = _number(
 UNTIED = _number("UNTIED", "1 where all cursors are SORTABLE, and there are no chains and links", "plan")
 LINES = _number("LINES", "lines", "plan")
 FORMULAS = _number("FORMULAS", "formulas, numbered after the lines", "plan")
+JUDGING = _number("JUDGING", "lines and formulas, or patterns, or absences", "plan")
 COOLING = _number("COOLING", "lines and formulas with a cooldown", "plan")
 LINE_BYTES = _number("LINE_BYTES", "bytes that hold a bit for each line and formula", "plan")
 ENTRY_BYTES = _number("ENTRY_BYTES", "bytes that hold a bit for each entry", "plan")
@@ -128,10 +129,11 @@ HIGH_UP = _array("HIGH_UP", I64, "LINES", "as LOW_UP", "plan")
 LOW_F = _array("LOW_F", F64, "LINES", "the least float that satisfies", "plan")
 HIGH_F = _array("HIGH_F", F64, "LINES", "the greatest", "plan")
 NEGATED = _array("NEGATED", I64, "LINES", "whether what is outside the bounds satisfies", "plan")
-EVERY = _array("EVERY", I64, "LINES", "whether each record emits, not only the first satisfied", "plan")
-COOLDOWN = _array("COOLDOWN", I64, "LINES", "in ms", "plan")
-COOLDOWN_COL = _array("COOLDOWN_COL", I64, "LINES", "number among those with a cooldown, or -1", "plan")
 LINE_CLASS = _array("LINE_CLASS", I64, "LINES", "the line's class", "plan")
+EVERY = _array("EVERY", I64, "JUDGING", "whether each record emits, not only the first satisfied", "plan")
+REARM = _array("REARM", I64, "JUDGING", "in ms; without a record for so long it is armed again", "plan")
+COOLDOWN = _array("COOLDOWN", I64, "JUDGING", "in ms", "plan")
+COOLDOWN_COL = _array("COOLDOWN_COL", I64, "JUDGING", "number among those with a cooldown, or -1", "plan")
 CLASS_AT = _array("CLASS_AT", I64, "CURSORS", "the classes that judge by the cursor", "plan")
 CLASS_OF = _array("CLASS_OF", I64, "cursors' classes", "their numbers", "plan")
 CLASS_ENTRY = _array("CLASS_ENTRY", I64, "CLASSES", "the entry that the class judges", "plan")
@@ -147,15 +149,10 @@ SORTABLE = _array("SORTABLE", I64, "CURSORS", "whether its figures may be made i
 FORMULA_CLASS = _array("FORMULA_CLASS", I64, "FORMULAS", "the formula's class", "plan")
 FORMULA_CURSOR = _array("FORMULA_CURSOR", I64, "FORMULAS", "the cursor whose window is shown", "plan")
 FORMULA_COUNT = _array("FORMULA_COUNT", I64, "FORMULAS", "the told figure that is its count", "plan")
-FORMULA_EVERY = _array("FORMULA_EVERY", I64, "FORMULAS", "as EVERY", "plan")
-FORMULA_REARM = _array(
-    "FORMULA_REARM", I64, "FORMULAS", "in ms; without a record for so long it is armed again", "plan"
-)
-FORMULA_COOLDOWN = _array("FORMULA_COOLDOWN", I64, "FORMULAS", "in ms", "plan")
-FORMULA_COOLDOWN_COL = _array("FORMULA_COOLDOWN_COL", I64, "FORMULAS", "as COOLDOWN_COL", "plan")
 CLASS_LATE = _array("CLASS_LATE", I64, "CLASSES", "the latest lateness that it judges, in ms", "plan")
 
-# Patterns (see ``state/patterns``): a line is a pattern. A step that is to be taken n times is n steps.
+# Patterns (see ``state/patterns``): a line is a pattern, and a class of its own: when it is in force, and how late the
+# records are that it judges, stands where classes have it. A step that is to be taken n times is n steps.
 STEPS = _number("STEPS", "steps of all patterns", "plan")
 WAITS = _number("WAITS", "where partial matches wait: after each step but the last of a pattern", "plan")
 STEP_AT = _array("STEP_AT", I64, "patterns", "the pattern's steps", "plan")
@@ -165,12 +162,6 @@ UNTIL_ENTRY = _array("UNTIL_ENTRY", I64, "patterns", "the entry whose records en
 STRICT_ENTRY = _array("STRICT_ENTRY", I64, "patterns", "the entry that nothing in between may be in, or -1", "plan")
 CONCERNS = _array("CONCERNS", U8, "patterns x ENTRY_BYTES", "bits of the entries that mean anything to it", "plan")
 PROBES = _array("PROBES", I64, "patterns", "whether each record that takes a step is a hit", "plan")
-PATTERN_LATE = _array("PATTERN_LATE", I64, "patterns", "the latest lateness that it judges, in ms", "plan")
-PATTERN_SPAN_AT = _array("PATTERN_SPAN_AT", I64, "patterns", "its spans of ingest time", "plan")
-PATTERN_FROM = _array("PATTERN_FROM", I64, "spans", "in ms, the first in it", "plan")
-PATTERN_UNTIL = _array("PATTERN_UNTIL", I64, "spans", "in ms, the first after it", "plan")
-PATTERN_COOLDOWN = _array("PATTERN_COOLDOWN", I64, "patterns", "in ms", "plan")
-PATTERN_COOLDOWN_COL = _array("PATTERN_COOLDOWN_COL", I64, "patterns", "as COOLDOWN_COL", "plan")
 
 # Absences (see ``state/patterns/absences``): a line is an absence.
 AFTER_ENTRY = _array("AFTER_ENTRY", I64, "absences", "the entry whose records begin to wait", "plan")

@@ -14,11 +14,12 @@ from crossline.basics.compiling import sources_of
 from crossline.programs.registry import sources
 from crossline.state.memory.access import BUILD
 
-_PACKAGE = "crossline.state.windows"
+# What every kernel has of the others' sources.
+_SHARED = tuple(f"crossline.state.{each}" for each in ("memory", "arithmetic", "records", "windows"))
 
 
 @cache
 def digest(*packages: str) -> int:
-    """Of the sources of a kernel, in ``packages`` (none given: in that of windows), of aggregates, and the build."""
-    found = sha256(BUILD.encode() + sources_of(*(packages or (_PACKAGE,))) + sources())
+    """Of a kernel's sources: those that all kernels share, those in ``packages``, of aggregates; and of the build."""
+    found = sha256(BUILD.encode() + sources_of(*_SHARED, *packages) + sources())
     return int.from_bytes(found.digest()[:7], "little")

@@ -19,6 +19,7 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from crossline.basics.parts import PART
 from crossline.state.memory import intrinsics
 
 WATCHES = bool(config.DISABLE_JIT or config.BOUNDSCHECK)
@@ -90,7 +91,7 @@ def _list_address(typingctx: Any) -> Any:  # noqa: ARG001
     return types.int64(), generate
 
 
-_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)  # only compiled code calls it
+_inner = njit(**PART)
 
 
 @_inner

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.state.memory.access import (
-    inlined,
-    jit,
-    load_f64,
-    load_i32,
-    load_i64,
-    load_u8,
-    store_8,
-    store_32,
-    store_64,
-    store_f64,
-)
-from crossline.state.memory.header import item, item_f, tally, word
+from crossline.state.memory.access import inlined, jit, load_f64, load_i32, load_i64, load_u8, store_64
+from crossline.state.memory.header import item, tally, word
 from crossline.state.panes import layout as at
 from crossline.state.panes.moving import edge
 from crossline.state.panes.reach import call_slot, emitted_at, judged_at, sat_at
 from crossline.state.panes.tables import AHEAD
+from crossline.state.windows.emission.bounds import bounds_in
+from crossline.state.windows.emission.decision import LineMemory, decisions_in
+from crossline.state.windows.emission.hits import hits_in
 
 
 @jit
@@ -30,13 +22,51 @@ def hits_fit(h: int) -> Any:
 
 
 @jit
-def _within(h: int, x: int, whole: int, up: int) -> Any:
-    """Whether whole + up * 2^64 is within the bounds of line ``x``."""
-    if up == 0:
-        return item(h, at.LOW_I, x) <= whole <= item(h, at.HIGH_I, x)
-    low, high = item(h, at.LOW_UP, x), item(h, at.HIGH_UP, x)
-    above = up > low or (up == low and whole >= item(h, at.LOW_REST, x))
-    return above and (up < high or (up == high and whole <= item(h, at.HIGH_REST, x)))
+def _kept(h: int, row: int) -> Any:
+    """The number of a row among those that became records."""
+    return load_i32(word(h, at.ROW_KEPT) + 4 * row)
+
+
+@jit
+def _clock_ms(h: int, row: int) -> Any:
+    return item(h, at.CLOCK_MS, row)
+
+
+@jit
+def _judged_ms(h: int, slot: int, k: int) -> Any:
+    return load_i64(judged_at(h, slot, k))
+
+
+@jit
+def _since_ms(h: int, x: int, now_ms: int) -> Any:
+    return edge(h, now_ms, item(h, at.REARM, x), item(h, at.LINE_EXACT, x))
+
+
+@jit
+def _emitted_ms(h: int, slot: int, column: int) -> Any:
+    return load_i64(emitted_at(h, slot, column))
+
+
+@jit
+def _emits_at(h: int, slot: int, column: int, row: int) -> None:
+    store_64(emitted_at(h, slot, column), item(h, at.CLOCK_MS, row))
+
+
+_DECISIONS = decisions_in(
+    at,
+    LineMemory(
+        kept=_kept,
+        clock_ms=_clock_ms,
+        satisfied_at=sat_at,
+        judged_ms=_judged_ms,
+        since_ms=_since_ms,
+        emitted_ms=_emitted_ms,
+        emits_at=_emits_at,
+    ),
+)
+_emits = _DECISIONS.emits
+_meets_whole, _meets_real = bounds_in(at)
+_note_hit = hits_in(at)
 
 
 @inlined
@@ -49,47 +79,20 @@ def _holds(h: int, x: int, told: int) -> Any:
     if load_u8(word(h, at.TOLD_OK) + place) == 0:
         return False
     if item(h, at.LINE_REAL, x):
-        real = load_f64(word(h, at.TOLD_F) + 8 * place)
-        within = item_f(h, at.LOW_F, x) <= real <= item_f(h, at.HIGH_F, x)
-    else:
-        within = _within(h, x, load_i64(word(h, at.TOLD_I) + 8 * place), load_i64(word(h, at.TOLD_UP) + 8 * place))
-    return within != (item(h, at.NEGATED, x) != 0)
+        return _meets_real(h, x, load_f64(word(h, at.TOLD_F) + 8 * place))
+    return _meets_whole(h, x, load_i64(word(h, at.TOLD_I) + 8 * place), load_i64(word(h, at.TOLD_UP) + 8 * place))
 
 
 @jit
-def _satisfy(h: int, slot: int, x: int, row: int, now: int, holds: bool) -> Any:
+def _emits_there(h: int, slot: int, x: int, row: int, holds: bool) -> Any:
     """Whether line ``x``, which ``holds`` at the row or does not, emits there. What it remembers is changed."""
-    mask, bits = 1 << (x & 7), sat_at(h, slot, x >> 3)
-    held = load_u8(bits)
-    if not holds:
-        if held & mask:
-            store_8(bits, held ^ mask)
-        return False
-    store_8(bits, held | mask)
-    kept = load_i32(word(h, at.ROW_KEPT) + 4 * row)
-    noted = word(h, at.ROW_SAT) + kept * word(h, at.LINE_BYTES) + (x >> 3)
-    store_8(noted, load_u8(noted) | mask)
-    if held & mask and item(h, at.LINE_EVERY, x) == 0:
-        last = load_i64(judged_at(h, slot, item(h, at.LINE_CLASS, x)))
-        if last >= edge(h, now, item(h, at.LINE_REARM, x), item(h, at.LINE_EXACT, x)):
-            return False
-    cooling = item(h, at.LINE_COOLING, x)
-    if cooling >= 0:
-        last = load_i64(emitted_at(h, slot, cooling))
-        if last != at.NONE_MS and now < last + item(h, at.LINE_COOLDOWN, x):
-            return False
-        store_64(emitted_at(h, slot, cooling), now)
-        n = tally(h, at.N_EMITTED)
-        store_32(word(h, at.OUT_EMITTED) + 8 * n, x)
-        store_32(word(h, at.OUT_EMITTED) + 8 * n + 4, kept)
-        store_64(h + 8 * at.N_EMITTED, n + 1)
-    return True
+    return _emits(h, slot, x, item(h, at.LINE_CLASS, x), row, holds)
 
 
 @jit
 def _note(h: int, x: int, row: int, told: int) -> None:
     """Write down a hit of ``x``; the value of a formula is known outside."""
-    n, whole, up, real = tally(h, at.N_HITS), 0, 0, 0.0
+    whole, up, real = 0, 0, 0.0
     if x < word(h, at.LINES):
         place = told * word(h, at.TOLD) + item(h, at.LINE_TOLD, x)
         if item(h, at.LINE_REAL, x):
@@ -97,13 +100,7 @@ def _note(h: int, x: int, row: int, told: int) -> None:
         else:
             whole, up = load_i64(word(h, at.TOLD_I) + 8 * place), load_i64(word(h, at.TOLD_UP) + 8 * place)
     count = told * word(h, at.CURSORS) + item(h, at.LINE_CURSOR, x)
-    store_32(word(h, at.OUT_LINE) + 4 * n, x)
-    store_32(word(h, at.OUT_ROW) + 4 * n, row)
-    store_64(word(h, at.OUT_VALUE_I) + 8 * n, whole)
-    store_64(word(h, at.OUT_VALUE_UP) + 8 * n, up)
-    store_f64(word(h, at.OUT_VALUE_F) + 8 * n, real)
-    store_64(word(h, at.OUT_COUNT) + 8 * n, load_i64(word(h, at.COUNTS) + 8 * count))
-    store_64(h + 8 * at.N_HITS, n + 1)
+    _note_hit(h, x, row, whole, up, real, load_i64(word(h, at.COUNTS) + 8 * count))
 
 
 @inlined
@@ -112,7 +109,7 @@ def emit_row(h: int, slot: int, row: int, told: int) -> None:
     classes = word(h, at.CLASSES)
     now, active = item(h, at.CLOCK_MS, row), word(h, at.ACTIVE) + row * classes
     for x in range(word(h, at.JUDGING)):
-        if load_u8(active + item(h, at.LINE_CLASS, x)) and _satisfy(h, slot, x, row, now, _holds(h, x, told)):
+        if load_u8(active + item(h, at.LINE_CLASS, x)) and _emits_there(h, slot, x, row, _holds(h, x, told)):
             _note(h, x, row, told)
     for k in range(classes):
         if load_u8(active + k):

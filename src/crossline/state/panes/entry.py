@@ -8,6 +8,7 @@ from typing import Any
 from numba import njit, types
 
 from crossline.basics.compiling import compiled_for
+from crossline.basics.parts import DOOR
 from crossline.state.memory.sources import digest
 from crossline.state.panes.emit import emit_rows
 from crossline.state.panes.ids import put_ids
@@ -15,7 +16,7 @@ from crossline.state.panes.kernel import judge_rows, load_rows, sweep
 from crossline.state.panes.tables import rebuild_keys
 
 JUDGE, EMIT, LOAD, SWEEP, REBUILD_KEYS, PUT_IDS = range(6)
-PACKAGES = ("crossline.state.windows", "crossline.state.panes")
+PACKAGE = "crossline.state.panes"
 
 
 def _made(sources: int) -> Any:
@@ -35,7 +36,7 @@ def _made(sources: int) -> Any:
             put_ids(h, argument, more)
         return done
 
-    return compiled_for(njit(cache=True)(run), types.int64(types.int64, types.int64, types.int64, types.int64))
+    return compiled_for(njit(cache=True, **DOOR)(run), types.int64(types.int64, types.int64, types.int64, types.int64))
 
 
 @cache
@@ -44,4 +45,4 @@ def compiled() -> Any:
 
     Compiles, or loads what an earlier process compiled.
     """
-    return _made(digest(*PACKAGES))
+    return _made(digest(PACKAGE))

@@ -9,6 +9,7 @@ a few, linked both ways, so that a key with few of them is small and one with ma
 from __future__ import annotations
 
 from crossline.state.memory.declare import F64, I32, I64, U8, U32, U64, Item, Row, Table
+from crossline.state.windows.emission import decision
 
 TABLE = Table()
 _count, _number, _array = TABLE.count, TABLE.number, TABLE.array
@@ -95,11 +96,11 @@ LOW_F = _array("LOW_F", F64, "LINES", "least float within its bounds", "plan")
 HIGH_F = _array("HIGH_F", F64, "LINES", "greatest", "plan")
 LINE_CURSOR = _array("LINE_CURSOR", I64, "JUDGING", "the window that its hits show", "plan")
 LINE_CLASS = _array("LINE_CLASS", I64, "JUDGING", "the line's class", "plan")
-LINE_EVERY = _array("LINE_EVERY", I64, "JUDGING", "whether it emits at every record that satisfies it", "plan")
-LINE_REARM = _array("LINE_REARM", I64, "JUDGING", "how far back the record judged before counts, in ms", "plan")
+EVERY = _array("EVERY", I64, "JUDGING", "whether it emits at every record that satisfies it", "plan")
+REARM = _array("REARM", I64, "JUDGING", "how far back the record judged before counts, in ms", "plan")
 LINE_EXACT = _array("LINE_EXACT", I64, "JUDGING", "as EXACT of its window", "plan")
-LINE_COOLDOWN = _array("LINE_COOLDOWN", I64, "JUDGING", "its cooldown, in ms", "plan")
-LINE_COOLING = _array("LINE_COOLING", I64, "JUDGING", "its number among those with a cooldown, or -1", "plan")
+COOLDOWN = _array("COOLDOWN", I64, "JUDGING", "its cooldown, in ms", "plan")
+COOLDOWN_COL = _array("COOLDOWN_COL", I64, "JUDGING", "its number among those with a cooldown, or -1", "plan")
 COOLING = _number("COOLING", "lines with a cooldown", "plan")
 LINE_BYTES = _number("LINE_BYTES", "bytes that hold a bit for each line", "plan")
 SLOT_BORN = _array("SLOT_BORN", U8, "SLOT_BYTES", "the row of a slot as it is born", "plan")
@@ -159,7 +160,7 @@ LINE_MASK = _array("LINE_MASK", U8, "LINE_BYTES", "of what is loaded, the lines 
 CLASS_LINES = _array("CLASS_LINES", U8, "CLASSES * LINE_BYTES", "the lines of each class", "batch")
 
 # A slot.
-NONE_MS = -(2**63)  # a clock that is none
+NONE_MS = decision.NONE_MS  # a clock that is none
 KEYED = Row("a slot", 64)
 OWN_HASH = KEYED.field("OWN_HASH", U64, "hash of its key", carried=True)
 OWN_KEY = KEYED.field("OWN_KEY", U32, "block of its key; 0: the slot is free", carried=True)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64
-from crossline.plan.spaces import FormulaLine, Group, Line, PanePart, PaneSpacePlan, own_parts, parts_of
+from crossline.plan.spaces import Group, PanePart, PaneSpacePlan, own_parts, parts_of
 from crossline.programs.registry import aggregates
+from crossline.state.windows.emission.columns import cooldown_columns, cooldowns
 from crossline.state.windows.program import INT_KINDS, all_told, bounds_of, classes, judge_class, kind_of, wide_bounds
 
 # Kinds of parts, in bytes of a pane.
@@ -108,7 +109,7 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
         "CLASSES": len(classes(plan)),
         "JUDGING": len(plan.judging),
         "LINES": len(plan.lines),
-        "COOLING": len(cooling(plan)),
+        "COOLING": len(cooldown_columns(plan.judging)),
         "LINE_BYTES": -(-len(plan.judging) // 8),
         "TOLD": len(told),
     }
@@ -161,21 +162,15 @@ class _Groups:
         return self.accs.index((cursor, part)) if (cursor, part) in self.accs else -1
 
 
-def cooling(plan: PaneSpacePlan) -> list[int]:
-    """The numbers of the lines with a cooldown."""
-    return [i for i, line in enumerate(plan.judging) if line.cooldown_ms > 0]
-
-
 def _judging(plan: PaneSpacePlan) -> dict[str, Any]:
-    number, cold = classes(plan), cooling(plan)
-    cursors = [_window_of(plan, line) for line in plan.judging]
+    number = classes(plan)
+    rearmed = [line.rearm_in(plan) for line in plan.judging]
     return {
         "LINE_CLASS": [number[judge_class(plan, line)] for line in plan.judging],
-        "LINE_EVERY": [int(line.emit_every) for line in plan.judging],
-        "LINE_REARM": [reach_ms for reach_ms, _ in cursors],
-        "LINE_EXACT": [exact for _, exact in cursors],
-        "LINE_COOLDOWN": [line.cooldown_ms for line in plan.judging],
-        "LINE_COOLING": [cold.index(i) if i in cold else -1 for i in range(len(plan.judging))],
+        "EVERY": [int(line.emit_every) for line in plan.judging],
+        "REARM": [reach_ms for reach_ms, _ in rearmed],
+        "LINE_EXACT": [-1 if in_panes else 1 for _, in_panes in rearmed],
+        **{name.upper(): array for name, array in cooldowns(plan.judging).items()},
     }
 
 
@@ -197,12 +192,3 @@ def _lines(plan: PaneSpacePlan, kinds: dict[int, int]) -> dict[str, Any]:
         "LINE_CURSOR": [plan.groups[group].cursor for group in shown_groups(plan)],
         **{name.upper(): bound for name, bound in wide_bounds(bounds).items()},
     }
-
-
-def _window_of(plan: PaneSpacePlan, line: Line | FormulaLine) -> tuple[int, int]:
-    """How far back the record judged before still counts, and how that edge is meant (see EXACT)."""
-    if isinstance(line, Line):
-        cursor = plan.cursors[plan.groups[line.group].cursor]
-        return cursor.window_ms, -1 if cursor.resolution_ms else int(not cursor.left_closed)
-    panes = any(plan.cursors[plan.groups[group].cursor].resolution_ms for _, group, _ in line.figures)
-    return line.rearm_ms, -1 if panes else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +17,11 @@ from crossline.state.panes import layout as at
 from crossline.state.panes.entry import EMIT, JUDGE, LOAD, SWEEP, compiled
 from crossline.state.panes.hit_buffers import Found
 from crossline.state.panes.memory import Memory
-from crossline.state.panes.program import compile_plan, cooling, shown_groups
+from crossline.state.panes.program import compile_plan, shown_groups
+from crossline.state.windows.emission.carry import KeyFields, carry
+from crossline.state.windows.emission.columns import among, cooldown_columns, in_force, lines_of, remapped
 from crossline.state.windows.lookup import no_rows
-from crossline.state.windows.program import INT_KINDS, all_told, classes, judge_class
+from crossline.state.windows.program import INT_KINDS, all_told, class_lines, classes
 from crossline.state.windows.store import Sizes
 from crossline.state.windows.verdicts.feature_queries import FeatureQueries
 from crossline.state.windows.verdicts.formulas import Formulas, Judged, Told
@@ -184,36 +187,19 @@ class PaneState:
 
         ``lines``: (rule id, version) of the plan's lines and formulas at that time.
         """
-        batch, memory, names = delta.batch, self._memory, _names(self.plan)
-        numbers = {name: i for i, name in enumerate(lines)}
-        width, known = int(memory.words[at.LINE_BYTES]), np.zeros(8 * int(memory.words[at.LINE_BYTES]), np.bool_)
-        sat = np.zeros((len(batch), width), np.uint8)
-        for i, name in enumerate(names):
-            old = numbers.get(name)
-            if old is not None:
-                known[i] = True
-                sat[:, i >> 3] |= ((delta.sat[:, old >> 3] >> (old & 7)) & 1) << np.uint8(i & 7)
-        self._enter(batch, sat)
-        memory.keep(at.LINE_MASK, np.packbits(known, bitorder="little"))
-        memory.keep(at.CLASS_LINES, self._class_lines(width))
+        batch, memory, names = delta.batch, self._memory, lines_of(self.plan.judging)
+        self._enter(batch, remapped(delta.sat, lines, names))
+        memory.keep(at.LINE_MASK, among(lines, names))
+        memory.keep(at.CLASS_LINES, class_lines(self.plan))
         row_slot = np.empty(len(batch), np.int32)
         memory.keep(at.ROW_SLOT, row_slot)
         memory.run_through(LOAD, 0, len(batch))
         self._retained += len(batch)
         memory.let_go()
-        cold = {names[i]: number for number, i in enumerate(cooling(self.plan))}
+        columns, emitted = cooldown_columns(self.plan.judging), _fields(memory).emitted
         for line, row in zip(delta.emitted_line.tolist(), delta.emitted_row.tolist(), strict=True):
-            if lines[line] in cold:
-                memory.field(_column(memory, at.EMITTED_AT, cold[lines[line]]), np.int64)[row_slot[row]] = (
-                    batch.clock_ms[row]
-                )
-
-    def _class_lines(self, width: int) -> U8:
-        """The lines of each class, as bits."""
-        members = np.zeros((len(self._classes), width * 8), np.bool_)
-        for i, line in enumerate(self.plan.judging):
-            members[self._classes[judge_class(self.plan, line)], i] = True
-        return np.packbits(members, axis=1, bitorder="little")
+            if lines[line] in columns:
+                emitted(columns[lines[line]])[row_slot[row]] = batch.clock_ms[row]
 
     def replan(self, plan: PaneSpacePlan) -> None:
         """Judge by ``plan`` from now on; lines of the same rule id and version keep what they remember of keys.
@@ -221,26 +207,13 @@ class PaneState:
         Raises:
             ValueError: its columns, entries, parts or resolution are others: that takes another store.
         """
-        old_plan, old, old_classes = self.plan, self._memory, self._classes
+        old_plan, old = self.plan, self._memory
         kept = (plan.columns, plan.entries, plan.parts, plan.resolution_ms)
         if kept != (old_plan.columns, old_plan.entries, old_plan.parts, old_plan.resolution_ms):
             raise ValueError(f"panes of {old_plan.parts} cannot be judged by a plan of {plan.parts}")
         self._take_up(plan)
-        memory = self._memory
-        memory.take_over(old)
-        numbers, cold = {name: i for i, name in enumerate(_names(old_plan))}, cooling(old_plan)
-        for i, (name, line) in enumerate(zip(_names(plan), plan.judging, strict=True)):
-            if name not in numbers:
-                continue
-            was = numbers[name]
-            bits = (old.field(int(old.words[at.SAT_AT]) + (was >> 3), np.uint8) >> (was & 7)) & 1
-            memory.field(int(memory.words[at.SAT_AT]) + (i >> 3), np.uint8)[:] |= bits << np.uint8(i & 7)
-            judged = memory.field(_column(memory, at.JUDGED_AT, self._classes[judge_class(plan, line)]), np.int64)
-            before = old_classes[judge_class(old_plan, old_plan.judging[was])]
-            np.maximum(judged, old.field(_column(old, at.JUDGED_AT, before), np.int64), out=judged)
-            if was in cold and i in cooling(plan):
-                emitted = memory.field(_column(memory, at.EMITTED_AT, cooling(plan).index(i)), np.int64)
-                emitted[:] = old.field(_column(old, at.EMITTED_AT, cold.index(was)), np.int64)
+        self._memory.take_over(old)
+        carry(old_plan, _fields(old), plan, _fields(self._memory))
 
     def alone(self, plan: PaneSpacePlan, key: bytes) -> PaneState:
         """What there is of ``key`` in a state of its own, judged by ``plan``, of the same columns, entries and parts.
@@ -323,11 +296,7 @@ class PaneState:
         active = np.empty((len(batch), len(self._classes)), np.uint8)
         for number, (entry, spans, late_ms, _) in enumerate(self._classes):
             mine = (batch.entries[:, entry >> 3] >> np.uint8(entry & 7)) & 1 != 0
-            mine &= batch.lateness_ms <= late_ms
-            effective = np.zeros(len(batch), np.bool_)
-            for start, end in spans:
-                effective |= (batch.ingest_ms >= start) & (batch.ingest_ms < end)
-            active[:, number] = mine & effective
+            active[:, number] = mine & in_force(spans, late_ms, batch.ingest_ms, batch.lateness_ms)
         return active
 
     @property
@@ -359,10 +328,14 @@ def warm() -> None:
     compiled()
 
 
-def _names(plan: PaneSpacePlan) -> tuple[tuple[str, int], ...]:
-    return tuple((line.rule_id, line.version) for line in plan.judging)
+def _fields(memory: Memory) -> KeyFields:
+    """What lines remember: records by their clocks."""
 
+    def of(name: int) -> Callable[[int], Any]:
+        return lambda number: memory.field(int(memory.words[name]) + 8 * number, np.int64)
 
-def _column(memory: Memory, part: int, number: int) -> int:
-    """Where in a slot a clock stands, of those whose beginning word ``part`` says."""
-    return int(memory.words[part]) + 8 * number
+    return KeyFields(
+        satisfied=lambda byte: memory.field(int(memory.words[at.SAT_AT]) + byte, np.uint8),
+        judged=of(at.JUDGED_AT),
+        emitted=of(at.EMITTED_AT),
+    )

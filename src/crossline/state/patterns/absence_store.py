@@ -10,12 +10,15 @@ import pyarrow as pa
 
 from crossline.basics.spans import take_bytes
 from crossline.basics.values import I32, I64, U8
-from crossline.plan.spaces import Absence, AbsenceSpacePlan, KeySpacePlan
+from crossline.plan.order_spaces import Absence, AbsenceSpacePlan
+from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Delta, Due, Hits, KeyedBatch
 from crossline.state.memory import layout as at
 from crossline.state.patterns.deadlines import Deadlines, Tier
 from crossline.state.patterns.entry import MEET, MEET_ALL, compiled
 from crossline.state.patterns.store import without_values
+from crossline.state.windows.emission.columns import in_force, lines_of
+from crossline.state.windows.emission.decision import NONE_MS, is_cooling
 from crossline.state.windows.gather import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.program import compile_plan
@@ -127,7 +130,8 @@ class AbsenceSpaceState(RecordStore):
             for line_number, line in enumerate(self.plan.lines):
                 if line.within_ms + line.grace_ms != self._after_ms[number]:
                     continue
-                waits = _bit(bits, line.after) & _judged(line, tier.ingest_ms[rows], tier.lateness_ms[rows])
+                waits = _bit(bits, line.after)
+                waits &= in_force(line.spans, line.judge_lateness_ms, tier.ingest_ms[rows], tier.lateness_ms[rows])
                 if not line.probes:
                     waits &= ~_bit(answered, line_number)
                 places = np.flatnonzero(waits)
@@ -189,7 +193,7 @@ class AbsenceSpaceState(RecordStore):
             key = self._texts(at.KEYS, slots[record[place : place + 1]])[0].tobytes()
             now_ms = int(self._memory.clocks(record[place : place + 1])[0])
             emitted = self._emitted.setdefault((absence.rule_id, absence.version), {})
-            told[place] = key not in emitted or now_ms >= emitted[key] + absence.cooldown_ms
+            told[place] = not is_cooling(emitted.get(key, NONE_MS), absence.cooldown_ms, now_ms)
             if told[place]:
                 emitted[key] = now_ms
         return told
@@ -233,7 +237,7 @@ class AbsenceSpaceState(RecordStore):
         self._memory.take_over(old)
         self._buffers = Buffers(self._memory)
         self._keep(self._reached, np.zeros((len(self._reached), self._line_bytes), np.uint8))
-        names = {(each.rule_id, each.version) for each in plan.lines}
+        names = set(lines_of(plan.lines))
         self._emitted = {name: emitted for name, emitted in self._emitted.items() if name in names}
         self._make_lines()
         self._memory.call(compiled(), MEET_ALL, 0)
@@ -293,14 +297,6 @@ def _longs(values: Iterable[int]) -> I64:
 def _bit(rows: Any, number: int) -> Any:
     """Bit ``number`` of each row of bytes."""
     return rows[:, number >> 3] >> (number & 7) & 1 != 0
-
-
-def _judged(line: Absence, ingest_ms: I64, lateness_ms: I64) -> Any:
-    """Which records ``line`` judges."""
-    found = np.zeros(len(ingest_ms), np.bool_)
-    for start, end in line.spans:
-        found |= (ingest_ms >= start) & (ingest_ms < end)
-    return found if line.judge_lateness_ms is None else found & (lateness_ms <= line.judge_lateness_ms)
 
 
 def _origins(found: list[_Found], order: Any) -> pa.Table | None:

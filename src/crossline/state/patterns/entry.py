@@ -8,6 +8,7 @@ from typing import Any
 from numba import njit, types
 
 from crossline.basics.compiling import compiled_for
+from crossline.basics.parts import DOOR
 from crossline.state.memory.sources import digest
 from crossline.state.patterns.absences import meet_all, meet_rows
 from crossline.state.patterns.close import close_taken
@@ -31,7 +32,7 @@ def _made(sources: int) -> Any:
             meet_all(h)
         return done
 
-    return compiled_for(njit(cache=True)(run), types.int64(types.int64, types.int64, types.int64))
+    return compiled_for(njit(cache=True, **DOOR)(run), types.int64(types.int64, types.int64, types.int64))
 
 
 @cache
@@ -40,4 +41,4 @@ def compiled() -> Any:
 
     Compiles, or loads what an earlier process compiled.
     """
-    return _made(digest("crossline.state.windows", "crossline.state.patterns"))
+    return _made(digest("crossline.state.patterns"))

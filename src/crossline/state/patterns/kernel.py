@@ -5,21 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.state.memory import layout as at
-from crossline.state.memory.access import (
-    inlined,
-    jit,
-    load_i32,
-    load_u8,
-    prefetch,
-    store_8,
-    store_32,
-    store_64,
-    store_f64,
-)
+from crossline.state.memory.access import inlined, jit, load_i32, load_u8, prefetch, store_32, store_64
 from crossline.state.memory.header import bits_at, clock, item, row_of, slot_row, taken_row, tally, waiting_at, word
 from crossline.state.windows.ahead import SCOUTS_EACH, find_keys, look_ahead
 from crossline.state.windows.kernel import take_in
-from crossline.state.windows.verdicts.compare import EVIDENCE_MAX, cooling, count_up, kept
+from crossline.state.windows.verdicts.compare import count_up
+from crossline.state.windows.verdicts.emission import cools, hits_fit, mark, note_hit, note_window
+from crossline.state.windows.verdicts.judging import in_force
 
 WAITING, NAMED = 10, 5  # rows ahead: when taken steps are called for, and when the records that they name
 
@@ -36,9 +28,7 @@ def judge_rows(h: int, start: int) -> Any:
     for row in range(start, rows):
         look_ahead(h, row, rows)
         _look_ahead(h, row, rows)
-        if tally(h, at.N_HITS) + patterns > word(h, at.OUT_ROOM):
-            return row
-        if tally(h, at.N_EVIDENCE) + patterns * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
+        if not hits_fit(h, patterns):
             return row
         if tally(h, at.N_TAKEN) + word(h, at.STEPS) > word(h, at.TAKEN_ROOM):
             return row
@@ -99,18 +89,6 @@ def _stand(h: int, slot: int, i: int) -> None:
         store_32(tail_at, i)
 
 
-@jit
-def _judged(h: int, p: int, row: int) -> Any:
-    """Whether pattern ``p`` judges the record of ``row``, so that a hit at it is one."""
-    if item(h, at.LATENESS_MS, row) > item(h, at.PATTERN_LATE, p):
-        return False
-    ingest = item(h, at.INGEST_MS, row)
-    for span in range(item(h, at.PATTERN_SPAN_AT, p), item(h, at.PATTERN_SPAN_AT, p + 1)):
-        if item(h, at.PATTERN_FROM, span) <= ingest < item(h, at.PATTERN_UNTIL, span):
-            return True
-    return False
-
-
 @inlined
 def _concerned(h: int, p: int, bits: int, width: int) -> Any:
     """Whether any of the row's entries means anything to pattern ``p``."""
@@ -124,6 +102,12 @@ def _concerned(h: int, p: int, bits: int, width: int) -> Any:
 def _has(bits: int, entry: int) -> Any:
     """Whether a row is in an entry; in none below 0."""
     return entry >= 0 and (load_u8(bits + (entry >> 3)) >> (entry & 7)) & 1 != 0
+
+
+@jit
+def _judges(h: int, p: int, row: int) -> Any:
+    """Whether pattern ``p`` judges the record of ``row``, so that a hit at it is one."""
+    return in_force(h, p, item(h, at.INGEST_MS, row), item(h, at.LATENESS_MS, row))
 
 
 @jit
@@ -158,15 +142,6 @@ def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
 
 
 @jit
-def _mark(h: int, p: int, i: int) -> None:
-    """Pattern ``p`` holds at record ``i``, whether it may emit there or not; written down where any has a cooldown."""
-    width = word(h, at.LINE_BYTES)
-    if width:
-        noted = word(h, at.ROW_SAT) + kept(h, i) * width + (p >> 3)
-        store_8(noted, load_u8(noted) | (1 << (p & 7)))
-
-
-@jit
 def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> Any:
     """Record ``i`` takes step ``s`` after taken step ``prior`` (-1: it is the first): a hit, or a match that waits.
 
@@ -174,9 +149,10 @@ def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> A
     a probe is -1 after its first.
     """
     done = s == item(h, at.STEP_AT, p + 1) - 1
-    if told >= 0 and (done or item(h, at.PROBES, p) != 0) and _judged(h, p, told):
-        _mark(h, p, i)
-        if not cooling(h, slot, item(h, at.PATTERN_COOLDOWN_COL, p), item(h, at.PATTERN_COOLDOWN, p), i, p):
+    if told >= 0 and (done or item(h, at.PROBES, p) != 0) and _judges(h, p, told):
+        if word(h, at.LINE_BYTES):  # where any has a cooldown: what is held back by it still decides
+            mark(h, i, p)
+        if not cools(h, slot, p, i):
             _note(h, p, s, i, told, prior)
         if item(h, at.PROBES, p) != 0:
             told = -1
@@ -229,21 +205,10 @@ def _free(h: int, waits: int) -> None:
 @jit
 def _note(h: int, p: int, s: int, i: int, row: int, prior: int) -> None:
     """Write a hit of the steps up to ``s`` down, with the last records that took them."""
-    n, start = count_up(h, at.N_HITS), tally(h, at.N_EVIDENCE)
     count = s + 1 - item(h, at.STEP_AT, p)
-    to = start + min(count, EVIDENCE_MAX)
     began = i if prior < 0 else load_i32(taken_row(h, prior) + at.BEGAN)
-    store_32(word(h, at.OUT_LINE) + 4 * n, p)
-    store_32(word(h, at.OUT_ROW) + 4 * n, row)
-    store_8(word(h, at.OUT_IS_INT) + n, 1)
-    store_64(word(h, at.OUT_VALUE_I) + 8 * n, count)
-    store_64(word(h, at.OUT_VALUE_UP) + 8 * n, 0)
-    store_f64(word(h, at.OUT_VALUE_F) + 8 * n, 0.0)
-    store_64(word(h, at.OUT_COUNT) + 8 * n, count)
-    store_64(word(h, at.OUT_START) + 8 * n, clock(h, began))
-    store_64(word(h, at.OUT_END) + 8 * n, clock(h, i))
-    store_64(word(h, at.OUT_EVIDENCE_END) + 8 * n, to)
-    store_64(h + 8 * at.N_EVIDENCE, to)
+    n = note_hit(h, p, row, count, 0, 0.0, count)
+    start, to = note_window(h, n, 1, clock(h, began), clock(h, i), count)
     evidence, record = word(h, at.OUT_EVIDENCE), i
     while to > start:
         to -= 1

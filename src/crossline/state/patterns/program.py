@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64
-from crossline.plan.spaces import KeySpacePlan, Pattern, PatternSpacePlan
+from crossline.plan.order_spaces import Pattern, PatternSpacePlan
+from crossline.plan.spaces import KeySpacePlan
 from crossline.state.memory import layout as at
+from crossline.state.windows.emission.columns import cooldown_columns, cooldowns
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.program import compile_plan
 
@@ -48,9 +50,10 @@ def memory_of(plan: PatternSpacePlan) -> MemoryMap:
     check(plan)
     lines = plan.lines
     steps = [entries_of(line) for line in lines]
-    columns = cooldown_columns(plan)
+    cooling, columns = cooldowns(lines), cooldown_columns(lines)
     counts = {
         at.LINES: len(lines),
+        at.JUDGING: len(lines),
         at.STEPS: sum(map(len, steps)),
         at.WAITS: waits(plan)[-1],
         at.COOLING: len(columns),
@@ -68,24 +71,15 @@ def memory_of(plan: PatternSpacePlan) -> MemoryMap:
         (at.STRICT_ENTRY, _longs(-1 if line.strict is None else line.strict for line in lines)),
         (at.CONCERNS, _concerns(plan)),
         (at.PROBES, _longs(line.probes for line in lines)),
-        (
-            at.PATTERN_LATE,
-            _longs(map(_latest, lines)),
-        ),
-        (at.PATTERN_SPAN_AT, _longs(_starts(len(line.spans) for line in lines))),
-        (at.PATTERN_FROM, _longs(_clip(start) for line in lines for start, _ in line.spans)),
-        (at.PATTERN_UNTIL, _longs(_clip(end) for line in lines for _, end in line.spans)),
-        (at.PATTERN_COOLDOWN, _longs(line.cooldown_ms for line in lines)),
-        (at.PATTERN_COOLDOWN_COL, _longs(columns.get((line.rule_id, line.version), -1) for line in lines)),
+        (at.CLASS_LATE, _longs(map(_latest, lines))),
+        (at.SPAN_AT, _longs(_starts(len(line.spans) for line in lines))),
+        (at.SPAN_FROM, _longs(_clip(start) for line in lines for start, _ in line.spans)),
+        (at.SPAN_UNTIL, _longs(_clip(end) for line in lines for _, end in line.spans)),
+        (at.COOLDOWN, cooling["cooldown"]),
+        (at.COOLDOWN_COL, cooling["cooldown_col"]),
     ):
         memory.keep(name, array)
     return memory
-
-
-def cooldown_columns(plan: PatternSpacePlan) -> dict[tuple[str, int], int]:
-    """Column of the last emission, for each pattern (rule id, version) with a cooldown."""
-    cooling = [line for line in plan.lines if line.cooldown_ms]
-    return {(line.rule_id, line.version): number for number, line in enumerate(cooling)}
 
 
 def _latest(line: Pattern) -> int:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64, U8
-from crossline.plan.spaces import PatternSpacePlan
+from crossline.plan.order_spaces import PatternSpacePlan
 from crossline.state.batch import Delta, Hits, KeyedBatch
 from crossline.state.memory import layout as at
 from crossline.state.patterns.entry import CLOSE, JUDGE, OFFER, compiled
-from crossline.state.patterns.program import cooldown_columns, memory_of
+from crossline.state.patterns.program import memory_of
+from crossline.state.windows.emission.columns import cooldown_columns
 from crossline.state.windows.gather import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.record_store import ANY_AGE, RecordStore
@@ -69,7 +70,7 @@ class PatternSpaceState(RecordStore):
         words[at.NOTES_HITS], words[at.DUPLICATE_MS] = 0, -ANY_AGE  # what was kept was no duplicate
         self._go_through(JUDGE, len(batch))
         self._leave()
-        columns, slots = cooldown_columns(self.plan), self._memory.field(at.RECORDS, at.SLOT)
+        columns, slots = cooldown_columns(self.plan.lines), self._memory.field(at.RECORDS, at.SLOT)
         for line, row in zip(delta.emitted_line.tolist(), delta.emitted_row.tolist(), strict=True):
             if lines[line] in columns:
                 _emissions(self._memory, columns[lines[line]])[slots[first + row]] = first + row
@@ -85,10 +86,10 @@ class PatternSpaceState(RecordStore):
         """
         if plan.entries != self.plan.entries:
             raise ValueError(f"a store of {self.plan.entries} entries cannot be judged by a plan of {plan.entries}")
-        old, known = self._memory, cooldown_columns(self.plan)
+        old, known = self._memory, cooldown_columns(self.plan.lines)
         self._memory, self.plan = memory_of(plan), plan
         self._memory.take_over(old)
-        for name, column in cooldown_columns(plan).items():
+        for name, column in cooldown_columns(plan.lines).items():
             if name in known:
                 _emissions(self._memory, column)[:] = _emissions(old, known[name])
         self._buffers = Buffers(self._memory)

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I32, I64
-from crossline.plan.spaces import KeySpacePlan, PatternSpacePlan
+from crossline.plan.order_spaces import PatternSpacePlan
+from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Again, Bools, Delta, Failure, Hits, KeyedBatch, no_hits
 from crossline.state.retraction.intake import Entered, carry_told, enter
-from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged, waiting
+from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged
 from crossline.state.retraction.replays import Variant, replays_of
-from crossline.state.retraction.table import BITS, Lines, Table, facts_in, places_in, remapped
+from crossline.state.retraction.table import BITS, Table, facts_in, places_in
+from crossline.state.windows.emission.columns import Lines, lines_of, remapped
 from crossline.state.windows.lookup import loaded, numbered
 from crossline.state.windows.record_store import ANY_AGE, Sizes
 
@@ -33,7 +35,7 @@ class Reevaluation:
         self.plan = plan
         self.duplicate_ms = duplicate_ms
         self._make = make
-        self._table = Table(_lines(plan), (plan.entries + 7) // 8)
+        self._table = Table(lines_of(plan.judging), (plan.entries + 7) // 8)
         self._delta: Delta | None = None
         self._came = 0
 
@@ -49,7 +51,7 @@ class Reevaluation:
         again, failed, changed = list[Again](), dict[Failure, int](), [entered.removed]
         places = batch.places
         shared = places.named if places is not None and places.shared else None
-        tied = shared is not None or bool(waiting(self.plan))
+        tied = shared is not None or bool(self.plan.waiting)
         for piece in self._pieces(entered, first, tied=tied):
             found, settled = judged(table, self.plan, self._make, piece, first, shared)
             again.append(found)
@@ -161,7 +163,7 @@ class Reevaluation:
         if plan.entries != self.plan.entries:
             raise ValueError(f"a store of {self.plan.entries} entries cannot be judged by a plan of {plan.entries}")
         self.plan = plan
-        self._table.relined(_lines(plan))
+        self._table.relined(lines_of(plan.judging))
 
     def evict(self, cutoff_ms: int) -> None:
         """Drop records with a clock at or before ``cutoff_ms``, once they are half of all."""
@@ -176,7 +178,7 @@ class Reevaluation:
         too late to be waited for.
         """
         table, found = self._table, dict[str, int]()
-        lines = waiting(self.plan)
+        lines = self.plan.waiting
         if not lines:
             return found
         due_ms, live = table.number("clock_ms") + late_ms, table.live & (table.key >= 0)
@@ -194,10 +196,6 @@ class Reevaluation:
     def sizes(self) -> Sizes:
         """What is held."""
         return Sizes(self.records, self._table.keys, self._table.nbytes())
-
-
-def _lines(plan: Plan) -> Lines:
-    return tuple((line.rule_id, line.version) for line in plan.judging)
 
 
 def _out_of_order(table: Table, ordered: I64, first: int, entered: Entered, *, tied: bool) -> Any:

@@ -10,10 +10,11 @@ import numpy as np
 
 from crossline.basics.bits import set_bits
 from crossline.basics.values import I64
-from crossline.plan.spaces import Cursor, FormulaLine, KeySpacePlan
+from crossline.plan.spaces import Cursor, KeySpacePlan
 from crossline.state.batch import Again, Cause, Delta, EarlierHits, Hits, KeyedBatch, Met
 from crossline.state.retraction.replays import Variant
-from crossline.state.retraction.table import Lines, Table
+from crossline.state.retraction.table import Table
+from crossline.state.windows.emission.columns import Lines
 from crossline.state.windows.record_store import ANY_AGE
 from crossline.state.windows.verdicts.single_record import read_alone, waited_by
 
@@ -68,12 +69,6 @@ class Piece:
         )
 
 
-def waiting(plan: Any) -> tuple[tuple[int, FormulaLine], ...]:
-    """The formulas of ``plan`` whose records wait for their first figure, by their numbers."""
-    lines = enumerate(plan.judging if isinstance(plan, KeySpacePlan) else ())
-    return tuple((number, line) for number, line in lines if isinstance(line, FormulaLine) and line.verdict.waits)
-
-
 def in_order_pieces(table: Table, ordered: I64, first: int, reach_ms: int, most: int) -> Iterator[Piece]:
     """The pieces of keys whose new rows, from number ``first`` on, come after all others; ``ordered``: all of them."""
     if not len(ordered):
@@ -118,7 +113,7 @@ def judged(
         store.load(Delta(batch, sat, emitted_line.astype(np.int32), emitted_row.astype(np.int32)), lines)
     batch = table.batch(piece.rows, keys, piece.rows_of)
     hits = store.judge(batch)
-    behind = [found for number, line in waiting(plan) for found in _behind(batch, number, waited_by(plan, line), hits)]
+    behind = [found for number, line in plan.waiting for found in _behind(batch, number, waited_by(plan, line), hits)]
     met = [found for each in behind if (found := _met(plan, batch, *each)) is not None]
     line = np.append(hits.line, np.array([each.line for each in met], np.int32))
     of_hits = piece.rows[np.append(hits.row, np.array([each.row for each in met], np.int32))]
@@ -154,8 +149,7 @@ def _earlier(table: Table, piece: Piece) -> EarlierHits:
 
 
 def _met(plan: KeySpacePlan, batch: KeyedBatch, number: int, row: int, other: int) -> Met | None:
-    line = plan.judging[number]
-    assert isinstance(line, FormulaLine)  # noqa: S101 - others wait for nothing
+    line = dict(plan.waiting)[number]
     fields = {name: batch.facts[name][row].as_py() for name in line.verdict.fields}
     read = read_alone(plan, line, int(batch.clock_ms[row]), fields, batch, other)
     return None if read is None else Met(number, row, other, read)

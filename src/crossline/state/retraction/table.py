@@ -18,8 +18,8 @@ from crossline.plan.stream_join import merged_log
 from crossline.state.batch import Bools, Cause, Chunk, Delta, KeyedBatch, Places
 from crossline.state.memory.hashing import xxh64_many
 from crossline.state.retraction.columns import Column, Fact, Texts, joined
+from crossline.state.windows.emission.columns import Lines, remapped
 
-Lines = tuple[tuple[str, int], ...]
 _NUMBERS = ("clock_ms", "ingest_ms", "lateness_ms", "reached_ms", "offset")
 BITS = ("sat", "emitted", "told", "lacks", "hit")
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
@@ -318,18 +318,6 @@ def _ranks(names: Sequence[Any]) -> I64:
 
 def _width(lines: Sequence[Any]) -> int:
     return (len(lines) + 7) // 8
-
-
-def remapped(bits: U8, old: Lines, new: Lines) -> U8:
-    """Bits by ``old`` lines as bits by ``new`` ones."""
-    if old == new:
-        return bits
-    out, numbers = np.zeros((len(bits), _width(new)), np.uint8), {name: number for number, name in enumerate(old)}
-    for at, name in enumerate(new):
-        was = numbers.get(name)
-        if was is not None:
-            out[:, at >> 3] |= ((bits[:, was >> 3] >> (was & 7)) & 1) << np.uint8(at & 7)
-    return out
 
 
 def _taken(data: U8, offsets: I64, rows: Any) -> tuple[U8, I64]:

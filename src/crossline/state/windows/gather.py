@@ -13,7 +13,7 @@ from crossline.programs.kinds import ColumnKind
 from crossline.state.batch import Hits
 from crossline.state.memory import layout as at
 from crossline.state.windows.memory_map import MemoryMap
-from crossline.state.windows.verdicts.compare import EVIDENCE_MAX
+from crossline.state.windows.verdicts.emission import EVIDENCE_MAX
 
 Columns = tuple[tuple[str, ColumnKind], ...]
 

@@ -16,17 +16,9 @@ from crossline.state.windows.figures import count_figure
 from crossline.state.windows.program import COUNT
 from crossline.state.windows.readings import figure
 from crossline.state.windows.rolling import insert, move
-from crossline.state.windows.verdicts.compare import (
-    COUNT_NOW,
-    EVIDENCE_MAX,
-    compare,
-    count_up,
-    counted_in,
-    judged_by,
-    judging,
-    remember,
-    tell,
-)
+from crossline.state.windows.verdicts.compare import COUNT_NOW, compare, count_up, counted_in, tell
+from crossline.state.windows.verdicts.emission import hits_fit
+from crossline.state.windows.verdicts.judging import judged_by, judging, remember
 
 NEVER = 2**62
 
@@ -109,9 +101,7 @@ def judge_rows(h: int, start: int) -> Any:
         find_keys(h)
     for row in range(start, end):
         look_ahead(h, row, rows)
-        if tally(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):
-            return row
-        if tally(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
+        if not hits_fit(h, lines):
             return row
         i = take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.DUPLICATE_MS))
         if i < 0:

@@ -15,7 +15,7 @@ from crossline.state.memory.regions import HUGE_FROM, Region
 from crossline.state.memory.watch import WATCHES, Piece, watching
 from crossline.state.records.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
 from crossline.state.windows.ahead import SCOUTS_EACH
-from crossline.state.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, compiled
+from crossline.state.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, doing
 from crossline.state.windows.program import KernelProgram
 
 FILL_MAX = 0.88  # of an open addressing table
@@ -71,7 +71,6 @@ class MemoryMap:
         words, program = self.words, self.program
         for word in at.OF_PROGRAM:
             self.keep(word.number, getattr(program, word.name.lower()))
-        cooling = max(program.cooldown_col.max(initial=-1), program.formula_cooldown_col.max(initial=-1)) + 1
         entry_bytes = (plan.entries + 7) // 8
         for name, count in (
             (at.COLUMNS, len(plan.columns)),
@@ -88,7 +87,8 @@ class MemoryMap:
             (at.UNTIED, program.sortable.all() and not len(program.chain_entry) and not len(program.link_entry)),
             (at.LINES, len(plan.lines)),
             (at.FORMULAS, len(plan.formulas)),
-            (at.COOLING, cooling),
+            (at.JUDGING, len(plan.judging)),
+            (at.COOLING, program.cooldown_col.max(initial=-1) + 1),
             (at.LINE_BYTES, (len(plan.judging) + 7) // 8),
             (at.ENTRY_BYTES, entry_bytes),
             (at.BITS_BYTES, 0 if plan.entries == 1 else entry_bytes),
@@ -150,7 +150,7 @@ class MemoryMap:
 
     def run(self, task: int, argument: int = 0, more: int = 0) -> int:
         """Run one of the tasks of ``entry``."""
-        return self.call(compiled(), task, argument, more)
+        return self.call(doing(task), task, argument, more)
 
     def call(self, function: Callable[..., Any], *arguments: int) -> int:
         """Call a compiled ``function`` of the address of the words and ``arguments``."""

@@ -44,16 +44,9 @@ from crossline.state.windows.kernel import place, take_in
 from crossline.state.windows.program import AVG_INT, COUNT
 from crossline.state.windows.readings import figure
 from crossline.state.windows.rolling import insert, move
-from crossline.state.windows.verdicts.compare import (
-    EVIDENCE_MAX,
-    compare,
-    counted_in,
-    judged_by,
-    judging,
-    kept,
-    remember,
-    tell,
-)
+from crossline.state.windows.verdicts.compare import compare, counted_in, tell
+from crossline.state.windows.verdicts.emission import hits_fit, kept
+from crossline.state.windows.verdicts.judging import judged_by, judging, remember
 
 
 @jit
@@ -219,9 +212,7 @@ def compare_rows(h: int, start: int) -> Any:
     lines, rows, figure_at = word(h, at.LINES), word(h, at.ROW_END), word(h, at.FIGURE)
     store_f64(figure_at + 16, 0.0)
     for row in range(start, rows):
-        if tally(h, at.N_HITS) + lines > word(h, at.OUT_ROOM):
-            return row
-        if tally(h, at.N_EVIDENCE) + lines * EVIDENCE_MAX > word(h, at.EVIDENCE_ROOM):
+        if not hits_fit(h, lines):
             return row
         i = load_i32(word(h, at.ROW_RECORD) + 4 * row)
         if i < 0 or not judging(h, i, row):

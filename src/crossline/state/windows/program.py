@@ -14,6 +14,7 @@ from crossline.basics.values import F64, I32, I64, U8
 from crossline.plan.spaces import FeatureQueryLine, FormulaLine, Group, KeySpacePlan, Line, WindowPlan
 from crossline.programs.kinds import Operator
 from crossline.programs.registry import aggregates, declared
+from crossline.state.windows.emission.columns import cooldowns, members
 
 # Kinds of pointers into a window.
 MIN, MAX, FIRST, LAST = 0, 1, 2, 3
@@ -70,10 +71,11 @@ class KernelProgram(NamedTuple):
     low_f: F64
     high_f: F64
     negated: U8
-    every: U8
-    cooldown: I64
-    cooldown_col: I32
     line_class: I32
+    every: U8  # of lines and formulas, by their numbers in the plan
+    rearm: I64
+    cooldown: I64
+    cooldown_col: I64
     class_at: I32  # classes of a cursor
     class_of: I32
     class_entry: I32  # lines that judge the same records share a class
@@ -90,10 +92,6 @@ class KernelProgram(NamedTuple):
     formula_class: I32
     formula_cursor: I32
     formula_count: I32
-    formula_every: U8
-    formula_rearm: I64
-    formula_cooldown: I64
-    formula_cooldown_col: I32
 
 
 JudgeClass = tuple[int, tuple[tuple[int, int], ...], int, bool]
@@ -101,16 +99,21 @@ JudgeClass = tuple[int, tuple[tuple[int, int], ...], int, bool]
 
 def judge_class(plan: WindowPlan, line: Line | FormulaLine | FeatureQueryLine) -> JudgeClass:
     """What decides which records a line judges: entry, spans of ingest time, the latest lateness; and when."""
-    formed = isinstance(line, FormulaLine)
-    entry = plan.cursors[plan.groups[line.group].cursor].entry if isinstance(line, Line) else line.entry
     late = I64_MAX if line.judge_lateness_ms is None else line.judge_lateness_ms
-    return entry, tuple((_clip(start), _clip(end)) for start, end in line.spans), _clip(late), formed
+    spans = tuple((_clip(start), _clip(end)) for start, end in line.spans)
+    return line.entry_in(plan), spans, _clip(late), line.by_formula
 
 
 def classes(plan: WindowPlan) -> dict[JudgeClass, int]:
     """The classes of the plan's lines, and of what it tells, numbered; those of its formulas come after."""
     lines: tuple[Line | FormulaLine | FeatureQueryLine, ...] = (*plan.lines, *plan.feature_queries, *plan.formulas)
     return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in lines))}
+
+
+def class_lines(plan: WindowPlan) -> U8:
+    """Bits of the lines of each class, a row of bytes each."""
+    numbers = classes(plan)
+    return members([numbers[judge_class(plan, line)] for line in plan.judging], len(numbers))
 
 
 def told_groups(plan: WindowPlan) -> tuple[int, ...]:
@@ -269,7 +272,6 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     by_group += [(g, x) for x in plan.formulas for _, *asked in x.figures for g in asked]
     by_group += [(g, x) for x in plan.feature_queries for _, *asked in x.figures for g in asked]
     of_cursor = sorted({(plan.groups[g].cursor, number[judge_class(plan, x)]) for g, x in by_group})
-    cooling = [i for i in lines if plan.lines[i].cooldown_ms > 0]
     line_group = np.array([groups.index(plan.lines[i].group) for i in lines], np.int64)
     bounds = [bounds_of(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
     return {
@@ -284,9 +286,9 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "low_f": np.array([b[2] for b in bounds], np.float64),
         "high_f": np.array([b[3] for b in bounds], np.float64),
         "negated": _bytes(plan.lines[i].operator == "!=" for i in lines),
-        "every": _bytes(plan.lines[i].emit_every for i in lines),
-        "cooldown": _longs(plan.lines[i].cooldown_ms for i in lines),
-        "cooldown_col": _ints(cooling.index(i) if plan.lines[i].cooldown_ms > 0 else -1 for i in lines),
+        "every": _bytes(each.emit_every for each in plan.judging),
+        "rearm": _longs(each.rearm_in(plan)[0] for each in plan.judging),
+        **cooldowns(plan.judging),
         "line_class": _ints(number[judge_class(plan, plan.lines[i])] for i in lines),
         "class_at": parts.starts(c for c, _ in of_cursor),
         "class_of": _ints(k for _, k in of_cursor),
@@ -297,7 +299,7 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "class_late": _longs(c[2] for c in number),
         "group_told": _ints(told.index(g) for g in groups),
         "sortable": _bytes(_sortable(plan, c) for c in range(len(plan.cursors))),
-        **_formulas(plan, len(cooling)),
+        **_formulas(plan),
     }
 
 
@@ -307,28 +309,13 @@ def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
     return all(declared(each.aggregate).sortable and not is_float(plan, each) for each in mine)
 
 
-def _formulas(plan: KeySpacePlan, cooling_before: int) -> dict[str, Any]:
+def _formulas(plan: KeySpacePlan) -> dict[str, Any]:
     number, told, formulas = classes(plan), told_groups(plan), plan.formulas
-    cooling = [i for i, each in enumerate(formulas) if each.cooldown_ms > 0]
     return {
         "formula_class": _ints(number[judge_class(plan, each)] for each in formulas),
         "formula_cursor": _ints(plan.groups[each.figures[0][2]].cursor for each in formulas),
         "formula_count": _ints(told.index(each.figures[0][2]) for each in formulas),
-        "formula_every": _bytes(each.emit_every for each in formulas),
-        "formula_rearm": _longs(each.rearm_ms for each in formulas),
-        "formula_cooldown": _longs(each.cooldown_ms for each in formulas),
-        "formula_cooldown_col": _ints(
-            cooling_before + cooling.index(i) if each.cooldown_ms > 0 else -1 for i, each in enumerate(formulas)
-        ),
     }
-
-
-def cooldown_columns(plan: KeySpacePlan, program: KernelProgram) -> dict[tuple[str, int], int]:
-    """Column of the last emission, for each line (rule id, version) with a cooldown."""
-    pairs = list(zip(program.line_plan.tolist(), program.cooldown_col.tolist(), strict=True))
-    pairs += enumerate(program.formula_cooldown_col.tolist(), len(plan.lines))
-    judging = plan.judging
-    return {(judging[i].rule_id, judging[i].version): column for i, column in pairs if column >= 0}
 
 
 def bounds_of(operator: Operator, threshold: float) -> tuple[int, int, float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,16 +13,18 @@ from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Delta, FormulaRead, Hits, KeyedBatch
 from crossline.state.memory import layout as at
 from crossline.state.memory.hashing import keyed_many, xxh64_many
-from crossline.state.windows.entry import COMPARE, EMIT, FIGURES, JUDGE, LOAD, RELINK, TAKE, compiled
+from crossline.state.windows.emission.carry import KeyFields, carry
+from crossline.state.windows.emission.columns import among, cooldown_columns, lines_of, remapped
+from crossline.state.windows.entry import COMPARE, EMIT, FIGURES, JUDGE, LOAD, RELINK, TAKE, compiled, compiled_in_order
 from crossline.state.windows.gather import Buffers, hits_of
 from crossline.state.windows.lookup import loaded, no_rows, rows_under
 from crossline.state.windows.memory_map import MemoryMap
-from crossline.state.windows.program import all_told, classes, compile_plan, cooldown_columns, judge_class, told_groups
+from crossline.state.windows.program import all_told, class_lines, compile_plan, told_groups
 from crossline.state.windows.record_store import RecordStore, Sizes
 from crossline.state.windows.verdicts.feature_queries import FeatureQueries
 from crossline.state.windows.verdicts.formulas import Formulas, Judged, Told
 
-__all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm"]
+__all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm", "warm_in_order"]
 
 DEEP = 3  # steps back from the end of its list that a record takes: from there on a batch is better judged in order
 PIECE = 8_192  # rows whose figures are told at a time; sorted, those of one key are held against each other
@@ -143,19 +146,18 @@ class KeySpaceState(RecordStore):
         Raises:
             StateError: as for ``judge``.
         """
-        first = self.records
-        sat, known = self._sat_of(delta.sat, lines)
+        first, names = self.records, lines_of(self.plan.judging)
+        sat = remapped(delta.sat, lines, names)
         self._enter(delta.batch, self._values(delta.batch), sat, stepwise=False)
-        self._memory.keep(at.LINE_MASK, known)
-        self._memory.keep(at.CLASS_LINES, self._class_lines())
+        self._memory.keep(at.LINE_MASK, among(lines, names))
+        self._memory.keep(at.CLASS_LINES, class_lines(self.plan))
         self._memory.run(LOAD)
         self._leave()
-        columns = cooldown_columns(self.plan, self._memory.program)
+        columns, emitted = cooldown_columns(self.plan.judging), _fields(self._memory).emitted
         slots = self._memory.field(at.RECORDS, at.SLOT)
         for line, row in zip(delta.emitted_line.tolist(), delta.emitted_row.tolist(), strict=True):
             if lines[line] in columns:
-                offset = int(self._memory.words[at.EMITTED_AT]) + 4 * columns[lines[line]]
-                self._memory.field(at.SLOTS, offset)[slots[first + row]] = first + row
+                emitted(columns[lines[line]])[slots[first + row]] = first + row
 
     def alone(self, plan: KeySpacePlan, key: bytes) -> KeySpaceState:
         """The records of ``key`` in a store of their own, judged by ``plan``, of the same columns and entries.
@@ -203,35 +205,12 @@ class KeySpaceState(RecordStore):
         old, old_plan = self._memory, self.plan
         self._memory, self.plan = MemoryMap(plan, compile_plan(plan)), plan
         self._memory.take_over(old)
-        self._carry(old, old_plan)
+        carry(old_plan, _fields(old), plan, _fields(self._memory))
         self._memory.empty(at.VALUE_TABLE, self.records * int(self._memory.words[at.LINKS]))
         self._memory.run(RELINK)
         self._buffers = Buffers(self._memory)
         self._formulas = Formulas(plan, self._memory.program)
         self._feature_queries = FeatureQueries(plan, self._memory.program)
-
-    def _carry(self, old: MemoryMap, old_plan: KeySpacePlan) -> None:
-        """Satisfied bits, last judged records and last emissions of the lines that stay."""
-        memory = self._memory
-        numbers = {(x.rule_id, x.version): i for i, x in enumerate(old_plan.judging)}
-        old_classes, new_classes = classes(old_plan), classes(self.plan)
-        old_columns, new_columns = (
-            cooldown_columns(old_plan, old.program),
-            cooldown_columns(self.plan, memory.program),
-        )
-        for i, line in enumerate(self.plan.judging):
-            name = (line.rule_id, line.version)
-            if name not in numbers:
-                continue
-            was = numbers[name]
-            bits = (old.field(at.SLOTS, int(old.words[at.SAT_AT]) + (was >> 3), np.uint8) >> (was & 7)) & 1
-            sat = memory.field(at.SLOTS, int(memory.words[at.SAT_AT]) + (i >> 3), np.uint8)
-            sat |= bits << np.uint8(i & 7)
-            judged = _link(memory, at.JUDGED_AT, new_classes[judge_class(self.plan, line)])
-            before = _link(old, at.JUDGED_AT, old_classes[judge_class(old_plan, old_plan.judging[was])])
-            np.maximum(judged, before, out=judged)
-            if name in old_columns and name in new_columns:
-                _link(memory, at.EMITTED_AT, new_columns[name])[:] = _link(old, at.EMITTED_AT, old_columns[name])
 
     def _values(self, batch: KeyedBatch) -> Any:
         """The batch's columns as rows of 64 bits."""
@@ -247,32 +226,9 @@ class KeySpaceState(RecordStore):
                 whole[:, i] = column
         return whole
 
-    def _sat_of(self, sat: U8, lines: tuple[tuple[str, int], ...]) -> tuple[U8, U8]:
-        """Bits by ``lines`` as bits by the plan's lines, and which of these ``lines`` speaks of."""
-        width = int(self._memory.words[at.LINE_BYTES])
-        known = np.zeros(width * 8, np.bool_)
-        numbers = {name: i for i, name in enumerate(lines)}
-        names = tuple((x.rule_id, x.version) for x in self.plan.judging)
-        out = sat if names == lines else np.zeros((len(sat), width), np.uint8)
-        for i, name in enumerate(names):
-            old = numbers.get(name)
-            if old is not None:
-                known[i] = True
-                if out is not sat:
-                    out[:, i >> 3] |= ((sat[:, old >> 3] >> (old & 7)) & 1) << np.uint8(i & 7)
-        return out, np.packbits(known, bitorder="little")
-
-    def _class_lines(self) -> U8:
-        """The lines of each class, as bits."""
-        numbers = classes(self.plan)
-        members = np.zeros((len(numbers), int(self._memory.words[at.LINE_BYTES]) * 8), np.bool_)
-        for i, line in enumerate(self.plan.judging):
-            members[numbers[judge_class(self.plan, line)], i] = True
-        return np.packbits(members, axis=1, bitorder="little")
-
 
 def warm() -> None:
-    """Compile the kernel (half a minute, once per installation), or load what was compiled before (half a second).
+    """Compile the kernel (some twenty seconds, once per installation), or load what was compiled before.
 
     ``judge`` does it by itself at its first call; processes that start together should not each do it.
     """
@@ -281,6 +237,19 @@ def warm() -> None:
         hashes(np.zeros(0, np.uint8), np.zeros(1, np.int64))
 
 
-def _link(memory: MemoryMap, name: int, column: int) -> Any:
-    """One link of all keys, to read or write at once."""
-    return memory.field(at.SLOTS, int(memory.words[name]) + 4 * column)
+def warm_in_order() -> None:
+    """The same for what a batch is judged by whose records come far out of order."""
+    compiled_in_order()
+
+
+def _fields(memory: MemoryMap) -> KeyFields:
+    """What lines remember: records by their numbers."""
+
+    def of(name: int) -> Callable[[int], Any]:
+        return lambda number: memory.field(at.SLOTS, int(memory.words[name]) + 4 * number)
+
+    return KeyFields(
+        satisfied=lambda byte: memory.field(at.SLOTS, int(memory.words[at.SAT_AT]) + byte, np.uint8),
+        judged=of(at.JUDGED_AT),
+        emitted=of(at.EMITTED_AT),
+    )

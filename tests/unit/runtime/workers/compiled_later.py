@@ -18,7 +18,7 @@ from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.workers.warm import warm
+from crossline.runtime.workers.warm import ALL, warm
 
 STREAMS = """
 schema_version: 1
@@ -107,7 +107,7 @@ def made() -> set[tuple[str, str, str]]:
 
 
 if __name__ == "__main__":
-    warm(panes=True, patterns=True, formats=True)
+    warm(**ALL)
     ahead = made()
     told = [each for unit in TIMES for each in alerted(unit)]
     sys.stdout.write(

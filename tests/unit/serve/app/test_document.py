@@ -18,9 +18,7 @@ DOCUMENT = json.loads(FILE.read_text())
 
 
 def test_the_file_is_what_the_app_says() -> None:
-    assert FILE.read_text() == document_text(), (
-        "write it anew: python -m crossline.serve.app.document > docs/openapi.json"
-    )
+    assert FILE.read_text() == document_text(), "write it anew: crossline serve openapi > docs/openapi.json"
 
 
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:

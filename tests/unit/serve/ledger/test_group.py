@@ -13,7 +13,7 @@ import pytest
 from crossline.basics.errors import RetryableError, StateError
 from crossline.serve.ledger.base import Claimed
 from crossline.serve.ledger.group import LedgerGroup
-from crossline.serve.ledger.queries import check_ledger
+from crossline.serve.ledger.reports import check_ledger
 from crossline.serve.ledger.sqlite import SqliteLedger
 
 from .ledgerkit import asked, decision_of, entry

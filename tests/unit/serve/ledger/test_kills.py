@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from crossline.serve.ledger.queries import check_ledger
+from crossline.serve.ledger.reports import check_ledger
 from crossline.serve.ledger.sqlite import SqliteLedger
 
 from .ledgerkit import asked, entry

@@ -15,7 +15,7 @@ import pytest
 from crossline.basics.errors import RetryableError, StateError
 from crossline.serve.decisions.adapters import SqliteReads
 from crossline.serve.ledger.chain import faults_of
-from crossline.serve.ledger.queries import check_ledger
+from crossline.serve.ledger.reports import check_ledger
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
 

@@ -20,7 +20,6 @@ from crossline.basics.errors import UsageError
 from crossline.serve.decisions.values import Basis
 from crossline.serve.ledger import receipts
 from crossline.serve.ledger.chain import check_chain, faults_of
-from crossline.serve.ledger.queries import check_ledger
 from crossline.serve.ledger.receipts import (
     BEGINNING,
     FIELDS,
@@ -30,6 +29,7 @@ from crossline.serve.ledger.receipts import (
     digest_of,
     receipt_body,
 )
+from crossline.serve.ledger.reports import check_ledger
 from crossline.serve.ledger.signing import Signer, Verifier, key_id_of
 from crossline.serve.ledger.sqlite import SqliteLedger
 

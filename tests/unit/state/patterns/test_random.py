@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline.basics import wire
-from crossline.plan.spaces import Pattern, PatternSpacePlan, Step
+from crossline.plan.order_spaces import Pattern, PatternSpacePlan, Step
 from crossline.state.batch import Delta
 from crossline.state.patterns.store import PatternSpaceState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crossline.evaluate.kernels import new_kernel
-from crossline.plan.spaces import Pattern, PatternSpacePlan, Step
+from crossline.plan.order_spaces import Pattern, PatternSpacePlan, Step
 from crossline.state.batch import Delta
 from crossline.state.patterns.store import PatternSpaceState
 

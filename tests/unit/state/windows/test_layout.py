@@ -1,21 +1,17 @@
-"""The declaration: names, numbers and offsets agree, and what is drawn is what is declared."""
+"""The declaration: names, numbers and offsets agree."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from crossline.plan.spaces import Cursor, Group, KeySpacePlan
 from crossline.state.memory import layout as at
-from crossline.state.windows.page import page
 from crossline.state.windows.program import KernelProgram, compile_plan
 from crossline.state.windows.store import KeySpaceState
 
 from .naive import line
 
-ROOT = Path(__file__).parents[4]
 COLUMNS = (("i", "int"), ("f", "float"))
 CURSORS = (Cursor(0, 10, False, False, True), Cursor(1, 20, True, True, True))
 GROUPS = tuple(
@@ -94,12 +90,6 @@ def test_what_a_plan_leaves_is_copied_in_few_pieces() -> None:
     width = int(new[at.CHAIN_AT])
     assert pieces == [(0, 0, width), (int(new[at.BITS_AT]), int(old[at.BITS_AT]), 2)]
     assert at.KEYED.carried(new, old) == [(0, 0, at.WINDOWS)]
-
-
-def test_the_page_is_as_written() -> None:
-    assert (ROOT / "docs/kernel-memory.md").read_text(encoding="utf-8") == page(), (
-        "run: python -m crossline.state.windows.page > docs/kernel-memory.md"
-    )
 
 
 def test_arrays_are_of_the_kind_that_is_declared() -> None:

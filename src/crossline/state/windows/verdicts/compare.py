@@ -17,23 +17,11 @@ from crossline.state.memory.access import (
     store_64,
     store_f64,
 )
-from crossline.state.memory.header import (
-    before,
-    clock,
-    emitted_at,
-    enters,
-    item,
-    item_f,
-    judged_at,
-    sat_at,
-    tally,
-    window_at,
-    word,
-)
+from crossline.state.memory.header import before, clock, enters, item, item_f, tally, window_at, word
 from crossline.state.windows.figures import settle, settled_spread
 from crossline.state.windows.program import COUNT, INTEGERS
+from crossline.state.windows.verdicts.emission import emits, meets_real, meets_whole, note_hit, note_window
 
-EVIDENCE_MAX = 50
 COUNT_NOW = -1
 
 
@@ -43,31 +31,6 @@ def count_up(h: int, name: int) -> Any:
     n = tally(h, name)
     store_64(h + 8 * name, n + 1)
     return n
-
-
-@inlined
-def judging(h: int, i: int, row: int) -> Any:
-    """Mark the classes of lines that judge record ``i``; whether any does."""
-    ingest, lateness, some = item(h, at.INGEST_MS, row), item(h, at.LATENESS_MS, row), 0
-    for k in range(word(h, at.CLASSES)):
-        judges = 0
-        for span in range(item(h, at.SPAN_AT, k), item(h, at.SPAN_AT, k + 1)):
-            if item(h, at.SPAN_FROM, span) <= ingest < item(h, at.SPAN_UNTIL, span):
-                judges = 1
-        if judges and not (lateness <= item(h, at.CLASS_LATE, k) and enters(h, i, item(h, at.CLASS_ENTRY, k))):
-            judges = 0
-        store_8(word(h, at.ACTIVE) + k, judges)
-        some |= judges
-    return some != 0
-
-
-@inlined
-def judged_by(h: int, c: int) -> Any:
-    """Whether a class that is marked judges by cursor ``c``."""
-    judged = 0
-    for k in range(item(h, at.CLASS_AT, c), item(h, at.CLASS_AT, c + 1)):
-        judged |= load_u8(word(h, at.ACTIVE) + item(h, at.CLASS_OF, k))
-    return judged != 0
 
 
 @inlined
@@ -91,28 +54,12 @@ def tell(h: int, slot: int, c: int, g: int, row: int, extra: int, defined: bool)
     store_f64(word(h, at.TOLD_F) + 8 * place, load_f64(figure_at + 8))
 
 
-@inlined
-def remember(h: int, slot: int, i: int, start: int, end: int) -> None:
-    """Record ``i`` is the last judged by those of the classes from ``start`` to ``end`` that judged it."""
-    for k in range(start, end):
-        if load_u8(word(h, at.ACTIVE) + k):
-            store_32(judged_at(h, slot, k), i)
-
-
 @jit
 def _doubtful(h: int, x: int, real: float) -> Any:
     """Whether the figure may be off by so much that line ``x`` may see it on the wrong side of a bound."""
     off = load_f64(word(h, at.FIGURE) + 16)
     low, high = item_f(h, at.LOW_F, x), item_f(h, at.HIGH_F, x)
     return off != 0.0 and (abs(real - low) <= off or abs(real - high) <= off)
-
-
-@jit
-def _within(h: int, x: int, whole: int, up: int) -> Any:
-    """Whether whole + up * 2^64 is within the bounds of line ``x``."""
-    low, high = item(h, at.LOW_UP, x), item(h, at.HIGH_UP, x)
-    above = up > low or (up == low and whole >= item(h, at.LOW_REST, x))
-    return above and (up < high or (up == high and whole <= item(h, at.HIGH_REST, x)))
 
 
 @inlined
@@ -130,77 +77,28 @@ def compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, cou
         if load_u8(word(h, at.ACTIVE) + judges) == 0:
             continue
         if is_int:
-            holds = item(h, at.LOW_I, x) <= whole <= item(h, at.HIGH_I, x) if up == 0 else _within(h, x, whole, up)
+            meets = meets_whole(h, x, whole, up)
         else:
             if _doubtful(h, x, real):
                 settle(h, slot, c, g, extra)
                 real = load_f64(word(h, at.FIGURE) + 8)
-            holds = item_f(h, at.LOW_F, x) <= real <= item_f(h, at.HIGH_F, x)
-        holds = defined and holds != (item(h, at.NEGATED, x) != 0)
+            meets = meets_real(h, x, real)
         line = item(h, at.LINE_PLAN, x)
-        mask, bits = 1 << (line & 7), sat_at(h, slot, line >> 3)
-        held = load_u8(bits)
-        if not holds:
-            if held & mask:
-                store_8(bits, held ^ mask)
-            continue
-        store_8(bits, held | mask)
-        noted = word(h, at.ROW_SAT) + kept(h, i) * word(h, at.LINE_BYTES) + (line >> 3)
-        store_8(noted, load_u8(noted) | mask)
-        if held & mask and item(h, at.EVERY, x) == 0:
-            last = load_i32(judged_at(h, slot, judges))
-            edge = clock(h, i) - item(h, at.WINDOW, c) - item(h, at.LEFT_CLOSED, c)
-            if last >= 0 and clock(h, last) > edge:
-                continue
-        if cooling(h, slot, item(h, at.COOLDOWN_COL, x), item(h, at.COOLDOWN, x), i, line):
+        if not emits(h, slot, line, judges, i, defined and meets):
             continue
         if load_f64(word(h, at.FIGURE) + 16) != 0.0 and not is_int:
             settle(h, slot, c, g, extra)
             real = load_f64(word(h, at.FIGURE) + 8)
-        n = tally(h, at.N_HITS)
-        store_8(word(h, at.OUT_IS_INT) + n, 1 if is_int else 0)
-        store_64(word(h, at.OUT_VALUE_I) + 8 * n, whole if is_int else 0)
-        store_64(word(h, at.OUT_VALUE_UP) + 8 * n, up)
-        store_f64(word(h, at.OUT_VALUE_F) + 8 * n, 0.0 if is_int else real)
         in_window = count if count >= 0 else load_i32(window_at(h, slot, c) + at.COUNT_OF) + (1 if extra >= 0 else 0)
-        note(h, line, c, in_window, i, row)
+        n = note_hit(h, line, row, whole if is_int else 0, up, 0.0 if is_int else real, in_window)
+        note_records(h, n, 1 if is_int else 0, c, in_window, i)
 
 
 @jit
-def cooling(h: int, slot: int, column: int, cooldown_ms: int, i: int, line: int) -> Any:
-    """Whether ``line`` may not emit at record ``i`` yet; if it may, the emission is remembered in ``column``."""
-    if column < 0:
-        return False
-    last_at = emitted_at(h, slot, column)
-    last = load_i32(last_at)
-    if last >= 0 and clock(h, i) < clock(h, last) + cooldown_ms:
-        return True
-    store_32(last_at, i)
-    noted = word(h, at.OUT_EMITTED) + 8 * count_up(h, at.N_EMITTED)
-    store_32(noted, line)
-    store_32(noted + 4, kept(h, i))
-    return False
-
-
-@jit
-def kept(h: int, i: int) -> Any:
-    """The number of record ``i`` among those that the batch has added."""
-    return i - (tally(h, at.N_RECORDS) - tally(h, at.N_RETAINED))
-
-
-@jit
-def note(h: int, line: int, c: int, count: int, i: int, row: int) -> None:
-    """Write a hit down but for its value: its window, of ``count`` records, and those that it rests on."""
-    n, start = count_up(h, at.N_HITS), tally(h, at.N_EVIDENCE)
-    to = start + min(count, EVIDENCE_MAX)
+def note_records(h: int, n: int, is_int: int, c: int, count: int, i: int) -> None:
+    """Note of hit ``n`` at record ``i`` its window, that of cursor ``c`` of ``count`` records, and what it rests on."""
     high = clock(h, i) - item(h, at.DELAY, c)
-    store_32(word(h, at.OUT_LINE) + 4 * n, line)
-    store_32(word(h, at.OUT_ROW) + 4 * n, row)
-    store_64(word(h, at.OUT_COUNT) + 8 * n, count)
-    store_64(word(h, at.OUT_START) + 8 * n, high - item(h, at.WINDOW, c))
-    store_64(word(h, at.OUT_END) + 8 * n, high)
-    store_64(word(h, at.OUT_EVIDENCE_END) + 8 * n, to)
-    store_64(h + 8 * at.N_EVIDENCE, to)
+    start, to = note_window(h, n, is_int, high - item(h, at.WINDOW, c), high, count)
     # The window of then: what is before the record in its key's list and was there when it came. Records of the same
     # clock stand in ingest order, so those that came later are behind it.
     r = i

@@ -15,6 +15,7 @@ from crossline.basics.values import F64, I32, I64, U8
 from crossline.plan.spaces import FeatureQueryLine, FormulaLine, WindowPlan, count_of, up_of
 from crossline.programs.program import SCORE
 from crossline.state.batch import Failure, FigureRead, FormulaRead, KeyedBatch
+from crossline.state.windows.emission.columns import in_force
 from crossline.state.windows.program import INT_KINDS, told_groups
 
 Number = int | float | None
@@ -61,11 +62,9 @@ class Judged:
     def by(self, line: FormulaLine | FeatureQueryLine) -> Any:
         """bool[rows]: which of them the line judges."""
         entered = (self.batch.entries[self.rows, line.entry >> 3] >> (line.entry & 7)) & 1
-        ingest_ms, mask = self.batch.ingest_ms[self.rows], entered.astype(np.bool_) & (self.copies[self.rows] == 0)
-        mask &= np.logical_or.reduce([(ingest_ms >= start) & (ingest_ms < end) for start, end in line.spans])
-        if line.judge_lateness_ms is not None:
-            mask &= self.batch.lateness_ms[self.rows] <= line.judge_lateness_ms
-        return mask
+        mask = entered.astype(np.bool_) & (self.copies[self.rows] == 0)
+        ingest_ms, lateness_ms = self.batch.ingest_ms[self.rows], self.batch.lateness_ms[self.rows]
+        return mask & in_force(line.spans, line.judge_lateness_ms, ingest_ms, lateness_ms)
 
 
 class Formulas:

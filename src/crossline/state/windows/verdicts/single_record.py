@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.basics.formula.naive import evaluate
-from crossline.plan.spaces import Cursor, FormulaLine, KeySpacePlan
+from crossline.plan.spaces import Cursor, FormulaLine, WindowPlan
 from crossline.programs.aggregate import Scanned
 from crossline.programs.registry import declared
 from crossline.state.batch import FigureRead, FormulaRead, KeyedBatch
 
 
-def waited_by(plan: KeySpacePlan, line: FormulaLine) -> Cursor:
+def waited_by(plan: WindowPlan, line: FormulaLine) -> Cursor:
     """The window of what the records that ``line`` judges wait for."""
     return plan.cursors[plan.groups[line.figures[0][1]].cursor]
 
 
 def read_alone(
-    plan: KeySpacePlan, line: FormulaLine, clock_ms: int, fields: Mapping[str, Any], batch: KeyedBatch, row: int
+    plan: WindowPlan, line: FormulaLine, clock_ms: int, fields: Mapping[str, Any], batch: KeyedBatch, row: int
 ) -> FormulaRead | None:
     """What ``line`` makes of a record with ``fields`` by ``row`` of ``batch`` alone; None where it does not hold."""
     verdict, values = line.verdict, dict[str, Any]()

@@ -1,6 +1,6 @@
 """Writes the reference of pipeline.yaml from its models.
 
-``python -m crossline.settings.reference > docs/configuration.md``
+``python -m tools.docs.configuration > docs/configuration.md``
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from crossline.settings.watch import BreakerSettings, OtlpSettings, WatchSetting
 _HEAD = """\
 # pipeline.yaml
 
-Every key of a pipeline file. This page is written from the code by `python -m crossline.settings.reference`.
+Every key of a pipeline file. This page is written from the code by `python -m tools.docs.configuration`.
 
 Relative paths start at the folder of the pipeline file. Unknown keys and wrong values are refused, all at once, each
 with its line. Durations are written `200ms`, `45s`, `10 min`, `1h 30m`, `7d`. Passwords never stand in the file:

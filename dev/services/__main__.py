@@ -10,10 +10,9 @@ import argparse
 import os
 import sys
 
+from crossline.basics.errors import CrosslineError
 from dev.services.group import MemberState, ServerGroup, services_folder, usual_folder
 from dev.services.members import Member
-
-from crossline.basics.errors import CrosslineError
 
 
 def main(arguments: list[str]) -> int:

@@ -1,6 +1,6 @@
 """Writes the reference of rules from their models.
 
-``python -m crossline.rules.reference > docs/rule-reference.md``
+``python -m tools.docs.rule_reference > docs/rule-reference.md``
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crossline.rules.shared import FigureTable, SharedFigure
 _HEAD = """\
 # Rules
 
-Every field of a rule. This page is written from the code by `python -m crossline.rules.reference`.
+Every field of a rule. This page is written from the code by `python -m tools.docs.rule_reference`.
 
 A file holds one rule or a list of rules, in YAML or JSON. Unknown fields, wrong types and combinations that cannot be
 are refused, all at once, each with its line and the nearest valid name. Plain `no`, `on` and `0742` are text. Durations

@@ -1,6 +1,6 @@
 """Draws the kernel's memory from its declaration.
 
-``python -m crossline.state.windows.page > docs/kernel-memory.md``
+``python -m tools.docs.kernel_memory``
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from crossline.state.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_
 _HEAD = """\
 # The kernel's memory
 
-Written from its declaration, `state/memory/layout.py`, by `python -m crossline.state.windows.page`. How to
-add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md).
+Written from its declaration, `state/memory/layout.py`, by `python -m tools.docs.kernel_memory`. How to
+add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md#add-a-field-to-the-kernels-memory).
 
 A key space of a shard is one table of 64-bit words, and what its words point at:
 

@@ -1,0 +1,34 @@
+"""Lint of a rule set: each rule by itself, and rules next to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from crossline.analysis.beside.shares import odd_shares
+from crossline.analysis.beside.subsumed import subsumed
+from crossline.analysis.lint import KINDS, LintFinding, lint_rule, meant
+from crossline.basics.streams.schema import StreamSpec
+from crossline.rules.base import Defaults, Rule
+from crossline.rules.composition import Sources
+
+
+def lint(
+    rules: Sequence[Rule],
+    streams: Mapping[str, StreamSpec],
+    defaults: Defaults,
+    before: Mapping[str, Rule] = MappingProxyType({}),
+) -> list[LintFinding]:
+    """All that is found in rules, by themselves and next to each other, each id once; in the order of ``rules``.
+
+    ``before``: by rule, the version that has the keys which a share leaves.
+    """
+    sources = Sources.of(streams, {})
+    known = [(rule, sources.of_reading(rule.reading)) for rule in rules if rule.status != "retired"]
+    found = [finding for rule, spec in known for finding in lint_rule(rule, spec, defaults)]
+    hopeless = {each.rule_id for each in found if each.kind in {"never_true", "contradictory"}}
+    others = [meant(rule, spec, defaults) for rule, spec in known if rule.rule_id not in hopeless]
+    found += subsumed(others)
+    found += odd_shares(others, before)
+    places = {rule.rule_id: number for number, rule in enumerate(rules)}
+    return sorted(found, key=lambda each: (places[each.rule_id], KINDS.index(each.kind)))

@@ -1,0 +1,1 @@
+"""What builds, checks and documents crossline, outside of its wheel."""

@@ -1,0 +1,1 @@
+"""The site: generators of reference pages, and the hook by which MkDocs reads them."""

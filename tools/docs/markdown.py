@@ -1,0 +1,26 @@
+"""Parts of generated pages: tables, text in a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+
+def cell(text: str) -> str:
+    """``text`` on one line, as a cell of a table holds it."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table and an empty one; nothing where there are no rows."""
+    found = [[cell(each) for each in row] for row in rows]
+    if not found:
+        return
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{'---|' * len(heads)}"
+    yield from (f"| {' | '.join(row)} |" for row in found)
+    yield ""
+
+
+def code(text: str) -> str:
+    """``text`` as code; nothing of nothing."""
+    return f"`{text}`" if text else ""
