@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
-from crossline.cli.rules.command import register
+from crossline.cli.main import app
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.rules.registry import rule_types
 
@@ -44,8 +43,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    app = typer.Typer()
-    register(app)
     return CliRunner().invoke(app, ["rules", *arguments], catch_exceptions=False)
 
 

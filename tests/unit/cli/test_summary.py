@@ -26,7 +26,7 @@ def test_the_summary_fits_the_screen(monkeypatch: pytest.MonkeyPatch, columns: i
     text = summary_text(config, totals)
     assert max(map(len, text.splitlines())) <= columns
     joined = "".join(text.split())
-    for part in ("24records", "12,345a_rule_with_a_name_of_some_length", "3duplicate_id", "kept in the store): 2"):
+    for part in ("24records", "12,345a_rule_with_a_name_of_some_length", "3duplicate_id", "written to the store): 2"):
         assert "".join(part.split()) in joined
     assert "out/crossline.db,out/alerts.jsonl,console" in joined
 

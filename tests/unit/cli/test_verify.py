@@ -274,7 +274,7 @@ WRONG = {
     "no file": (["none.json", "--pipeline", "pipeline.yaml"], "receipt none.json: No such file"),
     "no JSON": (["pipeline.yaml", "--pipeline", "pipeline.yaml"], "found no JSON"),
     "a list": (["list.json", "--pipeline", "pipeline.yaml"], "found a JSON list"),
-    "a field twice": (["twice.json", "--pipeline", "pipeline.yaml"], "field 'a' stands twice"),
+    "a field twice": (["twice.json", "--pipeline", "pipeline.yaml"], "field 'a' appears twice in an object"),
     "no pipeline": (["receipt.json", "--pipeline", "none.yaml"], "none.yaml: no such file"),
     "a topic": (["receipt.json", "--pipeline", "kafka.yaml"], "of Avro or with fields of headers: expected --input"),
     "no ledger": (["--ledger", "none.db"], "found no ledger none.db"),

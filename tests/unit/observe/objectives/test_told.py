@@ -113,7 +113,7 @@ def test_a_minute_is_looked_at_once_it_has_been_written(tmp_path: Path) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in {**OTHERS, "pipeline.yaml": PIPELINE}.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr("crossline.cli.slo.command.time.time_ns", lambda: (NOW_MS + 5_000) * 1_000_000)
+    monkeypatch.setattr("crossline.cli.slo.time.time_ns", lambda: (NOW_MS + 5_000) * 1_000_000)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "250")
     return tmp_path
