@@ -1,4 +1,4 @@
-"""Draws the kernel's memory from its declaration.
+"""Draws the kernels' memory from their declarations.
 
 ``python -m tools.docs.kernel_memory``
 """
@@ -9,14 +9,20 @@ import sys
 from collections.abc import Iterator
 
 from crossline.state.memory import layout as at
-from crossline.state.memory.declare import Field, Item, Row, Word
+from crossline.state.memory.declare import Field, Item, Row, Table, Word
+from crossline.state.panes import layout as of_panes
 from crossline.state.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
+from crossline.state.retraction import layout as of_retraction
 
 _HEAD = """\
-# The kernel's memory
+# The kernels' memory
 
-Written from its declaration, `state/memory/layout.py`, by `python -m tools.docs.kernel_memory`. How to
-add a field stands in [CONTRIBUTING.md](../CONTRIBUTING.md#add-a-field-to-the-kernels-memory).
+Written from the declarations, `state/memory/layout.py`, `state/panes/layout.py` and `state/retraction/layout.py`,
+by `python -m tools.docs.kernel_memory`. How to add a field stands in
+[CONTRIBUTING.md](../CONTRIBUTING.md#add-a-field-to-the-kernels-memory). A kernel gets and puts by the declared name
+(`state/memory/fields.py`), so its type is that of the declaration.
+
+Windows and patterns come first, then [panes](#panes) and [retraction](#retraction).
 
 A key space of a shard is one table of 64-bit words, and what its words point at:
 
@@ -53,12 +59,13 @@ def _marks(word: Word) -> str:
     return "0 at each batch" if word.zeroed else "by a new plan" if word.carried else ""
 
 
-def _words() -> Iterator[str]:
+def _words(table: Table, level: str = "##") -> Iterator[str]:
     for life, title in _LIVES.items():
-        yield f"\n## Words: {title[0].lower()}{title[1:]}\n"
-        yield "| word | name | is | what | cleared, taken along |\n|---|---|---|---|---|"
-        for word in at.TABLE.words:
-            if word.life == life:
+        words = [word for word in table.words if word.life == life]
+        if words:
+            yield f"\n{level} Words: {title[0].lower()}{title[1:]}\n"
+            yield "| word | name | is | what | cleared, taken along |\n|---|---|---|---|---|"
+            for word in words:
                 yield f"| {word.number} | `{word.name}` | {_type(word)} | {word.what} | {_marks(word)} |"
 
 
@@ -79,14 +86,14 @@ def _field(name: str, repeat: str, field: Field, *, carried: bool) -> str:
     return f"| `{name}` | {field.offset} | {field.kind.name} | {repeat} | {field.what} | {holds} | {born} | {taken} |"
 
 
-def _row(row: Row, title: str) -> Iterator[str]:
+def _row(row: Row, title: str, table: Table = at.TABLE, level: str = "##") -> Iterator[str]:
     then = ", then parts, each of items side by side" if row.parts else ""
-    yield f"\n## The row of {title}\n"
+    yield f"\n{level} The row of {title}\n"
     yield f"Fixed fields{then}{_rounded(row)}:\n\n```\n{_drawn(row)}"
     starts = "after them"
     for part in row.parts:
-        where = f"from {part.offset}, {starts}" if part.at < 0 else f"from {at.TABLE.words[part.at].name}"
-        yield f"\n{part.name} x {at.TABLE.words[part.many].name}, {where}: {part.item.what}\n{_drawn(part.item)}"
+        where = f"from {part.offset}, {starts}" if part.at < 0 else f"from {table.words[part.at].name}"
+        yield f"\n{part.name} x {table.words[part.many].name}, {where}: {part.item.what}\n{_drawn(part.item)}"
     yield "```\n"
     yield "| field | offset in its item | type | as many as | what | renumbered | in a new slot | under a new plan |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -95,11 +102,47 @@ def _row(row: Row, title: str) -> Iterator[str]:
     for part in row.parts:
         for field in part.item.fields:
             name = f"{part.name}.{field.name}"
-            yield _field(name, f"`{at.TABLE.words[part.many].name}`", field, carried=part.carried)
+            yield _field(name, f"`{table.words[part.many].name}`", field, carried=part.carried)
 
 
 def _rounded(row: Row) -> str:
     return f", and up to the next multiple of {row.even} bytes" if row.even > 1 else ""
+
+
+_PANES = """
+## Panes
+
+A key space of panes is a table of words of its own. A slot names blocks of the heap: its key, its records, chunks of
+panes, and of panes sketches and wide numbers. What stands there is an item, or items side by side:
+"""
+_RETRACTION = """
+## Retraction
+
+No compiled code: a table of columns, which grow by rows. Besides these there are the ids, and a column for each value
+of the plan and for each field that formulas read.
+
+| column | type | as many as | what |
+|---|---|---|---|
+"""
+
+
+def _of_panes() -> Iterator[str]:
+    """The second part: what panes declare."""
+    yield _PANES
+    items = {id(each): each for each in vars(of_panes).values() if type(each) is Item and each.part_of is None}
+    yield "| item | field | offset | type | what |\n|---|---|---|---|---|"
+    for item in items.values():
+        for field in item.fields:
+            yield f"| {item.what} | `{field.name}` | {field.offset} | {field.kind.name} | {field.what} |"
+    yield from _row(of_panes.KEYED, "a slot of panes", of_panes.TABLE, "###")
+    yield from _words(of_panes.TABLE, "###")
+
+
+def _of_retraction() -> str:
+    """The third part: what the table of retraction declares."""
+    columns = of_retraction.COLUMNS
+    rows = (f"| `{each.name}` | {each.kind.name} | `{each.width or 1}` | {each.what} |" for each in columns)
+    return _RETRACTION + "\n".join(rows)
 
 
 def page() -> str:
@@ -116,7 +159,10 @@ the next block.
 | `VALUE_TABLE` | {VALUE_PLACES} | {VALUE_ITEMS_AT} | int64: link x 2^32 + number of the value's last record |
 """
     rows = [*_row(at.RECORD, "a record"), *_row(at.KEYED, "a slot"), *_row(at.STEPPED, "a taken step")]
-    return "\n".join([_HEAD.rstrip("\n"), *rows, blocks.rstrip("\n"), *_words()]) + "\n"
+    return (
+        "\n".join([_HEAD.rstrip("\n"), *rows, blocks.rstrip("\n"), *_words(at.TABLE), *_of_panes(), _of_retraction()])
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import config, njit, types
 from numba.core.cgutils import create_struct_proxy
 from numba.extending import intrinsic
 
@@ -24,6 +25,8 @@ def kernel(function: F) -> F:
 
     Counting references to those arrays, an atomic step each, would take half the time of a scan; so it is switched off.
     """
+    if config.DISABLE_JIT:
+        return _in_python(function)
     return cast("F", shared(njit(cache=True, error_model="numpy", _nrt=False)(function), *_PACKAGES))
 
 
@@ -34,10 +37,38 @@ def part(function: F) -> F:
 
 def making_kernel(function: F) -> F:
     """Compile a function that also makes new arrays."""
+    if config.DISABLE_JIT:
+        return _in_python(function)
     return cast("F", shared(njit(cache=True, error_model="numpy")(function), *_PACKAGES))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+def _in_python(function: F) -> F:
+    """``function`` for a debugger: numbers overflow, and zero divides, as they do in compiled code."""
+    return cast("F", np.errstate(all="ignore")(function))
+
+
+def _intrinsic(in_python: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """An intrinsic of numba's, or ``in_python`` where nothing is compiled."""
+    return lambda compiled: in_python if config.DISABLE_JIT else intrinsic(compiled)
+
+
+def _byte_at(array: Any, place: int) -> Any:
+    return np.int64(array[place])
+
+
+def _eight_bytes(array: Any, place: int) -> Any:
+    return np.uint64(int.from_bytes(array[place : place + WORD_BYTES].tobytes(), "little"))
+
+
+def _put_eight_bytes(array: Any, place: int, word: Any) -> None:
+    array[place : place + WORD_BYTES] = np.frombuffer(int(word).to_bytes(WORD_BYTES, "little"), np.uint8)
+
+
+def _lowest_bit(bits: Any) -> Any:
+    return np.int64((int(bits) & -int(bits)).bit_length() - 1)
+
+
+@_intrinsic(_byte_at)
 def byte_at(typingctx: Any, array: Any, place: Any) -> Any:  # noqa: ARG001
     """``array[place]`` where ``place`` is not negative, which numba would look at each time."""
 
@@ -48,7 +79,7 @@ def byte_at(typingctx: Any, array: Any, place: Any) -> Any:  # noqa: ARG001
     return types.int64(array, types.intp), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic(_eight_bytes)
 def eight_bytes(typingctx: Any, array: Any, place: Any) -> Any:  # noqa: ARG001
     """The eight bytes of ``array`` from ``place`` on as one number, the first of them its lowest byte."""
 
@@ -60,7 +91,7 @@ def eight_bytes(typingctx: Any, array: Any, place: Any) -> Any:  # noqa: ARG001
     return types.uint64(array, types.intp), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic(_put_eight_bytes)
 def put_eight_bytes(typingctx: Any, array: Any, place: Any, word: Any) -> Any:  # noqa: ARG001
     """The inverse of ``eight_bytes``: write ``word`` into ``array`` from ``place`` on."""
 
@@ -73,7 +104,7 @@ def put_eight_bytes(typingctx: Any, array: Any, place: Any, word: Any) -> Any:  
     return types.void(array, types.intp, types.uint64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_intrinsic(_lowest_bit)
 def lowest_bit(typingctx: Any, bits: Any) -> Any:  # noqa: ARG001
     """The number of the lowest bit that is set; one is."""
 

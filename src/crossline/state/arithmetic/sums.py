@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from crossline.state.arithmetic.exact import two_product, two_sum
-from crossline.state.memory.access import inlined, jit, load_f64, load_i64, store_8, store_64, store_f64
-from crossline.state.memory.header import clock, item, value_f, value_i
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import get, load, store
+from crossline.state.memory.header import clock, value_f, value_i
 from crossline.state.memory.layout import (
     COLUMN_FLOAT,
     DEVIATION_BYTES,
     ERROR,
     PAIR,
     PAIR_REST,
+    ROUGH,
     SQUARES,
     SUM_LOW,
     SUM_UP,
@@ -29,31 +31,31 @@ from crossline.state.memory.layout import (
 @inlined
 def add_whole(at: int, x: int) -> None:
     """Add ``x`` to the sum of integers at ``at``."""
-    low = load_i64(at + SUM_LOW)
+    low = load(at, SUM_LOW)
     total = low + x
-    store_64(at + SUM_LOW, total)
+    store(at, SUM_LOW, total)
     if (low ^ total) & (x ^ total) < 0:
-        store_64(at + SUM_UP, load_i64(at + SUM_UP) + (1 if x > 0 else -1))
+        store(at, SUM_UP, load(at, SUM_UP) + (1 if x > 0 else -1))
 
 
 @inlined
 def take_whole(at: int, x: int) -> None:
     """Take ``x`` off the sum of integers at ``at``."""
-    low = load_i64(at + SUM_LOW)
+    low = load(at, SUM_LOW)
     total = low - x
-    store_64(at + SUM_LOW, total)
+    store(at, SUM_LOW, total)
     if (low ^ x) & (low ^ total) < 0:
-        store_64(at + SUM_UP, load_i64(at + SUM_UP) + (1 if x < 0 else -1))
+        store(at, SUM_UP, load(at, SUM_UP) + (1 if x < 0 else -1))
 
 
 @jit
 def add_pair(at: int, x: float) -> Any:
     """Add ``x`` to the two-part sum at ``at``; what was lost beyond the two parts, 0 where the sum is still exact."""
-    t, error = two_sum(load_f64(at + PAIR), x)
-    u, lost = two_sum(load_f64(at + PAIR_REST), error)
+    t, error = two_sum(load(at, PAIR), x)
+    u, lost = two_sum(load(at, PAIR_REST), error)
     high = t + u
-    store_f64(at + PAIR, high)
-    store_f64(at + PAIR_REST, u - (high - t))
+    store(at, PAIR, high)
+    store(at, PAIR_REST, u - (high - t))
     return lost
 
 
@@ -61,13 +63,13 @@ def add_pair(at: int, x: float) -> Any:
 def add_float(at: int, rough: int, x: float) -> None:
     """Add ``x`` to the sum at ``at``, marked at ``rough`` where it is no longer exact."""
     if add_pair(at, x) != 0.0:  # also where it is NaN, after an overflow
-        store_8(rough, 1)
+        store(rough, ROUGH, 1)
 
 
 @jit
 def pair_of(h: int, r: int, col: int) -> Any:
     """The value of record ``r`` as a pair of floats, which holds any int64."""
-    if item(h, COLUMN_FLOAT, col):
+    if get(h, COLUMN_FLOAT, col):
         return value_f(h, r, col), 0.0
     value = value_i(h, r, col)
     # In halves, as the float next to the end of int64 cannot be taken back.
@@ -82,20 +84,20 @@ def add_deviation(h: int, at: int, r: int, col: int, sign: float) -> None:
     if x2 != 0.0:
         lost += abs(add_pair(at, sign * x2))
     if lost != 0.0:  # or NaN
-        store_f64(at + ERROR, math.inf)  # a sum that is off makes any variance doubtful
+        store(at, ERROR, math.inf)  # a sum that is off makes any variance doubtful
     p, e = two_product(x, x)
     e2 = 2.0 * x * x2
     off = abs(add_pair(at + SQUARES, sign * p)) + abs(add_pair(at + SQUARES, sign * e))
     if x2 != 0.0:
         off += abs(add_pair(at + SQUARES, sign * e2)) + x2 * x2 + abs(e2) * 1e-15
-    store_f64(at + ERROR, load_f64(at + ERROR) + off)
+    store(at, ERROR, load(at, ERROR) + off)
 
 
 @jit
 def clear_deviation(at: int) -> None:
     """Make the accumulator exactly nothing."""
     for k in range(0, DEVIATION_BYTES, 8):
-        store_f64(at + k, 0.0)
+        store(at + k, PAIR, 0.0)
 
 
 FAR = 256  # half lives: a sum is worth what it says at one that is no further behind the latest of its values
@@ -117,22 +119,22 @@ def grown(h: int, r: int, half_ms: int) -> Any:
 def add_decayed(h: int, at: int, r: int, col: int, half_ms: int, sign: float) -> None:
     """Add (sign 1) the value of ``r`` to the decayed sum at ``at``, or take it off (sign -1)."""
     x, _ = pair_of(h, r, col)
-    now, kept = np.float64(clock(h, r) // half_ms), load_f64(at + SQUARES)
-    if load_f64(at + PAIR) == 0.0 and load_f64(at + PAIR_REST) == 0.0:
+    now, kept = np.float64(clock(h, r) // half_ms), load(at, SQUARES)
+    if load(at, PAIR) == 0.0 and load(at, PAIR_REST) == 0.0:
         kept = now
     elif now - kept > FAR:
-        store_f64(at + PAIR, scaled(load_f64(at + PAIR), kept - now))
-        store_f64(at + PAIR_REST, scaled(load_f64(at + PAIR_REST), kept - now))
+        store(at, PAIR, scaled(load(at, PAIR), kept - now))
+        store(at, PAIR_REST, scaled(load(at, PAIR_REST), kept - now))
         kept = now
-    store_f64(at + SQUARES, kept)
+    store(at, SQUARES, kept)
     add_pair(at, scaled(sign * x * grown(h, r, half_ms), now - kept))
 
 
 @jit
 def decayed(h: int, at: int, i: int, col: int, half_ms: int, extra: int) -> Any:
     """What the decayed sum at ``at`` is worth at the time of record ``i``; ``extra``: one to count in (-1: none)."""
-    now, kept = np.float64(clock(h, i) // half_ms), load_f64(at + SQUARES)
-    total = scaled(load_f64(at + PAIR) / grown(h, i, half_ms), kept - now)
+    now, kept = np.float64(clock(h, i) // half_ms), load(at, SQUARES)
+    total = scaled(load(at, PAIR) / grown(h, i, half_ms), kept - now)
     if extra >= 0:
         x, _ = pair_of(h, extra, col)
         then = np.float64(clock(h, extra) // half_ms)

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import jit, load_i64, store_64
+from crossline.state.memory.access import jit
+from crossline.state.memory.fields import load, store
+from crossline.state.memory.layout import LIMB
 
 FRACTION = 3
 LIMBS = FRACTION + 68  # 2^31 floats of 2^1023 take 2129 bits
@@ -26,13 +28,13 @@ FLOAT_UNIT = -1074
 def wide_clear(at: int) -> None:
     """Make the number at ``at`` nothing."""
     for k in range(LIMBS):
-        store_64(at + 8 * k, 0)
+        store(at + 8 * k, LIMB, 0)
 
 
 @jit
 def _add_limb(at: int, limb: int, part: int) -> None:
     place = at + 8 * limb
-    store_64(place, load_i64(place) + part)
+    store(place, LIMB, load(place, LIMB) + part)
 
 
 @jit
@@ -63,15 +65,15 @@ def _carry(at: int) -> Any:
     """Bring every limb to 32 bits, of the number's size; whether it was negative."""
     over = 0
     for k in range(LIMBS):
-        limb = load_i64(at + 8 * k) + over
-        store_64(at + 8 * k, limb & MASK)
+        limb = load(at + 8 * k, LIMB) + over
+        store(at + 8 * k, LIMB, limb & MASK)
         over = limb >> BITS
     if over == 0:
         return False
     over = 1
     for k in range(LIMBS):
-        limb = (load_i64(at + 8 * k) ^ MASK) + over
-        store_64(at + 8 * k, limb & MASK)
+        limb = (load(at + 8 * k, LIMB) ^ MASK) + over
+        store(at + 8 * k, LIMB, limb & MASK)
         over = limb >> BITS
     return True
 
@@ -86,19 +88,19 @@ def wide_rounded(at: int, unit: int, n: int) -> Any:
     negative = _carry(at)
     top, rest = -1, 0
     for k in range(LIMBS - 1, -1, -1):
-        limb = load_i64(at + 8 * k)
+        limb = load(at + 8 * k, LIMB)
         if limb == 0 and rest == 0:
             continue
         rest = (rest << BITS) | limb
         quotient = rest // n
         rest -= quotient * n
-        store_64(at + 8 * k, quotient)
+        store(at + 8 * k, LIMB, quotient)
         if top < 0 and quotient != 0:
             top = k
     if top < 0:
         return 0.0
     # The 63 highest bits; the lowest of them also stands for all that are left out, so that halves are told apart.
-    first, second, third = load_i64(at + 8 * top), load_i64(at + 8 * top - 8), load_i64(at + 8 * top - 16)
+    first, second, third = load(at + 8 * top, LIMB), load(at + 8 * top - 8, LIMB), load(at + 8 * top - 16, LIMB)
     bits = math.frexp(np.float64(first))[1]
     digits = first << (63 - bits)
     if bits < BITS:
@@ -108,7 +110,7 @@ def wide_rounded(at: int, unit: int, n: int) -> Any:
         digits |= second >> 1
         rest |= (second & 1) | third
     for k in range(top - 2):
-        rest |= load_i64(at + 8 * k)
+        rest |= load(at + 8 * k, LIMB)
     if rest != 0:
         digits |= 1
     rounded = np.ldexp(np.float64(digits), unit + BITS * (top - 2 - FRACTION) + bits + 1)

@@ -44,17 +44,11 @@ def _of(name: str, size: int) -> Any:
 
 # Integers of every width come and go as int64.
 load_u8 = _of("load_u8", 1)
-load_i32 = _of("load_i32", 4)
 load_u32 = _of("load_u32", 4)
 load_i64 = _of("load_i64", 8)
 # Of what never changes while compiled code runs: once loaded, it need not be again after a store.
 load_fixed = _of("load_fixed", 8)
-load_fixed_f64 = _of("load_fixed_f64", 8)
-load_f64 = _of("load_f64", 8)
-store_8 = _of("store_8", 1)
-store_32 = _of("store_32", 4)
 store_64 = _of("store_64", 8)
-store_f64 = _of("store_f64", 8)
 like_16 = _of("like_16", 16)
 # Which of 4 words are a number, and which are above it, as uint64.
 same_4 = _of("same_4", 32)

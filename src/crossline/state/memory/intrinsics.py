@@ -12,44 +12,34 @@ from numba.extending import intrinsic
 _ADDRESS = types.int64
 
 
-def _load(kind: ir.Type, result: Any, widen: str, *, fixed: bool = False) -> Callable[[int], Any]:
+def _load(bits: int, *, fixed: bool = False) -> Callable[[int], int]:
+    """The load of an integer without a sign, as int64."""
+
     def load(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-            value = builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
+            value = builder.load(builder.inttoptr(args[0], ir.IntType(bits).as_pointer()), align=1)
             if fixed:
                 value.set_metadata("invariant.load", builder.module.add_metadata([]))
-            return getattr(builder, widen)(value, ir.IntType(64)) if widen else value
+            return value if bits == 64 else builder.zext(value, ir.IntType(64))
 
-        return result(_ADDRESS), generate
+        return types.int64(_ADDRESS), generate
 
-    made: Callable[[int], Any] = intrinsic(load)
+    made: Callable[[int], int] = intrinsic(load)
     return made
 
 
-def _store(kind: ir.Type, given: Any) -> Callable[[int, Any], None]:
-    def store(typingctx: Any, address: Any, value: Any) -> Any:  # noqa: ARG001
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-            value = builder.trunc(args[1], kind) if isinstance(kind, ir.IntType) and kind.width < 64 else args[1]
-            builder.store(value, builder.inttoptr(args[0], kind.as_pointer()), align=1)
-            return context.get_dummy_value()
-
-        return types.void(_ADDRESS, given), generate
-
-    made: Callable[[int, Any], None] = intrinsic(store)
-    return made
+load_u8, load_u32, load_i64, load_fixed = _load(8), _load(32), _load(64), _load(64, fixed=True)
 
 
-load_u8 = _load(ir.IntType(8), types.int64, "zext")
-load_i32 = _load(ir.IntType(32), types.int64, "sext")
-load_u32 = _load(ir.IntType(32), types.int64, "zext")
-load_i64 = _load(ir.IntType(64), types.int64, "")
-load_fixed = _load(ir.IntType(64), types.int64, "", fixed=True)
-load_fixed_f64 = _load(ir.DoubleType(), types.float64, "", fixed=True)
-load_f64 = _load(ir.DoubleType(), types.float64, "")
-store_8 = _store(ir.IntType(8), types.int64)
-store_32 = _store(ir.IntType(32), types.int64)
-store_64 = _store(ir.IntType(64), types.int64)
-store_f64 = _store(ir.DoubleType(), types.float64)
+@intrinsic  # type: ignore[untyped-decorator]
+def store_64(typingctx: Any, address: Any, value: Any) -> Any:  # noqa: ARG001
+    """Write 64 bits at ``address``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        builder.store(args[1], builder.inttoptr(args[0], ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(_ADDRESS, types.int64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -40,11 +40,16 @@ load_u8 = _load(ctypes.c_uint8, np.int64)
 load_i32 = _load(ctypes.c_int32, np.int64)
 load_u32 = _load(ctypes.c_uint32, np.int64)
 load_i64 = load_fixed = _load(ctypes.c_int64, np.int64)
-load_f64 = load_fixed_f64 = _load(ctypes.c_double, np.float64)
+load_f64 = _load(ctypes.c_double, np.float64)
 store_8 = _store(ctypes.c_uint8, int)  # ctypes keeps the low bits of integers
 store_32 = _store(ctypes.c_int32, int)
 store_64 = _store(ctypes.c_int64, int)
 store_f64 = _store(ctypes.c_double, float)
+# By the names of declared kinds.
+LOADS = {"uint8": load_u8, "int32": load_i32, "uint32": load_u32, "int64": load_i64, "uint64": load_i64}
+LOADS |= {"float64": load_f64}
+STORES = {"uint8": store_8, "int32": store_32, "uint32": store_32, "int64": store_64, "uint64": store_64}
+STORES |= {"float64": store_f64}
 
 
 def like_16(address: int, byte: int) -> Any:

@@ -112,23 +112,31 @@ def _looked_up(address: int, size: int, store: int) -> None:
     raise IndexError("the kernel left its memory")
 
 
+_TAKES = (types.int64, types.int64, types.int64)
+
+
+def generate_look_up(context: Any, builder: Any, args: Any) -> None:
+    """Have compiled code look up (address, bytes, 1 for a store) before it goes on.
+
+    A call that stays one: put into each load and store, the loop makes half of what there is to compile.
+    """
+    _looked_up.compile(_TAKES)
+    found = _looked_up.overloads[_TAKES]
+    context.active_code_library.add_linking_library(found.library)
+    function = context.declare_function(builder.module, found.fndesc)
+    call, none = context.call_conv.call_function, types.none
+    status, _ = call(builder, function, none, _TAKES, args, attrs=("noinline",))
+    with cgutils.if_unlikely(builder, status.is_error):
+        context.call_conv.return_status_propagate(builder, status)
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def _look_up(typingctx: Any, address: Any, size: Any, store: Any) -> Any:  # noqa: ARG001
-    """A call that stays one: put into each load and store, the loop makes half of what there is to compile."""
-    takes = (types.int64, types.int64, types.int64)
-
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-        _looked_up.compile(takes)
-        found = _looked_up.overloads[takes]
-        context.active_code_library.add_linking_library(found.library)
-        function = context.declare_function(builder.module, found.fndesc)
-        call, none = context.call_conv.call_function, types.none
-        status, _ = call(builder, function, none, takes, args, attrs=("noinline",))
-        with cgutils.if_unlikely(builder, status.is_error):
-            context.call_conv.return_status_propagate(builder, status)
+        generate_look_up(context, builder, args)
         return context.get_dummy_value()
 
-    return types.none(*takes), generate
+    return types.none(*_TAKES), generate
 
 
 def checked(name: str, plain: Any, size: int) -> Any:

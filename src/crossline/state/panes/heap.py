@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.state.memory.access import jit, load_fixed, load_i64, store_64
-from crossline.state.memory.header import item, tally, word
+from crossline.state.memory.access import jit
+from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 
 # In units of 8 bytes; each a third or a half larger than the one before, as long as a key may want.
@@ -21,20 +21,20 @@ def class_for(units: int) -> int:
 @jit
 def block(h: int, handle: int) -> Any:
     """Address of a block."""
-    return load_fixed(h + 8 * at.HEAP) + at.UNIT * handle
+    return address(h, at.HEAP) + at.UNIT * handle
 
 
 @jit
 def units_of(h: int, size: int) -> Any:
     """Units of a block of size number ``size``."""
-    return item(h, at.SIZES, size)
+    return get(h, at.SIZES, size)
 
 
 @jit
 def fitting(h: int, units: int) -> Any:
     """The number of the least size that holds ``units``."""
     size = 0
-    while item(h, at.SIZES, size) < units:
+    while get(h, at.SIZES, size) < units:
         size += 1
     return size
 
@@ -42,28 +42,26 @@ def fitting(h: int, units: int) -> Any:
 @jit
 def take(h: int, size: int) -> Any:
     """A block of size number ``size``, of which nothing is known; there is room, see ``room``."""
-    head = word(h, at.FREE) + 8 * size
-    handle = load_i64(head)
+    handle = get(h, at.FREE, size)
     if handle != 0:
-        store_64(head, load_i64(block(h, handle)))
+        put(h, at.FREE, size, load(block(h, handle), at.NEXT_FREE))
         return handle
-    handle = tally(h, at.HEAP_TOP)
-    store_64(h + 8 * at.HEAP_TOP, handle + item(h, at.SIZES, size))
+    handle = get(h, at.HEAP_TOP)
+    put(h, at.HEAP_TOP, handle + get(h, at.SIZES, size))
     return handle
 
 
 @jit
 def give(h: int, handle: int, size: int) -> None:
     """Take a block back."""
-    head = word(h, at.FREE) + 8 * size
-    store_64(block(h, handle), load_i64(head))
-    store_64(head, handle)
+    store(block(h, handle), at.NEXT_FREE, get(h, at.FREE, size))
+    put(h, at.FREE, size, handle)
 
 
 @jit
 def room(h: int, units: int) -> Any:
     """Whether there are ``units`` that were never given out; if not, it is noted how many are wanted."""
-    if tally(h, at.HEAP_TOP) + units <= word(h, at.HEAP_ROOM):
+    if get(h, at.HEAP_TOP) + units <= get(h, at.HEAP_ROOM):
         return True
-    store_64(h + 8 * at.HEAP_NEED, units)
+    put(h, at.HEAP_NEED, units)
     return False

@@ -32,7 +32,7 @@ class Found:
         room = ROOM + int(memory.words[at.JUDGING])
         for name, kind in zip(_WORDS, _KINDS, strict=True):
             memory.keep(name, np.empty(room, kind))
-        memory.keep(at.OUT_EMITTED, np.empty(2 * room, np.int32))
+        memory.keep(at.OUT_EMITTED, np.empty(room, np.int64))
         memory.words[at.OUT_ROOM], memory.words[at.N_HITS], memory.words[at.N_EMITTED] = room, 0, 0
 
     def take(self, memory: Memory) -> tuple[I32, I32]:
@@ -40,7 +40,7 @@ class Found:
         n, emitted = int(memory.words[at.N_HITS]), int(memory.words[at.N_EMITTED])
         for column, name in zip(_COLUMNS, _WORDS, strict=True):
             self._pieces[column].append(memory.kept(name)[:n].copy())
-        self._emitted.append(memory.kept(at.OUT_EMITTED)[: 2 * emitted].copy())
+        self._emitted.append(memory.kept(at.OUT_EMITTED)[:emitted].copy().view(np.int32))
         memory.words[at.N_HITS] = memory.words[at.N_EMITTED] = 0
         self.hits += n
         return self._pieces["line"][-1], self._pieces["row"][-1]

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import above_4, inlined, jit, load_i64, lowest, prefetch, same_4, store_64
-from crossline.state.memory.header import tally, word
+from crossline.state.memory.access import above_4, inlined, jit, lowest, prefetch, same_4
+from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 
-BLOCK, PLACES, CLOCKS_AT = 64, 4, 32
-_LAST_AT = CLOCKS_AT + 8 * (PLACES - 1)
+BLOCK, PLACES, CLOCKS_AT = at.ID_BLOCK.bytes, 4, int(at.CLOCK_THERE)
 _ALL = (1 << PLACES) - 1
 _TURN = -(2**63)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -33,13 +32,13 @@ def of_slot(hash_: Any, slot: int) -> Any:
 @jit
 def _first_block(h: int, hash_: Any) -> Any:
     """Address of the block that a search begins with: the upper half of the hash scaled to the number of blocks."""
-    return word(h, at.ID_TABLE) + ((np.int64(hash_ >> _32) * word(h, at.ID_BLOCKS)) >> 32) * BLOCK
+    return address(h, at.ID_TABLE) + ((np.int64(hash_ >> _32) * get(h, at.ID_BLOCKS)) >> 32) * BLOCK
 
 
 @jit
 def _next_block(h: int, block: int) -> Any:
     block += BLOCK
-    return block if block < word(h, at.ID_TABLE) + word(h, at.ID_BLOCKS) * BLOCK else word(h, at.ID_TABLE)
+    return block if block < address(h, at.ID_TABLE) + get(h, at.ID_BLOCKS) * BLOCK else address(h, at.ID_TABLE)
 
 
 @jit
@@ -53,7 +52,7 @@ def _came(block: int, hash_: Any, since_ms: int) -> Any:
     """Whether an id stands in a block with a clock of ``since_ms`` or later."""
     same = same_4(block, np.int64(hash_))
     while same != 0:
-        clock = load_i64(block + CLOCKS_AT + 8 * lowest(same))
+        clock = load(block + 8 * lowest(same), at.CLOCK_THERE)
         if clock != 0 and clock ^ _TURN >= since_ms:
             return True
         same &= same - 1
@@ -65,7 +64,7 @@ def has_id(h: int, hash_: Any, since_ms: int) -> Any:
     """Whether an id came with a clock of ``since_ms`` or later."""
     block = _first_block(h, hash_)
     while not _came(block, hash_, since_ms):
-        if load_i64(block + _LAST_AT) == 0:
+        if load(block, at.LAST_CLOCK) == 0:
             return False
         block = _next_block(h, block)
     return True
@@ -77,14 +76,14 @@ def know_id(h: int, hash_: Any, clock_ms: int, since_ms: int) -> Any:
     block, place = _first_block(h, hash_), 0
     while not _came(block, hash_, since_ms):
         if place == 0:
-            left = above_4(block + CLOCKS_AT, word(h, at.FOLD_TO) ^ _TURN) ^ _ALL
+            left = above_4(block + CLOCKS_AT, get(h, at.FOLD_TO) ^ _TURN) ^ _ALL
             if left != 0:
                 place = block + 8 * lowest(left)
-        if load_i64(block + _LAST_AT) == 0:
-            if load_i64(place + CLOCKS_AT) == 0:
-                store_64(h + 8 * at.N_IDS, tally(h, at.N_IDS) + 1)
-            store_64(place, np.int64(hash_))
-            store_64(place + CLOCKS_AT, clock_ms ^ _TURN)
+        if load(block, at.LAST_CLOCK) == 0:
+            if load(place, at.CLOCK_THERE) == 0:
+                put(h, at.N_IDS, get(h, at.N_IDS) + 1)
+            store(place, at.ID_THERE, np.int64(hash_))
+            store(place, at.CLOCK_THERE, clock_ms ^ _TURN)
             return False
         block = _next_block(h, block)
     return True
@@ -95,15 +94,15 @@ def put_ids(h: int, blocks: int, count: int) -> None:
     """Enter what is not settled of ``count`` blocks that stand at ``blocks`` into an empty table."""
     n = 0
     for old in range(blocks, blocks + count * BLOCK, BLOCK):
-        kept = above_4(old + CLOCKS_AT, word(h, at.FOLD_TO) ^ _TURN)
+        kept = above_4(old + CLOCKS_AT, get(h, at.FOLD_TO) ^ _TURN)
         while kept != 0:
             source = old + 8 * lowest(kept)
-            block = _first_block(h, np.uint64(load_i64(source)))
-            while load_i64(block + _LAST_AT) != 0:
+            block = _first_block(h, np.uint64(load(source, at.ID_THERE)))
+            while load(block, at.LAST_CLOCK) != 0:
                 block = _next_block(h, block)
             place = block + 8 * lowest(above_4(block + CLOCKS_AT, 0) ^ _ALL)
-            store_64(place, load_i64(source))
-            store_64(place + CLOCKS_AT, load_i64(source + CLOCKS_AT))
+            store(place, at.ID_THERE, load(source, at.ID_THERE))
+            store(place, at.CLOCK_THERE, load(source, at.CLOCK_THERE))
             n += 1
             kept &= kept - 1
-    store_64(h + 8 * at.N_IDS, n)
+    put(h, at.N_IDS, n)

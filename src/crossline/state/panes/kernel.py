@@ -6,25 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import (
-    inlined,
-    jit,
-    load_i32,
-    load_i64,
-    load_u8,
-    load_u32,
-    prefetch,
-    store_8,
-    store_32,
-    store_64,
-)
-from crossline.state.memory.header import item, tally, word
+from crossline.state.memory.access import inlined, jit, prefetch
+from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 from crossline.state.panes.aggregates.readings import tell
 from crossline.state.panes.emit import emit_row, hits_fit
 from crossline.state.panes.ids import call_id, has_id, know_id, of_slot
 from crossline.state.panes.moving import move
-from crossline.state.panes.reach import call_ends, call_slot, judged_at, record_at, sat_at, value_at
+from crossline.state.panes.reach import call_ends, call_slot, record_at, sat_at, value_at
 from crossline.state.panes.settle import AT_A_STEP, came, drop_old, put_record, settle, step_room
 from crossline.state.panes.tables import AHEAD, add_slot, find_keys, free_slot, key_units, slot_of, slot_row
 
@@ -34,7 +23,7 @@ NEVER = 2**62
 @jit
 def _known_slot(h: int, row: int) -> Any:
     """The slot of a row's key, or -1 where it is not known yet."""
-    return load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * row))
+    return get(h, at.KEY_SLOT, get(h, at.KEY_INDEX, row))
 
 
 @inlined
@@ -44,13 +33,13 @@ def _look_ahead(h: int, row: int, rows: int) -> None:
         slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
             call_slot(h, slot)
-            call_id(h, of_slot(np.uint64(item(h, at.ID_HASH, row + AHEAD)), slot))
+            call_id(h, of_slot(np.uint64(get(h, at.ID_HASH, row + AHEAD)), slot))
     if row + AHEAD // 2 < rows:
         slot = _known_slot(h, row + AHEAD // 2)
         if slot >= 0:
             keyed = slot_row(h, slot)
             call_ends(h, keyed)
-            n = load_u32(keyed + at.RAW_N)
+            n = load(keyed, at.RAW_N)
             if n:
                 prefetch(record_at(h, keyed, n))
 
@@ -61,42 +50,42 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
 
     That is where it is in no entry, or a duplicate of one with a clock of ``since_ms`` or later; -2: there is no room.
     """
-    key = load_i32(word(h, at.KEY_INDEX) + 4 * row)
+    key = get(h, at.KEY_INDEX, row)
     slot = slot_of(h, key)
-    bits, each, wanted = word(h, at.BITS), word(h, at.BITS_EACH), 0
+    each, wanted = get(h, at.BITS_EACH), 0
     for k in range(each):
-        wanted |= load_i64(bits + 8 * (row * each + k))
-    hash_, now = np.uint64(item(h, at.ID_HASH, row)), item(h, at.CLOCK_MS, row)
-    store_32(word(h, at.ROW_SLOT) + 4 * row, -1)
+        wanted |= get(h, at.BITS, row * each + k)
+    hash_, now = np.uint64(get(h, at.ID_HASH, row)), get(h, at.CLOCK_MS, row)
+    put(h, at.ROW_SLOT, row, -1)
     if wanted == 0:
         if slot >= 0 and has_id(h, of_slot(hash_, slot), since_ms):
-            store_8(word(h, at.DUPLICATE) + row, 1)
+            put(h, at.DUPLICATE, row, 1)
         return -1
     if slot < 0:
-        length = item(h, at.KEY_OFFSETS, key + 1) - item(h, at.KEY_OFFSETS, key)
-        if not step_room(h, word(h, at.SLOT_BORN), 2 * key_units(length)):
+        length = get(h, at.KEY_OFFSETS, key + 1) - get(h, at.KEY_OFFSETS, key)
+        if not step_room(h, address(h, at.SLOT_BORN), 2 * key_units(length)):
             return -2
         slot = add_slot(h, key)
     elif not step_room(h, slot_row(h, slot), 0):
         return -2
     if know_id(h, of_slot(hash_, slot), now, since_ms):
-        store_8(word(h, at.DUPLICATE) + row, 1)
+        put(h, at.DUPLICATE, row, 1)
         return -1
     keyed = slot_row(h, slot)
     drop_old(h, keyed)
     settle(h, keyed, AT_A_STEP)
     i = put_record(h, keyed, now)
-    record, columns = record_at(h, keyed, i), word(h, at.COLUMNS)
+    record, columns = record_at(h, keyed, i), get(h, at.COLUMNS)
     for column in range(columns):
-        store_64(value_at(record, column), item(h, at.VALUES, row * columns + column))
-    for k in range(word(h, at.BITS_WORDS)):
-        store_64(value_at(record, columns + k), load_i64(bits + 8 * (row * each + k)))
+        store(value_at(record, column), at.WHOLE_VALUE, get(h, at.VALUES, row * columns + column))
+    for k in range(get(h, at.BITS_WORDS)):
+        store(value_at(record, columns + k), at.WHOLE_VALUE, get(h, at.BITS, row * each + k))
     came(h, keyed, i)
-    store_32(word(h, at.ROW_SLOT) + 4 * row, slot)
-    n = tally(h, at.N_RETAINED)
-    store_32(word(h, at.RETAINED) + 4 * n, row)
-    store_32(word(h, at.ROW_KEPT) + 4 * row, n)
-    store_64(h + 8 * at.N_RETAINED, n + 1)
+    put(h, at.ROW_SLOT, row, slot)
+    n = get(h, at.N_RETAINED)
+    put(h, at.RETAINED, n, row)
+    put(h, at.ROW_KEPT, row, n)
+    put(h, at.N_RETAINED, n + 1)
     return i
 
 
@@ -106,26 +95,26 @@ def judge_rows(h: int, start: int) -> Any:
 
     With AT_ONCE, judge them too. The row to go on from: an earlier one where memory or room for hits is wanted.
     """
-    first, end, rows, classes = word(h, at.PIECE_FROM), word(h, at.PIECE_END), word(h, at.ROWS), word(h, at.CLASSES)
-    at_once = word(h, at.AT_ONCE)
+    first, end, rows, classes = get(h, at.PIECE_FROM), get(h, at.PIECE_END), get(h, at.ROWS), get(h, at.CLASSES)
+    at_once = get(h, at.AT_ONCE)
     if start == 0:
         find_keys(h)
     for row in range(start, end):
         _look_ahead(h, row, rows)
         if at_once and not hits_fit(h):
             return row
-        i = _take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.SINCE))
+        i = _take_in(h, row, get(h, at.INGEST_MS, row) - get(h, at.SINCE))
         if i == -2:
             return row
         if i < 0:
             continue
         judged = 0
         for k in range(classes):
-            judged |= load_u8(word(h, at.ACTIVE) + row * classes + k)
+            judged |= get(h, at.ACTIVE, row * classes + k)
         if judged:
-            slot, told = load_i32(word(h, at.ROW_SLOT) + 4 * row), 0 if at_once else row - first
+            slot, told = get(h, at.ROW_SLOT, row), 0 if at_once else row - first
             keyed = slot_row(h, slot)
-            for c in range(word(h, at.CURSORS)):
+            for c in range(get(h, at.CURSORS)):
                 move(h, keyed, c, i)
                 tell(h, keyed, c, i, told)
             if at_once:
@@ -139,7 +128,7 @@ def load_rows(h: int, start: int) -> Any:
 
     LINE_MASK: the lines that ROW_SAT speaks of; CLASS_LINES: those of each class.
     """
-    rows, classes, width = word(h, at.ROWS), word(h, at.CLASSES), word(h, at.LINE_BYTES)
+    rows, classes, width = get(h, at.ROWS), get(h, at.CLASSES), get(h, at.LINE_BYTES)
     if start == 0:
         find_keys(h)
     for row in range(start, rows):
@@ -149,16 +138,16 @@ def load_rows(h: int, start: int) -> Any:
             return row
         if i < 0:
             continue
-        slot = load_i32(word(h, at.ROW_SLOT) + 4 * row)
+        slot = get(h, at.ROW_SLOT, row)
         for k in range(classes):
-            if load_u8(word(h, at.ACTIVE) + row * classes + k) == 0:
+            if get(h, at.ACTIVE, row * classes + k) == 0:
                 continue
-            store_64(judged_at(h, slot, k), item(h, at.CLOCK_MS, row))
+            put(h, at.JUDGED, slot, k, get(h, at.CLOCK_MS, row))
             for b in range(width):
-                mask = load_u8(word(h, at.CLASS_LINES) + k * width + b) & load_u8(word(h, at.LINE_MASK) + b)
-                now = load_u8(word(h, at.ROW_SAT) + row * width + b)
+                mask = get(h, at.CLASS_LINES, k * width + b) & get(h, at.LINE_MASK, b)
+                now = get(h, at.ROW_SAT, row * width + b)
                 bits = sat_at(h, slot, b)
-                store_8(bits, (load_u8(bits) & ~mask) | (now & mask))
+                store(bits, at.SAT, (load(bits, at.SAT) & ~mask) | (now & mask))
     return rows
 
 
@@ -169,22 +158,22 @@ def sweep(h: int, count: int) -> Any:
     How many are still to be done, where memory is wanted.
     """
     for left in range(count, 0, -1):
-        slots, slot = tally(h, at.N_SLOTS), tally(h, at.SWEPT)
+        slots, slot = get(h, at.N_SLOTS), get(h, at.SWEPT)
         if slot >= slots:
             slot = 0
         if slot + AHEAD // 2 < slots:
             call_ends(h, slot_row(h, slot + AHEAD // 2))
         keyed = slot_row(h, slot)
-        if load_u32(keyed + at.OWN_KEY) == 0:
-            store_64(h + 8 * at.SWEPT, slot + 1)
+        if load(keyed, at.OWN_KEY) == 0:
+            put(h, at.SWEPT, slot + 1)
             continue
         drop_old(h, keyed)
-        while load_u32(keyed + at.RAW_N) and load_i64(record_at(h, keyed, 0)) <= word(h, at.FOLD_TO):
+        while load(keyed, at.RAW_N) and load(record_at(h, keyed, 0), at.RECORD_CLOCK) <= get(h, at.FOLD_TO):
             if not step_room(h, keyed, 0):
                 return left
             settle(h, keyed, AT_A_STEP)
         drop_old(h, keyed)
-        if load_u32(keyed + at.RAW_N) == 0 and load_i64(keyed + at.END_AT) == 0:
+        if load(keyed, at.RAW_N) == 0 and load(keyed, at.END_AT) == 0:
             free_slot(h, slot)
-        store_64(h + 8 * at.SWEPT, slot + 1)
+        put(h, at.SWEPT, slot + 1)
     return 0

@@ -9,7 +9,10 @@ a few, linked both ways, so that a key with few of them is small and one with ma
 from __future__ import annotations
 
 from crossline.state.memory.declare import F64, I32, I64, U8, U32, U64, Item, Row, Table
+from crossline.state.memory.layout import BYTE, EIGHT_BYTES, LIMB
 from crossline.state.windows.emission import decision
+
+__all__ = ["BYTE", "EIGHT_BYTES", "LIMB"]  # as windows have them
 
 TABLE = Table()
 _count, _number, _array = TABLE.count, TABLE.number, TABLE.array
@@ -115,21 +118,25 @@ BUCKETS = _array(
     "BUCKETS", I64, "buckets", "how many values there are in a bucket, all 0 but while it is read", "scratch"
 )
 BUCKET_SUMS = _array("BUCKET_SUMS", I64, "buckets / 512", "of each 512 of them", "scratch")
-FIGURE = _array("FIGURE", I64, "3", "a figure: integer, what it has beyond 64 bits, float", "scratch")
+FIGURE = _array("FIGURE", I64, "3", "a figure (see below)", "scratch")
+A_FIGURE = Item("a figure", array=FIGURE)
+WHOLE = A_FIGURE.field("WHOLE", I64, "its integer")
+WHOLE_UP = A_FIGURE.field("WHOLE_UP", I64, "what that has beyond 64 bits")
+REAL = A_FIGURE.field("REAL", F64, "its float")
 
 # The batch.
 ROWS = _number("ROWS", "rows", "batch")
 BATCH_KEYS = _number("BATCH_KEYS", "keys", "batch")
 SINCE = _number("SINCE", "how far behind its ingest time the clock of a row's first copy may be, in ms", "batch")
-CLOCK_MS = _array("CLOCK_MS", I64, "ROWS", "clocks", "batch")
-INGEST_MS = _array("INGEST_MS", I64, "ROWS", "ingest times", "batch")
+CLOCK_MS = _array("CLOCK_MS", I64, "ROWS", "clocks", "batch", given=True)
+INGEST_MS = _array("INGEST_MS", I64, "ROWS", "ingest times", "batch", given=True)
 KEY_INDEX = _array("KEY_INDEX", I32, "ROWS", "number of the row's key", "batch")
 KEY_BYTES = _array("KEY_BYTES", U8, "bytes", "keys, end to end", "batch")
-KEY_OFFSETS = _array("KEY_OFFSETS", I64, "BATCH_KEYS + 1", "where they begin and end", "batch")
-KEY_HASH = _array("KEY_HASH", U64, "BATCH_KEYS", "their hashes", "batch")
+KEY_OFFSETS = _array("KEY_OFFSETS", I64, "BATCH_KEYS + 1", "where they begin and end", "batch", given=True)
+KEY_HASH = _array("KEY_HASH", U64, "BATCH_KEYS", "their hashes", "batch", given=True)
 KEY_SLOT = _array("KEY_SLOT", I32, "BATCH_KEYS", "their slots, -1 where there is none yet", "batch")
-ID_HASH = _array("ID_HASH", U64, "ROWS", "hashes of ids under the process's secret", "batch")
-VALUES = _array("VALUES", I64, "ROWS * COLUMNS", "values, as 64 bits", "batch")
+ID_HASH = _array("ID_HASH", U64, "ROWS", "hashes of ids under the process's secret", "batch", given=True)
+VALUES = _array("VALUES", I64, "ROWS * COLUMNS", "values, as 64 bits", "batch", given=True)
 BITS = _array("BITS", I64, "ROWS * words", "bits of entries, at least one word a row", "batch")
 BITS_EACH = _number("BITS_EACH", "words of bits of a row", "batch")
 ACTIVE = _array("ACTIVE", U8, "ROWS * CLASSES", "which classes of lines judge the row", "batch")
@@ -154,17 +161,20 @@ OUT_VALUE_I = _array("OUT_VALUE_I", I64, "OUT_ROOM", "its figure, if an integer"
 OUT_VALUE_UP = _array("OUT_VALUE_UP", I64, "OUT_ROOM", "what that has beyond 64 bits", "batch")
 OUT_VALUE_F = _array("OUT_VALUE_F", F64, "OUT_ROOM", "its figure, if a float", "batch")
 OUT_COUNT = _array("OUT_COUNT", I64, "OUT_ROOM", "records in its window", "batch")
-OUT_EMITTED = _array("OUT_EMITTED", I32, "OUT_ROOM * 2", "line, and number of the row among those retained", "batch")
+OUT_EMITTED = _array("OUT_EMITTED", I64, "OUT_ROOM", "an emission: the line, and the number of the row", "batch")
+AN_EMISSION = Item("emission of a line with a cooldown", array=OUT_EMITTED)
+EMITTED_LINE = AN_EMISSION.field("EMITTED_LINE", I32, "the line")
+EMITTED_KEPT = AN_EMISSION.field("EMITTED_KEPT", I32, "the number of the row among those retained")
 ROW_SAT = _array("ROW_SAT", U8, "ROWS * LINE_BYTES", "which lines were satisfied, of rows retained", "batch")
 LINE_MASK = _array("LINE_MASK", U8, "LINE_BYTES", "of what is loaded, the lines that it speaks of", "batch")
 CLASS_LINES = _array("CLASS_LINES", U8, "CLASSES * LINE_BYTES", "the lines of each class", "batch")
 
 # A slot.
 NONE_MS = decision.NONE_MS  # a clock that is none
-KEYED = Row("a slot", 64)
+KEYED = Row("a slot", 64, SLOTS, SLOT_BYTES)
 OWN_HASH = KEYED.field("OWN_HASH", U64, "hash of its key", carried=True)
 OWN_KEY = KEYED.field("OWN_KEY", U32, "block of its key; 0: the slot is free", carried=True)
-OWN_LENGTH = KEYED.field("OWN_LENGTH", U32, "bytes of its key; of a free slot the next free one", carried=True)
+OWN_LENGTH = KEYED.field("OWN_LENGTH", U32, "bytes of its key; of a free slot NEXT_FREE_SLOT", carried=True)
 RAW = KEYED.field("RAW", U32, "block of its records, 0 for none", carried=True)
 RAW_CLASS = KEYED.field("RAW_CLASS", U32, "which size of block", carried=True)
 RAW_HEAD = KEYED.field("RAW_HEAD", U32, "rows that are left behind in it", carried=True)
@@ -172,6 +182,10 @@ RAW_N = KEYED.field("RAW_N", U32, "records", carried=True)
 BASE = KEYED.field("BASE", I64, "the number that panes count theirs from", carried=True)
 FIRST_AT = KEYED.field("FIRST_AT", I64, "place of its first pane", carried=True)
 END_AT = KEYED.field("END_AT", I64, "place after its last pane; 0 where it has no chunk", carried=True)
+_free_slot = Item("a slot that is free")
+_free_slot.field("FREE_HASH", U64, "that of the key that went")
+_free_slot.field("FREE_KEY", U32, "0")
+NEXT_FREE_SLOT = _free_slot.field("NEXT_FREE_SLOT", I32, "the next slot that is free, -1 for none")
 A_CURSOR = Item("cursors")
 LOW = A_CURSOR.field("LOW", I64, "the first clock in the window")
 P_FIRST = A_CURSOR.field("P_FIRST", I64, "place of its first pane", born=-1)
@@ -192,6 +206,74 @@ EMITTED_AT = KEYED.part(TABLE, "EMITTED", AN_EMITTED, COOLING)
 SATISFIED = Item("a bit for each line that was satisfied last")
 SAT = SATISFIED.field("SAT", U8, "8 lines")
 SAT_AT = KEYED.part(TABLE, "SAT", SATISFIED, LINE_BYTES)
+
+# What a running aggregate, or a part of a pane, is as a sum of floats.
+A_PAIR = Item("a sum of floats")
+PAIR = A_PAIR.field("PAIR", F64, "the sum, rounded; NaN: it is not exact, or wide")
+PAIR_REST = A_PAIR.field("PAIR_REST", F64, "what rounding lost")
+WIDE_PAIR = Item("a sum of floats that a pair does not hold")
+PAIR_BITS = WIDE_PAIR.field("PAIR_BITS", I64, "the bits of PAIR")
+WIDE_BLOCK = WIDE_PAIR.field("WIDE_BLOCK", I64, "the block of a wide number; before, the bits of PAIR_REST")
+
+# A record: its clock, then its values, then its bits.
+A_RECORD = Item("a record")
+RECORD_CLOCK = A_RECORD.field("RECORD_CLOCK", I64, "clock in ms")
+A_VALUE = Item("a value of a record, or of a part that keeps one")
+WHOLE_VALUE = A_VALUE.field("WHOLE_VALUE", I64, "integer, code, clock or bits of a float")
+A_REAL_VALUE = Item("a value that is a float")
+REAL_VALUE = A_REAL_VALUE.field("REAL_VALUE", F64, "the float")
+SOME_BITS = Item("64 bits of entries")
+ENTRY_BITS = SOME_BITS.field("ENTRY_BITS", I64, "bit e & 63: whether the record is in entry e")
+
+# A pane: its number, then its parts. It stands in a chunk.
+A_CHUNK = Item("a chunk of panes")
+CHUNK_BEFORE = A_CHUNK.field("CHUNK_BEFORE", U32, "block of the chunk before, 0 for none")
+CHUNK_AFTER = A_CHUNK.field("CHUNK_AFTER", U32, "block of the chunk after, 0 for none")
+A_PANE = Item("a pane")
+PANE_NUMBER = A_PANE.field("PANE_NUMBER", I32, "its number, counted from BASE")
+A_COUNT = Item("a part that counts records, or is a streak of them")
+COUNTED = A_COUNT.field("COUNTED", I32, "how many")
+A_SUM = Item("a part that is a sum of integers")
+SUM_LOW = A_SUM.field("SUM_LOW", I64, "what int64 holds of it")
+SUM_UP = A_SUM.field("SUM_UP", I32, "how many times 2^64 is to be added")
+SQUARES = Item("a part of sums of values and of their squares")
+SUM_OF_SQUARES = (
+    SQUARES.field("VALUES", F64, "sum of values"),
+    SQUARES.field("VALUES_REST", F64, "what rounding lost"),
+    SQUARES.field("SQUARES", F64, "sum of their squares"),
+    SQUARES.field("SQUARES_REST", F64, "what rounding lost"),
+)[2]
+A_SKETCH = Item("a part that is a sketch")
+SKETCH = A_SKETCH.field("SKETCH", U32, "its block, 0 for none yet")
+
+# Blocks of the heap that are no keys, records and chunks.
+A_FREE_BLOCK = Item("a block that is free")
+NEXT_FREE = A_FREE_BLOCK.field("NEXT_FREE", I64, "the next of its size that is free, 0 for none")
+SKETCH_HEAD = Item("a sketch, which its items follow")
+SKETCH_SIZE = SKETCH_HEAD.field("SKETCH_SIZE", I32, "which size of block it is")
+SKETCH_ITEMS = SKETCH_HEAD.field("SKETCH_ITEMS", I32, "how many items it has; -1: they are registers")
+CODE = Item("item of a sketch of few values").field("CODE", U32, "the code of a value")
+REGISTER = Item("item of a sketch of many values").field("REGISTER", U8, "zeros that were counted")
+A_BUCKET = Item("item of a sketch of quantiles, or of how often values come")
+BUCKET = A_BUCKET.field("BUCKET", I32, "which bucket")
+BUCKET_COUNT = A_BUCKET.field("BUCKET_COUNT", I32, "how many values it has")
+
+# Tables.
+A_PLACE = Item("place of KEY_TABLE", array=KEY_TABLE)
+SLOT_THERE = A_PLACE.field("SLOT_THERE", I32, "the key's slot; -1: the place is free")
+ID_BLOCK = Item("block of ID_TABLE: of each place the hash, then of each the clock")
+ID_THERE, _, _, _, CLOCK_THERE, _, _, LAST_CLOCK = (
+    ID_BLOCK.field(name, kind, what)
+    for kind, what, names in (
+        (U64, "hash of an id under its slot", ("ID_THERE", "ID_1", "ID_2", "ID_3")),
+        (
+            I64,
+            "its clock in ms, with its sign turned; 0: the place is free",
+            ("CLOCK_THERE", "CLOCK_1", "CLOCK_2", "LAST_CLOCK"),
+        ),
+    )
+    for name in names
+)
 
 WORDS = len(TABLE.words) + 4
 CARRIED = [word for word in TABLE.words if word.carried]

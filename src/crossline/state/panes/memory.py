@@ -11,6 +11,7 @@ from crossline.basics.values import I64
 from crossline.state.arithmetic.wide import LIMBS
 from crossline.state.memory.regions import Region
 from crossline.state.memory.watch import WATCHES, Piece, watching
+from crossline.state.memory.whereabouts import whereabouts
 from crossline.state.panes import layout as at
 from crossline.state.panes.aggregates.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS, SUM_BITS
 from crossline.state.panes.entry import PUT_IDS, REBUILD_KEYS, compiled
@@ -124,10 +125,21 @@ class Memory:
         """Run one of the tasks of ``entry``."""
         if not WATCHES:
             return int(compiled()(self.words.ctypes.data, task, argument, more))
-        arrays = {at.TABLE.words[name].name: array for name, array in self._kept.items()}
-        arrays |= {"words": self.words, "SLOTS": self._slots.array, "HEAP": self._heap.array}
-        with watching([Piece(name, array.ctypes.data, array.nbytes) for name, array in arrays.items()]):
+        pieces = self.pieces()
+        with watching(pieces, lambda address: whereabouts(address, pieces, self.words, {"SLOTS": at.KEYED})):
             return int(compiled()(self.words.ctypes.data, task, argument, more))
+
+    def pieces(self) -> list[Piece]:
+        """What is alive: the words, slots and what was given out of the heap, and every array that is held."""
+        start = self.words.ctypes.data
+        slots, heap = self._slots.array.ctypes.data, self._heap.array.ctypes.data
+        found = [
+            Piece("words", start, self.words.nbytes),
+            Piece("SLOTS", slots, 0, start + 8 * at.N_SLOTS, int(self.words[at.SLOT_BYTES])),
+            Piece("HEAP", heap, 0, start + 8 * at.HEAP_TOP, at.UNIT),
+        ]
+        kept = self._kept.items()
+        return found + [Piece(at.TABLE.words[name].name, array.ctypes.data, array.nbytes) for name, array in kept]
 
     def run_through(self, task: int, start: int, end: int, after: Callable[[], Any] = lambda: None) -> None:
         """Have a task done on the rows from ``start`` to ``end``, with as much memory as it asks for.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.state.memory.access import inlined, jit, load_i32, load_i64, load_u32, store_32, store_64
-from crossline.state.memory.header import item, word
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import get, load, store
 from crossline.state.panes import layout as at
 from crossline.state.panes.aggregates.running import add_pane, add_record, clear, take_pane, take_record
 from crossline.state.panes.reach import cursor_at, next_place, number_at, place_before, record_at
@@ -20,17 +20,17 @@ def renew(h: int, row: int, c: int) -> None:
     """Make cursor ``c`` of the slot at ``row`` one of an empty window before all records and after all panes."""
     cursor = cursor_at(row, c)
     clear(h, row, c)
-    store_64(cursor + at.P_FIRST, load_i64(row + at.END_AT))
-    store_64(cursor + at.P_END, load_i64(row + at.END_AT))
-    store_32(cursor + at.R_FIRST, 0)
-    store_32(cursor + at.R_END, 0)
+    store(cursor, at.P_FIRST, load(row, at.END_AT))
+    store(cursor, at.P_END, load(row, at.END_AT))
+    store(cursor, at.R_FIRST, 0)
+    store(cursor, at.R_END, 0)
 
 
 @jit
 def edge(h: int, high: int, back_ms: int, exact: int) -> Any:
     """The first clock of a window that ends at ``high`` and is ``back_ms`` long; see EXACT."""
     if exact < 0:
-        resolution = word(h, at.RESOLUTION)
+        resolution = get(h, at.RESOLUTION)
         return (high - back_ms) // resolution * resolution
     return high - back_ms + exact
 
@@ -42,27 +42,27 @@ def move(h: int, row: int, c: int, i: int) -> None:
     Without that record, where it is not included or the near end is open.
     """
     cursor = cursor_at(row, c)
-    if load_i32(cursor + at.R_END) < 0:
+    if load(cursor, at.R_END) < 0:
         renew(h, row, c)
-    now = load_i64(record_at(h, row, i))
-    high, exact = now - item(h, at.DELAY, c), item(h, at.EXACT, c)
-    first, low = 0, high - item(h, at.WINDOW, c) + exact
+    now = load(record_at(h, row, i), at.RECORD_CLOCK)
+    high, exact = now - get(h, at.DELAY, c), get(h, at.EXACT, c)
+    first, low = 0, high - get(h, at.WINDOW, c) + exact
     if exact < 0:  # as ``edge`` has it; the number of the pane is wanted too, and dividing takes long
-        first = (low + 1) // word(h, at.RESOLUTION)
-        low = first * word(h, at.RESOLUTION)
-    store_64(cursor + at.LOW, low)
-    ends = i + 1 if item(h, at.INCLUDE, c) else i
-    if item(h, at.DELAY, c) != 0:
+        first = (low + 1) // get(h, at.RESOLUTION)
+        low = first * get(h, at.RESOLUTION)
+    store(cursor, at.LOW, low)
+    ends = i + 1 if get(h, at.INCLUDE, c) else i
+    if get(h, at.DELAY, c) != 0:
         if exact < 0:
-            end = high // word(h, at.RESOLUTION)
+            end = high // get(h, at.RESOLUTION)
             _move_panes(h, row, c, first, end)
-            ends = _first_from(h, row, end * word(h, at.RESOLUTION), load_i32(cursor + at.R_END))
+            ends = _first_from(h, row, end * get(h, at.RESOLUTION), load(cursor, at.R_END))
         else:
-            ends = _first_from(h, row, high + 1 - item(h, at.RIGHT_OPEN, c), load_i32(cursor + at.R_END))
+            ends = _first_from(h, row, high + 1 - get(h, at.RIGHT_OPEN, c), load(cursor, at.R_END))
     else:
-        if item(h, at.RIGHT_OPEN, c):
+        if get(h, at.RIGHT_OPEN, c):
             ends = i
-            while ends > 0 and load_i64(record_at(h, row, ends - 1)) == now:
+            while ends > 0 and load(record_at(h, row, ends - 1), at.RECORD_CLOCK) == now:
                 ends -= 1
         if exact < 0:
             _move_first(h, row, c, first)
@@ -72,10 +72,10 @@ def move(h: int, row: int, c: int, i: int) -> None:
 @jit
 def _first_from(h: int, row: int, clock_ms: int, k: int) -> Any:
     """The number of the first record with a clock from ``clock_ms`` on, looked for from number ``k``."""
-    n = load_u32(row + at.RAW_N)
-    while k < n and load_i64(record_at(h, row, k)) < clock_ms:
+    n = load(row, at.RAW_N)
+    while k < n and load(record_at(h, row, k), at.RECORD_CLOCK) < clock_ms:
         k += 1
-    while k > 0 and load_i64(record_at(h, row, k - 1)) >= clock_ms:
+    while k > 0 and load(record_at(h, row, k - 1), at.RECORD_CLOCK) >= clock_ms:
         k -= 1
     return k
 
@@ -83,35 +83,35 @@ def _first_from(h: int, row: int, clock_ms: int, k: int) -> Any:
 @jit
 def _move_records(h: int, row: int, c: int, low: int, ends: int) -> None:
     cursor = cursor_at(row, c)
-    first, end = load_i32(cursor + at.R_FIRST), load_i32(cursor + at.R_END)
+    first, end = load(cursor, at.R_FIRST), load(cursor, at.R_END)
     while end > ends:
         end -= 1
         if end >= first:
             take_record(h, row, c, record_at(h, row, end))
         else:
             first = end
-    while first < end and load_i64(record_at(h, row, first)) < low:
+    while first < end and load(record_at(h, row, first), at.RECORD_CLOCK) < low:
         take_record(h, row, c, record_at(h, row, first))
         first += 1
     while end < ends:
         record = record_at(h, row, end)
         end += 1
-        if load_i64(record) >= low:
+        if load(record, at.RECORD_CLOCK) >= low:
             add_record(h, row, c, record)
         else:
             first = end
-    while first > 0 and load_i64(record_at(h, row, first - 1)) >= low:
+    while first > 0 and load(record_at(h, row, first - 1), at.RECORD_CLOCK) >= low:
         first -= 1
         add_record(h, row, c, record_at(h, row, first))
-    store_32(cursor + at.R_FIRST, first)
-    store_32(cursor + at.R_END, end)
+    store(cursor, at.R_FIRST, first)
+    store(cursor, at.R_END, end)
 
 
 @jit
 def _move_first(h: int, row: int, c: int, low: int) -> None:
     """Move the far edge among panes to number ``low``; the near one is the end of all."""
-    cursor, end, start = cursor_at(row, c), load_i64(row + at.END_AT), load_i64(row + at.FIRST_AT)
-    first = load_i64(cursor + at.P_FIRST)
+    cursor, end, start = cursor_at(row, c), load(row, at.END_AT), load(row, at.FIRST_AT)
+    first = load(cursor, at.P_FIRST)
     while first != end and number_at(h, row, first) < low:
         take_pane(h, row, c, first)
         first = next_place(h, first)
@@ -121,14 +121,14 @@ def _move_first(h: int, row: int, c: int, low: int) -> None:
             break
         first = before
         add_pane(h, row, c, first)
-    store_64(cursor + at.P_FIRST, first)
+    store(cursor, at.P_FIRST, first)
 
 
 @jit
 def _move_panes(h: int, row: int, c: int, low: int, high: int) -> None:
     """Move both edges among panes: from number ``low`` to before number ``high``."""
-    cursor, last, start = cursor_at(row, c), load_i64(row + at.END_AT), load_i64(row + at.FIRST_AT)
-    first, end = load_i64(cursor + at.P_FIRST), load_i64(cursor + at.P_END)
+    cursor, last, start = cursor_at(row, c), load(row, at.END_AT), load(row, at.FIRST_AT)
+    first, end = load(cursor, at.P_FIRST), load(cursor, at.P_END)
     while end != start and number_at(h, row, place_before(h, end)) >= high:
         if first == end:
             first = place_before(h, end)
@@ -147,22 +147,22 @@ def _move_panes(h: int, row: int, c: int, low: int, high: int) -> None:
     while first != start and number_at(h, row, place_before(h, first)) >= low:
         first = place_before(h, first)
         add_pane(h, row, c, first)
-    store_64(cursor + at.P_FIRST, first)
-    store_64(cursor + at.P_END, end)
+    store(cursor, at.P_FIRST, first)
+    store(cursor, at.P_END, end)
 
 
 @jit
 def record_came(h: int, row: int, i: int) -> None:
     """Record ``i`` was put between others: windows on both sides of it take it in, those behind it move up."""
     record = record_at(h, row, i)
-    for c in range(word(h, at.CURSORS)):
+    for c in range(get(h, at.CURSORS)):
         cursor = cursor_at(row, c)
-        first, end = load_i32(cursor + at.R_FIRST), load_i32(cursor + at.R_END)
+        first, end = load(cursor, at.R_FIRST), load(cursor, at.R_END)
         if end <= i:
             continue
-        store_32(cursor + at.R_END, end + 1)
-        if i < first or load_i64(record) < load_i64(cursor + at.LOW):
-            store_32(cursor + at.R_FIRST, first + 1)
+        store(cursor, at.R_END, end + 1)
+        if i < first or load(record, at.RECORD_CLOCK) < load(cursor, at.LOW):
+            store(cursor, at.R_FIRST, first + 1)
         else:
             add_record(h, row, c, record)
 
@@ -176,24 +176,24 @@ def record_goes(h: int, row: int, before: int, place: int, kept: bool) -> None:
     that one with an exact far edge, which has no panes, holds it no longer.
     """
     record = record_at(h, row, 0)
-    for c in range(word(h, at.CURSORS)):
+    for c in range(get(h, at.CURSORS)):
         cursor = cursor_at(row, c)
-        first, end = load_i32(cursor + at.R_FIRST), load_i32(cursor + at.R_END)
+        first, end = load(cursor, at.R_FIRST), load(cursor, at.R_END)
         if end < 0:
             continue
         inside, ahead = first == 0 and end > 0, end == 0
-        panes = kept and item(h, at.EXACT, c) < 0
-        if ahead and panes and item(h, at.DELAY, c) == 0:
+        panes = kept and get(h, at.EXACT, c) < 0
+        if ahead and panes and get(h, at.DELAY, c) == 0:
             ahead = False
-            if load_i64(record) >= load_i64(cursor + at.LOW):
+            if load(record, at.RECORD_CLOCK) >= load(cursor, at.LOW):
                 add_record(h, row, c, record)
                 inside = True
         elif inside and not panes:
             take_record(h, row, c, record)
             inside = False
         if end > 0:
-            store_32(cursor + at.R_END, end - 1)
-            store_32(cursor + at.R_FIRST, max(first - 1, 0))
+            store(cursor, at.R_END, end - 1)
+            store(cursor, at.R_FIRST, max(first - 1, 0))
         if place >= 0:
             _pane_came(row, cursor, before, place, inside, ahead and panes)
 
@@ -201,7 +201,7 @@ def record_goes(h: int, row: int, before: int, place: int, kept: bool) -> None:
 @jit
 def _pane_came(row: int, cursor: int, before: int, place: int, inside: bool, ahead: bool) -> None:
     """A last pane was made, which the window holds (``inside``), or has not come to (``ahead``), or has left behind."""
-    first, end, last = load_i64(cursor + at.P_FIRST), load_i64(cursor + at.P_END), load_i64(row + at.END_AT)
+    first, end, last = load(cursor, at.P_FIRST), load(cursor, at.P_END), load(row, at.END_AT)
     if first == before:
         first = place
     if end == before:
@@ -210,29 +210,29 @@ def _pane_came(row: int, cursor: int, before: int, place: int, inside: bool, ahe
         end = last
         if not inside:
             first = last
-    store_64(cursor + at.P_FIRST, first)
-    store_64(cursor + at.P_END, end)
+    store(cursor, at.P_FIRST, first)
+    store(cursor, at.P_END, end)
 
 
 @jit
 def pane_goes(h: int, row: int, place: int, after: int) -> None:
     """The first pane, at ``place``, is to be dropped; the next one is at ``after``."""
-    for c in range(word(h, at.CURSORS)):
+    for c in range(get(h, at.CURSORS)):
         cursor = cursor_at(row, c)
-        if load_i32(cursor + at.R_END) < 0:
+        if load(cursor, at.R_END) < 0:
             continue
-        delayed = item(h, at.DELAY, c) != 0
-        if load_i64(cursor + at.P_FIRST) == place:
-            if item(h, at.EXACT, c) < 0 and not (delayed and load_i64(cursor + at.P_END) == place):
+        delayed = get(h, at.DELAY, c) != 0
+        if load(cursor, at.P_FIRST) == place:
+            if get(h, at.EXACT, c) < 0 and not (delayed and load(cursor, at.P_END) == place):
                 take_pane(h, row, c, place)
-            store_64(cursor + at.P_FIRST, after)
-        if load_i64(cursor + at.P_END) == place:
-            store_64(cursor + at.P_END, after)
+            store(cursor, at.P_FIRST, after)
+        if load(cursor, at.P_END) == place:
+            store(cursor, at.P_END, after)
 
 
 @jit
 def panes_gone(h: int, row: int) -> None:
     """No pane is left."""
-    for c in range(word(h, at.CURSORS)):
-        store_64(cursor_at(row, c) + at.P_FIRST, 0)
-        store_64(cursor_at(row, c) + at.P_END, 0)
+    for c in range(get(h, at.CURSORS)):
+        store(cursor_at(row, c), at.P_FIRST, 0)
+        store(cursor_at(row, c), at.P_END, 0)

@@ -10,13 +10,15 @@ import numpy as np
 from crossline.basics.values import I64
 from crossline.plan.spaces import Group, PanePart, PaneSpacePlan, own_parts, parts_of
 from crossline.programs.registry import aggregates
+from crossline.state.panes import layout as at
 from crossline.state.windows.emission.columns import cooldown_columns, cooldowns
 from crossline.state.windows.program import INT_KINDS, all_told, bounds_of, classes, judge_class, kind_of, wide_bounds
 
 # Kinds of parts, in bytes of a pane.
 P_COUNT, P_SUM_INT, P_SUM_FLOAT, P_LEAST_INT, P_LEAST_FLOAT, P_MOST_INT, P_MOST_FLOAT, P_FIRST, P_LAST = range(9)
 P_CLOCK, P_STREAK, P_SQUARES_INT, P_SQUARES_FLOAT, P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY = range(9, 17)
-BYTES = (4, 12, 16, 8, 8, 8, 8, 8, 8, 8, 4, 32, 32, 4, 4, 4, 4)
+_ITEMS = (at.A_COUNT, at.A_SUM, at.A_PAIR, *[at.A_VALUE] * 7, at.A_COUNT, *[at.SQUARES] * 2, *[at.A_SKETCH] * 4)
+BYTES = tuple(item.bytes for item in _ITEMS)
 GROWING = (P_SUM_FLOAT, P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY)  # parts that may have a block of their own
 RUNNING = (P_COUNT, P_SUM_INT, P_SUM_FLOAT, P_LEAST_INT, P_LEAST_FLOAT, P_MOST_INT, P_MOST_FLOAT)
 # What panes may keep for an aggregate: its kind of integers, and of floats.
@@ -75,18 +77,18 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
     missing = set(parts_of((plan.cursors[g.cursor].entry, g) for g in plan.groups)) - set(plan.parts)
     if missing:
         raise ValueError(f"panes of {plan.parts} cannot tell {missing}")
-    at = np.cumsum([4, *(BYTES[kind] for kind in kinds)])
-    pane_bytes = int(at[-1])
+    starts = np.cumsum([4, *(BYTES[kind] for kind in kinds)])
+    pane_bytes = int(starts[-1])
     chunk = next(size for size in CHUNK_BYTES if (size - 8) // pane_bytes >= 3 or size == CHUNK_BYTES[-1])
     told, groups = all_told(plan), _Groups(plan)
     arrays = {
         "PART_KIND": kinds,
         "PART_ENTRY": [part.entry for part in plan.parts],
         "PART_COL": [part.column for part in plan.parts],
-        "PART_AT": at[:-1],
-        "PART_COUNT": [at[plan.parts.index(PanePart("count", part.entry, -1))] for part in plan.parts],
+        "PART_AT": starts[:-1],
+        "PART_COUNT": [starts[plan.parts.index(PanePart("count", part.entry, -1))] for part in plan.parts],
         "ENTRY": [c.entry for c in plan.cursors],
-        "COUNT_PART": [at[plan.parts.index(PanePart("count", c.entry, -1))] for c in plan.cursors],
+        "COUNT_PART": [starts[plan.parts.index(PanePart("count", c.entry, -1))] for c in plan.cursors],
         "WINDOW": [c.window_ms for c in plan.cursors],
         "DELAY": [c.delay_ms for c in plan.cursors],
         "EXACT": [-1 if c.resolution_ms else int(not c.left_closed) for c in plan.cursors],

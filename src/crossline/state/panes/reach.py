@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.state.memory.access import inlined, jit, load_i32, load_i64, load_u32, prefetch
-from crossline.state.memory.header import item, word
+from crossline.state.memory.access import inlined, jit, prefetch
+from crossline.state.memory.fields import get, load
 from crossline.state.panes import layout as at
 from crossline.state.panes.heap import block
 from crossline.state.panes.tables import slot_row
@@ -13,7 +13,7 @@ from crossline.state.panes.tables import slot_row
 # A place of a pane: the block of its chunk, and its number in it. A chunk begins with the blocks before and after it.
 PLACE_BITS = 4
 IN_CHUNK = (1 << PLACE_BITS) - 1
-BEFORE, AFTER, PANES_AT = 0, 4, 8
+PANES_AT = at.A_CHUNK.bytes
 CURSOR_BYTES, ACC_BYTES = at.A_CURSOR.bytes, at.AN_ACC.bytes
 
 
@@ -26,31 +26,19 @@ def cursor_at(row: int, c: int) -> Any:
 @jit
 def acc_at(h: int, row: int, a: int) -> Any:
     """Address of running aggregate ``a``."""
-    return row + word(h, at.ACCS_AT) + ACC_BYTES * a
-
-
-@jit
-def judged_at(h: int, slot: int, k: int) -> Any:
-    """Address of the clock of the last record judged by class ``k``."""
-    return slot_row(h, slot) + word(h, at.JUDGED_AT) + 8 * k
-
-
-@jit
-def emitted_at(h: int, slot: int, k: int) -> Any:
-    """Address of the clock of the last emission of the ``k``-th line with a cooldown."""
-    return slot_row(h, slot) + word(h, at.EMITTED_AT) + 8 * k
+    return row + get(h, at.ACCS_AT) + ACC_BYTES * a
 
 
 @jit
 def sat_at(h: int, slot: int, byte: int) -> Any:
     """Address of 8 bits of lines."""
-    return slot_row(h, slot) + word(h, at.SAT_AT) + byte
+    return slot_row(h, slot) + get(h, at.SAT_AT) + byte
 
 
 @inlined
 def record_at(h: int, row: int, k: int) -> Any:
     """Address of the ``k``-th record of the slot at ``row``; its clock stands first."""
-    return block(h, load_u32(row + at.RAW)) + word(h, at.ROW_BYTES) * (load_u32(row + at.RAW_HEAD) + k)
+    return block(h, load(row, at.RAW)) + get(h, at.ROW_BYTES) * (load(row, at.RAW_HEAD) + k)
 
 
 @jit
@@ -62,29 +50,29 @@ def value_at(record: int, column: int) -> Any:
 @inlined
 def enters(h: int, record: int, entry: int) -> Any:
     """Whether the record is in entry number ``entry``."""
-    if word(h, at.BITS_WORDS) == 0:
+    if get(h, at.BITS_WORDS) == 0:
         return True
-    return (load_i64(record + 8 + 8 * word(h, at.COLUMNS) + 8 * (entry >> 6)) >> (entry & 63)) & 1 != 0
+    return (load(record + 8 + 8 * get(h, at.COLUMNS) + 8 * (entry >> 6), at.ENTRY_BITS) >> (entry & 63)) & 1 != 0
 
 
 @jit
 def pane_at(h: int, place: int) -> Any:
     """Address of the pane at a place."""
-    return block(h, place >> PLACE_BITS) + PANES_AT + word(h, at.PANE_BYTES) * (place & IN_CHUNK)
+    return block(h, place >> PLACE_BITS) + PANES_AT + get(h, at.PANE_BYTES) * (place & IN_CHUNK)
 
 
 @jit
 def number_at(h: int, row: int, place: int) -> Any:
     """The number of the pane at a place: its begin, over the resolution."""
-    return load_i64(row + at.BASE) + load_i32(pane_at(h, place))
+    return load(row, at.BASE) + load(pane_at(h, place), at.PANE_NUMBER)
 
 
 @jit
 def next_place(h: int, place: int) -> Any:
     """The place after; that of the end stands in the last chunk even where this is full."""
-    if (place & IN_CHUNK) + 1 < word(h, at.CHUNK_PANES):
+    if (place & IN_CHUNK) + 1 < get(h, at.CHUNK_PANES):
         return place + 1
-    after = load_u32(block(h, place >> PLACE_BITS) + AFTER)
+    after = load(block(h, place >> PLACE_BITS), at.CHUNK_AFTER)
     return place + 1 if after == 0 else after << PLACE_BITS
 
 
@@ -93,13 +81,13 @@ def place_before(h: int, place: int) -> Any:
     """The place before one that is not the first."""
     if place & IN_CHUNK:
         return place - 1
-    return (load_u32(block(h, place >> PLACE_BITS) + BEFORE) << PLACE_BITS) + word(h, at.CHUNK_PANES) - 1
+    return (load(block(h, place >> PLACE_BITS), at.CHUNK_BEFORE) << PLACE_BITS) + get(h, at.CHUNK_PANES) - 1
 
 
 @jit
 def part_at(h: int, pane: int, part: int) -> Any:
     """Address of a part of a pane."""
-    return pane + item(h, at.PART_AT, part)
+    return pane + get(h, at.PART_AT, part)
 
 
 @jit
@@ -108,12 +96,12 @@ def call_slot(h: int, slot: int) -> None:
     row = slot_row(h, slot)
     prefetch(row)
     prefetch(row + 64)
-    prefetch(row + word(h, at.SLOT_BYTES) - 8)
+    prefetch(row + get(h, at.SLOT_BYTES) - 8)
 
 
 @inlined
 def call_ends(h: int, row: int) -> None:
     """Call for the first record and the first and last pane of the slot at ``row``."""
     prefetch(record_at(h, row, 0))
-    prefetch(block(h, load_i64(row + at.FIRST_AT) >> PLACE_BITS))
-    prefetch(block(h, load_i64(row + at.END_AT) >> PLACE_BITS))
+    prefetch(block(h, load(row, at.FIRST_AT) >> PLACE_BITS))
+    prefetch(block(h, load(row, at.END_AT) >> PLACE_BITS))

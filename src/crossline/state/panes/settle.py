@@ -7,18 +7,8 @@ from typing import Any
 
 from crossline.state.arithmetic.exact import two_sum
 from crossline.state.arithmetic.wide import LIMBS, wide_add_bits, wide_clear
-from crossline.state.memory.access import (
-    inlined,
-    jit,
-    load_f64,
-    load_i32,
-    load_i64,
-    load_u32,
-    store_32,
-    store_64,
-    store_f64,
-)
-from crossline.state.memory.header import item, tally, word
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 from crossline.state.panes.aggregates.running import smaller
 from crossline.state.panes.aggregates.sketches import add_bucket, add_code, bucket_of, code_of, drop, tally_of
@@ -41,8 +31,6 @@ from crossline.state.panes.program import (
     P_TALLY,
 )
 from crossline.state.panes.reach import (
-    AFTER,
-    BEFORE,
     IN_CHUNK,
     PLACE_BITS,
     enters,
@@ -63,42 +51,42 @@ _WITHIN = 2**31
 @jit
 def step_room(h: int, row: int, more: int) -> Any:
     """Whether a step at the slot at ``row`` has room, and for ``more`` units besides."""
-    sketches = word(h, at.SKETCHES)
-    need = more + word(h, at.STEP_UNITS) + 3 * units_of(h, load_u32(row + at.RAW_CLASS))
+    sketches = get(h, at.SKETCHES)
+    need = more + get(h, at.STEP_UNITS) + 3 * units_of(h, load(row, at.RAW_CLASS))
     if sketches != 0:
-        need += 2 * AT_A_STEP * sketches * max(SKETCH_UNITS, tally(h, at.N_LARGEST))
+        need += 2 * AT_A_STEP * sketches * max(SKETCH_UNITS, get(h, at.N_LARGEST))
     return room(h, need)
 
 
 @inlined
 def put_record(h: int, row: int, clock_ms: int) -> Any:
     """A place for a record among those of the slot at ``row``: its number. Its clock is written, nothing else is."""
-    n, head, width = load_u32(row + at.RAW_N), load_u32(row + at.RAW_HEAD), word(h, at.ROW_BYTES)
-    handle = load_u32(row + at.RAW)
+    n, head, width = load(row, at.RAW_N), load(row, at.RAW_HEAD), get(h, at.ROW_BYTES)
+    handle = load(row, at.RAW)
     if handle == 0:
         size = fitting(h, (2 * width) // at.UNIT)
-        store_32(row + at.RAW, take(h, size))
-        store_32(row + at.RAW_CLASS, size)
-        store_32(row + at.RAW_HEAD, 0)
-    elif (head + n + 1) * width > units_of(h, load_u32(row + at.RAW_CLASS)) * at.UNIT:
+        store(row, at.RAW, take(h, size))
+        store(row, at.RAW_CLASS, size)
+        store(row, at.RAW_HEAD, 0)
+    elif (head + n + 1) * width > units_of(h, load(row, at.RAW_CLASS)) * at.UNIT:
         _make_way(h, row, n, head, width)
     i = n
-    while i > 0 and load_i64(record_at(h, row, i - 1)) > clock_ms:
+    while i > 0 and load(record_at(h, row, i - 1), at.RECORD_CLOCK) > clock_ms:
         i -= 1
     for k in range(n, i, -1):
         target, source = record_at(h, row, k), record_at(h, row, k - 1)
         for b in range(0, width, 8):
-            store_64(target + b, load_i64(source + b))
-    store_32(row + at.RAW_N, n + 1)
-    store_64(h + 8 * at.N_RECORDS, tally(h, at.N_RECORDS) + 1)
-    store_64(record_at(h, row, i), clock_ms)
+            store(target + b, at.EIGHT_BYTES, load(source + b, at.EIGHT_BYTES))
+    store(row, at.RAW_N, n + 1)
+    put(h, at.N_RECORDS, get(h, at.N_RECORDS) + 1)
+    store(record_at(h, row, i), at.RECORD_CLOCK, clock_ms)
     return i
 
 
 @jit
 def _make_way(h: int, row: int, n: int, head: int, width: int) -> None:
     """Move the records to the beginning of their block, or of a larger one where they fill most of it."""
-    handle, size = load_u32(row + at.RAW), load_u32(row + at.RAW_CLASS)
+    handle, size = load(row, at.RAW), load(row, at.RAW_CLASS)
     made, to = handle, size
     if head < n:
         to = size + 1
@@ -107,36 +95,36 @@ def _make_way(h: int, row: int, n: int, head: int, width: int) -> None:
         made = take(h, to)
     source, target = block(h, handle) + head * width, block(h, made)
     for b in range(0, n * width, 8):
-        store_64(target + b, load_i64(source + b))
+        store(target + b, at.EIGHT_BYTES, load(source + b, at.EIGHT_BYTES))
     if made != handle:
         give(h, handle, size)
-    store_32(row + at.RAW, made)
-    store_32(row + at.RAW_CLASS, to)
-    store_32(row + at.RAW_HEAD, 0)
+    store(row, at.RAW, made)
+    store(row, at.RAW_CLASS, to)
+    store(row, at.RAW_HEAD, 0)
 
 
 @jit
 def came(h: int, row: int, i: int) -> None:
     """Record ``i``, now written, may be in windows that reach beyond it."""
-    if i + 1 < load_u32(row + at.RAW_N):
+    if i + 1 < load(row, at.RAW_N):
         record_came(h, row, i)
 
 
 @jit
 def settle(h: int, row: int, most: int) -> None:
     """Put up to ``most`` records of the slot at ``row`` that are settled into panes."""
-    while most > 0 and load_u32(row + at.RAW_N) > 0 and load_i64(record_at(h, row, 0)) <= word(h, at.FOLD_TO):
+    while most > 0 and load(row, at.RAW_N) > 0 and load(record_at(h, row, 0), at.RECORD_CLOCK) <= get(h, at.FOLD_TO):
         _settle_one(h, row)
         most -= 1
 
 
 @jit
 def _settle_one(h: int, row: int) -> None:
-    record, before = record_at(h, row, 0), load_i64(row + at.END_AT)
-    number = load_i64(record) // word(h, at.RESOLUTION)
-    kept = (number + 1) * word(h, at.RESOLUTION) - 1 > word(h, at.DROP_TO)
-    if kept and before != load_i64(row + at.FIRST_AT) and number - load_i64(row + at.BASE) >= _WITHIN:
-        while load_i64(row + at.END_AT) != load_i64(row + at.FIRST_AT):
+    record, before = record_at(h, row, 0), load(row, at.END_AT)
+    number = load(record, at.RECORD_CLOCK) // get(h, at.RESOLUTION)
+    kept = (number + 1) * get(h, at.RESOLUTION) - 1 > get(h, at.DROP_TO)
+    if kept and before != load(row, at.FIRST_AT) and number - load(row, at.BASE) >= _WITHIN:
+        while load(row, at.END_AT) != load(row, at.FIRST_AT):
             drop_pane(h, row)  # no window is so wide
         before = 0
     fresh = -1
@@ -146,14 +134,14 @@ def _settle_one(h: int, row: int) -> None:
             place = fresh = _new_pane(h, row, number)
         _keep(h, pane_at(h, place), record)
     record_goes(h, row, before, fresh, kept)
-    n = load_u32(row + at.RAW_N) - 1
-    store_32(row + at.RAW_N, n)
-    store_32(row + at.RAW_HEAD, load_u32(row + at.RAW_HEAD) + 1)
-    store_64(h + 8 * at.N_RECORDS, tally(h, at.N_RECORDS) - 1)
+    n = load(row, at.RAW_N) - 1
+    store(row, at.RAW_N, n)
+    store(row, at.RAW_HEAD, load(row, at.RAW_HEAD) + 1)
+    put(h, at.N_RECORDS, get(h, at.N_RECORDS) - 1)
     if n == 0:
-        give(h, load_u32(row + at.RAW), load_u32(row + at.RAW_CLASS))
-        store_32(row + at.RAW, 0)
-        store_32(row + at.RAW_CLASS, 0)
+        give(h, load(row, at.RAW), load(row, at.RAW_CLASS))
+        store(row, at.RAW, 0)
+        store(row, at.RAW_CLASS, 0)
 
 
 @jit
@@ -162,7 +150,7 @@ def _pane_for(h: int, row: int, number: int) -> Any:
 
     For a record that came later than anything is kept for, and has none, the nearest one after it.
     """
-    first, place, found = load_i64(row + at.FIRST_AT), load_i64(row + at.END_AT), -1
+    first, place, found = load(row, at.FIRST_AT), load(row, at.END_AT), -1
     while place != first:
         place = place_before(h, place)
         known = number_at(h, row, place)
@@ -177,96 +165,96 @@ def _pane_for(h: int, row: int, number: int) -> Any:
 @jit
 def _new_pane(h: int, row: int, number: int) -> Any:
     """A pane after all others: its place."""
-    place = load_i64(row + at.END_AT)
-    if place == 0 or (place & IN_CHUNK) == word(h, at.CHUNK_PANES):
-        chunk = take(h, word(h, at.CHUNK_CLASS))
-        store_32(block(h, chunk) + BEFORE, place >> PLACE_BITS)
-        store_32(block(h, chunk) + AFTER, 0)
+    place = load(row, at.END_AT)
+    if place == 0 or (place & IN_CHUNK) == get(h, at.CHUNK_PANES):
+        chunk = take(h, get(h, at.CHUNK_CLASS))
+        store(block(h, chunk), at.CHUNK_BEFORE, place >> PLACE_BITS)
+        store(block(h, chunk), at.CHUNK_AFTER, 0)
         if place == 0:
-            store_64(row + at.FIRST_AT, chunk << PLACE_BITS)
-            store_64(row + at.BASE, number)
+            store(row, at.FIRST_AT, chunk << PLACE_BITS)
+            store(row, at.BASE, number)
         else:
-            store_32(block(h, place >> PLACE_BITS) + AFTER, chunk)
+            store(block(h, place >> PLACE_BITS), at.CHUNK_AFTER, chunk)
         place = chunk << PLACE_BITS
     pane = pane_at(h, place)
-    store_32(pane, number - load_i64(row + at.BASE))
-    for b in range(4, word(h, at.PANE_BYTES), 4):
-        store_32(pane + b, 0)
-    store_64(row + at.END_AT, place + 1)
-    store_64(h + 8 * at.N_PANES, tally(h, at.N_PANES) + 1)
+    store(pane, at.PANE_NUMBER, number - load(row, at.BASE))
+    for b in range(4, get(h, at.PANE_BYTES), 4):
+        store(pane + b, at.COUNTED, 0)
+    store(row, at.END_AT, place + 1)
+    put(h, at.N_PANES, get(h, at.N_PANES) + 1)
     return place
 
 
 @jit
 def _keep(h: int, pane: int, record: int) -> None:
     """Count a record into its pane."""
-    for p in range(word(h, at.PARTS)):
-        kind = item(h, at.PART_KIND, p)
-        if kind != P_COUNT and enters(h, record, item(h, at.PART_ENTRY, p)):
+    for p in range(get(h, at.PARTS)):
+        kind = get(h, at.PART_KIND, p)
+        if kind != P_COUNT and enters(h, record, get(h, at.PART_ENTRY, p)):
             _keep_part(h, kind, pane, p, record)
-    for p in range(word(h, at.PARTS)):
-        if item(h, at.PART_KIND, p) == P_COUNT and enters(h, record, item(h, at.PART_ENTRY, p)):
+    for p in range(get(h, at.PARTS)):
+        if get(h, at.PART_KIND, p) == P_COUNT and enters(h, record, get(h, at.PART_ENTRY, p)):
             part = part_at(h, pane, p)
-            store_32(part, load_i32(part) + 1)
+            store(part, at.COUNTED, load(part, at.COUNTED) + 1)
 
 
 @jit
 def _keep_part(h: int, kind: int, pane: int, p: int, record: int) -> None:
-    part, column = part_at(h, pane, p), item(h, at.PART_COL, p)
+    part, column = part_at(h, pane, p), get(h, at.PART_COL, p)
     value = value_at(record, column)
     if kind == P_SUM_INT:
-        _keep_whole(part, load_i64(value))
+        _keep_whole(part, load(value, at.WHOLE_VALUE))
     elif kind == P_SUM_FLOAT:
-        _keep_float(h, part, load_i64(value))
+        _keep_float(h, part, load(value, at.WHOLE_VALUE))
     elif kind == P_CLOCK:
-        store_64(part, load_i64(record))
+        store(part, at.WHOLE_VALUE, load(record, at.RECORD_CLOCK))
     elif kind == P_STREAK:
-        store_32(part, load_i32(part) + 1 if enters(h, record, column) else 0)
+        store(part, at.COUNTED, load(part, at.COUNTED) + 1 if enters(h, record, column) else 0)
     elif kind in (P_SQUARES_INT, P_SQUARES_FLOAT):
         add_square(part, kind, value)
     elif kind == P_CODES:
-        store_32(part, add_code(h, load_u32(part), code_of(load_i64(value))))
+        store(part, at.SKETCH, add_code(h, load(part, at.SKETCH), code_of(load(value, at.WHOLE_VALUE))))
     elif kind == P_TALLY:
-        store_32(part, add_bucket(h, load_u32(part), tally_of(load_i64(value))))
+        store(part, at.SKETCH, add_bucket(h, load(part, at.SKETCH), tally_of(load(value, at.WHOLE_VALUE))))
     elif kind in (P_BUCKETS_INT, P_BUCKETS_FLOAT):
-        bits = load_i64(value) if kind == P_BUCKETS_FLOAT else float_bits(h, load_i64(value))
-        store_32(part, add_bucket(h, load_u32(part), bucket_of(bits)))
+        bits = load(value, at.WHOLE_VALUE) if kind == P_BUCKETS_FLOAT else float_bits(h, load(value, at.WHOLE_VALUE))
+        store(part, at.SKETCH, add_bucket(h, load(part, at.SKETCH), bucket_of(bits)))
     else:
-        count = load_i32(pane + item(h, at.PART_COUNT, p))
+        count = load(pane + get(h, at.PART_COUNT, p), at.COUNTED)
         if count == 0 or kind == P_LAST or (kind != P_FIRST and smaller(kind, value, part)):
-            store_64(part, load_i64(value))
+            store(part, at.WHOLE_VALUE, load(value, at.WHOLE_VALUE))
 
 
 @jit
 def _keep_whole(part: int, x: int) -> None:
     """Add to a sum of 96 bits."""
-    low = load_i64(part)
+    low = load(part, at.SUM_LOW)
     total = low + x
-    store_64(part, total)
+    store(part, at.SUM_LOW, total)
     if (low ^ total) & (x ^ total) < 0:
-        store_32(part + 8, load_i32(part + 8) + (1 if x > 0 else -1))
+        store(part, at.SUM_UP, load(part, at.SUM_UP) + (1 if x > 0 else -1))
 
 
 @jit
 def _keep_float(h: int, part: int, bits: int) -> None:
     """Add to a pair of floats; where it does not hold the sum, to a wide number, whose block stands in its place."""
-    high, low = load_f64(part), load_f64(part + 8)
+    high, low = load(part, at.PAIR), load(part, at.PAIR_REST)
     if not math.isnan(high):
-        store_64(word(h, at.FIGURE), bits)
-        t, error = two_sum(high, load_f64(word(h, at.FIGURE)))
+        put(h, at.WHOLE, bits)
+        t, error = two_sum(high, load(address(h, at.FIGURE), at.REAL_VALUE))
         u, lost = two_sum(low, error)
         if lost == 0.0:
             total = t + u
-            store_f64(part, total)
-            store_f64(part + 8, u - (total - t))
+            store(part, at.PAIR, total)
+            store(part, at.PAIR_REST, u - (total - t))
             return
         wide = take(h, wide_size(h))
         wide_clear(block(h, wide))
-        wide_add_bits(block(h, wide), load_i64(part))
-        wide_add_bits(block(h, wide), load_i64(part + 8))
-        store_f64(part, math.nan)
-        store_64(part + 8, wide)
-    wide_add_bits(block(h, load_i64(part + 8)), bits)
+        wide_add_bits(block(h, wide), load(part, at.PAIR_BITS))
+        wide_add_bits(block(h, wide), load(part, at.WIDE_BLOCK))
+        store(part, at.PAIR, math.nan)
+        store(part, at.WIDE_BLOCK, wide)
+    wide_add_bits(block(h, load(part, at.WIDE_BLOCK)), bits)
 
 
 @jit
@@ -278,34 +266,34 @@ def wide_size(h: int) -> Any:
 @jit
 def drop_pane(h: int, row: int) -> None:
     """Drop the first pane of the slot at ``row``; there is one."""
-    place = load_i64(row + at.FIRST_AT)
+    place = load(row, at.FIRST_AT)
     after = next_place(h, place)
     pane_goes(h, row, place, after)
     pane, chunk = pane_at(h, place), place >> PLACE_BITS
-    for p in range(word(h, at.PARTS)):
-        part, kind = part_at(h, pane, p), item(h, at.PART_KIND, p)
+    for p in range(get(h, at.PARTS)):
+        part, kind = part_at(h, pane, p), get(h, at.PART_KIND, p)
         if kind in (P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY):
-            drop(h, load_u32(part))
-        elif kind == P_SUM_FLOAT and math.isnan(load_f64(part)):
-            give(h, load_i64(part + 8), wide_size(h))
-    store_64(h + 8 * at.N_PANES, tally(h, at.N_PANES) - 1)
-    if after == load_i64(row + at.END_AT):
-        give(h, chunk, word(h, at.CHUNK_CLASS))
-        store_64(row + at.FIRST_AT, 0)
-        store_64(row + at.END_AT, 0)
+            drop(h, load(part, at.SKETCH))
+        elif kind == P_SUM_FLOAT and math.isnan(load(part, at.PAIR)):
+            give(h, load(part, at.WIDE_BLOCK), wide_size(h))
+    put(h, at.N_PANES, get(h, at.N_PANES) - 1)
+    if after == load(row, at.END_AT):
+        give(h, chunk, get(h, at.CHUNK_CLASS))
+        store(row, at.FIRST_AT, 0)
+        store(row, at.END_AT, 0)
         panes_gone(h, row)
         return
     if after >> PLACE_BITS != chunk:
-        give(h, chunk, word(h, at.CHUNK_CLASS))
-        store_32(block(h, after >> PLACE_BITS) + BEFORE, 0)
-    store_64(row + at.FIRST_AT, after)
+        give(h, chunk, get(h, at.CHUNK_CLASS))
+        store(block(h, after >> PLACE_BITS), at.CHUNK_BEFORE, 0)
+    store(row, at.FIRST_AT, after)
 
 
 @jit
 def drop_old(h: int, row: int) -> None:
     """Drop the panes of the slot at ``row`` that are in no window any more."""
-    resolution, to = word(h, at.RESOLUTION), word(h, at.DROP_TO)
-    while load_i64(row + at.FIRST_AT) != load_i64(row + at.END_AT):
-        if (number_at(h, row, load_i64(row + at.FIRST_AT)) + 1) * resolution - 1 > to:
+    resolution, to = get(h, at.RESOLUTION), get(h, at.DROP_TO)
+    while load(row, at.FIRST_AT) != load(row, at.END_AT):
+        if (number_at(h, row, load(row, at.FIRST_AT)) + 1) * resolution - 1 > to:
             return
         drop_pane(h, row)

@@ -6,19 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import (
-    inlined,
-    jit,
-    load_i32,
-    load_i64,
-    load_u8,
-    load_u32,
-    prefetch,
-    store_8,
-    store_32,
-    store_64,
-)
-from crossline.state.memory.header import item, tally, word
+from crossline.state.memory.access import inlined, jit, prefetch
+from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 from crossline.state.panes.heap import block, fitting, give, take
 from crossline.state.records.tables import same_bytes
@@ -30,23 +19,23 @@ _32 = np.uint64(32)
 @jit
 def slot_row(h: int, slot: int) -> Any:
     """Address of a slot."""
-    return word(h, at.SLOTS) + slot * word(h, at.SLOT_BYTES)
+    return address(h, at.SLOTS) + slot * get(h, at.SLOT_BYTES)
 
 
 @jit
 def find_key(h: int, hash_: Any, start: int, length: int) -> Any:
     """The slot of a key whose bytes stand at ``start``, or -1."""
-    table, mask = word(h, at.KEY_TABLE), word(h, at.KEY_MASK)
+    mask = get(h, at.KEY_MASK)
     place = np.int64(hash_ >> _32) & mask
     while True:
-        slot = load_i32(table + 4 * place)
+        slot = get(h, at.SLOT_THERE, place)
         if slot < 0:
             return -1
         row = slot_row(h, slot)
         if (
-            np.uint64(load_i64(row + at.OWN_HASH)) == hash_
-            and load_u32(row + at.OWN_LENGTH) == length
-            and same_bytes(block(h, load_u32(row + at.OWN_KEY)), start, length)
+            np.uint64(load(row, at.OWN_HASH)) == hash_
+            and load(row, at.OWN_LENGTH) == length
+            and same_bytes(block(h, load(row, at.OWN_KEY)), start, length)
         ):
             return slot
         place = (place + 1) & mask
@@ -55,99 +44,99 @@ def find_key(h: int, hash_: Any, start: int, length: int) -> Any:
 @jit
 def put_key(h: int, slot: int) -> None:
     """Enter a slot under its key."""
-    table, mask = word(h, at.KEY_TABLE), word(h, at.KEY_MASK)
-    place = np.int64(np.uint64(load_i64(slot_row(h, slot) + at.OWN_HASH)) >> _32) & mask
-    while load_i32(table + 4 * place) >= 0:
+    mask = get(h, at.KEY_MASK)
+    place = np.int64(np.uint64(get(h, at.OWN_HASH, slot)) >> _32) & mask
+    while get(h, at.SLOT_THERE, place) >= 0:
         place = (place + 1) & mask
-    store_32(table + 4 * place, slot)
+    put(h, at.SLOT_THERE, place, slot)
 
 
 @jit
 def _take_key(h: int, slot: int) -> None:
     """Take a slot out, and move up what stood behind it."""
-    table, mask = word(h, at.KEY_TABLE), word(h, at.KEY_MASK)
-    place = np.int64(np.uint64(load_i64(slot_row(h, slot) + at.OWN_HASH)) >> _32) & mask
-    while load_i32(table + 4 * place) != slot:
+    mask = get(h, at.KEY_MASK)
+    place = np.int64(np.uint64(get(h, at.OWN_HASH, slot)) >> _32) & mask
+    while get(h, at.SLOT_THERE, place) != slot:
         place = (place + 1) & mask
     hole = place
     while True:
         place = (place + 1) & mask
-        other = load_i32(table + 4 * place)
+        other = get(h, at.SLOT_THERE, place)
         if other < 0:
             break
-        home = np.int64(np.uint64(load_i64(slot_row(h, other) + at.OWN_HASH)) >> _32) & mask
+        home = np.int64(np.uint64(get(h, at.OWN_HASH, other)) >> _32) & mask
         if ((place - home) & mask) >= ((place - hole) & mask):
-            store_32(table + 4 * hole, other)
+            put(h, at.SLOT_THERE, hole, other)
             hole = place
-    store_32(table + 4 * hole, -1)
+    put(h, at.SLOT_THERE, hole, -1)
 
 
 @jit
 def rebuild_keys(h: int) -> None:
     """Enter all slots in use into an empty table."""
-    for slot in range(tally(h, at.N_SLOTS)):
-        if load_u32(slot_row(h, slot) + at.OWN_KEY) != 0:
+    for slot in range(get(h, at.N_SLOTS)):
+        if get(h, at.OWN_KEY, slot) != 0:
             put_key(h, slot)
 
 
 @jit
 def find_keys(h: int) -> None:
     """Look up all keys of the batch: lookups that do not wait for each other overlap in memory."""
-    keys, table, mask = word(h, at.BATCH_KEYS), word(h, at.KEY_TABLE), word(h, at.KEY_MASK)
+    keys, mask = get(h, at.BATCH_KEYS), get(h, at.KEY_MASK)
     for key in range(keys):
         if key + AHEAD < keys:
-            prefetch(table + 4 * (np.int64(np.uint64(item(h, at.KEY_HASH, key + AHEAD)) >> _32) & mask))
+            prefetch(address(h, at.SLOT_THERE, np.int64(np.uint64(get(h, at.KEY_HASH, key + AHEAD)) >> _32) & mask))
         if key + AHEAD // 2 < keys:
-            slot = load_i32(table + 4 * (np.int64(np.uint64(item(h, at.KEY_HASH, key + AHEAD // 2)) >> _32) & mask))
+            slot = get(h, at.SLOT_THERE, np.int64(np.uint64(get(h, at.KEY_HASH, key + AHEAD // 2)) >> _32) & mask)
             if slot >= 0:
                 prefetch(slot_row(h, slot))
         if key + AHEAD // 4 < keys:
-            slot = load_i32(table + 4 * (np.int64(np.uint64(item(h, at.KEY_HASH, key + AHEAD // 4)) >> _32) & mask))
+            slot = get(h, at.SLOT_THERE, np.int64(np.uint64(get(h, at.KEY_HASH, key + AHEAD // 4)) >> _32) & mask)
             if slot >= 0:
-                prefetch(block(h, load_u32(slot_row(h, slot) + at.OWN_KEY)))
-        start = item(h, at.KEY_OFFSETS, key)
-        length = item(h, at.KEY_OFFSETS, key + 1) - start
-        slot = find_key(h, np.uint64(item(h, at.KEY_HASH, key)), word(h, at.KEY_BYTES) + start, length)
-        store_32(word(h, at.KEY_SLOT) + 4 * key, slot)
+                prefetch(block(h, get(h, at.OWN_KEY, slot)))
+        start = get(h, at.KEY_OFFSETS, key)
+        length = get(h, at.KEY_OFFSETS, key + 1) - start
+        slot = find_key(h, np.uint64(get(h, at.KEY_HASH, key)), address(h, at.KEY_BYTES) + start, length)
+        put(h, at.KEY_SLOT, key, slot)
 
 
 @inlined
 def slot_of(h: int, key: int) -> Any:
     """The slot of key number ``key`` of the batch, or -1: that of one with another number may have been made since."""
-    slot = load_i32(word(h, at.KEY_SLOT) + 4 * key)
+    slot = get(h, at.KEY_SLOT, key)
     if slot < 0:
-        start = item(h, at.KEY_OFFSETS, key)
-        length = item(h, at.KEY_OFFSETS, key + 1) - start
-        slot = find_key(h, np.uint64(item(h, at.KEY_HASH, key)), word(h, at.KEY_BYTES) + start, length)
-        store_32(word(h, at.KEY_SLOT) + 4 * key, slot)
+        start = get(h, at.KEY_OFFSETS, key)
+        length = get(h, at.KEY_OFFSETS, key + 1) - start
+        slot = find_key(h, np.uint64(get(h, at.KEY_HASH, key)), address(h, at.KEY_BYTES) + start, length)
+        put(h, at.KEY_SLOT, key, slot)
     return slot
 
 
 @jit
 def add_slot(h: int, key: int) -> Any:
     """A slot for key number ``key`` of the batch, which has none."""
-    slot = tally(h, at.FREE_SLOT)
+    slot = get(h, at.FREE_SLOT)
     if slot >= 0:
-        store_64(h + 8 * at.FREE_SLOT, load_i32(slot_row(h, slot) + at.OWN_LENGTH))
-        store_64(h + 8 * at.N_FREE, tally(h, at.N_FREE) - 1)
+        put(h, at.FREE_SLOT, load(slot_row(h, slot), at.NEXT_FREE_SLOT))
+        put(h, at.N_FREE, get(h, at.N_FREE) - 1)
     else:
-        slot = tally(h, at.N_SLOTS)
-        store_64(h + 8 * at.N_SLOTS, slot + 1)
-    row, born = slot_row(h, slot), word(h, at.SLOT_BORN)
-    for k in range(0, word(h, at.SLOT_BYTES), 8):
-        store_64(row + k, load_i64(born + k))
-    start = item(h, at.KEY_OFFSETS, key)
-    length = item(h, at.KEY_OFFSETS, key + 1) - start
+        slot = get(h, at.N_SLOTS)
+        put(h, at.N_SLOTS, slot + 1)
+    row, born = slot_row(h, slot), address(h, at.SLOT_BORN)
+    for k in range(0, get(h, at.SLOT_BYTES), 8):
+        store(row + k, at.EIGHT_BYTES, load(born + k, at.EIGHT_BYTES))
+    start = get(h, at.KEY_OFFSETS, key)
+    length = get(h, at.KEY_OFFSETS, key + 1) - start
     handle = take(h, fitting(h, key_units(length)))
-    source, target, k = word(h, at.KEY_BYTES) + start, block(h, handle), 0
+    source, target, k = address(h, at.KEY_BYTES) + start, block(h, handle), 0
     while k < length:
-        store_8(target + k, load_u8(source + k))
+        store(target + k, at.BYTE, load(source + k, at.BYTE))
         k += 1
-    store_64(row + at.OWN_HASH, item(h, at.KEY_HASH, key))
-    store_32(row + at.OWN_KEY, handle)
-    store_32(row + at.OWN_LENGTH, length)
+    store(row, at.OWN_HASH, get(h, at.KEY_HASH, key))
+    store(row, at.OWN_KEY, handle)
+    store(row, at.OWN_LENGTH, length)
     put_key(h, slot)
-    store_32(word(h, at.KEY_SLOT) + 4 * key, slot)
+    put(h, at.KEY_SLOT, key, slot)
     return slot
 
 
@@ -162,8 +151,8 @@ def free_slot(h: int, slot: int) -> None:
     """Give up the slot of a key of which nothing is held."""
     row = slot_row(h, slot)
     _take_key(h, slot)
-    give(h, load_u32(row + at.OWN_KEY), fitting(h, key_units(load_u32(row + at.OWN_LENGTH))))
-    store_32(row + at.OWN_KEY, 0)
-    store_32(row + at.OWN_LENGTH, tally(h, at.FREE_SLOT))
-    store_64(h + 8 * at.FREE_SLOT, slot)
-    store_64(h + 8 * at.N_FREE, tally(h, at.N_FREE) + 1)
+    give(h, load(row, at.OWN_KEY), fitting(h, key_units(load(row, at.OWN_LENGTH))))
+    store(row, at.OWN_KEY, 0)
+    store(row, at.NEXT_FREE_SLOT, get(h, at.FREE_SLOT))
+    put(h, at.FREE_SLOT, slot)
+    put(h, at.N_FREE, get(h, at.N_FREE) + 1)

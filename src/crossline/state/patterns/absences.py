@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.state.memory import layout as at
-from crossline.state.memory.access import inlined, jit, load_i32, load_i64, load_u8, store_8, store_64
-from crossline.state.memory.header import after, before, bits_at, clock, item, row_of, tally, word
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import address, get, load, put
+from crossline.state.memory.header import after, before, bits_at, clock
 from crossline.state.records.lists import link
 from crossline.state.windows.ahead import find_keys, look_ahead
 from crossline.state.windows.kernel import take_in
@@ -22,63 +23,63 @@ from crossline.state.windows.kernel import take_in
 @jit
 def meet_rows(h: int) -> None:
     """Take all rows in; each answers, and waits."""
-    absences, rows, width = word(h, at.LINES), word(h, at.ROWS), word(h, at.ENTRY_BYTES)
+    absences, rows, width = get(h, at.LINES), get(h, at.ROWS), get(h, at.ENTRY_BYTES)
     find_keys(h)
     for row in range(rows):
         look_ahead(h, row, rows)
-        i = take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.DUPLICATE_MS))
+        i = take_in(h, row, get(h, at.INGEST_MS, row) - get(h, at.DUPLICATE_MS))
         if i < 0:
             continue
-        link(h, load_i32(row_of(h, i) + at.SLOT), i)
-        store_64(word(h, at.REACHED) + 8 * i, item(h, at.ROW_REACHED, row))
+        link(h, get(h, at.SLOT, i), i)
+        put(h, at.REACHED, i, get(h, at.ROW_REACHED, row))
         for a in range(absences):
-            _meet(h, i, a, word(h, at.ENTRIES) + width * row)
+            _meet(h, i, a, address(h, at.ENTRIES) + width * row)
 
 
 @jit
 def meet_all(h: int) -> None:
     """The same for the records that are held, for absences that are new."""
-    for i in range(tally(h, at.N_RECORDS)):
-        for a in range(word(h, at.LINES)):
+    for i in range(get(h, at.N_RECORDS)):
+        for a in range(get(h, at.LINES)):
             _meet(h, i, a, bits_at(h, i, 0))
 
 
 @inlined
 def _meet(h: int, i: int, a: int, bits: int) -> None:
     """Let record ``i`` answer those that wait for it, and then, if it waits itself, be answered by what is there."""
-    if _has(bits, item(h, at.EXPECT_ENTRY, a)):
+    if _has(bits, get(h, at.EXPECT_ENTRY, a)):
         _answer(h, i, a)
-    if _has(bits, item(h, at.AFTER_ENTRY, a)):
+    if _has(bits, get(h, at.AFTER_ENTRY, a)):
         _ask(h, i, a)
 
 
 @jit
 def _has(bits: int, entry: int) -> Any:
     """Whether a record is in an entry."""
-    return (load_u8(bits + (entry >> 3)) >> (entry & 7)) & 1 != 0
+    return (load(bits + (entry >> 3), at.BITS) >> (entry & 7)) & 1 != 0
 
 
 @jit
 def _reached(h: int, i: int) -> Any:
-    return load_i64(word(h, at.REACHED) + 8 * i)
+    return get(h, at.REACHED, i)
 
 
 @jit
 def _mark(h: int, i: int, a: int) -> None:
-    byte = word(h, at.ANSWERED) + word(h, at.LINE_BYTES) * i + (a >> 3)
-    store_8(byte, load_u8(byte) | (1 << (a & 7)))
+    byte = get(h, at.LINE_BYTES) * i + (a >> 3)
+    put(h, at.ANSWERED, byte, get(h, at.ANSWERED, byte) | (1 << (a & 7)))
 
 
 @jit
 def _answer(h: int, i: int, a: int) -> None:
     """Mark what record ``i`` answers: back to one that answered all before it that this one could."""
-    entry, within, grace = item(h, at.AFTER_ENTRY, a), item(h, at.DEADLINE, a), item(h, at.GRACE, a)
+    entry, within, grace = get(h, at.AFTER_ENTRY, a), get(h, at.DEADLINE, a), get(h, at.GRACE, a)
     reached, since, r = _reached(h, i), clock(h, i) - within, before(h, i)
     while r >= 0 and clock(h, r) >= since:
         bits = bits_at(h, r, 0)
         if _has(bits, entry) and reached <= clock(h, r) + within + grace:
             _mark(h, r, a)
-        if _has(bits, item(h, at.EXPECT_ENTRY, a)) and _reached(h, r) <= clock(h, r) + grace:
+        if _has(bits, get(h, at.EXPECT_ENTRY, a)) and _reached(h, r) <= clock(h, r) + grace:
             return
         r = before(h, r)
 
@@ -86,10 +87,10 @@ def _answer(h: int, i: int, a: int) -> None:
 @jit
 def _ask(h: int, i: int, a: int) -> None:
     """Mark record ``i``, which waits, if what answers it is there already: then it came late."""
-    until = clock(h, i) + item(h, at.DEADLINE, a)
-    due, r = until + item(h, at.GRACE, a), after(h, i)
+    until = clock(h, i) + get(h, at.DEADLINE, a)
+    due, r = until + get(h, at.GRACE, a), after(h, i)
     while r >= 0 and clock(h, r) <= until:
-        if _has(bits_at(h, r, 0), item(h, at.EXPECT_ENTRY, a)) and _reached(h, r) <= due:
+        if _has(bits_at(h, r, 0), get(h, at.EXPECT_ENTRY, a)) and _reached(h, r) <= due:
             _mark(h, i, a)
             return
         r = after(h, r)

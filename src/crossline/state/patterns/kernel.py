@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.state.memory import layout as at
-from crossline.state.memory.access import inlined, jit, load_i32, load_u8, prefetch, store_32, store_64
-from crossline.state.memory.header import bits_at, clock, item, row_of, slot_row, taken_row, tally, waiting_at, word
+from crossline.state.memory.access import inlined, jit, prefetch
+from crossline.state.memory.fields import address, get, load, put, store
+from crossline.state.memory.header import bits_at, clock, row_of, slot_row, taken_row, waiting_at
 from crossline.state.windows.ahead import SCOUTS_EACH, find_keys, look_ahead
 from crossline.state.windows.kernel import take_in
 from crossline.state.windows.verdicts.compare import count_up
@@ -22,7 +23,7 @@ def judge_rows(h: int, start: int) -> Any:
 
     The row to go on from: that of the batch's end, or earlier where what another row gives may not fit.
     """
-    patterns, rows, width = word(h, at.LINES), word(h, at.ROWS), word(h, at.ENTRY_BYTES)
+    patterns, rows, width = get(h, at.LINES), get(h, at.ROWS), get(h, at.ENTRY_BYTES)
     if start == 0:
         find_keys(h)
     for row in range(start, rows):
@@ -30,17 +31,17 @@ def judge_rows(h: int, start: int) -> Any:
         _look_ahead(h, row, rows)
         if not hits_fit(h, patterns):
             return row
-        if tally(h, at.N_TAKEN) + word(h, at.STEPS) > word(h, at.TAKEN_ROOM):
+        if get(h, at.N_TAKEN) + get(h, at.STEPS) > get(h, at.TAKEN_ROOM):
             return row
-        i = take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.DUPLICATE_MS))
+        i = take_in(h, row, get(h, at.INGEST_MS, row) - get(h, at.DUPLICATE_MS))
         if i < 0:
             continue
-        slot = load_i32(row_of(h, i) + at.SLOT)
+        slot = get(h, at.SLOT, i)
         _stand(h, slot, i)
-        bits = word(h, at.ENTRIES) + width * row
+        bits = address(h, at.ENTRIES) + width * row
         for p in range(patterns):
             if _concerned(h, p, bits, width):
-                _offer(h, slot, i, row if word(h, at.NOTES_HITS) != 0 else -1, p, bits)
+                _offer(h, slot, i, row if get(h, at.NOTES_HITS) != 0 else -1, p, bits)
     return rows
 
 
@@ -50,11 +51,11 @@ def offer_all(h: int, start: int) -> Any:
 
     The record to go on from, as of ``judge_rows``.
     """
-    patterns, records, width = word(h, at.LINES), tally(h, at.N_RECORDS), word(h, at.ENTRY_BYTES)
+    patterns, records, width = get(h, at.LINES), get(h, at.N_RECORDS), get(h, at.ENTRY_BYTES)
     for i in range(start, records):
-        if tally(h, at.N_TAKEN) + word(h, at.STEPS) > word(h, at.TAKEN_ROOM):
+        if get(h, at.N_TAKEN) + get(h, at.STEPS) > get(h, at.TAKEN_ROOM):
             return i
-        slot, bits = load_i32(row_of(h, i) + at.SLOT), bits_at(h, i, 0)
+        slot, bits = get(h, at.SLOT, i), bits_at(h, i, 0)
         for p in range(patterns):
             if _concerned(h, p, bits, width):
                 _offer(h, slot, i, -1, p, bits)
@@ -64,50 +65,50 @@ def offer_all(h: int, start: int) -> Any:
 @inlined
 def _look_ahead(h: int, row: int, rows: int) -> None:
     """Call for what waits for the rows soon to come, and then for the records that it names."""
-    places = min(word(h, at.WAITS), SCOUTS_EACH)
+    places = min(get(h, at.WAITS), SCOUTS_EACH)
     if row + WAITING < rows:
-        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + WAITING)))
+        slot = get(h, at.KEY_SLOT, get(h, at.KEY_INDEX, row + WAITING))
         for k in range(places if slot >= 0 else 0):
-            prefetch(taken_row(h, load_i32(waiting_at(h, slot, k))))
+            prefetch(taken_row(h, get(h, at.WAITING, slot, k)))
     if row + NAMED < rows:
-        slot = load_i32(word(h, at.KEY_SLOT) + 4 * load_i32(word(h, at.KEY_INDEX) + 4 * (row + NAMED)))
+        slot = get(h, at.KEY_SLOT, get(h, at.KEY_INDEX, row + NAMED))
         for k in range(places if slot >= 0 else 0):
-            waits = load_i32(waiting_at(h, slot, k))
+            waits = get(h, at.WAITING, slot, k)
             if waits >= 0:
-                prefetch(row_of(h, load_i32(taken_row(h, waits) + at.BY)))
-                prefetch(row_of(h, load_i32(taken_row(h, waits) + at.BEGAN)))
+                prefetch(row_of(h, get(h, at.BY, waits)))
+                prefetch(row_of(h, get(h, at.BEGAN, waits)))
 
 
 @inlined
 def _stand(h: int, slot: int, i: int) -> None:
     """Patterns need no list of a key's records: only its last by clock is known, with which the key goes."""
-    row, tail_at = row_of(h, i), slot_row(h, slot) + at.TAIL
-    store_32(row + at.BEFORE, -1)
-    store_32(row + at.AFTER, -1)
-    tail = load_i32(tail_at)
+    row, keyed = row_of(h, i), slot_row(h, slot)
+    store(row, at.BEFORE, -1)
+    store(row, at.AFTER, -1)
+    tail = load(keyed, at.TAIL)
     if tail < 0 or clock(h, tail) <= clock(h, i):
-        store_32(tail_at, i)
+        store(keyed, at.TAIL, i)
 
 
 @inlined
 def _concerned(h: int, p: int, bits: int, width: int) -> Any:
     """Whether any of the row's entries means anything to pattern ``p``."""
-    mask, some = word(h, at.CONCERNS) + width * p, 0
+    some = 0
     for b in range(width):
-        some |= load_u8(mask + b) & load_u8(bits + b)
+        some |= get(h, at.CONCERNS, width * p + b) & load(bits + b, at.BITS)
     return some != 0
 
 
 @jit
 def _has(bits: int, entry: int) -> Any:
     """Whether a row is in an entry; in none below 0."""
-    return entry >= 0 and (load_u8(bits + (entry >> 3)) >> (entry & 7)) & 1 != 0
+    return entry >= 0 and (load(bits + (entry >> 3), at.BITS) >> (entry & 7)) & 1 != 0
 
 
 @jit
 def _judges(h: int, p: int, row: int) -> Any:
     """Whether pattern ``p`` judges the record of ``row``, so that a hit at it is one."""
-    return in_force(h, p, item(h, at.INGEST_MS, row), item(h, at.LATENESS_MS, row))
+    return in_force(h, p, get(h, at.INGEST_MS, row), get(h, at.LATENESS_MS, row))
 
 
 @jit
@@ -116,28 +117,28 @@ def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
 
     ``row``: of the batch, at which a hit is noted; -1: it is not.
     """
-    first, last, now = item(h, at.STEP_AT, p), item(h, at.STEP_AT, p + 1) - 1, clock(h, i)
-    strict = _has(bits, item(h, at.STRICT_ENTRY, p))
+    first, last, now = get(h, at.STEP_AT, p), get(h, at.STEP_AT, p + 1) - 1, clock(h, i)
+    strict = _has(bits, get(h, at.STRICT_ENTRY, p))
     told = row
     for s in range(last, first, -1):
-        fits = _has(bits, item(h, at.STEP_ENTRY, s))
+        fits = _has(bits, get(h, at.STEP_ENTRY, s))
         if not fits and not strict:
             continue
         place = waiting_at(h, slot, s - 1 - p)
-        waits = load_i32(place)
+        waits = load(place, at.WAITING)
         if waits < 0:
             continue
         taken = taken_row(h, waits)
-        began = clock(h, load_i32(taken + at.BEGAN))
-        if fits and clock(h, load_i32(taken + at.BY)) <= now <= began + item(h, at.WITHIN, p):
-            store_32(place, -1)
+        began = clock(h, load(taken, at.BEGAN))
+        if fits and clock(h, load(taken, at.BY)) <= now <= began + get(h, at.WITHIN, p):
+            store(place, at.WAITING, -1)
             told = _take(h, slot, p, s, i, told, waits)
         elif strict and began <= now:
-            store_32(place, -1)
+            store(place, at.WAITING, -1)
             _free(h, waits)
-    if _has(bits, item(h, at.STEP_ENTRY, first)):
+    if _has(bits, get(h, at.STEP_ENTRY, first)):
         told = _take(h, slot, p, first, i, told, -1)
-    if _has(bits, item(h, at.UNTIL_ENTRY, p)):
+    if _has(bits, get(h, at.UNTIL_ENTRY, p)):
         _end(h, slot, first - p, last - p, now)
 
 
@@ -148,34 +149,34 @@ def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> A
     ``told``: the row that a hit is noted at, or -1; the same for the steps that the record is offered to next, which of
     a probe is -1 after its first.
     """
-    done = s == item(h, at.STEP_AT, p + 1) - 1
-    if told >= 0 and (done or item(h, at.PROBES, p) != 0) and _judges(h, p, told):
-        if word(h, at.LINE_BYTES):  # where any has a cooldown: what is held back by it still decides
+    done = s == get(h, at.STEP_AT, p + 1) - 1
+    if told >= 0 and (done or get(h, at.PROBES, p) != 0) and _judges(h, p, told):
+        if get(h, at.LINE_BYTES):  # where any has a cooldown: what is held back by it still decides
             mark(h, i, p)
         if not cools(h, slot, p, i):
             _note(h, p, s, i, told, prior)
-        if item(h, at.PROBES, p) != 0:
+        if get(h, at.PROBES, p) != 0:
             told = -1
     if done:
         _free(h, prior)
         return told
-    began = i if prior < 0 else load_i32(taken_row(h, prior) + at.BEGAN)
+    began = i if prior < 0 else get(h, at.BEGAN, prior)
     place = waiting_at(h, slot, s - p)
-    waits = load_i32(place)
-    if waits >= 0 and clock(h, load_i32(taken_row(h, waits) + at.BEGAN)) > clock(h, began):
+    waits = load(place, at.WAITING)
+    if waits >= 0 and clock(h, get(h, at.BEGAN, waits)) > clock(h, began):
         _free(h, prior)
         return told
     _free(h, waits)
-    new = tally(h, at.FREE_TAKEN)
+    new = get(h, at.FREE_TAKEN)
     if new >= 0:
-        store_64(h + 8 * at.FREE_TAKEN, load_i32(taken_row(h, new) + at.PRIOR))
+        put(h, at.FREE_TAKEN, get(h, at.PRIOR, new))
     else:
         new = count_up(h, at.N_TAKEN)
     taken = taken_row(h, new)
-    store_32(taken + at.BY, i)
-    store_32(taken + at.PRIOR, prior)
-    store_32(taken + at.BEGAN, began)
-    store_32(place, new)
+    store(taken, at.BY, i)
+    store(taken, at.PRIOR, prior)
+    store(taken, at.BEGAN, began)
+    store(place, at.WAITING, new)
     return told
 
 
@@ -184,9 +185,9 @@ def _end(h: int, slot: int, start: int, end: int, now: int) -> None:
     """End what waits at the places from ``start`` to ``end`` and did not begin after ``now``."""
     for k in range(start, end):
         place = waiting_at(h, slot, k)
-        waits = load_i32(place)
-        if waits >= 0 and clock(h, load_i32(taken_row(h, waits) + at.BEGAN)) <= now:
-            store_32(place, -1)
+        waits = load(place, at.WAITING)
+        if waits >= 0 and clock(h, get(h, at.BEGAN, waits)) <= now:
+            store(place, at.WAITING, -1)
             _free(h, waits)
 
 
@@ -196,22 +197,22 @@ def _free(h: int, waits: int) -> None:
     if waits < 0:
         return
     first = taken_row(h, waits)
-    while load_i32(first + at.PRIOR) >= 0:
-        first = taken_row(h, load_i32(first + at.PRIOR))
-    store_32(first + at.PRIOR, tally(h, at.FREE_TAKEN))
-    store_64(h + 8 * at.FREE_TAKEN, waits)
+    while load(first, at.PRIOR) >= 0:
+        first = taken_row(h, load(first, at.PRIOR))
+    store(first, at.PRIOR, get(h, at.FREE_TAKEN))
+    put(h, at.FREE_TAKEN, waits)
 
 
 @jit
 def _note(h: int, p: int, s: int, i: int, row: int, prior: int) -> None:
     """Write a hit of the steps up to ``s`` down, with the last records that took them."""
-    count = s + 1 - item(h, at.STEP_AT, p)
-    began = i if prior < 0 else load_i32(taken_row(h, prior) + at.BEGAN)
+    count = s + 1 - get(h, at.STEP_AT, p)
+    began = i if prior < 0 else get(h, at.BEGAN, prior)
     n = note_hit(h, p, row, count, 0, 0.0, count)
     start, to = note_window(h, n, 1, clock(h, began), clock(h, i), count)
-    evidence, record = word(h, at.OUT_EVIDENCE), i
+    record = i
     while to > start:
         to -= 1
-        store_32(evidence + 4 * to, record)
+        put(h, at.OUT_EVIDENCE, to, record)
         if prior >= 0:
-            record, prior = load_i32(taken_row(h, prior) + at.BY), load_i32(taken_row(h, prior) + at.PRIOR)
+            record, prior = get(h, at.BY, prior), get(h, at.PRIOR, prior)

@@ -13,22 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import jit, like_16, load_i32, load_i64, load_u8, load_u32, prefetch, store_64
+from crossline.state.memory.access import jit, like_16, prefetch
+from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.memory.hashing import xxh64
-from crossline.state.memory.header import id_start, key_start, row_of, slot_row, tally, value_i, word
+from crossline.state.memory.header import id_start, key_start, row_of, slot_row, value_i, word
 from crossline.state.memory.layout import (
     BLOCKS_OF,
+    EIGHT_BYTES,
     ID_END,
     ID_TABLE,
     IDS,
     KEY_END,
     KEYS,
     LINK_COL,
+    LINKED,
     MOVE_COUNT,
     MOVE_FROM,
     MOVED,
     MOVED_HASH,
+    NUMBERED,
     SLOT,
+    TAG,
     VALUE_TABLE,
 )
 from crossline.state.records.tables import (
@@ -41,8 +46,8 @@ from crossline.state.records.tables import (
     VALUE_PLACES,
     VALUE_PLACES_MASK,
     block_of,
+    enter,
     item_of,
-    put,
     put_value,
     value_hash,
     value_item_of,
@@ -64,25 +69,25 @@ def run_end(h: int, name: int, block: int) -> Any:
 @jit
 def take_out(h: int, name: int, count: int) -> None:
     """Take the items out of ``count`` blocks from MOVE_FROM on, and note them with their hashes."""
-    table, blocks, moved, n = word(h, name), word(h, name + BLOCKS_OF), word(h, MOVED), 0
-    b = word(h, MOVE_FROM)
+    table, blocks, n = word(h, name), word(h, name + BLOCKS_OF), 0
+    b = get(h, MOVE_FROM)
     for _ in range(count):
         at = table + BLOCK * b
         for k in range(VALUE_PLACES if name == VALUE_TABLE else PLACES):
-            if load_u8(at + k) != 0:
+            if load(at + k, TAG) != 0:
                 item_at = value_item_of(table, BLOCK * b + k) if name == VALUE_TABLE else item_of(table, BLOCK * b + k)
-                store_64(moved + 8 * n, load_i64(item_at) if name == VALUE_TABLE else load_i32(item_at))
+                put(h, MOVED, n, load(item_at, LINKED) if name == VALUE_TABLE else load(item_at, NUMBERED))
                 n += 1
         for k in range(0, BLOCK, 8):
-            store_64(at + k, 0)
+            store(at + k, EIGHT_BYTES, 0)
         b = b + 1 if b + 1 < blocks else 0
-    store_64(h + 8 * MOVE_COUNT, n)
+    put(h, MOVE_COUNT, n)
     for i in range(n):
         if i + AHEAD < n:
-            prefetch(_row_address(h, name, load_i64(moved + 8 * (i + AHEAD))))
+            prefetch(_row_address(h, name, get(h, MOVED, i + AHEAD)))
         if i + AHEAD // 2 < n and name != VALUE_TABLE:
-            prefetch(_bytes_at(h, name, load_i64(moved + 8 * (i + AHEAD // 2))))
-        store_64(word(h, MOVED_HASH) + 8 * i, np.int64(_hash_of(h, name, load_i64(moved + 8 * i))))
+            prefetch(_bytes_at(h, name, get(h, MOVED, i + AHEAD // 2)))
+        put(h, MOVED_HASH, i, np.int64(_hash_of(h, name, get(h, MOVED, i))))
 
 
 @jit
@@ -96,7 +101,7 @@ def _row_address(h: int, name: int, item_: int) -> Any:
 @jit
 def _bytes_at(h: int, name: int, item_: int) -> Any:
     """Where the bytes of an item's id or key are."""
-    return word(h, IDS) + id_start(h, item_) if name == ID_TABLE else word(h, KEYS) + key_start(h, item_)
+    return address(h, IDS) + id_start(h, item_) if name == ID_TABLE else address(h, KEYS) + key_start(h, item_)
 
 
 @jit
@@ -105,23 +110,21 @@ def _hash_of(h: int, name: int, item_: int) -> Any:
     if name == VALUE_TABLE:
         record, link = item_ & LOW, item_ >> 32
         at = row_of(h, record)
-        return value_hash(load_i32(at + SLOT), link, value_i(h, record, load_i64(word(h, LINK_COL) + 8 * link)))
-    if name == ID_TABLE:
-        end = word(h, IDS) + load_u32(row_of(h, item_) + ID_END)
-    else:
-        end = word(h, KEYS) + load_u32(slot_row(h, item_) + KEY_END)
+        return value_hash(load(at, SLOT), link, value_i(h, record, get(h, LINK_COL, link)))
+    by_id = name == ID_TABLE
+    end = address(h, IDS) + get(h, ID_END, item_) if by_id else address(h, KEYS) + get(h, KEY_END, item_)
     return xxh64(_bytes_at(h, name, item_), end, NO_SEED)
 
 
 @jit
 def put_in(h: int, name: int) -> None:
     """Put what was taken out in again."""
-    moved, hashes, count = word(h, MOVED), word(h, MOVED_HASH), tally(h, MOVE_COUNT)
+    count = get(h, MOVE_COUNT)
     for i in range(count):
         if i + AHEAD < count:
-            prefetch(word(h, name) + block_of(h, name, np.uint64(load_i64(hashes + 8 * (i + AHEAD)))))
-        item_, hash_ = load_i64(moved + 8 * i), np.uint64(load_i64(hashes + 8 * i))
+            prefetch(word(h, name) + block_of(h, name, np.uint64(get(h, MOVED_HASH, i + AHEAD))))
+        item_, hash_ = get(h, MOVED, i), np.uint64(get(h, MOVED_HASH, i))
         if name == VALUE_TABLE:
             put_value(h, hash_, item_ >> 32, item_ & LOW)
         else:
-            put(h, name, hash_, item_)
+            enter(h, name, hash_, item_)

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.state.memory.access import inlined, jit, load_i32, load_i64, store_32, store_64
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import get, load, put, store
 from crossline.state.memory.header import (
     after,
     before,
     chain_at,
     clock,
     enters,
-    item,
     precedes,
     row_of,
     same_at,
     slot_row,
     tail_at,
-    tally,
     value_f,
     value_i,
-    word,
 )
 from crossline.state.memory.layout import (
     AFTER,
@@ -37,27 +35,38 @@ from crossline.state.memory.layout import (
     HEAD,
     LINK_COL,
     LINK_ENTRY,
+    LINKED,
     LINKS,
     N_VALUES,
     N_WALKED,
     SAME_AFTER,
     SAME_BEFORE,
     TAIL,
+    TAIL_OF,
     UP,
 )
 from crossline.state.records.tables import LOW, find_value, put_value, value_hash
+
+
+@jit
+def follow(h: int, keyed: int, prev: int, i: int) -> None:
+    """Have record ``i`` come after ``prev`` in the list of the slot at ``keyed``; -1: as its first."""
+    if prev < 0:
+        store(keyed, HEAD, i)
+    else:
+        put(h, AFTER, prev, i)
 
 
 @inlined
 def link(h: int, slot: int, i: int) -> Any:
     """Put record ``i``, the newest, into its key's list. Whether it became the last there."""
     keyed, row = slot_row(h, slot), row_of(h, i)
-    now, last = clock(h, i), load_i32(keyed + TAIL)
+    now, last = clock(h, i), load(keyed, TAIL)
     if last < 0 or clock(h, last) <= now:
-        store_32(row + BEFORE, last)
-        store_32(row + AFTER, -1)
-        store_32(keyed + TAIL, i)
-        store_32(keyed + HEAD if last < 0 else row_of(h, last) + AFTER, i)
+        store(row, BEFORE, last)
+        store(row, AFTER, -1)
+        store(keyed, TAIL, i)
+        follow(h, keyed, last, i)
         return True
     nxt, walked = last, 1
     prev = before(h, nxt)
@@ -65,21 +74,21 @@ def link(h: int, slot: int, i: int) -> Any:
         nxt = prev
         prev = before(h, prev)
         walked += 1
-    store_64(h + 8 * N_WALKED, tally(h, N_WALKED) + walked)
-    store_32(row + BEFORE, prev)
-    store_32(row + AFTER, nxt)
-    store_32(row_of(h, nxt) + BEFORE, i)
-    store_32(keyed + HEAD if prev < 0 else row_of(h, prev) + AFTER, i)
+    put(h, N_WALKED, get(h, N_WALKED) + walked)
+    store(row, BEFORE, prev)
+    store(row, AFTER, nxt)
+    put(h, BEFORE, nxt, i)
+    follow(h, keyed, prev, i)
     return False
 
 
 @jit
 def beats(h: int, chain: int, a: int, b: int) -> Any:
     """Whether the value of record ``a`` is strictly smaller than that of ``b`` (larger, for a chain of maxima)."""
-    col = item(h, CHAIN_COL, chain)
-    if item(h, CHAIN_MAX, chain):
+    col = get(h, CHAIN_COL, chain)
+    if get(h, CHAIN_MAX, chain):
         a, b = b, a
-    if item(h, COLUMN_FLOAT, col):
+    if get(h, COLUMN_FLOAT, col):
         return value_f(h, a, col) < value_f(h, b, col)
     return value_i(h, a, col) < value_i(h, b, col)
 
@@ -87,16 +96,16 @@ def beats(h: int, chain: int, a: int, b: int) -> Any:
 @jit
 def chain_in(h: int, slot: int, i: int, last: bool) -> None:
     """Enter record ``i`` into the chains of its entries. ``last``: it is the last of the key's list."""
-    for k in range(word(h, CHAINS)):
-        entry, at = item(h, CHAIN_ENTRY, k), chain_at(h, i, k)
-        store_32(at + BELOW, -1)
-        store_32(at + UP, -1)
+    for k in range(get(h, CHAINS)):
+        entry, at = get(h, CHAIN_ENTRY, k), chain_at(h, i, k)
+        store(at, BELOW, -1)
+        store(at, UP, -1)
         if not enters(h, i, entry):
             continue
         tail = tail_at(h, slot, k)
-        below = load_i32(tail)
+        below = load(tail, TAIL_OF)
         if last or below < 0 or precedes(h, below, i):
-            store_32(tail, i)
+            store(tail, TAIL_OF, i)
         else:
             below = before(h, i)
             while below >= 0 and not enters(h, below, entry):
@@ -104,16 +113,16 @@ def chain_in(h: int, slot: int, i: int, last: bool) -> None:
             _hang_on(h, k, i)
         nearer = -1
         while below >= 0 and not beats(h, k, below, i):
-            up = load_i32(chain_at(h, below, k) + UP)
-            if up >= 0 and load_i32(chain_at(h, up, k) + BELOW) != below:  # it was hung on i
-                store_32(chain_at(h, below, k) + UP, nearer)
+            up = get(h, UP, below, k)
+            if up >= 0 and get(h, BELOW, up, k) != below:  # it was hung on i
+                put(h, UP, below, k, nearer)
             nearer = below
-            below = load_i32(chain_at(h, below, k) + BELOW)
-        store_32(at + BELOW, below)
+            below = get(h, BELOW, below, k)
+        store(at, BELOW, below)
         if below >= 0:
-            up = load_i32(chain_at(h, below, k) + UP)
-            if up < 0 or load_i32(chain_at(h, up, k) + BELOW) != below or precedes(h, up, i):
-                store_32(chain_at(h, below, k) + UP, i)
+            up = get(h, UP, below, k)
+            if up < 0 or get(h, BELOW, up, k) != below or precedes(h, up, i):
+                put(h, UP, below, k, i)
 
 
 @jit
@@ -121,41 +130,41 @@ def _hang_on(h: int, k: int, i: int) -> None:
     """Record ``i`` comes between older ones: later records that it is now the nearest smaller one of are hung on it."""
     r = after(h, i)
     while r >= 0:
-        if enters(h, r, item(h, CHAIN_ENTRY, k)):
+        if enters(h, r, get(h, CHAIN_ENTRY, k)):
             if not beats(h, k, i, r):
                 return  # what stands behind r looks no further than r
-            below = load_i32(chain_at(h, r, k) + BELOW)
+            below = get(h, BELOW, r, k)
             if below < 0 or precedes(h, below, i):
-                store_32(chain_at(h, r, k) + BELOW, i)
-                store_32(chain_at(h, i, k) + UP, r)
+                put(h, BELOW, r, k, i)
+                put(h, UP, i, k, r)
         r = after(h, r)
 
 
 @jit
 def tie_values(h: int, slot: int, i: int) -> None:
     """Tie record ``i`` to its neighbours of the same value, per link."""
-    for k in range(word(h, LINKS)):
+    for k in range(get(h, LINKS)):
         at = same_at(h, i, k)
-        store_32(at + SAME_BEFORE, -1)
-        store_32(at + SAME_AFTER, -1)
-        if not enters(h, i, item(h, LINK_ENTRY, k)):
+        store(at, SAME_BEFORE, -1)
+        store(at, SAME_AFTER, -1)
+        if not enters(h, i, get(h, LINK_ENTRY, k)):
             continue
-        value = value_i(h, i, item(h, LINK_COL, k))
+        value = value_i(h, i, get(h, LINK_COL, k))
         hash_ = value_hash(slot, k, value)
         known = find_value(h, slot, k, value, hash_)
         if known == 0:
             put_value(h, hash_, k, i)
-            store_64(h + 8 * N_VALUES, tally(h, N_VALUES) + 1)
+            put(h, N_VALUES, get(h, N_VALUES) + 1)
             continue
-        prev, nxt = load_i64(known) & LOW, -1
+        prev, nxt = load(known, LINKED) & LOW, -1
         while prev >= 0 and precedes(h, i, prev):
             nxt = prev
-            prev = load_i32(same_at(h, prev, k) + SAME_BEFORE)
-        store_32(at + SAME_BEFORE, prev)
-        store_32(at + SAME_AFTER, nxt)
+            prev = get(h, SAME_BEFORE, prev, k)
+        store(at, SAME_BEFORE, prev)
+        store(at, SAME_AFTER, nxt)
         if prev >= 0:
-            store_32(same_at(h, prev, k) + SAME_AFTER, i)
+            put(h, SAME_AFTER, prev, k, i)
         if nxt >= 0:
-            store_32(same_at(h, nxt, k) + SAME_BEFORE, i)
+            put(h, SAME_BEFORE, nxt, k, i)
         else:
-            store_64(known, (k << 32) | i)
+            store(known, LINKED, (k << 32) | i)

@@ -11,24 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import (
-    inlined,
-    jit,
-    like_16,
-    load_i32,
-    load_i64,
-    load_u8,
-    load_u32,
-    lowest,
-    prefetch,
-    store_8,
-    store_32,
-    store_64,
-)
+from crossline.state.memory.access import inlined, jit, like_16, lowest, prefetch
+from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.memory.hashing import xxh64
-from crossline.state.memory.header import clock, id_start, item, key_start, row_of, slot_row, tally, value_i, word
+from crossline.state.memory.header import clock, id_start, key_start, row_of, value_i, word
 from crossline.state.memory.layout import (
     BLOCKS_OF,
+    BYTE,
+    EIGHT_BYTES,
     FORMER_OF,
     ID_BLOCKS,
     ID_END,
@@ -39,15 +29,14 @@ from crossline.state.memory.layout import (
     KEY_TABLE,
     KEYS,
     LINK_COL,
+    LINKED,
     N_RECORDS,
     N_SLOTS,
-    RECORD_BYTES,
-    RECORDS,
+    NUMBERED,
     SCRATCH,
     SLOT,
-    SLOT_BYTES,
-    SLOTS,
     SPLIT_OF,
+    TAG,
     VALUE_BLOCKS,
     VALUE_TABLE,
 )
@@ -82,12 +71,12 @@ def item_of(table: int, place: int) -> Any:
 @jit
 def claim(table: int, place: int, hash_: Any, item_: int) -> None:
     """Put an item at a free place."""
-    store_8(table + place, tag_of(hash_))
-    store_32(item_of(table, place), item_)
+    store(table + place, TAG, tag_of(hash_))
+    store(item_of(table, place), NUMBERED, item_)
 
 
 @inlined
-def put(h: int, name: int, hash_: Any, item_: int) -> None:
+def enter(h: int, name: int, hash_: Any, item_: int) -> None:
     """Put an item at the first free place for its hash in the table of word ``name``."""
     table, blocks = word(h, name), word(h, name + BLOCKS_OF)
     b = block_of(h, name, hash_)
@@ -113,11 +102,11 @@ def same_bytes(a: int, b: int, length: int) -> Any:
     """Whether ``length`` bytes at two addresses are the same."""
     k = 0
     while k + 8 <= length:
-        if load_i64(a + k) != load_i64(b + k):
+        if load(a + k, EIGHT_BYTES) != load(b + k, EIGHT_BYTES):
             return False
         k += 8
     while k < length:
-        if load_u8(a + k) != load_u8(b + k):
+        if load(a + k, BYTE) != load(b + k, BYTE):
             return False
         k += 1
     return True
@@ -128,10 +117,10 @@ def copy_bytes(source: int, target: int, length: int) -> None:
     """Ascending, so that ranges may overlap where the target is lower."""
     k = 0
     while k + 8 <= length:
-        store_64(target + k, load_i64(source + k))
+        store(target + k, EIGHT_BYTES, load(source + k, EIGHT_BYTES))
         k += 8
     while k < length:
-        store_8(target + k, load_u8(source + k))
+        store(target + k, BYTE, load(source + k, BYTE))
         k += 1
 
 
@@ -141,16 +130,16 @@ def find_id(h: int, slot: int, hash_: Any, at: int, length: int, since_ms: int) 
 
     The id stands at ``at``.
     """
-    table, blocks, tag = word(h, ID_TABLE), word(h, ID_BLOCKS), tag_of(hash_)
+    table, blocks, tag = address(h, ID_TABLE), get(h, ID_BLOCKS), tag_of(hash_)
     b = block_of(h, ID_TABLE, hash_)
     while True:
         same = like_16(table + b, tag) & PLACES_MASK
         while same != 0:
-            r = load_i32(item_of(table, b + lowest(same)))
+            r = load(item_of(table, b + lowest(same)), NUMBERED)
             row = row_of(h, r)
-            if load_i32(row + SLOT) == slot and clock(h, r) >= since_ms:
+            if load(row, SLOT) == slot and clock(h, r) >= since_ms:
                 start = id_start(h, r)
-                if load_u32(row + ID_END) - start == length and same_bytes(word(h, IDS) + start, at, length):
+                if load(row, ID_END) - start == length and same_bytes(address(h, IDS) + start, at, length):
                     return -1
             same &= same - 1
         free = like_16(table + b, 0) & PLACES_MASK
@@ -164,16 +153,14 @@ def find_id(h: int, slot: int, hash_: Any, at: int, length: int, since_ms: int) 
 @jit
 def find_key(h: int, hash_: Any, at: int, length: int) -> Any:
     """The slot of the key at ``at``, or -1."""
-    table, blocks, tag = word(h, KEY_TABLE), word(h, KEY_BLOCKS), tag_of(hash_)
+    table, blocks, tag = address(h, KEY_TABLE), get(h, KEY_BLOCKS), tag_of(hash_)
     b = block_of(h, KEY_TABLE, hash_)
     while True:
         same = like_16(table + b, tag) & PLACES_MASK
         while same != 0:
-            slot = load_i32(item_of(table, b + lowest(same)))
+            slot = load(item_of(table, b + lowest(same)), NUMBERED)
             start = key_start(h, slot)
-            if load_u32(slot_row(h, slot) + KEY_END) - start == length and same_bytes(
-                word(h, KEYS) + start, at, length
-            ):
+            if get(h, KEY_END, slot) - start == length and same_bytes(address(h, KEYS) + start, at, length):
                 return slot
             same &= same - 1
         if like_16(table + b, 0) & PLACES_MASK != 0:
@@ -201,14 +188,14 @@ def value_item_of(table: int, place: int) -> Any:
 @jit
 def put_value(h: int, hash_: Any, link: int, record: int) -> None:
     """Enter the last record of a value of a link."""
-    table, blocks = word(h, VALUE_TABLE), word(h, VALUE_BLOCKS)
+    table, blocks = address(h, VALUE_TABLE), get(h, VALUE_BLOCKS)
     b = block_of(h, VALUE_TABLE, hash_)
     while True:
         free = like_16(table + b, 0) & VALUE_PLACES_MASK
         if free != 0:
             place = b + lowest(free)
-            store_8(table + place, tag_of(hash_))
-            store_64(value_item_of(table, place), (link << 32) | record)
+            store(table + place, TAG, tag_of(hash_))
+            store(value_item_of(table, place), LINKED, (link << 32) | record)
             return
         b += BLOCK
         if b == blocks * BLOCK:
@@ -218,15 +205,15 @@ def put_value(h: int, hash_: Any, link: int, record: int) -> None:
 @jit
 def find_value(h: int, slot: int, link: int, value: int, hash_: Any) -> Any:
     """Address of the item (link, last record) of ``value`` (as the bits of an int64) in this key, or 0."""
-    table, blocks, tag, col = word(h, VALUE_TABLE), word(h, VALUE_BLOCKS), tag_of(hash_), item(h, LINK_COL, link)
+    table, blocks, tag, col = address(h, VALUE_TABLE), get(h, VALUE_BLOCKS), tag_of(hash_), get(h, LINK_COL, link)
     b = block_of(h, VALUE_TABLE, hash_)
     while True:
         same = like_16(table + b, tag) & VALUE_PLACES_MASK
         while same != 0:
             at = value_item_of(table, b + lowest(same))
-            known = load_i64(at)
+            known = load(at, LINKED)
             r = known & LOW
-            if (known >> 32) == link and load_i32(row_of(h, r) + SLOT) == slot and value_i(h, r, col) == value:
+            if (known >> 32) == link and get(h, SLOT, r) == slot and value_i(h, r, col) == value:
                 return at
             same &= same - 1
         if like_16(table + b, 0) & VALUE_PLACES_MASK != 0:
@@ -237,30 +224,31 @@ def find_value(h: int, slot: int, link: int, value: int, hash_: Any) -> Any:
 
 
 @inlined
-def _enter_all(h: int, rows: int, width: int, end_at: int, count: int, pool: int, name: int) -> None:
-    """Enter all rows under the hash of their bytes in ``pool``, the block of each called for some steps before."""
-    start, ring, table = pool, word(h, SCRATCH), word(h, name)
+def _enter_all(h: int, end_at: int, count: int, pool: int, name: int) -> None:
+    """Enter all rows under the hash of their bytes in ``pool``, the block of each called for some steps before.
+
+    ``end_at``: the field of where a row's bytes end.
+    """
+    start, table = pool, word(h, name)
     for r in range(count + AHEAD):
-        kept = ring + 8 * (r & (AHEAD - 1))
+        ring = r & (AHEAD - 1)
         if r >= AHEAD:
-            put(h, name, np.uint64(load_i64(kept)), r - AHEAD)
+            enter(h, name, np.uint64(get(h, SCRATCH, ring)), r - AHEAD)
         if r < count:
-            end = pool + load_u32(rows + r * width + end_at)
+            end = pool + get(h, end_at, r)
             hash_ = xxh64(start, end, NO_SEED)
             start = end
-            store_64(kept, np.int64(hash_))
+            put(h, SCRATCH, ring, np.int64(hash_))
             prefetch(table + block_of(h, name, hash_))
 
 
 @jit
 def rebuild_ids(h: int) -> None:
     """Enter every record into the (cleared) table of ids."""
-    records, width, count = word(h, RECORDS), word(h, RECORD_BYTES), tally(h, N_RECORDS)
-    _enter_all(h, records, width, ID_END, count, word(h, IDS), ID_TABLE)
+    _enter_all(h, ID_END, get(h, N_RECORDS), address(h, IDS), ID_TABLE)
 
 
 @jit
 def rebuild_keys(h: int) -> None:
     """Enter every slot into the (cleared) table of keys."""
-    slots, width, count = word(h, SLOTS), word(h, SLOT_BYTES), tally(h, N_SLOTS)
-    _enter_all(h, slots, width, KEY_END, count, word(h, KEYS), KEY_TABLE)
+    _enter_all(h, KEY_END, get(h, N_SLOTS), address(h, KEYS), KEY_TABLE)

@@ -1,9 +1,36 @@
 """Judging again what a record out of order may change: a kernel around the kernels of windows and of patterns.
 
-It keeps the records themselves, with all that judging them asks for, in a table (``table``). Of each key that a batch
-brings records of, it works out which rows are to be judged, one after the other, before and after each record that is
-out of order (``replays``), and has the inner kernel judge them on a store made for the purpose (``kernel``). What is
-told of it is worked out from the hits (``evaluate/alerts/corrections.py``).
+An example. A rule alerts at each payment with which the average amount of the card's last 10 s is 100 or more. Five
+payments come; ``p3`` comes last, though it happened third:
+
+    clock, s        1 ────── 5 ────── 8 ─────────────── 14 ───── 16
+    record          p1       p2       (p3)              p4       p5
+    amount          90       130      17                150      190
+
+    before p3 came: what was told as the records came, in order
+    average         90       110 !                      140 !    170 !      alerts at p2, p4, p5
+
+    p3 comes: what is judged again, from p3 on, on p1 and p2, of which nothing changes
+    without p3      -        -                          140 !    170 !      variant 0
+    with p3         -        -        79                99       119 !      variant 1, caused by p3
+
+    what is told    -        -        -            retracted    amended     corrections of the alerts at p4 and p5
+
+The window of ``p4`` is (4 s, 14 s]: it had p2 and p4, and has p3 besides now. The alert at p2 stands: nothing before a
+late record depends on it.
+
+The steps, each a module:
+
+1. ``intake``: rows of a batch enter the ``table`` of all records. Which are duplicates, which take others back, and
+   what changes under each key, record by record, in the order in which the records came.
+2. ``replays``: of a key where something is out of order, the *variants*: the rows from the first change on, without any
+   change, with the first one, with the second besides, and so on. Variant n is judged on the rows before its first one
+   that windows reach back to. Where all is in order there is one variant, of the new rows.
+3. ``replay_kernel``: all variants of all keys are loaded into a store made for the purpose, each under a key of its
+   own, and judged by the inner kernel in one call.
+4. What the hits of one variant and of the next differ by is what the record between them changed: it is told as alerts
+   and corrections (``evaluate/alerts/corrections.py``). Of each row the table keeps what the last variant says of it.
 
 So what stands is a function of the records that are held, by their order of time, and of no hit that was told before.
+It does not depend on where batches are cut. What the table holds of each record is declared in ``layout``.
 """

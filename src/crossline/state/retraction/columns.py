@@ -1,4 +1,8 @@
-"""Columns that grow by rows and lose some now and then."""
+"""Columns that grow by rows and lose some now and then.
+
+In the builds that look up every load and store (``state/memory/access.py``) so does a column: a number of a row
+that is not there, below 0 too, is told with the column's name.
+"""
 
 from __future__ import annotations
 
@@ -10,35 +14,81 @@ import pyarrow as pa
 from crossline.basics.spans import take_bytes
 from crossline.basics.values import I64, U8
 from crossline.state.batch import Bools
+from crossline.state.memory.watch import WATCHES, OutOfBoundsError
 
 LEAST = 64
 
 
-class Column:
-    """Values of one type, or rows of as many of them as ``width`` says."""
+class LookedUp(np.ndarray[Any, Any]):
+    """Rows of a column whose numbers are looked up. What is made of them is an array as any."""
 
-    def __init__(self, dtype: Any, width: int | None = None) -> None:
+    column = ""
+
+    @staticmethod
+    def of(rows: Any, column: str) -> Any:
+        """``rows``, by the name of their column."""
+        found = rows.view(LookedUp)
+        found.column = column
+        return found
+
+    def __getitem__(self, index: Any) -> Any:
+        self._look_up(index, "load")
+        return self.view(np.ndarray)[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._look_up(index, "store")
+        self.view(np.ndarray)[index] = value
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
+
+    def __str__(self) -> str:
+        return str(self.view(np.ndarray))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        plain = [each.view(np.ndarray) if isinstance(each, LookedUp) else each for each in inputs]
+        if method == "at":
+            self._look_up(plain[1], "store")
+        return getattr(ufunc, method)(*plain, **kwargs)
+
+    def _look_up(self, index: Any, what: str) -> None:
+        rows = np.asarray(index[0] if isinstance(index, tuple) else index)
+        if not self.column or rows.dtype.kind not in "iu":
+            return
+        wrong = rows[(rows < 0) | (rows >= len(self))]
+        if wrong.size:
+            row, there = int(wrong.reshape(-1)[0]), len(self)
+            said = f"{self.itemsize} bytes at {self.column}, 0 bytes into row {row} of the table, which has {there}"
+            raise OutOfBoundsError(f"a {what} of {said}")
+
+
+class Column:
+    """Values of one type, or rows of as many of them as ``width`` says; ``name``: as it is declared."""
+
+    def __init__(self, dtype: Any, width: int | None = None, name: str = "") -> None:
+        self._name = name
         self._array = np.zeros((LEAST,) if width is None else (LEAST, width), dtype)
         self._count = 0
 
     @property
     def rows(self) -> Any:
         """All of them, to read or write."""
-        return self._array[: self._count]
+        rows = self._array[: self._count]
+        return LookedUp.of(rows, self._name) if WATCHES and self._name else rows
 
     def extend(self, more: Any) -> None:
         """Put ``more`` behind them."""
         end = self._count + len(more)
         if end > len(self._array):
             grown = np.zeros((end + end // 2, *self._array.shape[1:]), self._array.dtype)
-            grown[: self._count] = self.rows
+            grown[: self._count] = self._array[: self._count]
             self._array = grown
         self._array[self._count : end] = more
         self._count = end
 
     def keep(self, kept: Bools) -> None:
         """Only those that are ``kept``."""
-        self._array = self.rows[kept].copy()
+        self._array = self._array[: self._count][kept]
         self._count = len(self._array)
 
     def nbytes(self) -> int:

@@ -17,22 +17,19 @@ from crossline.basics.values import I32, I64, U8
 from crossline.plan.stream_join import merged_log
 from crossline.state.batch import Bools, Cause, Chunk, Delta, KeyedBatch, Places
 from crossline.state.memory.hashing import xxh64_many
+from crossline.state.retraction import layout
 from crossline.state.retraction.columns import Column, Fact, Texts, joined
 from crossline.state.windows.emission.columns import Lines, remapped
 
-_NUMBERS = ("clock_ms", "ingest_ms", "lateness_ms", "reached_ms", "offset")
-BITS = ("sat", "emitted", "told", "lacks", "hit")
+BITS = tuple(each.name for each in layout.BITS)
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Table:
-    """Rows: records under a key, in the order in which they came.
+    """Rows: records under a key, in the order in which they came; what each has is declared in ``layout``.
 
-    Each has, for each line, whether it was satisfied (``sat``), whether it emitted (``emitted``, of lines with a
-    cooldown), whether it was ever told to be a hit (``told``), whether it is one (``hit``) and whether it waits for a
-    figure (``lacks``). One that
-    is not ``live`` was taken back: it is known by what was told of it alone. A key that is -1 is that of a row that
-    nobody looks for any more.
+    One that is not ``live`` was taken back: it is known by what was told of it alone. A key that is -1 is that of a row
+    that nobody looks for any more.
     """
 
     def __init__(self, lines: Lines, entry_bytes: int) -> None:
@@ -41,42 +38,49 @@ class Table:
         self._key_names: list[bytes] = []
         self.chunks: list[Chunk] = []
         self._chunk_numbers: dict[Chunk, int] = {}
-        self._numbers = {name: Column(np.int64) for name in _NUMBERS}
-        self._key, self._chunk, self._live = Column(np.int32), Column(np.int32), Column(np.bool_)
-        self._entries = Column(np.uint8, entry_bytes)
-        self._bits = {name: Column(np.uint8, _width(lines)) for name in BITS}
-        self._ids, self._id_hash = Texts(), Column(np.uint64)
+        widths = {"": None, "ENTRY_BYTES": entry_bytes, "LINE_BYTES": _width(lines)}
+        self._columns = {each.name: Column(each.dtype, widths[each.width], each.name) for each in layout.COLUMNS}
+        self._ids = Texts()
         self._values: list[Column | Texts] | None = None
         self._facts: dict[str, Fact] = {}
 
     def __len__(self) -> int:
-        return len(self._key.rows)
+        return len(self.key)
 
     def number(self, name: str) -> I64:
         """A time of the rows in ms, or their offset."""
-        numbers: I64 = self._numbers[name].rows
+        numbers: I64 = self._columns[name].rows
         return numbers
 
     def bits(self, name: str) -> U8:
         """Of each row a bit for each line."""
-        bits: U8 = self._bits[name].rows
+        bits: U8 = self._columns[name].rows
         return bits
 
     @property
     def key(self) -> I32:
         """The number of each row's key."""
-        keys: I32 = self._key.rows
+        keys: I32 = self._columns[layout.KEY.name].rows
         return keys
 
     @property
     def live(self) -> Bools:
         """Which rows count."""
-        live: Bools = self._live.rows
+        live: Bools = self._columns[layout.LIVE.name].rows
         return live
+
+    @property
+    def _chunk(self) -> I32:
+        chunks: I32 = self._columns[layout.CHUNK.name].rows
+        return chunks
+
+    @property
+    def _id_hash(self) -> Any:
+        return self._columns[layout.ID_HASH.name].rows
 
     def clock(self, row: int) -> int:
         """The clock of a row, in ms."""
-        return int(self._numbers["clock_ms"].rows[row])
+        return int(self.number("clock_ms")[row])
 
     def id_of(self, row: int) -> str:
         """The id of a row."""
@@ -86,7 +90,7 @@ class Table:
         """A row as what brings something about."""
         numbers = (int(self.number(name)[row]) for name in ("ingest_ms", "reached_ms", "offset"))
         ingest_ms, reached_ms, offset = numbers
-        return Cause(self.id_of(row), ingest_ms, reached_ms, self.chunks[self._chunk.rows[row]], offset)
+        return Cause(self.id_of(row), ingest_ms, reached_ms, self.chunks[self._chunk[row]], offset)
 
     def numbers_of_keys(self, data: U8, offsets: I64) -> I32:
         """The numbers of keys, new ones for those that are new."""
@@ -113,7 +117,7 @@ class Table:
         touched = np.zeros(self.keys + 1, np.bool_)
         touched[keys] = True
         rows = np.flatnonzero(touched[self.key])  # of no key: the last of these, which is no key's
-        mine, wanted = self.hashes(self.key[rows], self._id_hash.rows[rows]), self.hashes(keys, xxh64_many(*ids))
+        mine, wanted = self.hashes(self.key[rows], self._id_hash[rows]), self.hashes(keys, xxh64_many(*ids))
         order = np.argsort(mine, kind="stable")
         low = np.searchsorted(mine[order], wanted, side="left").tolist()
         high = np.searchsorted(mine[order], wanted, side="right").tolist()
@@ -130,10 +134,10 @@ class Table:
         """Of ids and places (log, sequence, offset) the rows that have both, in the order in which those came."""
         names = set(wanted)
         hashes = xxh64_many(*joined([row_id for row_id, _ in names]))
-        near = np.flatnonzero(np.isin(self._id_hash.rows, hashes) & (self.key >= 0))
+        near = np.flatnonzero(np.isin(self._id_hash, hashes) & (self.key >= 0))
         found: dict[Any, list[int]] = {}
         for row in near.tolist():
-            log, sequence, _ = self.chunks[self._chunk.rows[row]]
+            log, sequence, _ = self.chunks[self._chunk[row]]
             name = self._ids.at(row), (log, sequence, int(self.number("offset")[row]))
             if name in names:
                 found.setdefault(name, []).append(row)
@@ -156,17 +160,14 @@ class Table:
             raise StateError("rows that are judged again need their places; start from a new checkpoint")
         chunks = np.array([self._chunk_number(each) for each in places.chunks] or [0], np.int32)
         given = (batch.clock_ms, batch.ingest_ms, batch.lateness_ms, places.reached_ms, places.offsets)
-        for name, array in zip(_NUMBERS, given, strict=True):
-            self._numbers[name].extend(array[rows])
-        self._key.extend(keys)
-        self._chunk.extend(chunks[places.chunk[rows]])
-        self._live.extend(np.full(count, live))
-        self._entries.extend(batch.entries[rows])
-        for each in self._bits.values():
-            each.extend(np.zeros((count, _width(self.lines)), np.uint8))
         ids = _taken(batch.id_bytes, batch.id_offsets, rows)
         self._ids.extend(*ids)
-        self._id_hash.extend(xxh64_many(*ids))
+        made: dict[layout.Stored, Any] = dict(zip(layout.NUMBERS, (array[rows] for array in given), strict=True))
+        made |= {layout.KEY: keys, layout.CHUNK: chunks[places.chunk[rows]], layout.LIVE: np.full(count, live)}
+        made |= {layout.ENTRIES: batch.entries[rows], layout.ID_HASH: xxh64_many(*ids)}
+        made |= dict.fromkeys(layout.BITS, np.zeros((count, _width(self.lines)), np.uint8))
+        for stored in layout.COLUMNS:
+            self._columns[stored.name].extend(made[stored])
         self._append_values(batch, rows)
         self._append_facts(batch.facts, rows, first)
         return np.arange(first, first + count)
@@ -222,14 +223,14 @@ class Table:
             id_bytes=id_bytes,
             id_offsets=id_offsets,
             values=tuple(values),
-            entries=self._entries.rows[rows],
+            entries=self._columns[layout.ENTRIES.name].rows[rows],
             texts=texts,
             facts={name: fact.take(rows) for name, fact in self._facts.items()},
             places=self._places(rows),
         )
 
     def _places(self, rows: Any) -> Places:
-        used, chunk = np.unique(self._chunk.rows[rows], return_inverse=True)
+        used, chunk = np.unique(self._chunk[rows], return_inverse=True)
         chunks = [self.chunks[number] for number in used.tolist()]
         reached_ms, offsets = self.number("reached_ms")[rows], self.number("offset")[rows]
         return Places(reached_ms, offsets, chunk.astype(np.int32), chunks)
@@ -244,11 +245,11 @@ class Table:
 
     def in_order(self, rows: Any) -> Any:
         """``rows`` by key, then by clock; of one clock those first that came first."""
-        used, chunk = np.unique(self._chunk.rows[rows], return_inverse=True)
+        used, chunk = np.unique(self._chunk[rows], return_inverse=True)
         known = [self.chunks[number][:2] for number in used.tolist()]
         came = [(merged_log(log), sequence) for log, sequence in known]
         by = (
-            self._id_hash.rows[rows],
+            self._id_hash[rows],
             _ranks([log for log, _ in known])[chunk],
             self.number("offset")[rows],
             _ranks(came)[chunk],
@@ -259,10 +260,10 @@ class Table:
 
     def relined(self, lines: Lines) -> None:
         """Have bits for ``lines``; those of lines that stay are kept."""
-        for name, column in self._bits.items():
-            fresh = Column(np.uint8, _width(lines))
-            fresh.extend(remapped(column.rows, self.lines, lines))
-            self._bits[name] = fresh
+        for stored in layout.BITS:
+            fresh = Column(stored.dtype, _width(lines), stored.name)
+            fresh.extend(remapped(self.bits(stored.name), self.lines, lines))
+            self._columns[stored.name] = fresh
         self.lines = lines
 
     def delta(self, rows: Any, changed: Any) -> Delta:
@@ -290,24 +291,24 @@ class Table:
 
     def nbytes(self) -> int:
         """Bytes held, but for keys."""
-        columns = (*self._numbers.values(), self._key, self._chunk, self._live, self._entries, *self._bits.values())
-        others = (self._ids, self._id_hash, *(self._values or ()), *self._facts.values())
-        return sum(each.nbytes() for each in (*columns, *others))
+        others = (self._ids, *(self._values or ()), *self._facts.values())
+        return sum(each.nbytes() for each in (*self._columns.values(), *others))
 
     def keep(self, kept: Bools) -> None:
         """Only the rows that are ``kept``, and of keys and chunks those that they have."""
         facts, values = self._facts.values(), self._values or ()
-        columns: Iterable[Any] = (*self._numbers.values(), self._key, self._chunk, self._live, self._entries)
-        for each in (*columns, *self._bits.values(), self._ids, self._id_hash, *values, *facts):
+        for column in self._columns.values():
+            column.keep(kept)
+        for each in (self._ids, *values, *facts):
             each.keep(kept)
         used = np.unique(self.key)
         self._key_names = [self._key_names[number] for number in used[used >= 0].tolist()]
         self._key_numbers = {name: number for number, name in enumerate(self._key_names)}
         self.key[:] = np.searchsorted(used, self.key) - int((used < 0).any())
-        there, chunk = np.unique(self._chunk.rows, return_inverse=True)
+        there, chunk = np.unique(self._chunk, return_inverse=True)
         self.chunks = [self.chunks[number] for number in there.tolist()]
         self._chunk_numbers = {each: number for number, each in enumerate(self.chunks)}
-        self._chunk.rows[:] = chunk
+        self._chunk[:] = chunk
 
 
 def _ranks(names: Sequence[Any]) -> I64:

@@ -10,18 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import (
-    inlined,
-    jit,
-    like_16,
-    load_i32,
-    load_i64,
-    lowest,
-    prefetch,
-    store_32,
-    store_64,
-)
-from crossline.state.memory.header import after, clock, item, key_start, row_of, slot_row, window_at, word
+from crossline.state.memory.access import inlined, jit, like_16, lowest, prefetch
+from crossline.state.memory.fields import address, get, load, put
+from crossline.state.memory.header import after, clock, key_start, row_of, slot_row
 from crossline.state.memory.layout import (
     BATCH_KEYS,
     CLOCK_MS,
@@ -36,6 +27,7 @@ from crossline.state.memory.layout import (
     KEY_SLOT,
     KEY_TABLE,
     KEYS,
+    NUMBERED,
     SCOUTS,
     TAIL,
     WINDOW,
@@ -49,36 +41,35 @@ FIRSTS, STEP, LAST_STEP = 12, 2, 4  # rows ahead: when windows' firsts are calle
 @jit
 def slot_of(h: int, key: int) -> Any:
     """The slot of key number ``key`` of the batch, or -1."""
-    known = word(h, KEY_SLOT) + 4 * key
-    slot = load_i32(known)
+    slot = get(h, KEY_SLOT, key)
     if slot < 0:
-        start = item(h, KEY_OFFSETS, key)
-        length = item(h, KEY_OFFSETS, key + 1) - start
-        slot = find_key(h, np.uint64(item(h, KEY_HASH, key)), word(h, KEY_BYTES) + start, length)
-        store_32(known, slot)
+        start = get(h, KEY_OFFSETS, key)
+        length = get(h, KEY_OFFSETS, key + 1) - start
+        slot = find_key(h, np.uint64(get(h, KEY_HASH, key)), address(h, KEY_BYTES) + start, length)
+        put(h, KEY_SLOT, key, slot)
     return slot
 
 
 @jit
 def _likely(h: int, key: int) -> Any:
     """The slot that key number ``key`` of the batch most likely has, by the tags alone; -1 where there is none."""
-    hash_ = np.uint64(item(h, KEY_HASH, key))
-    table = word(h, KEY_TABLE)
+    hash_ = np.uint64(get(h, KEY_HASH, key))
+    table = address(h, KEY_TABLE)
     b = block_of(h, KEY_TABLE, hash_)
     same = like_16(table + b, tag_of(hash_)) & PLACES_MASK
-    return load_i32(item_of(table, b + lowest(same))) if same != 0 else -1
+    return load(item_of(table, b + lowest(same)), NUMBERED) if same != 0 else -1
 
 
 @jit
 def find_keys(h: int) -> None:
     """Look up all keys of the batch: on its own, as lookups that do not wait for each other overlap in memory."""
     for k in range(AHEAD * SCOUTS_EACH):
-        store_64(word(h, SCOUTS) + 8 * k, -1)  # those of the batch before may stand at records that are gone
-    keys = word(h, BATCH_KEYS)
+        put(h, SCOUTS, k, -1)  # those of the batch before may stand at records that are gone
+    keys = get(h, BATCH_KEYS)
     for key in range(keys):
         if key + AHEAD < keys:
-            hash_ = np.uint64(item(h, KEY_HASH, key + AHEAD))
-            prefetch(word(h, KEY_TABLE) + block_of(h, KEY_TABLE, hash_))
+            hash_ = np.uint64(get(h, KEY_HASH, key + AHEAD))
+            prefetch(address(h, KEY_TABLE) + block_of(h, KEY_TABLE, hash_))
         if key + AHEAD // 2 < keys:
             slot = _likely(h, key + AHEAD // 2)
             if slot >= 0:
@@ -86,32 +77,32 @@ def find_keys(h: int) -> None:
         if key + AHEAD // 4 < keys:
             slot = _likely(h, key + AHEAD // 4)
             if slot >= 0:
-                prefetch(word(h, KEYS) + key_start(h, slot))
+                prefetch(address(h, KEYS) + key_start(h, slot))
         slot_of(h, key)
 
 
 @jit
 def _known_slot(h: int, row: int) -> Any:
     """The slot of a row's key, or -1 where it is not known yet."""
-    return load_i32(word(h, KEY_SLOT) + 4 * load_i32(word(h, KEY_INDEX) + 4 * row))
+    return get(h, KEY_SLOT, get(h, KEY_INDEX, row))
 
 
 @inlined
 def look_ahead(h: int, row: int, rows: int) -> None:
     """Call for what the rows soon to come will touch."""
     if row + AHEAD < rows:
-        prefetch(word(h, ID_TABLE) + block_of(h, ID_TABLE, np.uint64(item(h, ID_HASH, row + AHEAD))))
+        prefetch(address(h, ID_TABLE) + block_of(h, ID_TABLE, np.uint64(get(h, ID_HASH, row + AHEAD))))
         slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
             prefetch(slot_row(h, slot))
-    cursors = min(word(h, CURSORS), SCOUTS_EACH)
+    cursors = min(get(h, CURSORS), SCOUTS_EACH)
     if row + FIRSTS < rows:
-        slot, scouts = _known_slot(h, row + FIRSTS), _scouts(h, row + FIRSTS)
+        slot, scouts = _known_slot(h, row + FIRSTS), _scouts(row + FIRSTS)
         if slot >= 0:
-            prefetch(row_of(h, load_i32(slot_row(h, slot) + TAIL)))
+            prefetch(row_of(h, get(h, TAIL, slot)))
         for c in range(cursors):
-            first = load_i32(window_at(h, slot, c) + FIRST_OF) if slot >= 0 else -1
-            store_64(scouts + 8 * c, first)
+            first = get(h, FIRST_OF, slot, c) if slot >= 0 else -1
+            put(h, SCOUTS, scouts + c, first)
             prefetch(row_of(h, first))
     if row + FIRSTS < rows:  # scouts of the rows before it are set, or none at the start of a batch
         for ahead in range(LAST_STEP, FIRSTS, STEP):
@@ -119,18 +110,18 @@ def look_ahead(h: int, row: int, rows: int) -> None:
 
 
 @jit
-def _scouts(h: int, row: int) -> Any:
-    """Address of the scouts of a row, one for each cursor."""
-    return word(h, SCOUTS) + 8 * SCOUTS_EACH * (row & (AHEAD - 1))
+def _scouts(row: int) -> Any:
+    """The number of the first scout of a row, which has one for each cursor."""
+    return SCOUTS_EACH * (row & (AHEAD - 1))
 
 
 @inlined
 def _scout(h: int, row: int, cursors: int) -> None:
     """Call for the record after each scout that will leave its window when ``row``'s turn comes."""
-    scouts, now = _scouts(h, row), item(h, CLOCK_MS, row)
+    scouts, now = _scouts(row), get(h, CLOCK_MS, row)
     for c in range(cursors):
-        r = load_i64(scouts + 8 * c)
-        if r >= 0 and clock(h, r) <= now - item(h, WINDOW, c):
+        r = get(h, SCOUTS, scouts + c)
+        if r >= 0 and clock(h, r) <= now - get(h, WINDOW, c):
             r = after(h, r)
-            store_64(scouts + 8 * c, r)
+            put(h, SCOUTS, scouts + c, r)
             prefetch(row_of(h, r))

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from crossline.state.memory import layout as at
-from crossline.state.memory.access import inlined, jit, load_i32, load_u8, store_8, store_32, store_64
-from crossline.state.memory.header import bits_at, item, row_of, sat_at, set_clock, slot_row, tally, value_at, word
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import address, get, load, put, store
+from crossline.state.memory.header import row_of, sat_at, set_clock, slot_row, value_at
 from crossline.state.records.lists import chain_in, link, tie_values
-from crossline.state.records.tables import claim, copy_bytes, find_id, put
+from crossline.state.records.tables import claim, copy_bytes, enter, find_id
 from crossline.state.windows.ahead import find_keys, look_ahead, slot_of
 from crossline.state.windows.figures import count_figure
 from crossline.state.windows.program import COUNT
@@ -27,14 +28,14 @@ NEVER = 2**62
 def _add_key(h: int, key: int) -> Any:
     """A new slot for key number ``key`` of the batch."""
     slot = count_up(h, at.N_SLOTS)
-    row, end = slot_row(h, slot), tally(h, at.N_KEY_BYTES)
-    start = item(h, at.KEY_OFFSETS, key)
-    length = item(h, at.KEY_OFFSETS, key + 1) - start
-    store_64(h + 8 * at.N_KEY_BYTES, end + length)
-    copy_bytes(word(h, at.KEY_BYTES) + start, word(h, at.KEYS) + end, length)
-    copy_bytes(word(h, at.SLOT_BORN), row, word(h, at.SLOT_BYTES))
-    store_32(row + at.KEY_END, end + length)
-    put(h, at.KEY_TABLE, np.uint64(item(h, at.KEY_HASH, key)), slot)
+    row, end = slot_row(h, slot), get(h, at.N_KEY_BYTES)
+    start = get(h, at.KEY_OFFSETS, key)
+    length = get(h, at.KEY_OFFSETS, key + 1) - start
+    put(h, at.N_KEY_BYTES, end + length)
+    copy_bytes(address(h, at.KEY_BYTES) + start, address(h, at.KEYS) + end, length)
+    copy_bytes(address(h, at.SLOT_BORN), row, get(h, at.SLOT_BYTES))
+    store(row, at.KEY_END, end + length)
+    enter(h, at.KEY_TABLE, np.uint64(get(h, at.KEY_HASH, key)), slot)
     return slot
 
 
@@ -44,38 +45,38 @@ def take_in(h: int, row: int, since_ms: int) -> Any:
 
     It is a duplicate of a record of its key and id with a clock of ``since_ms`` or later.
     """
-    key = load_i32(word(h, at.KEY_INDEX) + 4 * row)
+    key = get(h, at.KEY_INDEX, row)
     slot = slot_of(h, key)
-    start, hash_ = item(h, at.ID_OFFSETS, row), np.uint64(item(h, at.ID_HASH, row))
-    length, source = item(h, at.ID_OFFSETS, row + 1) - start, word(h, at.ID_BYTES) + start
+    start, hash_ = get(h, at.ID_OFFSETS, row), np.uint64(get(h, at.ID_HASH, row))
+    length, source = get(h, at.ID_OFFSETS, row + 1) - start, address(h, at.ID_BYTES) + start
     place = find_id(h, slot, hash_, source, length, since_ms)
     if place < 0:
-        store_8(word(h, at.DUPLICATE) + row, 1)
+        put(h, at.DUPLICATE, row, 1)
         return -1
-    width = word(h, at.ENTRY_BYTES)
-    bits = word(h, at.ENTRIES) + width * row
+    width = get(h, at.ENTRY_BYTES)
+    bits = address(h, at.ENTRIES) + width * row
     wanted = 0
     for b in range(width):
-        wanted |= load_u8(bits + b)
+        wanted |= load(bits + b, at.BITS)
     if wanted == 0:
         return -1
     if slot < 0:
         slot = _add_key(h, key)
-        store_32(word(h, at.KEY_SLOT) + 4 * key, slot)
+        put(h, at.KEY_SLOT, key, slot)
     i = count_up(h, at.N_RECORDS)
-    record, end = row_of(h, i), tally(h, at.N_ID_BYTES)
-    store_64(h + 8 * at.N_ID_BYTES, end + length)
-    copy_bytes(source, word(h, at.IDS) + end, length)
-    store_32(record + at.ID_END, end + length)
-    set_clock(h, i, item(h, at.CLOCK_MS, row))
-    store_32(record + at.SLOT, slot)
-    columns = word(h, at.COLUMNS)
+    record, end = row_of(h, i), get(h, at.N_ID_BYTES)
+    put(h, at.N_ID_BYTES, end + length)
+    copy_bytes(source, address(h, at.IDS) + end, length)
+    store(record, at.ID_END, end + length)
+    set_clock(h, i, get(h, at.CLOCK_MS, row))
+    store(record, at.SLOT, slot)
+    columns = get(h, at.COLUMNS)
     for col in range(columns):
-        store_64(value_at(h, i, col), item(h, at.VALUES, row * columns + col))
-    for b in range(word(h, at.BITS_BYTES)):
-        store_8(bits_at(h, i, b), load_u8(bits + b))
-    claim(word(h, at.ID_TABLE), place, hash_, i)
-    store_32(word(h, at.RETAINED) + 4 * count_up(h, at.N_RETAINED), row)
+        store(value_at(h, i, col), at.WHOLE_VALUE, get(h, at.VALUES, row * columns + col))
+    for b in range(get(h, at.BITS_BYTES)):
+        put(h, at.BITS, i, b, load(bits + b, at.BITS))
+    claim(address(h, at.ID_TABLE), place, hash_, i)
+    put(h, at.RETAINED, count_up(h, at.N_RETAINED), row)
     return i
 
 
@@ -96,36 +97,36 @@ def judge_rows(h: int, start: int) -> Any:
 
     The row to go on from: ROW_END, or an earlier one where another row's hits may not fit.
     """
-    lines, rows, end, told = word(h, at.LINES), word(h, at.ROWS), word(h, at.ROW_END), word(h, at.TOLD)
+    lines, rows, end, told = get(h, at.LINES), get(h, at.ROWS), get(h, at.ROW_END), get(h, at.TOLD)
     if start == 0:
         find_keys(h)
     for row in range(start, end):
         look_ahead(h, row, rows)
         if not hits_fit(h, lines):
             return row
-        i = take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.DUPLICATE_MS))
+        i = take_in(h, row, get(h, at.INGEST_MS, row) - get(h, at.DUPLICATE_MS))
         if i < 0:
             continue
-        slot = load_i32(row_of(h, i) + at.SLOT)
+        slot = get(h, at.SLOT, i)
         newest = place(h, slot, i)
         if told:
-            store_32(word(h, at.ROW_RECORD) + 4 * row, i)
+            put(h, at.ROW_RECORD, row, i)
         if not judging(h, i, row):
             continue
-        for c in range(word(h, at.CURSORS)):
+        for c in range(get(h, at.CURSORS)):
             if not judged_by(h, c):
                 continue
             move(h, slot, c, i, newest)
             extra = counted_in(h, c, i)
-            for g in range(item(h, at.GROUP_AT, c), item(h, at.GROUP_AT, c + 1)):
-                if item(h, at.GROUP_KIND, g) == COUNT:
+            for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
+                if get(h, at.GROUP_KIND, g) == COUNT:
                     defined = count_figure(h, slot, c, extra)
                 else:
                     defined = figure(h, slot, c, g, i, extra)
                 compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined)
-                if told and item(h, at.GROUP_TOLD, g) < told:
+                if told and get(h, at.GROUP_TOLD, g) < told:
                     tell(h, slot, c, g, row, extra, defined)
-        remember(h, slot, i, 0, word(h, at.LINE_CLASSES))
+        remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
     return end
 
 
@@ -135,22 +136,22 @@ def load_rows(h: int) -> None:
 
     LINE_MASK: the lines that ROW_SAT speaks of; CLASS_LINES: those of each class.
     """
-    width = word(h, at.LINE_BYTES)
+    width = get(h, at.LINE_BYTES)
     find_keys(h)
-    for row in range(word(h, at.ROWS)):
-        look_ahead(h, row, word(h, at.ROWS))
+    for row in range(get(h, at.ROWS)):
+        look_ahead(h, row, get(h, at.ROWS))
         i = take_in(h, row, NEVER)
         if i < 0:
             continue
-        slot = load_i32(row_of(h, i) + at.SLOT)
+        slot = get(h, at.SLOT, i)
         place(h, slot, i)
         judging(h, i, row)
-        remember(h, slot, i, 0, word(h, at.CLASSES))
-        for k in range(word(h, at.CLASSES)):
-            if load_u8(word(h, at.ACTIVE) + k) == 0:
+        remember(h, slot, i, 0, get(h, at.CLASSES))
+        for k in range(get(h, at.CLASSES)):
+            if get(h, at.ACTIVE, k) == 0:
                 continue
             for b in range(width):
-                mask = load_u8(word(h, at.CLASS_LINES) + k * width + b) & load_u8(word(h, at.LINE_MASK) + b)
-                now = load_u8(word(h, at.ROW_SAT) + row * width + b)
+                mask = get(h, at.CLASS_LINES, k * width + b) & get(h, at.LINE_MASK, b)
+                now = get(h, at.ROW_SAT, row * width + b)
                 bits = sat_at(h, slot, b)
-                store_8(bits, (load_u8(bits) & ~mask) | (now & mask))
+                store(bits, at.SAT, (load(bits, at.SAT) & ~mask) | (now & mask))

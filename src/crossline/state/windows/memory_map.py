@@ -13,6 +13,7 @@ from crossline.state.arithmetic.wide import LIMBS
 from crossline.state.memory import layout as at
 from crossline.state.memory.regions import HUGE_FROM, Region
 from crossline.state.memory.watch import WATCHES, Piece, watching
+from crossline.state.memory.whereabouts import whereabouts
 from crossline.state.records.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
 from crossline.state.windows.ahead import SCOUTS_EACH
 from crossline.state.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, doing
@@ -26,6 +27,7 @@ NARROW = 1 << 32  # distances of clocks that 32 bits hold
 ALL = slice(None)
 # Rows and pools by the word of their address: the word of their width (0: a byte), of how many there are.
 _POOLS = {pool: (width, count) for pool, (_, width, count) in at.ROWS_OF.items()}
+_DECLARED = {at.TABLE.words[pool].name: row for pool, (row, _, _) in at.ROWS_OF.items()}
 _POOLS |= {at.IDS: (0, at.N_ID_BYTES), at.KEYS: (0, at.N_KEY_BYTES)}
 # What numpy compares a kind with, made once.
 _DTYPES = {number: np.dtype(word.dtype) for number, word in enumerate(at.TABLE.words) if word.dtype is not None}
@@ -150,13 +152,14 @@ class MemoryMap:
 
     def run(self, task: int, argument: int = 0, more: int = 0) -> int:
         """Run one of the tasks of ``entry``."""
-        return self.call(doing(task), task, argument, more)
+        return self.call(doing(task), task, int(argument), int(more))
 
     def call(self, function: Callable[..., Any], *arguments: int) -> int:
         """Call a compiled ``function`` of the address of the words and ``arguments``."""
         if not WATCHES:
             return int(function(self.words.ctypes.data, *arguments))
-        with watching(self.pieces(), self.whereabouts):
+        pieces = self.pieces()
+        with watching(pieces, lambda address: whereabouts(address, pieces, self.words, _DECLARED)):
             return int(function(self.words.ctypes.data, *arguments))
 
     def pieces(self) -> list[Piece]:
@@ -168,21 +171,6 @@ class MemoryMap:
             found.append(Piece(at.TABLE.words[pool].name, int(words[pool]), 0, rows_at, self._width(pool)))
         found += [Piece(at.TABLE.words[t].name, int(words[t]), self._regions[t].array.nbytes) for t in _TABLES]
         return found + [Piece(at.TABLE.words[k].name, a.ctypes.data, a.nbytes) for k, a in self._kept.items()]
-
-    def whereabouts(self, address: int) -> str:
-        """Where ``address`` is, for whoever looks for a fault of the kernel: from the piece that begins before it."""
-        begun = [piece for piece in self.pieces() if piece.start <= address]
-        if not begun:
-            return f"at {address:#x}, before all memory that is alive"
-        piece = max(begun, key=lambda each: each.start)
-        if not piece.width:
-            return f"{address - piece.start} bytes from the beginning of {piece.name}, which has {piece.size}"
-        rows = int(self.words[(piece.rows_at - self.words.ctypes.data) // 8])
-        row, offset = divmod(address - piece.start, piece.width)
-        declared = {at.TABLE.words[pool].name: row for pool, (row, _, _) in at.ROWS_OF.items()}
-        places = list(declared[piece.name].places(self.words)) if piece.name in declared else []
-        name = next((place.name for place in reversed(places) if place.offset <= offset), "a byte")
-        return f"at {name}, {offset} bytes into row {row} of {piece.name}, which has {rows}"
 
     def bytes_held(self, names: frozenset[int] | None = None) -> int:
         """Bytes of the state, room to grow included, without what belongs to one batch; or of the arrays ``names``."""

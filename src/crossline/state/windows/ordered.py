@@ -14,30 +14,10 @@ from typing import Any
 
 from crossline.state.arithmetic.sums import take_whole
 from crossline.state.memory import layout as at
-from crossline.state.memory.access import (
-    inlined,
-    jit,
-    load_f64,
-    load_i32,
-    load_i64,
-    load_u8,
-    store_32,
-    store_64,
-    store_f64,
-)
-from crossline.state.memory.header import (
-    after,
-    before,
-    clock,
-    enters,
-    item,
-    row_of,
-    slot_row,
-    tally,
-    value_i,
-    window_at,
-    word,
-)
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import address, get, load, put, store
+from crossline.state.memory.header import after, before, clock, enters, slot_row, value_i
+from crossline.state.records.lists import follow
 from crossline.state.windows.ahead import find_keys, look_ahead
 from crossline.state.windows.figures import count_figure, int_mean, sum_int
 from crossline.state.windows.kernel import place, take_in
@@ -54,27 +34,27 @@ def take_rows(h: int, start: int) -> None:
     """Take in the rows from ``start`` to ROW_END, and tell the figures of windows that are moved as records come."""
     if start == 0:
         find_keys(h)
-    for row in range(start, word(h, at.ROW_END)):
-        look_ahead(h, row, word(h, at.ROWS))
-        i = take_in(h, row, item(h, at.INGEST_MS, row) - word(h, at.DUPLICATE_MS))
+    for row in range(start, get(h, at.ROW_END)):
+        look_ahead(h, row, get(h, at.ROWS))
+        i = take_in(h, row, get(h, at.INGEST_MS, row) - get(h, at.DUPLICATE_MS))
         if i < 0:
             continue
-        slot = load_i32(row_of(h, i) + at.SLOT)
-        store_32(word(h, at.ROW_RECORD) + 4 * row, i)
-        if word(h, at.UNTIED):
+        slot = get(h, at.SLOT, i)
+        put(h, at.ROW_RECORD, row, i)
+        if get(h, at.UNTIED):
             continue  # nothing asks for its place before all are there
         newest = place(h, slot, i)
         if not judging(h, i, row):
             continue
-        for c in range(word(h, at.CURSORS)):
-            if item(h, at.SORTABLE, c) or not judged_by(h, c):
+        for c in range(get(h, at.CURSORS)):
+            if get(h, at.SORTABLE, c) or not judged_by(h, c):
                 continue
             move(h, slot, c, i, newest)
             extra = counted_in(h, c, i)
-            count = load_i32(window_at(h, slot, c) + at.COUNT_OF) + (1 if extra >= 0 else 0)
-            store_32(_count_of(h, row, c), count)
-            for g in range(item(h, at.GROUP_AT, c), item(h, at.GROUP_AT, c + 1)):
-                if item(h, at.GROUP_KIND, g) == COUNT:
+            count = get(h, at.COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
+            put(h, at.ROW_COUNT, row * get(h, at.CURSORS) + c, count)
+            for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
+                if get(h, at.GROUP_KIND, g) == COUNT:
                     defined = count_figure(h, slot, c, extra)
                 else:
                     defined = figure(h, slot, c, g, i, extra)
@@ -82,15 +62,9 @@ def take_rows(h: int, start: int) -> None:
 
 
 @jit
-def _count_of(h: int, row: int, c: int) -> Any:
-    """Where the entries of cursor ``c`` at ``row`` are noted."""
-    return word(h, at.ROW_COUNT) + 4 * (row * word(h, at.CURSORS) + c)
-
-
-@jit
 def _ordered(h: int, p: int) -> Any:
     """Record ``p`` in ORDER."""
-    return load_i32(word(h, at.ORDER) + 4 * p)
+    return get(h, at.ORDER, p)
 
 
 @jit
@@ -98,14 +72,14 @@ def figure_rows(h: int, count: int) -> None:
     """Tell the figures of the other windows, of the ``count`` records in ORDER."""
     start = 0
     while start < count:
-        slot = load_i32(row_of(h, _ordered(h, start)) + at.SLOT)
+        slot = get(h, at.SLOT, _ordered(h, start))
         end = start
         newest = -1
-        while end < count and load_i32(row_of(h, _ordered(h, end)) + at.SLOT) == slot:
+        while end < count and get(h, at.SLOT, _ordered(h, end)) == slot:
             newest = max(newest, _ordered(h, end))
-            store_32(word(h, at.NEWEST_OF) + 4 * end, newest)
+            put(h, at.NEWEST_OF, end, newest)
             end += 1
-        if word(h, at.UNTIED):
+        if get(h, at.UNTIED):
             _link_all(h, slot, start, end)
         _figures_of(h, slot, start, end)
         start = end
@@ -115,22 +89,24 @@ def figure_rows(h: int, count: int) -> None:
 def _link_all(h: int, slot: int, start: int, end: int) -> None:
     """Put the records from ``start`` to ``end`` in ORDER, all of one key, into its list and windows, in one go."""
     keyed, walked = slot_row(h, slot), 0
-    prev, first = load_i32(keyed + at.TAIL), clock(h, _ordered(h, start))
+    prev, first = load(keyed, at.TAIL), clock(h, _ordered(h, start))
     while prev >= 0 and clock(h, prev) > first:
         prev = before(h, prev)
         walked += 1
     # As if each had been put in as it came: on average half as far back as the first by its clock.
-    store_64(h + 8 * at.N_WALKED, tally(h, at.N_WALKED) + (walked * (end - start) >> 1))
-    nxt = after(h, prev) if prev >= 0 else load_i32(keyed + at.HEAD)
+    put(h, at.N_WALKED, get(h, at.N_WALKED) + (walked * (end - start) >> 1))
+    nxt = after(h, prev) if prev >= 0 else load(keyed, at.HEAD)
     for p in range(start, end):
         i = _ordered(h, p)
         while nxt >= 0 and clock(h, nxt) <= clock(h, i):
             prev, nxt = nxt, after(h, nxt)
-        store_32(row_of(h, i) + at.BEFORE, prev)
-        store_32(row_of(h, i) + at.AFTER, nxt)
-        store_32(keyed + at.HEAD if prev < 0 else row_of(h, prev) + at.AFTER, i)
-        store_32(keyed + at.TAIL if nxt < 0 else row_of(h, nxt) + at.BEFORE, i)
-        if nxt >= 0:
+        put(h, at.BEFORE, i, prev)
+        put(h, at.AFTER, i, nxt)
+        follow(h, keyed, prev, i)
+        if nxt < 0:
+            store(keyed, at.TAIL, i)
+        else:
+            put(h, at.BEFORE, nxt, i)
             insert(h, slot, i)
         prev = i
 
@@ -138,68 +114,67 @@ def _link_all(h: int, slot: int, start: int, end: int) -> None:
 @jit
 def _figures_of(h: int, slot: int, start: int, end: int) -> None:
     """Of the records of one key, from ``start`` to ``end`` in ORDER."""
-    for c in range(word(h, at.CURSORS)):
-        store_64(word(h, at.PASSED) + 8 * c, start)
-        store_64(word(h, at.LEFT_BEHIND) + 8 * c, start)
+    for c in range(get(h, at.CURSORS)):
+        put(h, at.PASSED, c, start)
+        put(h, at.LEFT_BEHIND, c, start)
     for p in range(start, end):
         i = _ordered(h, p)
-        row = load_i32(word(h, at.RETAINED) + 4 * kept(h, i))
+        row = get(h, at.RETAINED, kept(h, i))
         if not judging(h, i, row):
             continue
-        for c in range(word(h, at.CURSORS)):
-            if item(h, at.SORTABLE, c) and judged_by(h, c):
+        for c in range(get(h, at.CURSORS)):
+            if get(h, at.SORTABLE, c) and judged_by(h, c):
                 move(h, slot, c, i, False)
                 left, passed = _moved_on(h, c, clock(h, i), end)
-                some = passed > left and load_i32(word(h, at.NEWEST_OF) + 4 * (passed - 1)) > i
+                some = passed > left and get(h, at.NEWEST_OF, passed - 1) > i
                 _tell_without(h, slot, c, i, row, left, passed if some else left)
 
 
 @inlined
 def _moved_on(h: int, c: int, now: int, end: int) -> Any:
     """From where to where the key's records in ORDER may be in the window of cursor ``c`` at ``now``, besides one."""
-    high, low = now - item(h, at.ENDS, c), now - item(h, at.BEGINS, c)
+    high, low = now - get(h, at.ENDS, c), now - get(h, at.BEGINS, c)
     # Of the same clock those that came later stand behind the record, where a window without it ends.
-    if item(h, at.INCLUDE, c) == 0 and high == now:
+    if get(h, at.INCLUDE, c) == 0 and high == now:
         high -= 1
-    passed_at, left_at = word(h, at.PASSED) + 8 * c, word(h, at.LEFT_BEHIND) + 8 * c
-    passed, left = load_i64(passed_at), load_i64(left_at)
+    passed, left = get(h, at.PASSED, c), get(h, at.LEFT_BEHIND, c)
     while passed < end and clock(h, _ordered(h, passed)) <= high:
         passed += 1
     while left < passed and clock(h, _ordered(h, left)) < low:
         left += 1
-    store_64(passed_at, passed)
-    store_64(left_at, left)
+    put(h, at.PASSED, c, passed)
+    put(h, at.LEFT_BEHIND, c, left)
     return left, passed
 
 
 @jit
 def _tell_without(h: int, slot: int, c: int, i: int, row: int, start: int, end: int) -> None:
     """Tell the figures of cursor ``c`` without records of ORDER, from ``start`` to ``end``, that came after ``i``."""
-    entry, extra, later = item(h, at.ENTRY, c), counted_in(h, c, i), 0
+    entry, extra, later = get(h, at.ENTRY, c), counted_in(h, c, i), 0
     for p in range(start, end):
         if _ordered(h, p) > i and enters(h, _ordered(h, p), entry):
             later += 1
-    count = load_i32(window_at(h, slot, c) + at.COUNT_OF) + (1 if extra >= 0 else 0) - later
-    store_32(_count_of(h, row, c), count)
-    figure_at, room = word(h, at.FIGURE), word(h, at.SCRATCH)
-    for g in range(item(h, at.GROUP_AT, c), item(h, at.GROUP_AT, c + 1)):
-        kind = item(h, at.GROUP_KIND, g)
-        store_f64(figure_at + 16, 0.0)
+    count = get(h, at.COUNT_OF, slot, c) + (1 if extra >= 0 else 0) - later
+    put(h, at.ROW_COUNT, row * get(h, at.CURSORS) + c, count)
+    room = address(h, at.SCRATCH)
+    for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
+        kind = get(h, at.GROUP_KIND, g)
+        put(h, at.OFF, 0.0)
         if kind == COUNT:
-            store_64(figure_at, count)
+            put(h, at.WHOLE, count)
             tell(h, slot, c, g, row, extra, True)
             continue
-        sum_int(h, slot, item(h, at.GROUP_ACC, g), extra)
+        sum_int(h, slot, get(h, at.GROUP_ACC, g), extra)
         if later:
-            store_64(room + at.SUM_LOW, load_i64(figure_at))
-            store_64(room + at.SUM_UP, load_i64(figure_at + 24))
+            store(room, at.SUM_LOW, get(h, at.WHOLE))
+            store(room, at.SUM_UP, get(h, at.UP_REST))
             for p in range(start, end):
                 if _ordered(h, p) > i and enters(h, _ordered(h, p), entry):
-                    take_whole(room, value_i(h, _ordered(h, p), item(h, at.GROUP_COL, g)))
-            store_64(figure_at, load_i64(room + at.SUM_LOW))
-            store_64(figure_at + 24, load_i64(room + at.SUM_UP))
+                    take_whole(room, value_i(h, _ordered(h, p), get(h, at.GROUP_COL, g)))
+            put(h, at.WHOLE, load(room, at.SUM_LOW))
+            put(h, at.UP_REST, load(room, at.SUM_UP))
         if kind == AVG_INT and count > 0:
-            store_f64(figure_at + 8, int_mean(h, load_i64(figure_at), load_i64(figure_at + 24), count))
+            put(h, at.REAL, int_mean(h, get(h, at.WHOLE), get(h, at.UP_REST), count))
         tell(h, slot, c, g, row, extra, kind != AVG_INT or count > 0)
 
 
@@ -209,24 +184,24 @@ def compare_rows(h: int, start: int) -> Any:
 
     The row to go on from, as of ``judge_rows``.
     """
-    lines, rows, figure_at = word(h, at.LINES), word(h, at.ROW_END), word(h, at.FIGURE)
-    store_f64(figure_at + 16, 0.0)
+    lines, rows = get(h, at.LINES), get(h, at.ROW_END)
+    put(h, at.OFF, 0.0)
     for row in range(start, rows):
         if not hits_fit(h, lines):
             return row
-        i = load_i32(word(h, at.ROW_RECORD) + 4 * row)
+        i = get(h, at.ROW_RECORD, row)
         if i < 0 or not judging(h, i, row):
             continue
-        slot = load_i32(row_of(h, i) + at.SLOT)
-        for c in range(word(h, at.CURSORS)):
+        slot = get(h, at.SLOT, i)
+        for c in range(get(h, at.CURSORS)):
             if not judged_by(h, c):
                 continue
-            count = load_i32(_count_of(h, row, c))
-            for g in range(item(h, at.GROUP_AT, c), item(h, at.GROUP_AT, c + 1)):
-                told = row * word(h, at.TOLD) + item(h, at.GROUP_TOLD, g)
-                store_64(figure_at, load_i64(word(h, at.TOLD_I) + 8 * told))
-                store_f64(figure_at + 8, load_f64(word(h, at.TOLD_F) + 8 * told))
-                store_64(figure_at + 24, load_i64(word(h, at.TOLD_UP) + 8 * told))
-                compare(h, slot, c, g, i, row, -1, count, load_u8(word(h, at.TOLD_OK) + told) != 0)
-        remember(h, slot, i, 0, word(h, at.LINE_CLASSES))
+            count = get(h, at.ROW_COUNT, row * get(h, at.CURSORS) + c)
+            for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
+                told = row * get(h, at.TOLD) + get(h, at.GROUP_TOLD, g)
+                put(h, at.WHOLE, get(h, at.TOLD_I, told))
+                put(h, at.REAL, get(h, at.TOLD_F, told))
+                put(h, at.UP_REST, get(h, at.TOLD_UP, told))
+                compare(h, slot, c, g, i, row, -1, count, get(h, at.TOLD_OK, told) != 0)
+        remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
     return rows

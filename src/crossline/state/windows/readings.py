@@ -13,35 +13,27 @@ from crossline.programs.registry import declared
 from crossline.programs.tools import Compiled, Tools
 from crossline.state.arithmetic.exact import pair_add
 from crossline.state.arithmetic.sums import decayed
-from crossline.state.memory.access import jit, load_i32, load_i64, store_64, store_f64
-from crossline.state.memory.header import (
-    after,
-    clock,
-    deviation_at,
-    enters,
-    item,
-    precedes,
-    same_at,
-    value_f,
-    value_i,
-    window_at,
-    word,
-)
+from crossline.state.memory.access import jit
+from crossline.state.memory.fields import get, load, put
+from crossline.state.memory.header import after, clock, deviation_at, enters, precedes, value_f, value_i, window_at
 from crossline.state.memory.layout import (
     COUNT_OF,
     DC_LINK,
     ENTRY,
-    FIGURE,
     FIRST_OF,
     GROUP_ACC,
     GROUP_ACC_2,
     GROUP_COL,
     GROUP_KIND,
     LAST_OF,
+    OFF,
+    REAL,
     SAME_AFTER,
     SAME_BEFORE,
     SD_COL,
     SD_HALF,
+    UP_REST,
+    WHOLE,
 )
 from crossline.state.windows.figures import different, int_mean, record_of, scan_sum, spread, streak, sum_float, sum_int
 from crossline.state.windows.program import figure_kinds
@@ -49,40 +41,40 @@ from crossline.state.windows.program import figure_kinds
 
 @jit
 def _put_integer(h: int, value: int) -> None:
-    store_64(word(h, FIGURE), value)
+    put(h, WHOLE, value)
 
 
 @jit
 def _put_wide(h: int, low: int, up: int) -> None:
-    store_64(word(h, FIGURE), low)
-    store_64(word(h, FIGURE) + 24, up)
+    put(h, WHOLE, low)
+    put(h, UP_REST, up)
 
 
 @jit
 def _put_real(h: int, value: float) -> None:
-    store_f64(word(h, FIGURE) + 8, value)
+    put(h, REAL, value)
 
 
 @jit
 def _put_rough(h: int, value: float, off: float) -> None:
-    store_f64(word(h, FIGURE) + 8, value)
-    store_f64(word(h, FIGURE) + 16, off)
+    put(h, REAL, value)
+    put(h, OFF, off)
 
 
 @jit
 def _pointed(h: int, slot: int, c: int, g: int, which: int, extra: int) -> Any:
-    k = item(h, GROUP_ACC, g) if which == 0 else item(h, GROUP_ACC_2, g)
+    k = get(h, GROUP_ACC, g) if which == 0 else get(h, GROUP_ACC_2, g)
     return record_of(h, slot, c, k, extra)
 
 
 @jit
 def _integer_of(h: int, slot: int, c: int, g: int, which: int, extra: int, n: int) -> Any:  # noqa: ARG001
-    return value_i(h, _pointed(h, slot, c, g, which, extra), item(h, GROUP_COL, g))
+    return value_i(h, _pointed(h, slot, c, g, which, extra), get(h, GROUP_COL, g))
 
 
 @jit
 def _real_of(h: int, slot: int, c: int, g: int, which: int, extra: int, n: int) -> Any:  # noqa: ARG001
-    return value_f(h, _pointed(h, slot, c, g, which, extra), item(h, GROUP_COL, g))
+    return value_f(h, _pointed(h, slot, c, g, which, extra), get(h, GROUP_COL, g))
 
 
 @jit
@@ -92,48 +84,48 @@ def _back_ms(h: int, slot: int, c: int, g: int, i: int, extra: int, n: int) -> A
 
 @jit
 def _whole_sum(h: int, slot: int, c: int, g: int, extra: int) -> Any:  # noqa: ARG001
-    sum_int(h, slot, item(h, GROUP_ACC, g), extra)
-    return load_i64(word(h, FIGURE)), load_i64(word(h, FIGURE) + 24)
+    sum_int(h, slot, get(h, GROUP_ACC, g), extra)
+    return get(h, WHOLE), get(h, UP_REST)
 
 
 @jit
 def _real_sum(h: int, slot: int, c: int, g: int, extra: int) -> Any:
-    return sum_float(h, slot, c, item(h, GROUP_ACC, g), extra)
+    return sum_float(h, slot, c, get(h, GROUP_ACC, g), extra)
 
 
 @jit
 def _real_mean(h: int, slot: int, c: int, g: int, extra: int, n: int, total: float) -> Any:
     if math.isinf(total):  # which an average never is
-        return scan_sum(h, slot, c, item(h, GROUP_COL, g), extra, n)
+        return scan_sum(h, slot, c, get(h, GROUP_COL, g), extra, n)
     return total / n
 
 
 @jit
 def _spread(h: int, slot: int, c: int, g: int, extra: int, n: int) -> Any:  # noqa: ARG001
-    return spread(h, slot, item(h, GROUP_ACC, g), extra, n)
+    return spread(h, slot, get(h, GROUP_ACC, g), extra, n)
 
 
 @jit
 def _decayed(h: int, slot: int, c: int, g: int, i: int, extra: int) -> Any:  # noqa: ARG001
-    k = item(h, GROUP_ACC, g)
-    return decayed(h, deviation_at(h, slot, k), i, item(h, SD_COL, k), item(h, SD_HALF, k), extra)
+    k = get(h, GROUP_ACC, g)
+    return decayed(h, deviation_at(h, slot, k), i, get(h, SD_COL, k), get(h, SD_HALF, k), extra)
 
 
 @jit
 def _streak(h: int, slot: int, c: int, g: int, extra: int) -> Any:
-    return streak(h, slot, c, item(h, GROUP_COL, g), extra)
+    return streak(h, slot, c, get(h, GROUP_COL, g), extra)
 
 
 @jit
 def _different(h: int, slot: int, c: int, g: int, extra: int) -> Any:
-    return different(h, slot, c, item(h, GROUP_ACC, g), extra)
+    return different(h, slot, c, get(h, GROUP_ACC, g), extra)
 
 
 @jit
 def _first_value(h: int, slot: int, c: int, g: int, extra: int) -> Any:
     """The first record of the window that is an entry, or the extra one."""
-    r = load_i32(window_at(h, slot, c) + FIRST_OF)
-    if r < 0 or enters(h, r, item(h, ENTRY, c)):
+    r = get(h, FIRST_OF, slot, c)
+    if r < 0 or enters(h, r, get(h, ENTRY, c)):
         return r if r >= 0 else extra
     return _next_value(h, slot, c, g, r, extra)
 
@@ -143,7 +135,7 @@ def _next_value(h: int, slot: int, c: int, g: int, r: int, extra: int) -> Any:  
     """The entry behind record ``r``; behind the last the extra record, behind that -1."""
     if r == extra:
         return -1
-    last, entry = load_i32(window_at(h, slot, c) + LAST_OF), item(h, ENTRY, c)
+    last, entry = get(h, LAST_OF, slot, c), get(h, ENTRY, c)
     while r != last:
         r = after(h, r)
         if enters(h, r, entry):
@@ -155,26 +147,26 @@ def _next_value(h: int, slot: int, c: int, g: int, r: int, extra: int) -> Any:  
 def _earlier_in(h: int, slot: int, c: int, link: int, r: int) -> Any:
     """Whether the window has a record with the value of ``r`` before it."""
     at = window_at(h, slot, c)
-    first, last = load_i32(at + FIRST_OF), load_i32(at + LAST_OF)
-    r = load_i32(same_at(h, r, link) + SAME_BEFORE)
+    first, last = load(at, FIRST_OF), load(at, LAST_OF)
+    r = get(h, SAME_BEFORE, r, link)
     while r >= 0 and first >= 0 and precedes(h, last, r):
-        r = load_i32(same_at(h, r, link) + SAME_BEFORE)
+        r = get(h, SAME_BEFORE, r, link)
     return r >= 0 and first >= 0 and not precedes(h, r, first)
 
 
 @jit
 def _times(h: int, slot: int, c: int, g: int, r: int, extra: int) -> Any:
     """How often the window has the value of ``r``, where that is the first with it; else 0."""
-    link, column = item(h, DC_LINK, item(h, GROUP_ACC, g)), item(h, GROUP_COL, g)
+    link, column = get(h, DC_LINK, get(h, GROUP_ACC, g)), get(h, GROUP_COL, g)
     if _earlier_in(h, slot, c, link, r):
         return 0
     if r == extra:
         return 1
     times = 1 if extra >= 0 and value_i(h, extra, column) == value_i(h, r, column) else 0
-    last = load_i32(window_at(h, slot, c) + LAST_OF)
+    last = get(h, LAST_OF, slot, c)
     while r >= 0 and not precedes(h, last, r):
         times += 1
-        r = load_i32(same_at(h, r, link) + SAME_AFTER)
+        r = get(h, SAME_AFTER, r, link)
     return times
 
 
@@ -245,7 +237,7 @@ def _one_of(kinds_at: int, ways: tuple[tuple[int, int, Compiled], ...], others: 
     (kind_0, least_0, read_0), (kind_1, least_1, read_1), (kind_2, least_2, read_2), (kind_3, least_3, read_3) = ways
 
     def choose(h: int, at: int, c: int, g: int, i: int, extra: int, n: int) -> Any:
-        kind = item(h, kinds_at, g)
+        kind = get(h, kinds_at, g)
         if kind == kind_0:
             if n >= least_0:
                 read_0(h, at, c, g, i, extra, n)
@@ -276,8 +268,7 @@ def figure(h: int, slot: int, c: int, g: int, i: int, extra: int) -> Any:
 
     ``i``: the record that is judged; ``extra``: a record to count in (-1: none).
     """
-    at = word(h, FIGURE)
-    store_f64(at + 16, 0.0)
-    store_64(at + 24, 0)
-    n = load_i32(window_at(h, slot, c) + COUNT_OF) + (1 if extra >= 0 else 0)
+    put(h, OFF, 0.0)
+    put(h, UP_REST, 0)
+    n = get(h, COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
     return _figure(h, slot, c, g, i, extra, n)

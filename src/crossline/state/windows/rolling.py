@@ -18,27 +18,24 @@ from crossline.state.arithmetic.sums import (
     clear_deviation,
     take_whole,
 )
-from crossline.state.memory.access import inlined, jit, load_i32, store_8, store_32, store_64, store_f64
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import get, load, put, store
 from crossline.state.memory.header import (
     after,
     before,
-    chain_at,
     clock,
     deviation_at,
     distinct_at,
     enters,
-    item,
     pointer_at,
     precedes,
     rough_at,
     same_at,
-    slot_row,
     sum_f_at,
     sum_i_at,
     value_f,
     value_i,
     window_at,
-    word,
 )
 from crossline.state.memory.layout import (
     BEGINS,
@@ -47,17 +44,21 @@ from crossline.state.memory.layout import (
     CURSORS,
     DC_AT,
     DC_LINK,
+    DISTINCT,
     ENDS,
     ENTRY,
     FIRST_OF,
     HEAD,
     INCLUDE,
     LAST_OF,
+    PAIR,
     PAIR_REST,
     PLAIN,
+    POINTER,
     PT_AT,
     PT_CHAIN,
     PT_KIND,
+    ROUGH,
     SAME_AFTER,
     SAME_BEFORE,
     SD_AT,
@@ -67,6 +68,7 @@ from crossline.state.memory.layout import (
     SF_COL,
     SI_AT,
     SI_COL,
+    SUM_LOW,
     SUM_UP,
     UP,
 )
@@ -85,47 +87,45 @@ def _held(h: int, record: int, first: int, last: int) -> Any:
 @jit
 def _only_one(h: int, k: int, r: int, first: int, last: int) -> Any:
     """Whether no other record from ``first`` to ``last`` has the value of ``r``, for distinct count ``k``."""
-    at = same_at(h, r, item(h, DC_LINK, k))
-    return not _held(h, load_i32(at + SAME_BEFORE), first, last) and not _held(
-        h, load_i32(at + SAME_AFTER), first, last
-    )
+    at = same_at(h, r, get(h, DC_LINK, k))
+    return not _held(h, load(at, SAME_BEFORE), first, last) and not _held(h, load(at, SAME_AFTER), first, last)
 
 
 @inlined
 def add(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
     """Take record ``r`` into cursor ``c``; ``first`` and ``last`` are the run without it."""
-    if not enters(h, r, item(h, ENTRY, c)):
+    if not enters(h, r, get(h, ENTRY, c)):
         return
-    count_at = window_at(h, slot, c) + COUNT_OF
-    store_32(count_at, load_i32(count_at) + 1)
-    if item(h, PLAIN, c) == 0:
+    window = window_at(h, slot, c)
+    store(window, COUNT_OF, load(window, COUNT_OF) + 1)
+    if get(h, PLAIN, c) == 0:
         _add_values(h, slot, c, r, first, last)
 
 
 @jit
 def _add_values(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
     """Take record ``r`` into the accumulators of cursor ``c``."""
-    for k in range(item(h, SI_AT, c), item(h, SI_AT, c + 1)):
-        add_whole(sum_i_at(h, slot, k), value_i(h, r, item(h, SI_COL, k)))
-    for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
-        add_float(sum_f_at(h, slot, k), rough_at(h, slot, k), value_f(h, r, item(h, SF_COL, k)))
-    for k in range(item(h, SD_AT, c), item(h, SD_AT, c + 1)):
-        if item(h, SD_HALF, k):
-            add_decayed(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), item(h, SD_HALF, k), 1.0)
+    for k in range(get(h, SI_AT, c), get(h, SI_AT, c + 1)):
+        add_whole(sum_i_at(h, slot, k), value_i(h, r, get(h, SI_COL, k)))
+    for k in range(get(h, SF_AT, c), get(h, SF_AT, c + 1)):
+        add_float(sum_f_at(h, slot, k), rough_at(h, slot, k), value_f(h, r, get(h, SF_COL, k)))
+    for k in range(get(h, SD_AT, c), get(h, SD_AT, c + 1)):
+        if get(h, SD_HALF, k):
+            add_decayed(h, deviation_at(h, slot, k), r, get(h, SD_COL, k), get(h, SD_HALF, k), 1.0)
         else:
-            add_deviation(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), 1.0)
-    for k in range(item(h, DC_AT, c), item(h, DC_AT, c + 1)):
+            add_deviation(h, deviation_at(h, slot, k), r, get(h, SD_COL, k), 1.0)
+    for k in range(get(h, DC_AT, c), get(h, DC_AT, c + 1)):
         if _only_one(h, k, r, first, last):
             at = distinct_at(h, slot, k)
-            store_32(at, load_i32(at) + 1)
-    for k in range(item(h, PT_AT, c), item(h, PT_AT, c + 1)):
+            store(at, DISTINCT, load(at, DISTINCT) + 1)
+    for k in range(get(h, PT_AT, c), get(h, PT_AT, c + 1)):
         _point(h, pointer_at(h, slot, k), k, r)
 
 
 @jit
 def _point(h: int, at: int, k: int, r: int) -> None:
     """Move pointer ``k``, at ``at``, to the added record ``r`` where that is the better one."""
-    f, kind = load_i32(at), item(h, PT_KIND, k)
+    f, kind = load(at, POINTER), get(h, PT_KIND, k)
     if f == UNKNOWN:
         return
     if f < 0:
@@ -135,22 +135,22 @@ def _point(h: int, at: int, k: int, r: int) -> None:
     elif kind == LAST:
         better = precedes(h, f, r)
     elif precedes(h, f, r):
-        better = not beats(h, item(h, PT_CHAIN, k), f, r)  # of equal values the later one, which stays longer
+        better = not beats(h, get(h, PT_CHAIN, k), f, r)  # of equal values the later one, which stays longer
     else:
-        better = beats(h, item(h, PT_CHAIN, k), r, f)
+        better = beats(h, get(h, PT_CHAIN, k), r, f)
     if better:
-        store_32(at, r)
+        store(at, POINTER, r)
 
 
 @inlined
 def remove(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
     """Take record ``r``, at either end of cursor ``c``'s run, out; ``first`` and ``last`` are the run without it."""
-    if not enters(h, r, item(h, ENTRY, c)):
+    if not enters(h, r, get(h, ENTRY, c)):
         return
-    count_at = window_at(h, slot, c) + COUNT_OF
-    left = load_i32(count_at) - 1
-    store_32(count_at, left)
-    if item(h, PLAIN, c) == 0:
+    window = window_at(h, slot, c)
+    left = load(window, COUNT_OF) - 1
+    store(window, COUNT_OF, left)
+    if get(h, PLAIN, c) == 0:
         _remove_values(h, slot, c, r, first, last, left)
 
 
@@ -160,51 +160,51 @@ def _remove_values(h: int, slot: int, c: int, r: int, first: int, last: int, lef
     if left == 0:
         _clear(h, slot, c)
         return
-    for k in range(item(h, SI_AT, c), item(h, SI_AT, c + 1)):
-        take_whole(sum_i_at(h, slot, k), value_i(h, r, item(h, SI_COL, k)))
-    for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
-        add_float(sum_f_at(h, slot, k), rough_at(h, slot, k), -value_f(h, r, item(h, SF_COL, k)))
-    for k in range(item(h, SD_AT, c), item(h, SD_AT, c + 1)):
-        if item(h, SD_HALF, k):
-            add_decayed(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), item(h, SD_HALF, k), -1.0)
+    for k in range(get(h, SI_AT, c), get(h, SI_AT, c + 1)):
+        take_whole(sum_i_at(h, slot, k), value_i(h, r, get(h, SI_COL, k)))
+    for k in range(get(h, SF_AT, c), get(h, SF_AT, c + 1)):
+        add_float(sum_f_at(h, slot, k), rough_at(h, slot, k), -value_f(h, r, get(h, SF_COL, k)))
+    for k in range(get(h, SD_AT, c), get(h, SD_AT, c + 1)):
+        if get(h, SD_HALF, k):
+            add_decayed(h, deviation_at(h, slot, k), r, get(h, SD_COL, k), get(h, SD_HALF, k), -1.0)
         else:
-            add_deviation(h, deviation_at(h, slot, k), r, item(h, SD_COL, k), -1.0)
-    for k in range(item(h, DC_AT, c), item(h, DC_AT, c + 1)):
+            add_deviation(h, deviation_at(h, slot, k), r, get(h, SD_COL, k), -1.0)
+    for k in range(get(h, DC_AT, c), get(h, DC_AT, c + 1)):
         if _only_one(h, k, r, first, last):
             at = distinct_at(h, slot, k)
-            store_32(at, load_i32(at) - 1)
-    for k in range(item(h, PT_AT, c), item(h, PT_AT, c + 1)):
+            store(at, DISTINCT, load(at, DISTINCT) - 1)
+    for k in range(get(h, PT_AT, c), get(h, PT_AT, c + 1)):
         at = pointer_at(h, slot, k)
-        if load_i32(at) == r:
-            store_32(at, _next_point(h, k, c, r, last))
+        if load(at, POINTER) == r:
+            store(at, POINTER, _next_point(h, k, c, r, last))
 
 
 @jit
 def _clear(h: int, slot: int, c: int) -> None:
     """The accumulators of an empty window: exactly nothing."""
-    for k in range(item(h, SI_AT, c), item(h, SI_AT, c + 1)):
-        store_64(sum_i_at(h, slot, k), 0)
-        store_64(sum_i_at(h, slot, k) + SUM_UP, 0)
-    for k in range(item(h, SF_AT, c), item(h, SF_AT, c + 1)):
-        store_f64(sum_f_at(h, slot, k), 0.0)
-        store_f64(sum_f_at(h, slot, k) + PAIR_REST, 0.0)
-        store_8(rough_at(h, slot, k), 0)
-    for k in range(item(h, SD_AT, c), item(h, SD_AT, c + 1)):
+    for k in range(get(h, SI_AT, c), get(h, SI_AT, c + 1)):
+        put(h, SUM_LOW, slot, k, 0)
+        put(h, SUM_UP, slot, k, 0)
+    for k in range(get(h, SF_AT, c), get(h, SF_AT, c + 1)):
+        put(h, PAIR, slot, k, 0.0)
+        put(h, PAIR_REST, slot, k, 0.0)
+        put(h, ROUGH, slot, k, 0)
+    for k in range(get(h, SD_AT, c), get(h, SD_AT, c + 1)):
         clear_deviation(deviation_at(h, slot, k))
-    for k in range(item(h, DC_AT, c), item(h, DC_AT, c + 1)):
-        store_32(distinct_at(h, slot, k), 0)
-    for k in range(item(h, PT_AT, c), item(h, PT_AT, c + 1)):
-        store_32(pointer_at(h, slot, k), -1)
+    for k in range(get(h, DC_AT, c), get(h, DC_AT, c + 1)):
+        put(h, DISTINCT, slot, k, 0)
+    for k in range(get(h, PT_AT, c), get(h, PT_AT, c + 1)):
+        put(h, POINTER, slot, k, -1)
 
 
 @jit
 def _next_point(h: int, k: int, c: int, r: int, last: int) -> Any:
     """Where pointer ``k`` goes when its record ``r`` leaves a window in which other entries remain."""
-    kind, entry = item(h, PT_KIND, k), item(h, ENTRY, c)
+    kind, entry = get(h, PT_KIND, k), get(h, ENTRY, c)
     if kind <= MAX:
-        chain = item(h, PT_CHAIN, k)
-        up = load_i32(chain_at(h, r, chain) + UP)
-        if up >= 0 and load_i32(chain_at(h, up, chain) + BELOW) == r and not precedes(h, last, up):
+        chain = get(h, PT_CHAIN, k)
+        up = get(h, UP, r, chain)
+        if up >= 0 and get(h, BELOW, up, chain) == r and not precedes(h, last, up):
             return up
         return UNKNOWN
     while True:
@@ -220,18 +220,18 @@ def pointed(h: int, slot: int, c: int, k: int) -> Any:
     The window has entries.
     """
     at = pointer_at(h, slot, k)
-    f = load_i32(at)
+    f = load(at, POINTER)
     if f >= 0:
         return f
-    first, f = load_i32(window_at(h, slot, c) + FIRST_OF), load_i32(window_at(h, slot, c) + LAST_OF)
-    while not enters(h, f, item(h, ENTRY, c)):
+    first, f = get(h, FIRST_OF, slot, c), get(h, LAST_OF, slot, c)
+    while not enters(h, f, get(h, ENTRY, c)):
         f = before(h, f)
-    chain = item(h, PT_CHAIN, k)
-    below = load_i32(chain_at(h, f, chain) + BELOW)
+    chain = get(h, PT_CHAIN, k)
+    below = get(h, BELOW, f, chain)
     while below >= 0 and not precedes(h, below, first):
         f = below
-        below = load_i32(chain_at(h, f, chain) + BELOW)
-    store_32(at, f)
+        below = get(h, BELOW, f, chain)
+    store(at, POINTER, f)
     return f
 
 
@@ -239,15 +239,15 @@ def pointed(h: int, slot: int, c: int, k: int) -> Any:
 def insert(h: int, slot: int, i: int) -> None:
     """Record ``i`` was put between older ones: windows whose run it is in, or directly before, take it in."""
     nxt = after(h, i)
-    for c in range(word(h, CURSORS)):
+    for c in range(get(h, CURSORS)):
         at = window_at(h, slot, c)
-        first, last = load_i32(at + FIRST_OF), load_i32(at + LAST_OF)
+        first, last = load(at, FIRST_OF), load(at, LAST_OF)
         if first < 0 or precedes(h, last, i):
             continue
         if nxt == first:
             # It may be inside the left bound. If it is not, neither is it at the next move, which then drops it.
             add(h, slot, c, i, first, last)
-            store_32(at + FIRST_OF, i)
+            store(at, FIRST_OF, i)
         elif precedes(h, first, i):
             add(h, slot, c, i, first, last)
 
@@ -256,11 +256,11 @@ def insert(h: int, slot: int, i: int) -> None:
 def drop_left(h: int, slot: int, c: int, low: int) -> None:
     """Drop from cursor ``c`` what is before clock ``low``."""
     at = window_at(h, slot, c)
-    first, last = load_i32(at + FIRST_OF), load_i32(at + LAST_OF)
+    first, last = load(at, FIRST_OF), load(at, LAST_OF)
     while first >= 0 and clock(h, first) < low:
         r = first
         first = after(h, r) if r != last else -1
-        store_32(at + FIRST_OF, first)
+        store(at, FIRST_OF, first)
         remove(h, slot, c, r, first, last)
 
 
@@ -271,15 +271,15 @@ def move(h: int, slot: int, c: int, i: int, newest: bool) -> None:
     ``newest``: ``i`` is the last of its key's list, so nothing has to move back.
     """
     now = clock(h, i)
-    low = now - item(h, BEGINS, c)
-    high = now - item(h, ENDS, c)
-    with_i = item(h, INCLUDE, c) != 0
+    low = now - get(h, BEGINS, c)
+    high = now - get(h, ENDS, c)
+    with_i = get(h, INCLUDE, c) != 0
     if not newest:
         _back(h, slot, c, i, high, with_i)
     drop_left(h, slot, c, low)
     at = window_at(h, slot, c)
-    first, last = load_i32(at + FIRST_OF), load_i32(at + LAST_OF)
-    nxt = after(h, last) if last >= 0 else load_i32(slot_row(h, slot) + HEAD)
+    first, last = load(at, FIRST_OF), load(at, LAST_OF)
+    nxt = after(h, last) if last >= 0 else get(h, HEAD, slot)
     while nxt >= 0 and clock(h, nxt) <= high and (with_i or nxt != i):
         if first >= 0 or clock(h, nxt) >= low:
             add(h, slot, c, nxt, first, last)
@@ -287,8 +287,8 @@ def move(h: int, slot: int, c: int, i: int, newest: bool) -> None:
                 first = nxt
         last = nxt
         nxt = after(h, last)
-    store_32(at + FIRST_OF, first)
-    store_32(at + LAST_OF, last)
+    store(at, FIRST_OF, first)
+    store(at, LAST_OF, last)
     if not newest:
         _widen(h, slot, c, low)
 
@@ -297,15 +297,15 @@ def move(h: int, slot: int, c: int, i: int, newest: bool) -> None:
 def _back(h: int, slot: int, c: int, i: int, high: int, with_i: bool) -> None:
     """Take off the right end what is later than ``high``, and where ``i`` is not included what does not precede it."""
     at, now = window_at(h, slot, c), clock(h, i)
-    first, last = load_i32(at + FIRST_OF), load_i32(at + LAST_OF)
+    first, last = load(at, FIRST_OF), load(at, LAST_OF)
     while last >= 0 and (clock(h, last) > high or (not with_i and last >= i and clock(h, last) == now)):
         r = last
         last = before(h, r)
-        store_32(at + LAST_OF, last)
+        store(at, LAST_OF, last)
         if first >= 0:
             if r == first:
                 first = -1
-                store_32(at + FIRST_OF, first)
+                store(at, FIRST_OF, first)
             remove(h, slot, c, r, first, last)
 
 
@@ -313,10 +313,10 @@ def _back(h: int, slot: int, c: int, i: int, high: int, with_i: bool) -> None:
 def _widen(h: int, slot: int, c: int, low: int) -> None:
     """Take in on the left what is not before clock ``low``."""
     at = window_at(h, slot, c)
-    first, last = load_i32(at + FIRST_OF), load_i32(at + LAST_OF)
+    first, last = load(at, FIRST_OF), load(at, LAST_OF)
     nxt = before(h, first) if first >= 0 else last
     while nxt >= 0 and clock(h, nxt) >= low:
         add(h, slot, c, nxt, first, last)
         first = nxt
-        store_32(at + FIRST_OF, first)
+        store(at, FIRST_OF, first)
         nxt = before(h, nxt)

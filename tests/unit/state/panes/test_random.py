@@ -18,6 +18,7 @@ from crossline.state.batch import Delta
 from crossline.state.panes import hit_buffers, store
 from crossline.state.panes.store import PaneState
 
+from .invariants import check
 from .naive import NaivePanes
 
 LATE_MAX = 20
@@ -165,6 +166,7 @@ def test_same_as_the_naive_twin(
     for rows, then in zip(batches, between, strict=False):
         batch = batch_of(plan, rows)
         hits = state.judge(batch)
+        check(state)
         expected, duplicates = naive.judge(rows)
         same(plan, plain(hits), expected)
         assert hits.duplicates.tolist() == duplicates
@@ -175,12 +177,14 @@ def test_same_as_the_naive_twin(
             state = PaneState(plan, LATE_MAX)
             for delta, cut in deltas:
                 state.load(Delta.of(delta.arrays()), names)
+                check(state)
                 if then == "restart evicting":
                     state.evict(cut)
         elif then == "replan":
             state.replan(dataclasses.replace(plan))
         elif then == "evict":
             state.evict(cutoff)
+        check(state)
 
 
 def same(plan: PaneSpacePlan, mine: list[Any], expected: list[Any]) -> None:

@@ -118,8 +118,7 @@ def test_lines_that_stay_keep_what_they_know_and_others_start_with_nothing() -> 
     state.replan(KeySpacePlan(PLAN.columns, 2, CURSORS, GROUPS, (kept, new), 50))
     seen = Seen(state)
     assert seen.part(at.SLOTS, at.SAT_AT, 1, 0)[0] & 3 == 1
-    columns = {int(x): int(c) for x, c in zip(seen.program.line_plan, seen.program.cooldown_col, strict=True)}
-    found = [seen.part(at.SLOTS, at.EMITTED_AT, 4, columns[x]) for x in range(2)]
+    found = [seen.part(at.SLOTS, at.EMITTED_AT, 4, column) for column in seen.program.cooldown_col.tolist()]
     assert found == [emitted, [-1]]
 
 

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
-from crossline.state.memory.access import jit, load_i64, load_u8, store_64
-from crossline.state.memory.declare import F64, I32, I64, U8, Table
-from crossline.state.memory.header import item, word
+from crossline.state.memory.access import jit
+from crossline.state.memory.declare import F64, I32, I64, U8, Item, Table
+from crossline.state.memory.fields import address, get, put
+from crossline.state.memory.watch import Piece, watching
 from crossline.state.windows.emission.bounds import bounds_in
 from crossline.state.windows.emission.columns import among, cooldown_columns, in_force, members, remapped
 from crossline.state.windows.emission.decision import NONE_MS, LineMemory, decisions_in, is_cooling, still_counts
@@ -51,7 +53,10 @@ class Layout:
     ROW_SAT = TABLE.array("ROW_SAT", U8, "", "", "batch")
     HOLDS = TABLE.array("HOLDS", U8, "", "", "batch")
     EMITS = TABLE.array("EMITS", I64, "", "", "batch")
-    OUT_EMITTED = TABLE.array("OUT_EMITTED", I32, "", "", "batch")
+    OUT_EMITTED = TABLE.array("OUT_EMITTED", I64, "", "", "batch")
+    EMISSION = Item("", array=OUT_EMITTED)
+    EMITTED_LINE = EMISSION.field("EMITTED_LINE", I32, "")
+    EMITTED_KEPT = EMISSION.field("EMITTED_KEPT", I32, "")
     OUT_LINE = TABLE.array("OUT_LINE", I32, "", "", "hits")
     OUT_ROW = TABLE.array("OUT_ROW", I32, "", "", "hits")
     OUT_VALUE_I = TABLE.array("OUT_VALUE_I", I64, "", "", "hits")
@@ -79,32 +84,32 @@ def _kept(h: int, row: int) -> Any:
 
 @jit
 def _clock_ms(h: int, row: int) -> Any:
-    return item(h, CLOCK_MS, row)
+    return get(h, CLOCK_MS, row)
 
 
 @jit
 def _satisfied_at(h: int, slot: int, byte: int) -> Any:
-    return word(h, SAT) + byte
+    return address(h, SAT, byte)
 
 
 @jit
 def _judged_ms(h: int, slot: int, k: int) -> Any:
-    return load_i64(word(h, JUDGED) + 8 * k)
+    return get(h, JUDGED, k)
 
 
 @jit
 def _since_ms(h: int, line: int, now_ms: int) -> Any:
-    return now_ms - item(h, REARM, line) + 1
+    return now_ms - get(h, REARM, line) + 1
 
 
 @jit
 def _emitted_ms(h: int, slot: int, column: int) -> Any:
-    return load_i64(word(h, EMITTED) + 8 * column)
+    return get(h, EMITTED, column)
 
 
 @jit
 def _emits_at(h: int, slot: int, column: int, row: int) -> None:
-    store_64(word(h, EMITTED) + 8 * column, item(h, CLOCK_MS, row))
+    put(h, EMITTED, column, get(h, CLOCK_MS, row))
 
 
 _mark, _cools, _emits = decisions_in(
@@ -114,13 +119,28 @@ _meets_whole, _meets_real = bounds_in(AT)
 _note_hit = hits_in(AT)
 
 
-@jit
-def judge(h: int, rows: int, lines: int) -> None:
+@njit
+def _judge(h: int, rows: int, lines: int) -> None:
     for row in range(rows):
         for line in range(lines):
-            emits = _emits(h, 0, line, 0, row, load_u8(word(h, HOLDS) + row * lines + line) != 0)
-            store_64(word(h, EMITS) + 8 * (row * lines + line), 1 if emits else 0)
-        store_64(word(h, JUDGED), item(h, CLOCK_MS, row))
+            emits = _emits(h, 0, line, 0, row, get(h, HOLDS, row * lines + line) != 0)
+            put(h, EMITS, row * lines + line, 1 if emits else 0)
+        put(h, JUDGED, 0, get(h, CLOCK_MS, row))
+
+
+@njit
+def _is_met_by_whole(h: int, line: int, whole: int, up: int) -> Any:
+    return _meets_whole(h, line, whole, up)
+
+
+@njit
+def _is_met_by_real(h: int, line: int, real: float) -> Any:
+    return _meets_real(h, line, real)
+
+
+@njit
+def _noted(h: int, line: int, row: int, whole: int, up: int, real: float, count: int) -> Any:
+    return _note_hit(h, line, row, whole, up, real, count)
 
 
 class Memory:
@@ -134,9 +154,11 @@ class Memory:
             array = self.arrays[name] = np.ascontiguousarray(values, kind)
             self.words[getattr(AT, name)] = array.ctypes.data
 
-    @property
-    def h(self) -> int:
-        return int(self.words.ctypes.data)
+    def run(self, function: Any, *arguments: Any) -> Any:
+        """``function`` of the kernel over this memory, of which alone it may touch anything."""
+        alive = {"words": self.words, **self.arrays}
+        with watching([Piece(name, array.ctypes.data, array.nbytes) for name, array in alive.items()]):
+            return function(int(self.words.ctypes.data), *arguments)
 
 
 @dataclass(frozen=True)
@@ -186,7 +208,7 @@ def memory_for(lines: Sequence[OneLine], clocks: Sequence[int], holds: Any) -> M
         ROW_SAT=np.zeros((len(clocks), width)),
         HOLDS=holds,
         EMITS=np.zeros((len(clocks), len(lines))),
-        OUT_EMITTED=np.zeros(2 * len(clocks) * len(lines)),
+        OUT_EMITTED=np.zeros(len(clocks) * len(lines)),
     )
     memory.words[AT.LINE_BYTES] = width
     return memory
@@ -201,7 +223,7 @@ def test_lines_emit_as_the_twin_has_it(lines: list[OneLine], data: st.DataObject
     clocks = data.draw(st.lists(st.integers(-12, 12), min_size=1, max_size=12), "clocks")  # late ones among them
     holds = [[data.draw(st.booleans()) for _ in lines] for _ in clocks]
     memory = memory_for(lines, clocks, holds)
-    judge(memory.h, len(clocks), len(lines))
+    memory.run(_judge, len(clocks), len(lines))
     twins = [Twin(line) for line in lines]
     expected = [
         [twin.judge(now, holds=met) for twin, met in zip(twins, row, strict=True)]
@@ -213,7 +235,7 @@ def test_lines_emit_as_the_twin_has_it(lines: list[OneLine], data: st.DataObject
     noted = [
         (i, row) for row, emits in enumerate(expected) for i, each in enumerate(emits) if each and lines[i].cooldown_ms
     ]
-    assert memory.arrays["OUT_EMITTED"].reshape(-1, 2)[: memory.words[AT.N_EMITTED]].tolist() == [
+    assert memory.arrays["OUT_EMITTED"].view(np.int32).reshape(-1, 2)[: memory.words[AT.N_EMITTED]].tolist() == [
         list(each) for each in noted
     ]
 
@@ -222,7 +244,7 @@ def test_it_emits_where_it_crosses_and_again_once_its_window_is_over() -> None:
     lines = [OneLine(every=False, rearm_ms=10, cooldown_ms=0), OneLine(every=True, rearm_ms=10, cooldown_ms=10)]
     clocks, holds = [0, 5, 6, 7, 17, 26, 27], [[1, 1], [1, 1], [0, 0], [1, 1], [1, 1], [1, 1], [1, 1]]
     memory = memory_for(lines, clocks, holds)
-    judge(memory.h, len(clocks), len(lines))
+    memory.run(_judge, len(clocks), len(lines))
     assert memory.arrays["EMITS"].T.tolist() == [[1, 0, 0, 1, 1, 0, 0], [1, 0, 0, 0, 1, 0, 1]]
 
 
@@ -256,21 +278,21 @@ def bounds_memory(sign: Any, threshold: float) -> Memory:
 def test_integers_of_any_size_meet_a_line_as_python_has_it(sign: str, threshold: float, value: int) -> None:
     low = (value + 2**63) % 2**64 - 2**63
     memory = bounds_memory(sign, threshold)
-    assert bool(_meets_whole(memory.h, 0, low, (value - low) >> 64)) == OPERATORS[sign](value, threshold)
+    assert bool(memory.run(_is_met_by_whole, 0, low, (value - low) >> 64)) == OPERATORS[sign](value, threshold)
 
 
 @given(st.sampled_from(list(OPERATORS)), WHOLE | REAL.filter(np.isfinite), REAL)
 @settings(max_examples=300)
 def test_floats_meet_a_line_as_python_has_it(sign: str, threshold: float, value: float) -> None:
     memory = bounds_memory(sign, threshold)
-    assert bool(_meets_real(memory.h, 0, value)) == OPERATORS[sign](value, threshold)
+    assert bool(memory.run(_is_met_by_real, 0, value)) == OPERATORS[sign](value, threshold)
 
 
 def test_a_hit_is_noted_behind_the_others() -> None:
     names = ("OUT_LINE", "OUT_ROW", "OUT_VALUE_I", "OUT_VALUE_UP", "OUT_VALUE_F", "OUT_COUNT")
     memory = Memory(**{name: np.zeros(2) for name in names})
-    assert _note_hit(memory.h, 3, 1, 40, -1, 0.0, 7) == 0
-    assert _note_hit(memory.h, 2, 5, 0, 0, 2.5, 8) == 1
+    assert memory.run(_noted, 3, 1, 40, -1, 0.0, 7) == 0
+    assert memory.run(_noted, 2, 5, 0, 0, 2.5, 8) == 1
     assert [memory.arrays[name].tolist() for name in names] == [[3, 2], [1, 5], [40, 0], [-1, 0], [0.0, 2.5], [7, 8]]
     assert memory.words[AT.N_HITS] == 2
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from crossline.programs.tools import Tools
 from crossline.state.arithmetic.exact import pair_add
-from crossline.state.memory.access import inlined, jit, load_f64, load_i64, store_8, store_64, store_f64
-from crossline.state.memory.header import item, word
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import get, load, put
 from crossline.state.panes import layout as at
 from crossline.state.panes.aggregates.figures import (
     count_values,
@@ -33,87 +33,89 @@ from crossline.state.windows.readings import chosen
 
 @jit
 def _put_integer(h: int, value: int) -> None:
-    store_64(word(h, at.FIGURE), value)
+    put(h, at.WHOLE, value)
 
 
 @jit
 def _put_wide(h: int, low: int, up: int) -> None:
-    store_64(word(h, at.FIGURE), low)
-    store_64(word(h, at.FIGURE) + 8, up)
+    put(h, at.WHOLE, low)
+    put(h, at.WHOLE_UP, up)
 
 
 @jit
 def _put_real(h: int, value: float) -> None:
-    store_f64(word(h, at.FIGURE) + 16, value)
+    put(h, at.REAL, value)
 
 
 @jit
 def _put_rough(h: int, value: float, off: float) -> None:  # noqa: ARG001 - it is what its sums say
-    store_f64(word(h, at.FIGURE) + 16, value)
+    put(h, at.REAL, value)
 
 
 @jit
 def _value_at(h: int, row: int, c: int, g: int, which: int, extra: int, n: int) -> Any:
     if which == 0:
-        return value_of(h, row, c, item(h, at.GROUP_PART, g), item(h, at.GROUP_ACC, g), extra, n)
-    return value_of(h, row, c, item(h, at.GROUP_PART_2, g), item(h, at.GROUP_ACC_2, g), extra, n)
+        return value_of(h, row, c, get(h, at.GROUP_PART, g), get(h, at.GROUP_ACC, g), extra, n)
+    return value_of(h, row, c, get(h, at.GROUP_PART_2, g), get(h, at.GROUP_ACC_2, g), extra, n)
 
 
 @jit
 def _integer_of(h: int, row: int, c: int, g: int, which: int, extra: int, n: int) -> Any:
-    return load_i64(_value_at(h, row, c, g, which, extra, n))
+    return load(_value_at(h, row, c, g, which, extra, n), at.WHOLE_VALUE)
 
 
 @jit
 def _real_of(h: int, row: int, c: int, g: int, which: int, extra: int, n: int) -> Any:
-    return load_f64(_value_at(h, row, c, g, which, extra, n))
+    return load(_value_at(h, row, c, g, which, extra, n), at.REAL_VALUE)
 
 
 @jit
 def _back_ms(h: int, row: int, c: int, g: int, i: int, extra: int, n: int) -> Any:  # noqa: ARG001
-    return load_i64(record_at(h, row, i)) - load_i64(last_value_of(h, row, c, item(h, at.GROUP_PART, g), extra))
+    return load(record_at(h, row, i), at.RECORD_CLOCK) - load(
+        last_value_of(h, row, c, get(h, at.GROUP_PART, g), extra), at.WHOLE_VALUE
+    )
 
 
 @jit
 def _whole_sum(h: int, row: int, c: int, g: int, extra: int) -> Any:  # noqa: ARG001
-    return whole_sum_of(h, row, item(h, at.GROUP_PART, g), acc_at(h, row, item(h, at.GROUP_ACC, g)), extra)
+    return whole_sum_of(h, row, get(h, at.GROUP_PART, g), acc_at(h, row, get(h, at.GROUP_ACC, g)), extra)
 
 
 @jit
 def _real_sum(h: int, row: int, c: int, g: int, extra: int) -> Any:
-    return float_sum_of(h, row, c, item(h, at.GROUP_PART, g), acc_at(h, row, item(h, at.GROUP_ACC, g)), extra)
+    return float_sum_of(h, row, c, get(h, at.GROUP_PART, g), acc_at(h, row, get(h, at.GROUP_ACC, g)), extra)
 
 
 @jit
 def _real_mean(h: int, row: int, c: int, g: int, extra: int, n: int, total: float) -> Any:
-    return wide_sum_of(h, row, c, item(h, at.GROUP_PART, g), extra, n) if math.isinf(total) else total / n
+    return wide_sum_of(h, row, c, get(h, at.GROUP_PART, g), extra, n) if math.isinf(total) else total / n
 
 
 @jit
 def _spread(h: int, row: int, c: int, g: int, extra: int, n: int) -> Any:
     place, end = panes_of(h, row, c)
     first, ends = records_of(row, c)
-    return deviation(h, row, c, item(h, at.GROUP_PART, g), place, end, first, ends, extra, n), 0.0
+    return deviation(h, row, c, get(h, at.GROUP_PART, g), place, end, first, ends, extra, n), 0.0
 
 
 @jit
 def _streak(h: int, row: int, c: int, g: int, extra: int) -> Any:
-    return streak_of(h, row, c, item(h, at.GROUP_PART, g), extra)
+    return streak_of(h, row, c, get(h, at.GROUP_PART, g), extra)
 
 
 @jit
 def _different(h: int, row: int, c: int, g: int, extra: int) -> Any:
-    return different_of(h, row, c, item(h, at.GROUP_PART, g), extra)
+    return different_of(h, row, c, get(h, at.GROUP_PART, g), extra)
 
 
 @jit
 def _ranked(h: int, row: int, c: int, g: int, extra: int, n: int) -> Any:
-    return quantile_of(h, row, c, item(h, at.GROUP_PART, g), extra, item(h, at.GROUP_RANK, g), n)
+    return quantile_of(h, row, c, get(h, at.GROUP_PART, g), extra, get(h, at.GROUP_RANK, g), n)
 
 
 @jit
 def _first_value(h: int, row: int, c: int, g: int, extra: int) -> Any:
-    count_values(h, row, c, item(h, at.GROUP_PART, g), extra)
+    count_values(h, row, c, get(h, at.GROUP_PART, g), extra)
     return next_bucket(h, -1)
 
 
@@ -155,22 +157,21 @@ _figure = chosen(TOOLS, at.GROUP_KIND, panes=True)
 def tell(h: int, slot_row: int, c: int, i: int, row: int) -> None:
     """Write down the figures of cursor ``c`` at record ``i``, which is row ``row`` of the piece."""
     extra = -1
-    if item(h, at.RIGHT_OPEN, c) and item(h, at.INCLUDE, c) and item(h, at.DELAY, c) == 0:
-        extra = i if enters(h, record_at(h, slot_row, i), item(h, at.ENTRY, c)) else -1
-    counted = acc_at(h, slot_row, item(h, at.ACC_AT, c))  # of all running aggregates of a cursor the first
-    n = load_i64(counted) + (1 if extra >= 0 else 0)
-    store_64(word(h, at.COUNTS) + 8 * (row * word(h, at.CURSORS) + c), n)
-    for g in range(item(h, at.GROUP_AT, c), item(h, at.GROUP_AT, c + 1)):
-        place = row * word(h, at.TOLD) + item(h, at.GROUP_TOLD, g)
-        if item(h, at.GROUP_KIND, g) == COUNT:
-            store_64(word(h, at.TOLD_I) + 8 * place, n)
-            store_8(word(h, at.TOLD_OK) + place, 1)
+    if get(h, at.RIGHT_OPEN, c) and get(h, at.INCLUDE, c) and get(h, at.DELAY, c) == 0:
+        extra = i if enters(h, record_at(h, slot_row, i), get(h, at.ENTRY, c)) else -1
+    counted = acc_at(h, slot_row, get(h, at.ACC_AT, c))  # of all running aggregates of a cursor the first
+    n = load(counted, at.ACC) + (1 if extra >= 0 else 0)
+    put(h, at.COUNTS, row * get(h, at.CURSORS) + c, n)
+    for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
+        place = row * get(h, at.TOLD) + get(h, at.GROUP_TOLD, g)
+        if get(h, at.GROUP_KIND, g) == COUNT:
+            put(h, at.TOLD_I, place, n)
+            put(h, at.TOLD_OK, place, 1)
             continue
-        figure = word(h, at.FIGURE)
-        store_64(figure + 8, 0)
+        put(h, at.WHOLE_UP, 0)
         defined = _figure(h, slot_row, c, g, i, extra, n)
         if defined:
-            store_64(word(h, at.TOLD_I) + 8 * place, load_i64(figure))
-            store_64(word(h, at.TOLD_UP) + 8 * place, load_i64(figure + 8))
-            store_f64(word(h, at.TOLD_F) + 8 * place, load_f64(figure + 16))
-        store_8(word(h, at.TOLD_OK) + place, 1 if defined else 0)
+            put(h, at.TOLD_I, place, get(h, at.WHOLE))
+            put(h, at.TOLD_UP, place, get(h, at.WHOLE_UP))
+            put(h, at.TOLD_F, place, get(h, at.REAL))
+        put(h, at.TOLD_OK, place, 1 if defined else 0)

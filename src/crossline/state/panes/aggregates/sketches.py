@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import jit, load_i32, load_i64, load_u8, load_u32, store_8, store_32, store_64
-from crossline.state.memory.header import tally, word
+from crossline.state.memory.access import jit
+from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 from crossline.state.panes.heap import block, fitting, give, take, units_of
 
@@ -36,7 +36,7 @@ BUCKETS_HALF = 1 << (BUCKETS_BITS - 1)  # buckets of one sign
 BUCKETS = 2 * BUCKETS_HALF
 SUM_BITS = 9  # buckets that are summed, as a power of 2
 # A block of codes, of registers or of buckets begins with its size's number and how many items it has.
-N_AT, ITEMS_AT = 4, 8
+ITEMS_AT = at.SKETCH_HEAD.bytes
 DENSE = -1  # items of a block of registers
 A, B = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
@@ -77,8 +77,8 @@ def register(registers: int, code: int) -> None:
             zeros += 1
             probe >>= 1
     place = registers + (index >> (INDEX_BITS - PRECISION))
-    if zeros > load_u8(place):
-        store_8(place, zeros)
+    if zeros > load(place, at.REGISTER):
+        store(place, at.REGISTER, zeros)
 
 
 @jit
@@ -86,23 +86,23 @@ def _made(h: int, units: int, count: int) -> Any:
     """A block of at least ``units``, that has ``count`` items."""
     size = fitting(h, units)
     handle = take(h, size)
-    store_32(block(h, handle), size)
-    store_32(block(h, handle) + N_AT, count)
+    store(block(h, handle), at.SKETCH_SIZE, size)
+    store(block(h, handle), at.SKETCH_ITEMS, count)
     return handle
 
 
 @jit
 def _larger(h: int, handle: int, bytes_: int, more: int) -> Any:
     """The block with room for ``more`` bytes after the ``bytes_`` that are used, moved where it must be."""
-    size = load_i32(block(h, handle))
+    size = load(block(h, handle), at.SKETCH_SIZE)
     if units_of(h, size) * at.UNIT >= bytes_ + more:
         return handle
     made = take(h, size + 1)
     _note_size(h, size + 1)
     source, target = block(h, handle), block(h, made)
     for k in range(0, units_of(h, size) * at.UNIT, 8):
-        store_64(target + k, load_i64(source + k))
-    store_32(target, size + 1)
+        store(target + k, at.EIGHT_BYTES, load(source + k, at.EIGHT_BYTES))
+    store(target, at.SKETCH_SIZE, size + 1)
     give(h, handle, size)
     return made
 
@@ -110,7 +110,7 @@ def _larger(h: int, handle: int, bytes_: int, more: int) -> Any:
 @jit
 def _note_size(h: int, size: int) -> None:
     """A sketch of this size was made."""
-    store_64(h + 8 * at.N_LARGEST, max(tally(h, at.N_LARGEST), units_of(h, size)))
+    put(h, at.N_LARGEST, max(get(h, at.N_LARGEST), units_of(h, size)))
 
 
 @jit
@@ -118,29 +118,29 @@ def add_code(h: int, handle: int, code: int) -> Any:
     """The sketch ``handle`` (0: none yet) with a code more: where it stands now."""
     if handle == 0:
         handle = _made(h, 2, 1)
-        store_32(block(h, handle) + ITEMS_AT, code)
+        store(block(h, handle) + ITEMS_AT, at.CODE, code)
         return handle
-    n = load_i32(block(h, handle) + N_AT)
+    n = load(block(h, handle), at.SKETCH_ITEMS)
     if n == DENSE:
         register(block(h, handle) + ITEMS_AT, code)
         return handle
     low, high, items = 0, n, block(h, handle) + ITEMS_AT
     while low < high:
         middle = (low + high) >> 1
-        if load_u32(items + 4 * middle) < code:
+        if load(items + 4 * middle, at.CODE) < code:
             low = middle + 1
         else:
             high = middle
-    if low < n and load_u32(items + 4 * low) == code:
+    if low < n and load(items + 4 * low, at.CODE) == code:
         return handle
     if n == CODES_MAX:
         return _dense(h, handle, code)
     handle = _larger(h, handle, ITEMS_AT + 4 * n, 4)
     items = block(h, handle) + ITEMS_AT
     for k in range(n, low, -1):
-        store_32(items + 4 * k, load_i32(items + 4 * (k - 1)))
-    store_32(items + 4 * low, code)
-    store_32(block(h, handle) + N_AT, n + 1)
+        store(items + 4 * k, at.CODE, load(items + 4 * (k - 1), at.CODE))
+    store(items + 4 * low, at.CODE, code)
+    store(block(h, handle), at.SKETCH_ITEMS, n + 1)
     return handle
 
 
@@ -149,11 +149,11 @@ def _dense(h: int, handle: int, code: int) -> Any:
     made = _made(h, 1 + REGISTERS // at.UNIT, DENSE)
     source, registers = block(h, handle) + ITEMS_AT, block(h, made) + ITEMS_AT
     for k in range(0, REGISTERS, 8):
-        store_64(registers + k, 0)
+        store(registers + k, at.EIGHT_BYTES, 0)
     for k in range(CODES_MAX):
-        register(registers, load_u32(source + 4 * k))
+        register(registers, load(source + 4 * k, at.CODE))
     register(registers, code)
-    give(h, handle, load_i32(block(h, handle)))
+    give(h, handle, load(block(h, handle), at.SKETCH_SIZE))
     return made
 
 
@@ -161,37 +161,38 @@ def _dense(h: int, handle: int, code: int) -> Any:
 def drop(h: int, handle: int) -> None:
     """Give a sketch up."""
     if handle != 0:
-        give(h, handle, load_i32(block(h, handle)))
+        give(h, handle, load(block(h, handle), at.SKETCH_SIZE))
 
 
 @jit
 def union_code(h: int, n: int, code: int) -> Any:
     """Count a code into the set that is read into, of ``n`` so far (DENSE: registers): how many there are then."""
     if n == DENSE:
-        register(word(h, at.REGISTERS), code)
+        register(address(h, at.REGISTERS), code)
         return n
-    codes, place = word(h, at.CODES), (code >> ZERO_BITS) & (CODE_PLACES - 1)
+    place = (code >> ZERO_BITS) & (CODE_PLACES - 1)
     while True:
-        known = load_u32(codes + 4 * place)
+        known = get(h, at.CODES, place)
         if known == code:
             return n
         if known == 0:
             break
         place = (place + 1) & (CODE_PLACES - 1)
-    store_32(codes + 4 * place, code)
-    store_32(word(h, at.TOUCHED) + 4 * n, place)
+    put(h, at.CODES, place, code)
+    put(h, at.TOUCHED, n, place)
     return _spread(h, n + 1) if n == CODES_MAX else n + 1
 
 
 @jit
 def _spread(h: int, n: int) -> Any:
     """Put the ``n`` codes of the set into registers."""
+    registers = address(h, at.REGISTERS)
     for k in range(0, REGISTERS, 8):
-        store_64(word(h, at.REGISTERS) + k, 0)
+        store(registers + k, at.EIGHT_BYTES, 0)
     for k in range(n):
-        place = word(h, at.CODES) + 4 * load_i32(word(h, at.TOUCHED) + 4 * k)
-        register(word(h, at.REGISTERS), load_u32(place))
-        store_32(place, 0)
+        place = get(h, at.TOUCHED, k)
+        register(registers, get(h, at.CODES, place))
+        put(h, at.CODES, place, 0)
     return DENSE
 
 
@@ -200,18 +201,17 @@ def union_sketch(h: int, n: int, handle: int) -> Any:
     """As ``union_code``, for all that a sketch has."""
     if handle == 0:
         return n
-    items, count = block(h, handle) + ITEMS_AT, load_i32(block(h, handle) + N_AT)
+    items, count = block(h, handle) + ITEMS_AT, load(block(h, handle), at.SKETCH_ITEMS)
     if count != DENSE:
         for k in range(count):
-            n = union_code(h, n, load_u32(items + 4 * k))
+            n = union_code(h, n, load(items + 4 * k, at.CODE))
         return n
     if n != DENSE:
         n = _spread(h, n)
-    registers = word(h, at.REGISTERS)
     for k in range(REGISTERS):
-        zeros = load_u8(items + k)
-        if zeros > load_u8(registers + k):
-            store_8(registers + k, zeros)
+        zeros = load(items + k, at.REGISTER)
+        if zeros > get(h, at.REGISTERS, k):
+            put(h, at.REGISTERS, k, zeros)
     return n
 
 
@@ -219,9 +219,9 @@ def union_sketch(h: int, n: int, handle: int) -> Any:
 def different(h: int, n: int) -> Any:
     """How many different values the set has, which is empty then."""
     if n == DENSE:
-        return np.int64(np.floor(_estimate(word(h, at.REGISTERS)) + 0.5))
+        return np.int64(np.floor(_estimate(address(h, at.REGISTERS)) + 0.5))
     for k in range(n):
-        store_32(word(h, at.CODES) + 4 * load_i32(word(h, at.TOUCHED) + 4 * k), 0)
+        put(h, at.CODES, get(h, at.TOUCHED, k), 0)
     return n
 
 
@@ -229,7 +229,7 @@ def different(h: int, n: int) -> Any:
 def _estimate(registers: int) -> Any:
     counts = np.zeros(LONGEST + 2, np.int64)
     for k in range(REGISTERS):
-        counts[load_u8(registers + k)] += 1
+        counts[load(registers + k, at.REGISTER)] += 1
     z = REGISTERS * _tau(1.0 - counts[LONGEST + 1] / REGISTERS)
     for k in range(LONGEST, 0, -1):
         z = 0.5 * (z + counts[k])
@@ -285,34 +285,35 @@ def add_bucket(h: int, handle: int, bucket: int) -> Any:
     """The sketch ``handle`` (0: none yet) with a value more in a bucket: where it stands now."""
     if handle == 0:
         handle = _made(h, 2, 0)
-    n = load_i32(block(h, handle) + N_AT)
+    n = load(block(h, handle), at.SKETCH_ITEMS)
     low, high, items = 0, n, block(h, handle) + ITEMS_AT
     while low < high:
         middle = (low + high) >> 1
-        if load_i32(items + 8 * middle) < bucket:
+        if load(items + 8 * middle, at.BUCKET) < bucket:
             low = middle + 1
         else:
             high = middle
-    if low < n and load_i32(items + 8 * low) == bucket:
-        store_32(items + 8 * low + 4, load_i32(items + 8 * low + 4) + 1)
+    if low < n and load(items + 8 * low, at.BUCKET) == bucket:
+        mine = items + 8 * low
+        store(mine, at.BUCKET_COUNT, load(mine, at.BUCKET_COUNT) + 1)
         return handle
     handle = _larger(h, handle, ITEMS_AT + 8 * n, 8)
     items = block(h, handle) + ITEMS_AT
     for k in range(n, low, -1):
-        store_64(items + 8 * k, load_i64(items + 8 * (k - 1)))
-    store_32(items + 8 * low, bucket)
-    store_32(items + 8 * low + 4, 1)
-    store_32(block(h, handle) + N_AT, n + 1)
+        store(items + 8 * k, at.EIGHT_BYTES, load(items + 8 * (k - 1), at.EIGHT_BYTES))
+    store(items + 8 * low, at.BUCKET, bucket)
+    store(items + 8 * low, at.BUCKET_COUNT, 1)
+    store(block(h, handle), at.SKETCH_ITEMS, n + 1)
     return handle
 
 
 @jit
 def count_bucket(h: int, bucket: int, count: int) -> None:
     """Count values of a bucket among those that are read."""
-    place = word(h, at.BUCKETS) + 8 * (bucket + BUCKETS_HALF)
-    store_64(place, load_i64(place) + count)
-    place = word(h, at.BUCKET_SUMS) + 8 * ((bucket + BUCKETS_HALF) >> SUM_BITS)
-    store_64(place, load_i64(place) + count)
+    place = bucket + BUCKETS_HALF
+    put(h, at.BUCKETS, place, get(h, at.BUCKETS, place) + count)
+    place >>= SUM_BITS
+    put(h, at.BUCKET_SUMS, place, get(h, at.BUCKET_SUMS, place) + count)
 
 
 @jit
@@ -320,8 +321,8 @@ def count_buckets(h: int, handle: int) -> None:
     """As ``count_bucket``, for all that a sketch has."""
     if handle != 0:
         items = block(h, handle) + ITEMS_AT
-        for k in range(load_i32(block(h, handle) + N_AT)):
-            count_bucket(h, load_i32(items + 8 * k), load_i32(items + 8 * k + 4))
+        for k in range(load(block(h, handle), at.SKETCH_ITEMS)):
+            count_bucket(h, load(items + 8 * k, at.BUCKET), load(items + 8 * k, at.BUCKET_COUNT))
 
 
 @jit
@@ -329,18 +330,16 @@ def ranked(h: int, rank: int) -> Any:
     """The value of rank ``rank`` (the least: 1) of those that were counted, of which nothing is left then."""
     found, before = 0, 0
     for part in range(BUCKETS >> SUM_BITS):
-        sum_at = word(h, at.BUCKET_SUMS) + 8 * part
-        if load_i64(sum_at) == 0:
+        if get(h, at.BUCKET_SUMS, part) == 0:
             continue
-        store_64(sum_at, 0)
+        put(h, at.BUCKET_SUMS, part, 0)
         for k in range(part << SUM_BITS, (part + 1) << SUM_BITS):
-            place = word(h, at.BUCKETS) + 8 * k
-            count = load_i64(place)
+            count = get(h, at.BUCKETS, k)
             if count != 0:
                 if before < rank <= before + count:
                     found = k - BUCKETS_HALF
                 before += count
-                store_64(place, 0)
+                put(h, at.BUCKETS, k, 0)
     return value_of(found)
 
 
@@ -355,9 +354,9 @@ def next_bucket(h: int, place: int) -> Any:
     """The place behind ``place`` (-1: the first) of a bucket in which something was counted, or -1."""
     place += 1
     while place < BUCKETS:
-        if load_i64(word(h, at.BUCKET_SUMS) + 8 * (place >> SUM_BITS)) == 0:
+        if get(h, at.BUCKET_SUMS, place >> SUM_BITS) == 0:
             place = ((place >> SUM_BITS) + 1) << SUM_BITS
-        elif load_i64(word(h, at.BUCKETS) + 8 * place) == 0:
+        elif get(h, at.BUCKETS, place) == 0:
             place += 1
         else:
             return place
@@ -367,8 +366,7 @@ def next_bucket(h: int, place: int) -> Any:
 @jit
 def taken_count(h: int, place: int) -> Any:
     """How many were counted at a place, where nothing is left then."""
-    at_place, sum_at = word(h, at.BUCKETS) + 8 * place, word(h, at.BUCKET_SUMS) + 8 * (place >> SUM_BITS)
-    count = load_i64(at_place)
-    store_64(at_place, 0)
-    store_64(sum_at, load_i64(sum_at) - count)
+    count, part = get(h, at.BUCKETS, place), place >> SUM_BITS
+    put(h, at.BUCKETS, place, 0)
+    put(h, at.BUCKET_SUMS, part, get(h, at.BUCKET_SUMS, part) - count)
     return count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from crossline.state.memory.access import inlined, jit
-from crossline.state.memory.header import item, item_f
+from crossline.state.memory.fields import get
 from crossline.state.windows.emission.words import BoundWords
 
 
@@ -23,19 +23,19 @@ def bounds_in(words: BoundWords) -> Bounds:
 
     @jit
     def within_wide(h: int, x: int, whole: int, up: int) -> Any:
-        low, high = item(h, low_up, x), item(h, high_up, x)
-        above = up > low or (up == low and whole >= item(h, low_rest, x))
-        return above and (up < high or (up == high and whole <= item(h, high_rest, x)))
+        low, high = get(h, low_up, x), get(h, high_up, x)
+        above = up > low or (up == low and whole >= get(h, low_rest, x))
+        return above and (up < high or (up == high and whole <= get(h, high_rest, x)))
 
     @inlined
     def meets_whole(h: int, x: int, whole: int, up: int) -> Any:
         """Whether the integer ``whole`` + ``up`` * 2^64 meets line ``x``."""
-        within = item(h, low_i, x) <= whole <= item(h, high_i, x) if up == 0 else within_wide(h, x, whole, up)
-        return within != (item(h, negated, x) != 0)
+        within = get(h, low_i, x) <= whole <= get(h, high_i, x) if up == 0 else within_wide(h, x, whole, up)
+        return within != (get(h, negated, x) != 0)
 
     @inlined
     def meets_real(h: int, x: int, real: float) -> Any:
         """Whether a float meets line ``x``."""
-        return (item_f(h, low_f, x) <= real <= item_f(h, high_f, x)) != (item(h, negated, x) != 0)
+        return (get(h, low_f, x) <= real <= get(h, high_f, x)) != (get(h, negated, x) != 0)
 
     return Bounds(meets_whole, meets_real)

@@ -7,7 +7,7 @@ A line emits at a record that satisfies it
 2. if it has no cooldown, or ``cooldown_ms`` have passed, by the clock, since it last emitted for the key.
 
 Whether it emits or not, a line that is satisfied is marked at the record (``ROW_SAT``), and an emission of a line with
-a cooldown is noted (``OUT_EMITTED``): both go into segments.
+a cooldown is noted (``EMITTED_LINE``, ``EMITTED_KEPT``): both go into segments.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from crossline.state.memory.access import inlined, jit, load_u8, store_8, store_32, store_64
-from crossline.state.memory.header import item, tally, word
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import get, load, put, store
 from crossline.state.windows.emission.words import LineWords
 
 NONE_MS = -(2**63)  # a clock that is none
@@ -85,19 +85,19 @@ def decisions_in(words: LineWords, memory: LineMemory) -> Decisions:
         memory.since_ms,
         memory.clock_ms,
     )
-    every = words.EVERY
+    every, sat = words.EVERY, words.SAT
 
     @inlined
     def emits(h: int, slot: int, line: int, judges: int, at: int, holds: bool) -> Any:
         mask, bits = 1 << (line & 7), satisfied_at(h, slot, line >> 3)
-        held = load_u8(bits)
+        held = load(bits, sat)
         if not holds:
             if held & mask:
-                store_8(bits, held ^ mask)
+                store(bits, sat, held ^ mask)
             return False
-        store_8(bits, held | mask)
+        store(bits, sat, held | mask)
         mark(h, at, line)
-        if held & mask and item(h, every, line) == 0:  # noqa: SIM102 - the clocks are read where they are needed
+        if held & mask and get(h, every, line) == 0:  # noqa: SIM102 - the clocks are read where they are needed
             if _still_counts(judged_ms(h, slot, judges), since_ms(h, line, clock_ms(h, at))):
                 return False
         return not cools(h, slot, line, at)
@@ -110,8 +110,8 @@ def _mark_in(words: LineWords, memory: LineMemory) -> Any:
 
     @inlined
     def mark(h: int, at: int, line: int) -> None:
-        noted = word(h, row_sat) + kept(h, at) * word(h, line_bytes) + (line >> 3)
-        store_8(noted, load_u8(noted) | (1 << (line & 7)))
+        byte = kept(h, at) * get(h, line_bytes) + (line >> 3)
+        put(h, row_sat, byte, get(h, row_sat, byte) | (1 << (line & 7)))
 
     return mark
 
@@ -119,21 +119,20 @@ def _mark_in(words: LineWords, memory: LineMemory) -> Any:
 def _cools_in(words: LineWords, memory: LineMemory) -> Any:
     kept, clock_ms, emitted_ms, emits_at = memory.kept, memory.clock_ms, memory.emitted_ms, memory.emits_at
     cooldown, cooldown_col = words.COOLDOWN, words.COOLDOWN_COL
-    out_emitted, n_emitted = words.OUT_EMITTED, words.N_EMITTED
+    n_emitted, emitted_line, emitted_kept = words.N_EMITTED, words.EMITTED_LINE, words.EMITTED_KEPT
 
     @jit
     def cools(h: int, slot: int, line: int, at: int) -> Any:
-        column = item(h, cooldown_col, line)
+        column = get(h, cooldown_col, line)
         if column < 0:
             return False
-        if _is_cooling(emitted_ms(h, slot, column), item(h, cooldown, line), clock_ms(h, at)):
+        if _is_cooling(emitted_ms(h, slot, column), get(h, cooldown, line), clock_ms(h, at)):
             return True
         emits_at(h, slot, column, at)
-        n = tally(h, n_emitted)
-        noted = word(h, out_emitted) + 8 * n
-        store_32(noted, line)
-        store_32(noted + 4, kept(h, at))
-        store_64(h + 8 * n_emitted, n + 1)
+        n = get(h, n_emitted)
+        put(h, emitted_line, n, line)
+        put(h, emitted_kept, n, kept(h, at))
+        put(h, n_emitted, n + 1)
         return False
 
     return cools

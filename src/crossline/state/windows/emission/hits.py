@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.state.memory.access import jit, store_32, store_64, store_f64
-from crossline.state.memory.header import tally, word
+from crossline.state.memory.access import jit
+from crossline.state.memory.fields import get, put
 from crossline.state.windows.emission.words import HitWords
 
 
@@ -19,14 +19,14 @@ def hits_in(words: HitWords) -> Any:
 
     @jit
     def note_hit(h: int, line: int, row: int, whole: int, up: int, real: float, count: int) -> Any:
-        n = tally(h, n_hits)
-        store_32(word(h, out_line) + 4 * n, line)
-        store_32(word(h, out_row) + 4 * n, row)
-        store_64(word(h, out_whole) + 8 * n, whole)
-        store_64(word(h, out_up) + 8 * n, up)
-        store_f64(word(h, out_real) + 8 * n, real)
-        store_64(word(h, out_count) + 8 * n, count)
-        store_64(h + 8 * n_hits, n + 1)
+        n = get(h, n_hits)
+        put(h, out_line, n, line)
+        put(h, out_row, n, row)
+        put(h, out_whole, n, whole)
+        put(h, out_up, n, up)
+        put(h, out_real, n, real)
+        put(h, out_count, n, count)
+        put(h, n_hits, n + 1)
         return n
 
     return note_hit

@@ -4,40 +4,44 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from crossline.state.memory.declare import Declared
+
 
 class BoundWords(Protocol):
     """What lines hold a figure against, by the kernel's own number of the line."""
 
-    LOW_I: int
-    HIGH_I: int
-    LOW_REST: int
-    LOW_UP: int
-    HIGH_REST: int
-    HIGH_UP: int
-    LOW_F: int
-    HIGH_F: int
-    NEGATED: int
+    LOW_I: Declared
+    HIGH_I: Declared
+    LOW_REST: Declared
+    LOW_UP: Declared
+    HIGH_REST: Declared
+    HIGH_UP: Declared
+    LOW_F: Declared
+    HIGH_F: Declared
+    NEGATED: Declared
 
 
 class LineWords(Protocol):
     """What lines and formulas are, by their numbers in the plan, and where a batch's emissions are noted."""
 
-    EVERY: int
-    COOLDOWN: int
-    COOLDOWN_COL: int
-    LINE_BYTES: int
-    ROW_SAT: int
-    OUT_EMITTED: int
-    N_EMITTED: int
+    EVERY: Declared
+    COOLDOWN: Declared
+    COOLDOWN_COL: Declared
+    LINE_BYTES: Declared
+    SAT: Declared
+    ROW_SAT: Declared
+    N_EMITTED: Declared
+    EMITTED_LINE: Declared
+    EMITTED_KEPT: Declared
 
 
 class HitWords(Protocol):
     """Where a batch's hits are noted."""
 
-    N_HITS: int
-    OUT_LINE: int
-    OUT_ROW: int
-    OUT_VALUE_I: int
-    OUT_VALUE_UP: int
-    OUT_VALUE_F: int
-    OUT_COUNT: int
+    N_HITS: Declared
+    OUT_LINE: Declared
+    OUT_ROW: Declared
+    OUT_VALUE_I: Declared
+    OUT_VALUE_UP: Declared
+    OUT_VALUE_F: Declared
+    OUT_COUNT: Declared

@@ -5,19 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.state.memory import layout as at
-from crossline.state.memory.access import (
-    inlined,
-    jit,
-    load_f64,
-    load_i32,
-    load_i64,
-    load_u8,
-    store_8,
-    store_32,
-    store_64,
-    store_f64,
-)
-from crossline.state.memory.header import before, clock, enters, item, item_f, tally, window_at, word
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import get, put
+from crossline.state.memory.header import before, clock, enters
 from crossline.state.windows.figures import settle, settled_spread
 from crossline.state.windows.program import COUNT, INTEGERS
 from crossline.state.windows.verdicts.emission import emits, meets_real, meets_whole, note_hit, note_window
@@ -28,37 +18,37 @@ COUNT_NOW = -1
 @jit
 def count_up(h: int, name: int) -> Any:
     """The count before it goes up by one."""
-    n = tally(h, name)
-    store_64(h + 8 * name, n + 1)
+    n = get(h, name)
+    put(h, name, n + 1)
     return n
 
 
 @inlined
 def counted_in(h: int, c: int, i: int) -> Any:
     """Record ``i`` where it is counted into cursor ``c`` though the window ends before it, else -1."""
-    if item(h, at.ADDS, c) == 0:
+    if get(h, at.ADDS, c) == 0:
         return -1
-    return i if enters(h, i, item(h, at.ENTRY, c)) else -1
+    return i if enters(h, i, get(h, at.ENTRY, c)) else -1
 
 
 @jit
 def tell(h: int, slot: int, c: int, g: int, row: int, extra: int, defined: bool) -> None:
     """Write down the figure of group ``g``, which stands at FIGURE if it is defined, to be read later."""
-    if defined and load_f64(word(h, at.FIGURE) + 16) != 0.0:
+    if defined and get(h, at.OFF, 0) != 0.0:
         settled_spread(h, slot, c, g, extra)
-    figure_at, place = word(h, at.FIGURE), row * word(h, at.TOLD) + item(h, at.GROUP_TOLD, g)
-    store_8(word(h, at.TOLD_OK) + place, 1 if defined else 0)
-    store_64(word(h, at.TOLD_I) + 8 * place, load_i64(figure_at))
-    up = 0 if item(h, at.GROUP_KIND, g) == COUNT else load_i64(figure_at + 24)
-    store_64(word(h, at.TOLD_UP) + 8 * place, up)
-    store_f64(word(h, at.TOLD_F) + 8 * place, load_f64(figure_at + 8))
+    place = row * get(h, at.TOLD) + get(h, at.GROUP_TOLD, g)
+    put(h, at.TOLD_OK, place, 1 if defined else 0)
+    put(h, at.TOLD_I, place, get(h, at.WHOLE, 0))
+    up = 0 if get(h, at.GROUP_KIND, g) == COUNT else get(h, at.UP_REST, 0)
+    put(h, at.TOLD_UP, place, up)
+    put(h, at.TOLD_F, place, get(h, at.REAL, 0))
 
 
 @jit
 def _doubtful(h: int, x: int, real: float) -> Any:
     """Whether the figure may be off by so much that line ``x`` may see it on the wrong side of a bound."""
-    off = load_f64(word(h, at.FIGURE) + 16)
-    low, high = item_f(h, at.LOW_F, x), item_f(h, at.HIGH_F, x)
+    off = get(h, at.OFF, 0)
+    low, high = get(h, at.LOW_F, x), get(h, at.HIGH_F, x)
     return off != 0.0 and (abs(real - low) <= off or abs(real - high) <= off)
 
 
@@ -68,28 +58,28 @@ def compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, cou
 
     ``count``: entries of its window, or COUNT_NOW where they are those of the cursor as it stands.
     """
-    kind = item(h, at.GROUP_KIND, g)
+    kind = get(h, at.GROUP_KIND, g)
     is_int = kind < INTEGERS
-    whole, real = load_i64(word(h, at.FIGURE)), load_f64(word(h, at.FIGURE) + 8)
-    up = 0 if kind == COUNT else load_i64(word(h, at.FIGURE) + 24)
-    for x in range(item(h, at.LINE_AT, g), item(h, at.LINE_AT, g + 1)):
-        judges = item(h, at.LINE_CLASS, x)
-        if load_u8(word(h, at.ACTIVE) + judges) == 0:
+    whole, real = get(h, at.WHOLE, 0), get(h, at.REAL, 0)
+    up = 0 if kind == COUNT else get(h, at.UP_REST, 0)
+    for x in range(get(h, at.LINE_AT, g), get(h, at.LINE_AT, g + 1)):
+        judges = get(h, at.LINE_CLASS, x)
+        if get(h, at.ACTIVE, judges) == 0:
             continue
         if is_int:
             meets = meets_whole(h, x, whole, up)
         else:
             if _doubtful(h, x, real):
                 settle(h, slot, c, g, extra)
-                real = load_f64(word(h, at.FIGURE) + 8)
+                real = get(h, at.REAL, 0)
             meets = meets_real(h, x, real)
-        line = item(h, at.LINE_PLAN, x)
+        line = get(h, at.LINE_PLAN, x)
         if not emits(h, slot, line, judges, i, defined and meets):
             continue
-        if load_f64(word(h, at.FIGURE) + 16) != 0.0 and not is_int:
+        if get(h, at.OFF, 0) != 0.0 and not is_int:
             settle(h, slot, c, g, extra)
-            real = load_f64(word(h, at.FIGURE) + 8)
-        in_window = count if count >= 0 else load_i32(window_at(h, slot, c) + at.COUNT_OF) + (1 if extra >= 0 else 0)
+            real = get(h, at.REAL, 0)
+        in_window = count if count >= 0 else get(h, at.COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
         n = note_hit(h, line, row, whole if is_int else 0, up, 0.0 if is_int else real, in_window)
         note_records(h, n, 1 if is_int else 0, c, in_window, i)
 
@@ -97,23 +87,23 @@ def compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, cou
 @jit
 def note_records(h: int, n: int, is_int: int, c: int, count: int, i: int) -> None:
     """Note of hit ``n`` at record ``i`` its window, that of cursor ``c`` of ``count`` records, and what it rests on."""
-    high = clock(h, i) - item(h, at.DELAY, c)
-    start, to = note_window(h, n, is_int, high - item(h, at.WINDOW, c), high, count)
+    high = clock(h, i) - get(h, at.DELAY, c)
+    start, to = note_window(h, n, is_int, high - get(h, at.WINDOW, c), high, count)
     # The window of then: what is before the record in its key's list and was there when it came. Records of the same
     # clock stand in ingest order, so those that came later are behind it.
     r = i
     while to > start:
         if _in_window(h, c, r, i, high):
             to -= 1
-            store_32(word(h, at.OUT_EVIDENCE) + 4 * to, r)
+            put(h, at.OUT_EVIDENCE, to, r)
         r = before(h, r)
 
 
 @jit
 def _in_window(h: int, c: int, r: int, i: int, high: int) -> Any:
     """Whether record ``r``, which does not stand behind ``i``, was in the window of ``i`` on the right side."""
-    if r > i or not enters(h, r, item(h, at.ENTRY, c)):
+    if r > i or not enters(h, r, get(h, at.ENTRY, c)):
         return False
-    if r == i and item(h, at.DELAY, c) == 0:
-        return item(h, at.INCLUDE, c) != 0
-    return clock(h, r) <= high - item(h, at.RIGHT_OPEN, c)
+    if r == i and get(h, at.DELAY, c) == 0:
+        return get(h, at.INCLUDE, c) != 0
+    return clock(h, r) <= high - get(h, at.RIGHT_OPEN, c)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.state.memory import layout as at
-from crossline.state.memory.access import jit, load_i32, store_8, store_32, store_64
-from crossline.state.memory.header import clock, emitted_at, item, judged_at, sat_at, tally, word
+from crossline.state.memory.access import jit
+from crossline.state.memory.fields import get, put
+from crossline.state.memory.header import clock, sat_at
 from crossline.state.windows.emission.bounds import bounds_in
 from crossline.state.windows.emission.decision import NONE_MS, LineMemory, decisions_in
 from crossline.state.windows.emission.hits import hits_in
@@ -17,34 +18,33 @@ EVIDENCE_MAX = 50
 @jit
 def kept(h: int, i: int) -> Any:
     """The number of record ``i`` among those that the batch has added."""
-    return i - (tally(h, at.N_RECORDS) - tally(h, at.N_RETAINED))
+    return i - (get(h, at.N_RECORDS) - get(h, at.N_RETAINED))
 
 
 @jit
-def _clock_of(h: int, address: int) -> Any:
-    """The clock of the record whose number stands at an address; of none, none."""
-    record = load_i32(address)
+def _clock_of(h: int, record: int) -> Any:
+    """The clock of a record; of none, none."""
     return clock(h, record) if record >= 0 else NONE_MS
 
 
 @jit
 def _judged_ms(h: int, slot: int, k: int) -> Any:
-    return _clock_of(h, judged_at(h, slot, k))
+    return _clock_of(h, get(h, at.JUDGED, slot, k))
 
 
 @jit
 def _since_ms(h: int, line: int, now_ms: int) -> Any:
-    return now_ms - item(h, at.REARM, line) + 1
+    return now_ms - get(h, at.REARM, line) + 1
 
 
 @jit
 def _emitted_ms(h: int, slot: int, column: int) -> Any:
-    return _clock_of(h, emitted_at(h, slot, column))
+    return _clock_of(h, get(h, at.EMITTED, slot, column))
 
 
 @jit
 def _emits_at(h: int, slot: int, column: int, i: int) -> None:
-    store_32(emitted_at(h, slot, column), i)
+    put(h, at.EMITTED, slot, column, i)
 
 
 mark, cools, emits = decisions_in(
@@ -66,9 +66,9 @@ note_hit = hits_in(at)
 @jit
 def hits_fit(h: int, most: int) -> Any:
     """Whether there is room for ``most`` hits more, and for what they rest on."""
-    if tally(h, at.N_HITS) + most > word(h, at.OUT_ROOM):
+    if get(h, at.N_HITS) + most > get(h, at.OUT_ROOM):
         return False
-    return tally(h, at.N_EVIDENCE) + most * EVIDENCE_MAX <= word(h, at.EVIDENCE_ROOM)
+    return get(h, at.N_EVIDENCE) + most * EVIDENCE_MAX <= get(h, at.EVIDENCE_ROOM)
 
 
 @jit
@@ -77,11 +77,11 @@ def note_window(h: int, n: int, is_int: int, start_ms: int, end_ms: int, count: 
 
     Where in OUT_EVIDENCE that begins and ends: the last EVIDENCE_MAX of them have room.
     """
-    start = tally(h, at.N_EVIDENCE)
+    start = get(h, at.N_EVIDENCE)
     end = start + min(count, EVIDENCE_MAX)
-    store_8(word(h, at.OUT_IS_INT) + n, is_int)
-    store_64(word(h, at.OUT_START) + 8 * n, start_ms)
-    store_64(word(h, at.OUT_END) + 8 * n, end_ms)
-    store_64(word(h, at.OUT_EVIDENCE_END) + 8 * n, end)
-    store_64(h + 8 * at.N_EVIDENCE, end)
+    put(h, at.OUT_IS_INT, n, is_int)
+    put(h, at.OUT_START, n, start_ms)
+    put(h, at.OUT_END, n, end_ms)
+    put(h, at.OUT_EVIDENCE_END, n, end)
+    put(h, at.N_EVIDENCE, end)
     return start, end
