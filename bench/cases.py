@@ -17,11 +17,11 @@ import orjson
 from bench.report import Report
 from bench.rounds import add_times, folder_of, parser_of, rounds_ms
 from crossline.basics.times import instant_text
-from crossline.serve.cases.acts.values import Act
+from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.cases import FILE, Cases
-from crossline.serve.cases.desk import CaseDesk
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.intake.batches import CaseIntake
 from crossline.serve.cases.queue.filters import QueueFilter
+from crossline.serve.cases.service import CaseService
 from crossline.settings.process.casework import CasesSettings
 
 START_MS, APART_MS = 1_767_225_600_000, 400
@@ -54,7 +54,7 @@ def alerts(first: int, count: int) -> Iterator[tuple[str, bytes]]:
         yield "alerts", orjson.dumps(said)
 
 
-def taken(intake: Intake, first: int, count: int, at_once: int) -> float:
+def taken(intake: CaseIntake, first: int, count: int, at_once: int) -> float:
     """Seconds that taking so many alerts took, but for making them."""
     spent = 0.0
     for at in range(first, first + count, at_once):
@@ -65,20 +65,20 @@ def taken(intake: Intake, first: int, count: int, at_once: int) -> float:
     return spent
 
 
-def worked(desk: CaseDesk, cases: int) -> None:
+def worked(desk: CaseService, cases: int) -> None:
     """Resolve most cases, and move some of the others on, as analysts would have."""
     at = random.Random(7)
     names = [f"C-{number}" for number in range(1, cases + 1) if at.random() < 0.9]
     for done, first in enumerate(range(0, len(names), 2_000)):
         part = names[first : first + 2_000]
-        desk.bulk(part, Act("resolve", label="fraud" if done % 7 == 0 else "good"), "ada", len(part))
+        desk.bulk(part, CaseAction("resolve", label="fraud" if done % 7 == 0 else "good"), "ada", len(part))
     left = [f"C-{number}" for number in range(1, cases + 1, 11)]
     for first in range(0, len(left), 2_000):
         part = left[first : first + 2_000]
-        desk.bulk(part, Act("assign", to=f"p{first % 5}"), "ada", len(part))
+        desk.bulk(part, CaseAction("assign", to=f"p{first % 5}"), "ada", len(part))
 
 
-def queries(desk: CaseDesk, cases: int, at: random.Random) -> dict[str, Callable[[], Any]]:
+def queries(desk: CaseService, cases: int, at: random.Random) -> dict[str, Callable[[], Any]]:
     """What is timed, by name; values are drawn anew in each round."""
 
     def page(sort: str = "newest", **wanted: Any) -> Any:
@@ -115,8 +115,8 @@ def run(folder: Path, count: int, rounds: int) -> Report:
     """Make the store where it is not there, and time what is asked of it."""
     report = Report("cases", f"Casework: alerts become cases, and queues are read, {rounds} times each")
     fresh = not (folder / FILE).exists()
-    cases, intake = Cases(folder / FILE), Intake(folder / FILE, SETTINGS)
-    desk = CaseDesk(cases)
+    cases, intake = Cases(folder / FILE), CaseIntake(folder / FILE, SETTINGS)
+    desk = CaseService(cases)
     if fresh:
         taken(intake, 0, count, MADE_AT_ONCE)
     (found,) = cases.file.rows("SELECT count(*) AS cases, (SELECT count(*) FROM alerts) AS alerts FROM cases")
@@ -126,7 +126,7 @@ def run(folder: Path, count: int, rounds: int) -> Report:
     spent_s = taken(intake, found["alerts"] * 2, part, AT_ONCE)
     report.add(what="intake", alerts_per_s=round(part / spent_s), cases=found["cases"], alerts=found["alerts"])
     began = time.perf_counter()
-    CaseDesk(cases).queue.board.follow()
+    CaseService(cases).queue.board.follow()
     report.add(what="reading the columns once", ms=round(1_000 * (time.perf_counter() - began)))
     for name, ask in queries(desk, found["cases"], random.Random(11)).items():
         add_times(report, rounds_ms(ask, rounds), what=name)

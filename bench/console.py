@@ -36,12 +36,12 @@ from crossline.serve.access.guard import guarded
 from crossline.serve.app.split import Split
 from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.console.app import Console
-from crossline.serve.console.parts import Parts, parts_of
-from crossline.serve.console.warming import warm
-from crossline.serve.dead.resend_log import ResentFile
+from crossline.serve.console.dependencies import PageDependencies, parts_of
+from crossline.serve.console.warmup import warm
+from crossline.serve.dead_letters.resend_log import ResentFile
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
-from crossline.serve.http.reads.dead import DeadLetters
+from crossline.serve.http.reads.dead_letters import DeadLetters
 from crossline.settings.process.serve import LimitSettings, ServeSettings
 
 PROFILED = 25  # functions
@@ -74,7 +74,7 @@ def console_of(folder: Path, made: Stock) -> Iterator[tuple[Split, str]]:
         resent.close()
 
 
-def _session(parts: Parts, now_ms: int) -> str:
+def _session(parts: PageDependencies, now_ms: int) -> str:
     if parts.users.find(WHO) is None:
         try:
             parts.users.create(WHO, ROLES, "correct horse battery", now_ms=now_ms - 1)

@@ -22,9 +22,9 @@ from crossline.serve.access.audit import BEGINNING, digest_of
 from crossline.serve.access.auditfiles import FILE as AUDIT
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof, text_digest
-from crossline.serve.cases.desk import CaseDesk
-from crossline.serve.cases.hiding.schema import TO_VERSION_4
-from crossline.serve.cases.hiding.suppressions import NewSuppression, make
+from crossline.serve.cases.service import CaseService
+from crossline.serve.cases.suppressions.schema import TO_VERSION_4
+from crossline.serve.cases.suppressions.store import NewSuppression, make
 from crossline.settings.config import PipelineConfig
 
 LETTERS, ENTRIES, WRITES, SUPPRESSIONS, HIDDEN = 50_000, 50_000, 100_000, 60, 2_000
@@ -54,7 +54,7 @@ def records(folder: Path, made: Iterable[Mapping[str, Any]]) -> None:
         (folder / "in" / stream / "00000001.jsonl").write_bytes(data)
 
 
-def beside(folder: Path, config: PipelineConfig, desk: CaseDesk, sink: Sink, now_ms: int) -> None:
+def beside(folder: Path, config: PipelineConfig, desk: CaseService, sink: Sink, now_ms: int) -> None:
     """Make it where it is not there."""
     if (folder / MADE).exists():
         return
@@ -67,7 +67,7 @@ def beside(folder: Path, config: PipelineConfig, desk: CaseDesk, sink: Sink, now
     say("suppressions, approvals, dead letters, minutes and the audit log are there")
 
 
-def _hidden(desk: CaseDesk, now_ms: int) -> None:
+def _hidden(desk: CaseService, now_ms: int) -> None:
     """Suppressions, the first of which hid much: alerts of one rule, some of them on frauds."""
     for number in range(SUPPRESSIONS):
         new = NewSuppression(now_ms + DAY_MS, "known shop", rules=(f"rule_{number % 40:02}",))

@@ -24,8 +24,8 @@ from crossline.io.sinks.base import Delivery, Sink
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.serve.cases.cases import FILE, Cases
-from crossline.serve.cases.desk import CaseDesk
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.intake.batches import CaseIntake
+from crossline.serve.cases.service import CaseService
 from crossline.settings.config import PipelineConfig, in_folder, load_pipeline
 
 RULES, DELIVERED = 40, 10_000
@@ -64,7 +64,7 @@ class Stock:
     """What was made. ``now_ms``: the instant of the last alert, which is now for the pages."""
 
     config: PipelineConfig
-    desk: CaseDesk
+    desk: CaseService
     cases: int
     alerts: int
     now_ms: int
@@ -94,7 +94,7 @@ def opened(folder: Path, config: PipelineConfig) -> Iterator[Stock]:
     (found,) = cases.file.rows("SELECT count(*) AS cases, (SELECT count(*) FROM alerts) AS alerts FROM cases")
     now_ms = START_MS + found["alerts"] * APART_MS
     try:
-        yield Stock(config, CaseDesk(cases, clock_ms=lambda: now_ms), found["cases"], found["alerts"], now_ms)
+        yield Stock(config, CaseService(cases, clock_ms=lambda: now_ms), found["cases"], found["alerts"], now_ms)
     finally:
         cases.close()
 
@@ -122,14 +122,14 @@ def _made(folder: Path, config: PipelineConfig, count: int) -> None:
 
     filling = threading.Thread(target=fill)
     filling.start()
-    intake = Intake(folder / FILE, SETTINGS)
+    intake = CaseIntake(folder / FILE, SETTINGS)
     for first in range(0, count, DELIVERED):
         taken(intake, first, min(DELIVERED, count - first), MADE_AT_ONCE)
         say(f"{min(count, first + DELIVERED):,} of {count:,} alerts are in cases")
     intake.close()
     cases = Cases(folder / FILE)
     (found,) = cases.file.rows("SELECT count(*) AS n FROM cases")
-    worked(CaseDesk(cases), found["n"])
+    worked(CaseService(cases), found["n"])
     say(f"{found['n']:,} cases are worked on")
     cases.close()
     filling.join()

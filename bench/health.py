@@ -20,10 +20,10 @@ from bench.console_store import RULES, Stock, pipeline
 from bench.report import Report
 from bench.rounds import TARGET_MS, add_times, folder_of, parser_of
 from crossline.serve.cases.cases import FILE, Cases
-from crossline.serve.cases.counting.alerts import count_alert
-from crossline.serve.cases.desk import CaseDesk
 from crossline.serve.cases.intake.facts import AlertFacts, facts_of
 from crossline.serve.cases.intake.linking import keep_alert
+from crossline.serve.cases.service import CaseService
+from crossline.serve.cases.statistics.alerts import count_alert
 
 DAYS, DAY_MS, AT_ONCE = 28, 86_400_000, 5_000
 
@@ -47,10 +47,10 @@ def fact(at: random.Random, number: int, count: int, now_ms: int) -> AlertFacts:
     return AlertFacts(**{name: getattr(found, name) for name in AlertFacts.__slots__} | {"event_ms": event_ms})
 
 
-def made(folder: Path, count: int) -> tuple[CaseDesk, float]:
+def made(folder: Path, count: int) -> tuple[CaseService, float]:
     """The counts, made where they are not there, and microseconds that counting an alert took; 0: none was."""
     if (folder / FILE).exists():
-        return CaseDesk(Cases(folder / FILE)), 0.0
+        return CaseService(Cases(folder / FILE)), 0.0
     now_ms = time.time_ns() // 1_000_000
     at, spent, clock = random.Random(3), 0.0, [now_ms]
     cases = Cases(folder / FILE, clock_ms=lambda: clock[0])
@@ -66,7 +66,7 @@ def made(folder: Path, count: int) -> tuple[CaseDesk, float]:
         for each in facts[::10]:
             clock[0] = min(now_ms, each.event_ms + int(at.expovariate(1 / 5) * DAY_MS))
             cases.put_label("payments", each.record_id, at.random() < 0.6, who="ada")
-    return CaseDesk(cases), 1e6 * spent / count
+    return CaseService(cases), 1e6 * spent / count
 
 
 def run(folder: Path, count: int, rounds: int) -> Report:

@@ -20,7 +20,7 @@ from crossline.io.postgres.client import Place, place_of
 from crossline.serve.decisions.values import Asked, Basis
 from crossline.serve.ledger.base import DecisionLedger
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
-from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.sqlite import SqliteLedger
 from crossline.settings.postgres import LedgerSettings
 
@@ -36,7 +36,7 @@ def asked_of(count: int) -> list[Asked]:
     return [Asked(1, "payments", name, raw, hashlib.sha256(raw).hexdigest(), 0) for name, raw in raws]
 
 
-def entry_of(asked: Asked) -> Entry:
+def entry_of(asked: Asked) -> ReceiptEntry:
     """An answer of the usual size."""
     reason = {"rule_id": "burst", "rule_version": 1, "action": "review", "score": 40, "alert_id": "a" * 64}
     said = {
@@ -51,7 +51,7 @@ def entry_of(asked: Asked) -> Entry:
         "as_of": {"batch": 7, "age_ms": 40, "laid_over": 3},
         "degraded": [],
     }
-    return Entry(asked, said, BASIS, {}, {})
+    return ReceiptEntry(asked, said, BASIS, {}, {})
 
 
 def timed(ledger: DecisionLedger, group: int, count: int) -> list[float]:

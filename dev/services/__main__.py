@@ -11,8 +11,8 @@ import os
 import sys
 
 from crossline.basics.errors import CrosslineError
+from dev.services.group import MemberState, ServerGroup, services_folder, usual_folder
 from dev.services.members import Member
-from dev.services.together import Group, State, services_folder, usual_folder
 
 
 def main(arguments: list[str]) -> int:
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="of servers; by default all")
     given = parser.parse_args(arguments)
     try:
-        group = Group(services_folder(), os.environ)
+        group = ServerGroup(services_folder(), os.environ)
         done: int = {"start": start, "stop": stop, "status": status, "clear": clear}[given.command](group, given.names)
     except CrosslineError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -33,10 +33,10 @@ def main(arguments: list[str]) -> int:
     return done
 
 
-def start(group: Group, names: list[str]) -> int:
+def start(group: ServerGroup, names: list[str]) -> int:
     """Start what does not run, and tell what runs."""
 
-    def tell(state: State, seconds: float | None) -> None:
+    def tell(state: MemberState, seconds: float | None) -> None:
         how = "runs already" if seconds is None else f"started in {seconds:.1f} s"
         print(f"{line(state)}  {how}", flush=True)
 
@@ -45,7 +45,7 @@ def start(group: Group, names: list[str]) -> int:
     return 0
 
 
-def stop(group: Group, names: list[str]) -> int:
+def stop(group: ServerGroup, names: list[str]) -> int:
     """End what runs."""
 
     def tell(member: Member, ran: bool) -> None:
@@ -55,7 +55,7 @@ def stop(group: Group, names: list[str]) -> int:
     return 0
 
 
-def status(group: Group, names: list[str]) -> int:
+def status(group: ServerGroup, names: list[str]) -> int:
     """Tell what runs."""
     states = group.states(names)
     for each in states:
@@ -63,7 +63,7 @@ def status(group: Group, names: list[str]) -> int:
     return 0 if all(each.address for each in states) else 1
 
 
-def clear(group: Group, names: list[str]) -> int:
+def clear(group: ServerGroup, names: list[str]) -> int:
     """Remove all data."""
     if names:
         print("error: clear removes the data of all: name none", file=sys.stderr)
@@ -74,7 +74,7 @@ def clear(group: Group, names: list[str]) -> int:
     return 0
 
 
-def line(state: State) -> str:
+def line(state: MemberState) -> str:
     """A member and its address, in columns."""
     where = state.address or ("has not answered yet" if state.pid else "does not run")
     return f"{state.member.name:<9} {where:<48}"

@@ -28,7 +28,7 @@ from dev.services.server import Server
 from dev.services.supervision import Home, free_ports
 
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base64
-# On a machine that does much else, 6 s of a core are a minute; a broker that fails ends, and that is told at once.
+# On a machine that does much else, 6 s of a core are a minute; a broker that fails ends, which is reported at once.
 _START_S_MAX = 300.0
 _ASK_S = 0.5
 _ADMIN_S_MAX = 120.0
@@ -185,10 +185,10 @@ class LocalBroker(Server):
         (self.folder / "server.properties").write_text(settings)
 
     def _let_in(self) -> None:
-        """Tell the broker the passwords of SCRAM, which it keeps."""
+        """Store the passwords for SCRAM in the broker."""
         users = self._asking.scram if self._asking is not None else {}
-        told = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
-        changes = [UserScramCredentialUpsertion(name, told, each.encode()) for name, each in users.items()]
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4_096)
+        changes = [UserScramCredentialUpsertion(name, credential, each.encode()) for name, each in users.items()]
         if changes:
             admin = self.admin()  # the request ends with the client
             for done in admin.alter_user_scram_credentials(changes).values():

@@ -75,7 +75,7 @@ def _registry(folder: Path, port: int) -> AbstractContextManager[Any]:
 
 
 def _compatible(registry: Any) -> None:
-    """As other registries do unless they are told otherwise: a schema that cannot read what is there is refused."""
+    """As other registries do by default: a schema that cannot read what is there is refused."""
     address = urlsplit(registry.url)
     connection = HTTPConnection(HOST, address.port, timeout=60)
     try:

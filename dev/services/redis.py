@@ -22,7 +22,7 @@ _LOG_TAIL = 10
 class LocalRedis(Server):
     """A server as a context manager: ready inside, gone after, its data with it unless ``folder`` names a place for it.
 
-    ``port`` is where it listens. ``kill`` and ``start`` play a crash: the address stays, and what was told, for each
+    ``port`` is where it listens. ``kill`` and ``start`` play a crash: the address stays, and the data, for each
     write is synced. It dies with this process, also when that is killed, unless it is ``alone`` (see Home).
     Raises PermanentError where the server is not installed, SinkError where it does not come up.
     """

@@ -29,7 +29,7 @@ class LocalRegistry(Server):
     """A registry as a context manager: ready inside, gone after, its schemas with it unless ``folder`` is theirs.
 
     ``url`` is what ``registry: {url: …}`` of a source takes; ``log_file`` what the registry says. ``kill`` and
-    ``start`` play a crash: the address stays, and whatever was told to be there. It dies with this process, also when
+    ``start`` play a crash: the address stays, and so does everything acknowledged. It dies with this process, also when
     that is killed, unless it is ``alone`` (see Home). Raises PermanentError without such a Java or
     what it is made of, SourceError where it does not come up.
     """
@@ -52,7 +52,7 @@ class LocalRegistry(Server):
             # It has a second server, for whoever looks after it: by default for all the world, and at one port of all.
             options += [f"-Dquarkus.management.host={HOST}", "-Dquarkus.management.port=0"]
             options += ["-Dapicurio.storage.kind=sql", "-Dapicurio.storage.sql.kind=h2"]
-            # Records name schemas by number: one that was given is on the disk before it is told.
+            # Records name schemas by number: a number is on the disk before it is returned.
             options += [f"-Dapicurio.datasource.url=jdbc:h2:file:{self.folder / 'schemas'};WRITE_DELAY=0"]
             command = [str(java.binary), *options]
             self._come_up(lambda: self._begin(command, app), " in use", fixed=bool(self._wanted_port))

@@ -23,7 +23,7 @@ from dev.services.server import Server
 from dev.services.supervision import HOST, Home, free_ports
 
 REGION = "us-east-1"
-# On a machine that does much else, 3 s of a core are half a minute; a server that fails ends, and that is told at once.
+# On a machine that does much else, 3 s of a core are half a minute; a failed server ends, reported at once.
 _START_S_MAX = 300.0
 _ASK_S, _PAUSE_S = 2.0, 0.05
 _LOG_TAIL = 15
@@ -50,7 +50,7 @@ class LocalS3(Server):
 
     ``bucket`` is there; ``environment`` is what clients need to know, as AWS's own libraries read it, the secret
     included. ``port``: a free one where 0. ``data``: a folder that stays; a temporary one where None. ``kill`` and
-    ``start`` play a crash: the address stays, and whatever was told to be there. It dies with this process, also when
+    ``start`` play a crash: the address stays, and so does everything acknowledged. It dies with this process, also when
     that is killed, unless it is ``alone`` (see Home). Raises PermanentError without Java or jars, SourceError where it
     does not come up.
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from crossline.analysis.catch import rests_on
 from crossline.basics.values import F64
-from crossline.generate.labels import Label
+from crossline.generate.labels import PlantedFraud
 
 MODEL = "card_model"
 LINES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
@@ -36,7 +36,7 @@ class Caught:
         return sum(self.caught[kind] for kind in kinds) / max(1, sum(self.frauds[kind] for kind in kinds))
 
 
-def caught(alerts: Iterable[Mapping[str, Any]], labels: Sequence[Label]) -> Caught:
+def caught(alerts: Iterable[Mapping[str, Any]], labels: Sequence[PlantedFraud]) -> Caught:
     """Of ``labels`` those that are complete are asked for.
 
     An alert of a rule is true where it rests on a record of a fraud, and one of the model only where its own record is
@@ -80,7 +80,10 @@ def curve(scores: F64, fraud: Any) -> list[tuple[float, int, float, float]]:
 
 
 def report(
-    alerts: Sequence[Mapping[str, Any]], labels: Sequence[Label], scored: Mapping[str, float], known: Sequence[str]
+    alerts: Sequence[Mapping[str, Any]],
+    labels: Sequence[PlantedFraud],
+    scored: Mapping[str, float],
+    known: Sequence[str],
 ) -> dict[str, Any]:
     """All figures. ``scored``: the model's score of each record by its id; ``known``: kinds that were trained on."""
     sides = {

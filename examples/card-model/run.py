@@ -24,7 +24,7 @@ import orjson
 from features import HERE, Featured, featured
 
 from crossline.basics.models.model import Model, Scorer
-from crossline.generate.labels import Label, read_labels
+from crossline.generate.labels import PlantedFraud, read_labels
 
 KNOWN = ("account_takeover", "card_testing", "merchant_anomaly")
 RULE, MODEL = "card_model.yaml", "card-model.onnx"
@@ -39,7 +39,7 @@ class Period:
     start: int
     count: int
 
-    def made(self, seed: int, kinds: Sequence[str]) -> list[Label]:
+    def made(self, seed: int, kinds: Sequence[str]) -> list[PlantedFraud]:
         """Make them, with frauds of ``kinds`` (none: of all); the labels."""
         planted = [part for kind in kinds for part in ("--kind", kind)]
         numbers = ["--seed", str(seed), "--start", str(self.start), "--records", str(self.count)]
@@ -77,7 +77,7 @@ def _first_ms(records: Featured, record_id: str) -> int:
     return int(records.event_ms[list(records.ids).index(record_id)])
 
 
-def _trained(folder: Path, records: Featured, labels: Sequence[Label], asked: argparse.Namespace) -> Path:
+def _trained(folder: Path, records: Featured, labels: Sequence[PlantedFraud], asked: argparse.Namespace) -> Path:
     """The rules with a model that is trained on ``records``, in ``folder``."""
     from train import train  # noqa: PLC0415 - needs requirements.lock, which judging does not
 

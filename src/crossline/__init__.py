@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crossline.api.declared import Stream, load_rules, load_streams
+    from crossline.api.declarations import Stream, load_rules, load_streams
     from crossline.api.detection import detect, figures
     from crossline.api.detector import Detector, Processed
     from crossline.api.results import DECISION_SCHEMA, Alerts, Decisions, Figures
@@ -58,12 +58,12 @@ _PLACES = {
     "RefusedError": "basics.texts.problems",
     "RuleSet": "rules.ruleset",
     "StateError": "basics.errors",
-    "Stream": "api.declared",
+    "Stream": "api.declarations",
     "UsageError": "basics.errors",
     "detect": "api.detection",
     "figures": "api.detection",
-    "load_rules": "api.declared",
-    "load_streams": "api.declared",
+    "load_rules": "api.declarations",
+    "load_streams": "api.declarations",
 }
 
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from playwright.sync_api import Browser, Page, expect
 
 from crossline.serve.decisions.adapters import LedgerDecisions, SqliteReads
-from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
 from unit.serve.console.cards import cards
@@ -56,7 +56,7 @@ def answered(folder: Path) -> LedgerDecisions:
     revision = {**said, "kind": "revision", "revision": 1, "decision_id": "r1", "revises": said["decision_id"]}
     private, _ = key_files(folder)
     with closing(SqliteLedger(folder / "ledger.db", Signer.from_file(private))) as ledger:
-        ledger.answer([Entry(asked(MULE_RECORD), first, BASIS, FIGURES, EVIDENCE)])
+        ledger.answer([ReceiptEntry(asked(MULE_RECORD), first, BASIS, FIGURES, EVIDENCE)])
         ledger.revise(said["decision_id"], {**revision, "because": "t0004570"})
     return LedgerDecisions(SqliteReads(folder / "ledger.db"), ["payments"])
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from crossline.serve.approvals.values import Draft
+from crossline.serve.approvals.values import RuleDraft
 
 from .labelled import RULE, labelled
 from .serving import serving
@@ -42,7 +42,7 @@ def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 def drafted(desk: Desk, who: str, rule_id: str, text: str) -> None:
     parts = desk.room.parts
-    parts.approvals.keep_draft(Draft(rule_id, who, text, parts.now_ms()))
+    parts.approvals.keep_draft(RuleDraft(rule_id, who, text, parts.now_ms()))
 
 
 def fits(page: Page, width: int) -> None:

@@ -10,11 +10,11 @@ from playwright.sync_api import Browser, expect
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
-from crossline.serve.dead.mending import JsonMending
-from crossline.serve.dead.resend_log import ResentFile
-from crossline.serve.dead.resending import Resending, Way
+from crossline.serve.dead_letters.repair import JsonRepair
+from crossline.serve.dead_letters.resend import Resender, ResendTarget
+from crossline.serve.dead_letters.resend_log import ResentFile
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.http.reads.dead import DeadLetters
+from crossline.serve.http.reads.dead_letters import DeadLetters
 from unit.serve.cases.casekit import SETTINGS
 from unit.serve.console import kit
 from unit.serve.console.pages.test_dead import GOOD, LETTERS
@@ -35,8 +35,8 @@ def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("lookups")
     resent, log = ResentFile(folder / "resent.db"), FileRecordLog(folder / "in", "id")
     streams = kit.pipeline(folder).streams
-    ways = {"payments": Way(JsonMending(StreamRecords(streams), "payments"), log)}
-    dead = DeadLetters(resent, Resending(streams, ways, resent, lambda: kit.NOW_MS))
+    ways = {"payments": ResendTarget(JsonRepair(StreamRecords(streams), "payments"), log)}
+    dead = DeadLetters(resent, Resender(streams, ways, resent, lambda: kit.NOW_MS))
     with working(folder, dead=dead, events=FakeEvents()) as room:
         sink = SqliteSink(room.folder / "out/crossline.db", room.parts.deps.config.name)
         sink.open()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from unit.observe.running.kit import run
+from unit.observe.run_health.kit import run
 from unit.serve.console.kit import PASSWORD
 from unit.serve.console.pages.test_objectives import promised
 from unit.serve.console.pages.working import working

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from dev.services.broker import LocalBroker
 
 from crossline.basics.times import format_instant
-from crossline.cli.alerts.records import Origin, Seen, seen
+from crossline.cli.alerts.records import RecordOrigin, Seen, seen
 from crossline.io.kafka import back as kafka_back
 from crossline.io.kafka.back import KafkaBack
 from crossline.io.stores.stores import StoredAlert
@@ -71,7 +71,7 @@ def shown(broker: LocalBroker, topic: str, ids: Collection[str], position: tuple
         "evidence": {"record_ids": list(ids)},
     }
     at = None if position is None else (f"{topic}-{position[0]}", position[1])
-    return seen(StoredAlert(alert, "p", at), Origin(config.streams, config=config), None, lambda *_: (), FOR_S)
+    return seen(StoredAlert(alert, "p", at), RecordOrigin(config.streams, config=config), None, lambda *_: (), FOR_S)
 
 
 def test_records_of_several_partitions(kafka_broker: LocalBroker, topic: str) -> None:

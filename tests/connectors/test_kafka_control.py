@@ -14,7 +14,7 @@ from crossline.basics.errors import PermanentError, SinkError, UsageError
 from crossline.cli.doctor import control as doctor
 from crossline.cli.doctor.kafka import kafka_findings
 from crossline.cli.rules import topic
-from crossline.cli.rules.topic import Place, publish_rules
+from crossline.cli.rules.topic import OpenControlTopic, publish_rules
 from crossline.io.kafka.control import ControlTopicReader, ControlTopicWriter
 from crossline.settings.config import load_pipeline
 
@@ -134,13 +134,13 @@ def test_of_two_who_publish_at_the_same_moment_the_first_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pipeline = pipeline_of(kafka_broker, control, tmp_path)
-    send = Place.send
+    send = OpenControlTopic.send
 
-    def too_late(self: Place, key: str, value: bytes | None, author: str | None = None) -> int:
+    def too_late(self: OpenControlTopic, key: str, value: bytes | None, author: str | None = None) -> int:
         self.writer.send(key, written(2), {"who": "bob"})
         return send(self, key, value, author)
 
-    monkeypatch.setattr(Place, "send", too_late)
+    monkeypatch.setattr(OpenControlTopic, "send", too_late)
     with pytest.raises(PermanentError, match="bob published the same version at this moment and was first"):
         publish_rules(tmp_path / "mine.yaml", pipeline, "alice", as_json=True)
     found = read_until(reading(control), 3)
@@ -155,15 +155,15 @@ def test_brokers_that_go_away_once_it_is_sent_are_not_waited_for_for_ever(
     kafka_broker: LocalBroker, control: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = pipeline_of(kafka_broker, control, tmp_path)
-    send = Place.send
+    send = OpenControlTopic.send
 
-    def the_last(self: Place, key: str, value: bytes | None, author: str | None = None) -> int:
+    def the_last(self: OpenControlTopic, key: str, value: bytes | None, author: str | None = None) -> int:
         offset = send(self, key, value, author)
         monkeypatch.setattr(ControlTopicReader, "read", lambda *_: ([], True))
         monkeypatch.setattr(topic, "WAIT_S", 0.0)
         return offset
 
-    monkeypatch.setattr(Place, "send", the_last)
+    monkeypatch.setattr(OpenControlTopic, "send", the_last)
     with pytest.raises(SinkError, match="whether somebody else was first is not known"):
         publish_rules(tmp_path / "mine.yaml", pipeline, "alice", as_json=True)
 

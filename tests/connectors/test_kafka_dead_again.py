@@ -20,11 +20,11 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import SourceError
 from crossline.basics.streams.submission import Asked
 from crossline.serve.assembly import _log
-from crossline.serve.dead.mending import NotFitError
-from crossline.serve.dead.resend_log import ResentFile
-from crossline.serve.dead.resending import Resending, SentAlreadyError
-from crossline.serve.dead.values import Kept
-from crossline.serve.dead.ways import close_own, ways_of
+from crossline.serve.dead_letters.repair import NotFitError
+from crossline.serve.dead_letters.resend import Resender, SentAlreadyError
+from crossline.serve.dead_letters.resend_log import ResentFile
+from crossline.serve.dead_letters.targets import close_own, ways_of
+from crossline.serve.dead_letters.values import StoredDeadLetter
 from crossline.settings.config import PipelineConfig, load_pipeline
 
 from .registry_fake import FakeRegistry, fake_registry
@@ -52,8 +52,8 @@ engine: {checkpoint: "%s"}
 GOOD = orjson.dumps({"id": "p1", "at": NOW_MS, "account": "a1"})
 
 
-def letter(raw: bytes | None, reason: str = "malformed_json") -> Kept:
-    return Kept(1, DeadLetter("payments", reason, "it broke", "topic-0", 7, raw))
+def letter(raw: bytes | None, reason: str = "malformed_json") -> StoredDeadLetter:
+    return StoredDeadLetter(1, DeadLetter("payments", reason, "it broke", "topic-0", 7, raw))
 
 
 def pipeline(folder: Path, brokers: str, topic: str, form: str = "json", more: str = "") -> PipelineConfig:
@@ -64,7 +64,7 @@ def pipeline(folder: Path, brokers: str, topic: str, form: str = "json", more: s
 @asynccontextmanager
 async def process(
     config: PipelineConfig, folder: Path, fails: str = "", now_ms: int = NOW_MS
-) -> AsyncIterator[Resending]:
+) -> AsyncIterator[Resender]:
     """An API's own way of sending; ``fails``: the method of what was noted before which it ends."""
     log = _log(config, "payments")
     logs: dict[str, Any] = {} if log is None else {"payments": log}
@@ -75,7 +75,7 @@ async def process(
             raise KeyboardInterrupt
 
         setattr(resent, fails, ended)
-    yield Resending(config.streams, ways, resent, lambda: now_ms)
+    yield Resender(config.streams, ways, resent, lambda: now_ms)
     await close_own(ways, logs)
     for each in logs.values():
         await each.close()
@@ -180,7 +180,7 @@ def test_a_record_of_another_that_has_its_id_is_not_taken_for_it(
         assert log is not None
         await log.append([Asked(1, "payments", "p1", other, "d", NOW_MS)])
         resent = ResentFile(tmp_path / "resent.db")
-        one = Resending(config.streams, ways_of(config, {"payments": log}, {}), resent, lambda: NOW_MS)
+        one = Resender(config.streams, ways_of(config, {"payments": log}, {}), resent, lambda: NOW_MS)
         with pytest.raises(SentAlreadyError, match="found record p1 in the stream already, with other bytes"):
             await one.send(letter(b"{"), GOOD, "ann")
         done = await one.send(letter(b"{"), GOOD.replace(b'"p1"', b'"p2"'), "ann")

@@ -23,6 +23,7 @@ _PLACE = re.compile(
 # What is no file of the repository, and why it is named.
 ELSEWHERE = {
     "io/spool.py": "the reader of CONTRIBUTING.md writes it",
+    "docs/kernel-memory.md": "is made on demand",
     "out/chaos/report.md": "the drill writes it",
     "state/backfills": "a folder of checkpoints",
     "state/decided": "as above",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from crossline.io.sinks.base import Delivery
-    from crossline.observe.watching import Watching
+    from crossline.observe.telemetry import Telemetry
 
 # The instants of detection and delivery are those of the wall clock; all else of an alert must be the same everywhere.
 OF_THE_RUN = ("detected_at", "delivered_at")
@@ -96,7 +96,7 @@ class Project:
         *,
         complete: bool = False,
         hold_after: int | None = None,
-        watch: Watching | None = None,
+        watch: Telemetry | None = None,
     ) -> Running:
         """``hold_after``: as ``Running.hold_after``, from before the first batch."""
         return Running(self, spark, complete=complete, hold_after=hold_after, watch=watch)
@@ -140,7 +140,7 @@ class Running:
         *,
         complete: bool,
         hold_after: int | None,
-        watch: Watching | None = None,
+        watch: Telemetry | None = None,
     ) -> None:
         self._news = threading.Condition()
         self._project = project

@@ -23,8 +23,8 @@ import yaml
 
 from crossline.observe.objectives.declaration import objectives_of
 from crossline.observe.objectives.prometheus import rules_of
-from crossline.observe.watch.watch import Watch
-from crossline.observe.watching import Watching
+from crossline.observe.telemetry import Telemetry
+from crossline.observe.watch.watch import RunWatch
 from crossline.settings.process.slo import SloSettings
 from crossline.settings.watch import WatchSettings
 
@@ -116,22 +116,22 @@ class Prometheus:
 
 
 @pytest.fixture
-def watch() -> Iterator[Watch]:
+def watch() -> Iterator[RunWatch]:
     """Its stream has the clock of the records; it is told a broker's, to have latencies."""
-    watch = Watch(WatchSettings(listen="0"), "shop", {STREAM: "wall"})
+    watch = RunWatch(WatchSettings(listen="0"), "shop", {STREAM: "wall"})
     yield watch
     watch.close()
 
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("shared")
-def test_a_run_is_scraped(spark: SparkSession, tmp_path: Path, watch: Watch) -> None:
+def test_a_run_is_scraped(spark: SparkSession, tmp_path: Path, watch: RunWatch) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     project = Project(tmp_path, [OFTEN, PAIRS], sinks=SINKS, policy="policy.yaml")
     log = records(240, seed=5)
     prometheus = Prometheus(tmp_path / "prometheus", str(watch.place))
     try:
-        with project.start(spark, watch=Watching(watch, None)) as running:
+        with project.start(spark, watch=Telemetry(watch, None)) as running:
             prometheus.until("/api/v1/query", lambda said: said["result"], query="crossline_ready")
             for number, first in enumerate(range(0, 240, 80)):
                 project.give(f"{number}.jsonl", lines(log[first : first + 80]) + b"{\n")

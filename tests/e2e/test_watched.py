@@ -12,11 +12,11 @@ import pytest
 from crossline.basics.errors import SinkError
 from crossline.io.sinks.base import Delivery
 from crossline.io.sinks.jsonl import JsonlSink
-from crossline.observe.spans import sending
-from crossline.observe.spans.sending import Spans
+from crossline.observe.spans import exporter
+from crossline.observe.spans.exporter import Spans
+from crossline.observe.telemetry import Telemetry
 from crossline.observe.watch import watch as watching
-from crossline.observe.watch.watch import Watch
-from crossline.observe.watching import Watching
+from crossline.observe.watch.watch import RunWatch
 from crossline.rule_registry.directory import find_log, ruleset_of_log
 from crossline.settings.watch import OtlpSettings, WatchSettings
 
@@ -40,10 +40,10 @@ POLICY = "schema_version: 1\nversion: 1\nbands: [{from: 5, decision: review}]\n"
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunWatch]:
     """On any port that is free. Its stream has the clock of the records; it is told a broker's, to have latencies."""
     monkeypatch.setattr(watching, "ASK_EVERY_S", 0.05)
-    watch = Watch(WatchSettings(listen="0"), "shop", {STREAM: "wall"})
+    watch = RunWatch(WatchSettings(listen="0"), "shop", {STREAM: "wall"})
     yield watch
     watch.close()
 
@@ -64,7 +64,7 @@ def down(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    monkeypatch.setattr(sending, "END_S", 60.0)  # of a machine that is busy
+    monkeypatch.setattr(exporter, "END_S", 60.0)  # of a machine that is busy
     with Collector() as collector:
         yield collector
 
@@ -115,7 +115,7 @@ def assert_files_name_what_is_there(scrape: Scrape) -> None:
 
 
 def test_a_run_is_watched(
-    spark: SparkSession, tmp_path: Path, watch: Watch, collector: Collector, down: threading.Event
+    spark: SparkSession, tmp_path: Path, watch: RunWatch, collector: Collector, down: threading.Event
 ) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     project = Project(tmp_path, [OFTEN, PAIRS], sinks=SINKS, policy="policy.yaml")
@@ -124,7 +124,7 @@ def test_a_run_is_watched(
     assert asked(place, "/healthz") == (200, {"ok": True, "reasons": [], "state": "starting"})
     assert asked(place, "/readyz")[0] == 503
     spans = Spans(OtlpSettings(endpoint=collector.endpoint), "shop")
-    with project.start(spark, watch=Watching(watch, spans)) as running:
+    with project.start(spark, watch=Telemetry(watch, spans)) as running:
         project.give("0.jsonl", lines(log[:80]) + b"{\n")
         running.until_read(81)
         until(place, "/readyz", 200)

@@ -25,7 +25,7 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log import statelog
 from crossline.runtime.state_log.follow import FollowedState
-from crossline.serve.replica.overlay import Laid, Overlay, overlay_snapshot
+from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 
 from .fastpath import stream_spec
 from .living import Feed, Life
@@ -86,7 +86,7 @@ def said_of(snapshot: PlanSnapshot, followed: FollowedState, batch: int, cuts: l
     followed.advance(snapshot, batch)
 
     def work() -> list[Any]:
-        overlay = Overlay(overlay_snapshot(snapshot), followed.states)
+        overlay = StateOverlay(overlay_snapshot(snapshot), followed.states)
         found = [
             each
             for cut in cuts

@@ -21,7 +21,7 @@ from crossline.rules.holds.release import Release, release_key
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.follow import FollowedState
-from crossline.serve.replica.overlay import Laid, Overlay, overlay_snapshot
+from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 
 from .fastpath import stream_spec
 from .replicated import Pipeline, told, with_policy
@@ -72,7 +72,7 @@ def said_of(
     followed.advance(snapshot, batch)
 
     def work() -> list[Any]:
-        overlay = Overlay(overlay_snapshot(snapshot), followed.states, by_broker)
+        overlay = StateOverlay(overlay_snapshot(snapshot), followed.states, by_broker)
         laid = [[Laid(stream_of(r), r["_id"], line(r), r["_ingest_ms"]) for r in cut] for cut in cuts]
         return in_order([each.decision for cut in laid for each in overlay.judge(cut) if each.decision])
 

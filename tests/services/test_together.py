@@ -15,10 +15,10 @@ from typing import Self
 import psycopg
 import pytest
 import redis
-from dev.services import together
+from dev.services import group
+from dev.services.group import ServerGroup, services_folder
 from dev.services.members import MEMBERS, Member
 from dev.services.supervision import HOST, Home, end, free_ports, is_free, running
-from dev.services.together import Group, services_folder
 
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.runtime.machine.temp import own_folder_for
@@ -41,8 +41,8 @@ class Services:
         return {**os.environ, **ports}
 
     @property
-    def group(self) -> Group:
-        return Group(self.folder, self.environment)
+    def group(self) -> ServerGroup:
+        return ServerGroup(self.folder, self.environment)
 
     def run(self, *arguments: str) -> tuple[int, list[str]]:
         """Its exit code, and the lines that it said."""
@@ -126,7 +126,7 @@ def test_a_life(services: Services) -> None:
 
 def test_what_is_half_started_is_ended(services: Services) -> None:
     (services.folder / "postgres" / "data").mkdir(parents=True)
-    (services.folder / together.MARKER).touch()
+    (services.folder / group.MARKER).touch()
     (services.folder / "postgres" / "data" / "PG_VERSION").write_text("9\n")
     code, said = services.run("start", *NAMES)
     assert (code, "is of PostgreSQL 9" in "".join(said)) == (1, True)
@@ -149,11 +149,11 @@ def test_ports_that_are_taken_are_told_all_at_once(services: Services) -> None:
             services.group.start(NAMES, lambda *_: None)
     assert str(caught.value) == (
         f"these ports of {HOST} are taken by other programs; end those, or:\n"
-        f"  {services.redis_port}, which redis is to have: name another with CROSSLINE_REDIS_PORT\n"
-        f"  {services.postgres_port}, which postgres is to have: name another with CROSSLINE_POSTGRES_PORT"
+        f"  {services.redis_port}, the port of redis: name another with CROSSLINE_REDIS_PORT\n"
+        f"  {services.postgres_port}, the port of postgres: name another with CROSSLINE_POSTGRES_PORT"
     )
     services.postgres_port = services.redis_port
-    with pytest.raises(UsageError, match=r"two services are to have port \d+: redis, postgres"):
+    with pytest.raises(UsageError, match=r"two services have the same port \d+: redis, postgres"):
         services.group.start(NAMES, lambda *_: None)
 
 
@@ -170,7 +170,7 @@ def test_ports_of_members_do_not_meet() -> None:
 
 
 def test_one_at_a_time_and_only_in_its_own_folder(tmp_path: Path) -> None:
-    group = Group(tmp_path / "services", {}, [])
+    group = ServerGroup(tmp_path / "services", {}, [])
     group.start([], lambda *_: None)
     with (
         group._locked(),
@@ -179,10 +179,10 @@ def test_one_at_a_time_and_only_in_its_own_folder(tmp_path: Path) -> None:
         group.start([], lambda *_: None)
     (tmp_path / "mine").write_text("not a server's")
     with pytest.raises(UsageError, match="is not empty, and no services made it"):
-        Group(tmp_path, {}, []).start([], lambda *_: None)
-    assert not Group(tmp_path, {}, []).clear()
+        ServerGroup(tmp_path, {}, []).start([], lambda *_: None)
+    assert not ServerGroup(tmp_path, {}, []).clear()
     with pytest.raises(UsageError, match="there is no service 'kafak'; there are kafka, registry, "):
-        Group(tmp_path, {}).chosen(["kafak"])
+        ServerGroup(tmp_path, {}).chosen(["kafak"])
 
 
 def test_a_failure_ends_what_others_still_start(tmp_path: Path) -> None:
@@ -214,13 +214,13 @@ def test_a_failure_ends_what_others_still_start(tmp_path: Path) -> None:
         for name, port, made in zip(("waits", "fails"), ports, (Waits, Fails), strict=True)
     ]
     with pytest.raises(PermanentError, match="it cannot be"):
-        Group(tmp_path / "services", {}, members).start([], lambda *_: None)
+        ServerGroup(tmp_path / "services", {}, members).start([], lambda *_: None)
     assert running(tmp_path / "services" / "waits") is None
 
 
 def test_where_the_data_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = tmp_path / ".cache" / "services"
-    monkeypatch.setattr(together, "can_enter", lambda *_: True)
+    monkeypatch.setattr(group, "can_enter", lambda *_: True)
     assert services_folder({}, tmp_path) == usual
     chosen = tmp_path / "chosen"
     assert services_folder({"CROSSLINE_SERVICES": str(chosen)}, tmp_path) == chosen
@@ -231,8 +231,8 @@ def test_where_the_data_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(UsageError, match=f"data of services lies in {usual} already"):
         services_folder({"CROSSLINE_SERVICES": str(chosen)}, tmp_path)
     usual.rmdir()
-    monkeypatch.setattr(together, "identity", lambda: "nobody")
-    monkeypatch.setattr(together, "can_enter", lambda *_: False)
+    monkeypatch.setattr(group, "identity", lambda: "nobody")
+    monkeypatch.setattr(group, "can_enter", lambda *_: False)
     elsewhere = services_folder({}, tmp_path)
     assert elsewhere.parent.parts == ("/", "var", "tmp")
     assert usual.readlink() == elsewhere

@@ -60,7 +60,7 @@ def _operation(name: str, operation: Mapping[str, Any]) -> Iterator[str]:
         yield f"Body: {_type(body)}. {body.get('description', '')}\n"
         yield from table(_FIELDS, _fields(body))
     for status, answer in operation["responses"].items():
-        schema = next((each["schema"] for each in answer.get("content", {}).values()), {})
+        schema: dict[str, Any] = next((each["schema"] for each in answer.get("content", {}).values()), {})
         if status != "default" and schema.get("properties"):
             yield f"Answer {status}:\n"
             yield from table(_FIELDS, _fields(schema))

@@ -14,14 +14,13 @@ from prometheus_client.core import Metric
 
 from crossline.observe.objectives.metrics import ObjectiveCollector
 from crossline.observe.watch.exposition import RunCollector
-from crossline.observe.watch.figures import Figures
+from crossline.observe.watch.figures import RunFigures
 from crossline.observe.watch.space import Space
 from crossline.runtime.pipeline.standing import Standing, Waiting
-from crossline.serve.metrics.exposition import ApiCollector
-from crossline.serve.metrics.exposition import Standing as ApiStanding
+from crossline.serve.metrics.exposition import ApiCollector, ApiStatus
 from crossline.serve.metrics.figures import ApiFigures
 from crossline.serve.metrics.rules import RuleGauges
-from crossline.serve.replica.answers import Lag
+from crossline.serve.replica.answers import ReplicationLag
 from tools.docs.markdown import code, table
 
 _HEAD = """\
@@ -51,12 +50,12 @@ def page() -> str:
 def of_run() -> Iterator[Metric]:
     """The families of a run in which nothing has happened yet."""
     waiting = (Waiting("records", "records", 0, None),)
-    return RunCollector("any", Figures(), Standing, lambda: waiting, Space, lambda: True).collect()
+    return RunCollector("any", RunFigures(), Standing, lambda: waiting, Space, lambda: True).collect()
 
 
 def of_api() -> Iterator[Metric]:
     """The families of an API that nobody has asked yet."""
-    standing = ApiStanding(Lag(0, -1, False), 0, 0, 0, (0, 0.0), 0)
+    standing = ApiStatus(ReplicationLag(0, -1, False), 0, 0, 0, (0, 0.0), 0)
     nothing = cast("Any", SimpleNamespace(rules=(), at_ms=0))
     return ApiCollector("any", ApiFigures(), lambda: standing, RuleGauges(lambda: nothing)).collect()
 

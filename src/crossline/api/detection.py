@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
-from crossline.api.declared import FilePath, Stream, check_alone, rules_of, stream_of
+from crossline.api.declarations import FilePath, Stream, check_alone, rules_of, stream_of
 from crossline.api.detector import alerts_of
+from crossline.api.feature_queries import FigurePlan, figure_plan
 from crossline.api.results import Alerts, Figures
-from crossline.api.telling import FigurePlan, figure_plan
 from crossline.basics.conditions.lists import named_lists
 from crossline.basics.errors import UsageError
 from crossline.basics.times import PARTITION_LAG_MS

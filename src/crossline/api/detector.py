@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from crossline.api.declared import FilePath, Stream, check_alone, policy_of, rules_of, stream_of
+from crossline.api.declarations import FilePath, Stream, check_alone, policy_of, rules_of, stream_of
 from crossline.api.results import Alerts, Decisions
 from crossline.api.version import version
 from crossline.basics.conditions.lists import named_lists

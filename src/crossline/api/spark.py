@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from crossline.api.declared import Stream
-from crossline.api.telling import FigurePlan
+from crossline.api.declarations import Stream
+from crossline.api.feature_queries import FigurePlan
 from crossline.evaluate.alerts.alert import ALERT_SCHEMA, alert_table
 from crossline.evaluate.alerts.alertjson import read_alerts
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, StaticSnapshot
@@ -37,7 +37,7 @@ def figures_in_spark(
 ) -> DataFrame:
     """The figures of every record of ``frame``; see ``crossline.figures``.
 
-    What shards of several keys tell of a record is brought together in one task.
+    One task joins the rows of a record from shards of several keys.
     """
     rows = _outcome(frame, snapshot, stream, shards, state).filter(f"kind = '{TOLD}'").repartition(1)
     return rows.mapInArrow(_table_of(plan.columns), schema_text(_for_spark(plan.columns.schema)))
@@ -48,7 +48,7 @@ def _outcome(frame: DataFrame, snapshot: PlanSnapshot, stream: Stream, shards: i
     check_frame(frame, stream.name, stream.spec)
     count = shards or max(1, frame.sparkSession.sparkContext.defaultParallelism)
     snapshot = replace(snapshot, shards=count)
-    snapshot.plans()  # what does not compile is told here, not by a task
+    snapshot.plans()  # a plan that does not compile raises here, not in a task
     cache = ShardCache(state, per_query=True, held_max=2 * count) if frame.isStreaming else None
     source = StaticSnapshot(snapshot.to_json())
     return wide(frame, stages_of(source, TableIntake(stream.name), KeptJudge(source, cache, count)), count)

@@ -18,9 +18,9 @@ from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.basics.times import PARTITION_LAG_MS
 from crossline.cli.process import do_without_pandas
+from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
-from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
-from crossline.cli.summary import Progress, as_text, check_some_judged, differences, recorded_only, without_row
+from crossline.cli.summary import ProgressLine, as_text, check_some_judged, differences, recorded_only, without_row
 from crossline.io.files.names import matching_files
 from crossline.io.sinks.outfile import drafted, is_standard_output, make_folder
 from crossline.rule_registry.content import is_folder, read_pipeline_in_place, read_text
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FIGURES_HELP = (
     "File or folder of the shared figures that rules name, where they are not beside these; else the pipeline's."
 )
-DECISIONS_HELP = "File for the decisions on records, as JSON lines; what is there goes. Needs a policy."
+DECISIONS_HELP = "File for the decisions on records, as JSON lines; an existing file is replaced. Needs a policy."
 LISTS_HELP = "Folder of named lists, as they are now; else the pipeline's. As of a log: for what that does not know."
 On = Annotated[
     Runner,
@@ -57,14 +57,15 @@ def register(app: typer.Typer) -> None:
 
 def backtest(
     input_: Annotated[
-        list[str],
-        typer.Option("--input", help="Files, folders or globs; NAME=GLOB where there are several streams."),
+        list[str], typer.Option("--input", help="Files, folders or globs; NAME=GLOB for several streams.")
     ],
-    rules: Annotated[Path | None, typer.Option(help="Rule file or folder; else the pipeline's.", exists=True)] = None,
-    stream: Annotated[
-        Path | None, typer.Option(help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False)
+    rules: Annotated[
+        Path | None, typer.Option(help="Rule file or folder; by default the pipeline's.", exists=True)
     ] = None,
-    output: Annotated[Path, typer.Option(help="File for the alerts, as JSON lines; what is there goes.")] = Path(
+    stream: Annotated[
+        Path | None, typer.Option(help="Stream file; by default the pipeline's streams.", exists=True, dir_okay=False)
+    ] = None,
+    output: Annotated[Path, typer.Option(help="File for the alerts, JSON lines; an existing file is replaced.")] = Path(
         "alerts.jsonl"
     ),
     as_of_log: Annotated[
@@ -79,12 +80,12 @@ def backtest(
         ),
     ] = None,
     compare: Annotated[
-        Path | None, typer.Option(help="Other rules: show what would appear and disappear.", exists=True)
+        Path | None, typer.Option(help="Other rules: show which alerts would appear and disappear.", exists=True)
     ] = None,
     lists: Annotated[Path | None, typer.Option(help=LISTS_HELP, exists=True, file_okay=False)] = None,
     decisions: Annotated[Path | None, typer.Option(help=DECISIONS_HELP)] = None,
     policy: Annotated[
-        Path | None, typer.Option(help="Policy file; else the pipeline's.", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="Policy file; by default the pipeline's.", exists=True, dir_okay=False)
     ] = None,
     on: On = Runner.AUTO,
     figures: Annotated[Path | None, typer.Option(help=FIGURES_HELP, exists=True)] = None,
@@ -110,11 +111,10 @@ def backtest(
     # From before the first file is made: what is stopped leaves none.
     with stoppable() as stopping, own_folder_for("tables") as folder:
         joined = with_tables(judged, setting.config, log, folder)
-        told = _figures(joined, (output, decisions), read, on, stopping)
-    # Where alerts or decisions own the standard output, it holds nothing else.
+        summary = _figures(joined, (output, decisions), read, on, stopping)
     out = sys.stderr if any(is_standard_output(path) for path in (output, decisions) if path) else sys.stdout
-    out.write(orjson.dumps(told).decode() + "\n" if as_json else as_text(told))
-    check_some_judged(told["records"], told["dead_letters"])
+    out.write(orjson.dumps(summary).decode() + "\n" if as_json else as_text(summary))
+    check_some_judged(summary["records"], summary["dead_letters"])
 
 
 def _sets(setting: Setting, compare: Path | None, log: Path | None) -> list[RuleSet]:
@@ -140,11 +140,7 @@ def _files_read(history: Recorded, rules: Iterable[Path | None]) -> list[Path]:
 
 
 def _figures(
-    judged: Sequence[Judged],
-    outputs: tuple[Path, Path | None],
-    inputs: Sequence[Path],
-    on: Runner,
-    stopping: Stopping,
+    judged: Sequence[Judged], outputs: tuple[Path, Path | None], inputs: Sequence[Path], on: Runner, stopping: Stopping
 ) -> dict[str, Any]:
     """Judge into ``outputs`` (alerts, decisions), none of which is one of ``inputs``; what came of it."""
     output, decisions = outputs
@@ -163,7 +159,7 @@ def _figures(
 def deciding_for(output: Path, decisions: Path | None, policy: Path | None, setting: Setting) -> Deciding | None:
     """By what is decided, where ``decisions`` are wanted. Raises UsageError where there is no policy, or no use for it.
 
-    Of every record, where the pipeline tells those; else of those with hits.
+    Of every record, if the pipeline emits those; else of records with hits.
     """
     if decisions is None:
         if policy is not None:
@@ -251,7 +247,7 @@ def _judge(
     """
     from crossline.runtime.machine.temp import own_folder_for
 
-    progress = Progress(sys.stderr)
+    progress = ProgressLine(sys.stderr)
     with _runner(on, stopping) as run, own_folder_for("compare") as folder:
         try:
             first = run(judged[0], output, decisions=decisions, on_batch=progress.batch)

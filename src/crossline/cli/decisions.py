@@ -12,9 +12,9 @@ from rich.text import Text
 
 from crossline.basics.errors import PermanentError
 from crossline.basics.texts.plaintext import printable
-from crossline.cli import screen
+from crossline.cli import terminal
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
-from crossline.cli.screen import Listing, Pairs, note, write_lines
+from crossline.cli.terminal import Listing, NameValues, note, write_lines
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.stores.stores import DecisionFilter, Store
 
@@ -24,10 +24,10 @@ _SHOWN_MAX = 1_000
 _ID_WIDTH = 8
 _STYLES = {"allow": "green", "review": "yellow", "step_up": "yellow", "block": "bold red"}
 
-app = typer.Typer(help="Read what was decided about records, and why.", no_args_is_help=True)
+app = typer.Typer(help="List and show decisions on records.", no_args_is_help=True)
 
 
-class Decided(StrEnum):
+class DecisionKind(StrEnum):
     """What may be decided, the gravest last."""
 
     ALLOW = "allow"
@@ -46,14 +46,14 @@ def list_decisions(
     *,
     db: Db = None,
     pipeline: Pipeline = None,
-    decision: Annotated[Decided | None, typer.Option(help="Only this decision.")] = None,
-    not_allowed: Annotated[bool, typer.Option("--not-allowed", help="All but those that allow.")] = False,
-    record: Annotated[str | None, typer.Option(help="Only those on this record.")] = None,
-    stream: Annotated[str | None, typer.Option(help="Only those on records of this stream.")] = None,
+    decision: Annotated[DecisionKind | None, typer.Option(help="Only this decision.")] = None,
+    not_allowed: Annotated[bool, typer.Option("--not-allowed", help="All but allow.")] = False,
+    record: Annotated[str | None, typer.Option(help="Only decisions on this record.")] = None,
+    stream: Annotated[str | None, typer.Option(help="Only decisions on records of this stream.")] = None,
     since: Since = None,
     until: Until = None,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="The most decisions to list.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """List decisions and their revisions, the latest first."""
     since_ms, until_ms = since_until(since, until)
@@ -66,7 +66,7 @@ def list_decisions(
         if not found:
             note(_nothing(store))
             return
-        screen.show(_table(found, {name: _cause(store, name) for name in _causes(found)}))
+        terminal.show(_table(found, {name: _cause(store, name) for name in _causes(found)}))
         total = store.count_decisions(which)
     if total > len(found):
         note(f"the latest {len(found):,} of {total:,} decisions; --limit {total} lists all")
@@ -80,9 +80,9 @@ def show(
     *,
     db: Db = None,
     pipeline: Pipeline = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
-    """Tell what was decided about a record, why, by which policy, and what corrections made of it since."""
+    """Show the decision on a record: its reasons, its policy, and its revisions."""
     with opened_store(db, pipeline) as store:
         found = store.find_decisions(name, _SHOWN_MAX)
         if not found:
@@ -91,23 +91,23 @@ def show(
                 f"no decision in {store.name} has an id that starts with {name!r}, nor is one about such a record; "
                 + (f"it has {total:,} decisions: see crossline decisions list" if total else "it has none at all")
             )
-        told = _whole(found, store)
+        revisions = _whole(found, store)
     if as_json:
-        write_lines(map(json_bytes, told))
+        write_lines(map(json_bytes, revisions))
         return
-    for number, decision in enumerate(told):
-        screen.show(*([Text()] if number else []), _story(decision))
+    for number, decision in enumerate(revisions):
+        terminal.show(*([Text()] if number else []), _story(decision))
 
 
 def _whole(found: Sequence[Mapping[str, Any]], store: Store) -> list[dict[str, Any]]:
     """All that was decided about the records of ``found``, each once, in order of its revisions."""
     records = dict.fromkeys((each["stream"], each["record_id"]) for each in found)
-    told: dict[str, dict[str, Any]] = {}
+    revisions: dict[str, dict[str, Any]] = {}
     for stream, record_id in records:
         which = DecisionFilter(stream=stream, record_id=record_id)
         ours = list(store.decisions(which, _SHOWN_MAX, newest_first=False))
-        told |= {each["decision_id"]: each for each in sorted(ours, key=lambda each: int(each.get("revision", 0)))}
-    return list(told.values())
+        revisions |= {each["decision_id"]: each for each in sorted(ours, key=lambda each: int(each.get("revision", 0)))}
+    return list(revisions.values())
 
 
 def _nothing(store: Store) -> str:
@@ -123,10 +123,10 @@ def _causes(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _cause(store: Store, name: str) -> str:
     """Why a decision was revised: what became of which rule's alert, by which record; else the id alone."""
-    told = next((each.alert for each in store.find(name, 1)), None)
-    if told is None or not told.get("outcome"):
+    alert = next((each.alert for each in store.find(name, 1)), None)
+    if alert is None or not alert.get("outcome"):
         return f"by {name[:_ID_WIDTH]}"
-    return f"alert of {told['rule_id']}@{told['rule_version']} {told['outcome']} by record {told.get('caused_by')}"
+    return f"alert of {alert['rule_id']}@{alert['rule_version']} {alert['outcome']} by record {alert.get('caused_by')}"
 
 
 def _table(decisions: Sequence[Mapping[str, Any]], causes: Mapping[str, str]) -> Listing:
@@ -139,12 +139,12 @@ def _table(decisions: Sequence[Mapping[str, Any]], causes: Mapping[str, str]) ->
             Text(printable(each["decision"] + revised), _STYLES.get(each["decision"], "")),
             str(each["score"]),
             f"{each['record_id']} of {each['stream']}",
-            _why(each, causes),
+            _reasons(each, causes),
         )
     return table
 
 
-def _why(decision: Mapping[str, Any], causes: Mapping[str, str]) -> str:
+def _reasons(decision: Mapping[str, Any], causes: Mapping[str, str]) -> str:
     """The rules that it rests on; of a revision what made it too."""
     reasons = ", ".join(f"{each['rule_id']}@{each['rule_version']}" for each in decision.get("reasons") or ())
     if not decision.get("revises"):
@@ -155,10 +155,10 @@ def _why(decision: Mapping[str, Any], causes: Mapping[str, str]) -> str:
 def _story(decision: Mapping[str, Any]) -> RenderableType:
     head = Text(printable(decision["decision"]), _STYLES.get(decision["decision"], "bold"))
     head.append(printable(f"  {decision['record_id']} of {decision['stream']}"), "bold")
-    return Group(head, Pairs(_said(decision)))
+    return Group(head, NameValues(_decision_rows(decision)))
 
 
-def _said(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _decision_rows(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield decision.get("kind", "decision"), decision["decision_id"]
     if decision.get("revises"):
         yield "revises", f"{decision['revises']}, because of {decision.get('because')}"

@@ -19,10 +19,10 @@ from crossline.basics.texts.plaintext import printable
 from crossline.basics.texts.problems import RefusedError
 from crossline.cli.backtest import Setting, files_of, inputs_by_stream, lists_for, setting_of, with_tables
 from crossline.cli.process import do_without_pandas
-from crossline.cli.screen import Listing, screen
+from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
-from crossline.cli.stopping import Runner, Stopping, session_of, stoppable
-from crossline.cli.summary import Progress, check_some_judged
+from crossline.cli.summary import ProgressLine, check_some_judged
+from crossline.cli.terminal import Listing, screen
 from crossline.io.files.names import matching_files
 from crossline.io.sinks.outfile import drafted, is_standard_output, make_folder
 
@@ -44,25 +44,23 @@ def register(app: typer.Typer) -> None:
 
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", help="Files, folders or globs; NAME=GLOB where there are several streams."),
+    typer.Option("--input", help="Files, folders or globs; NAME=GLOB for several streams."),
 ]
 FiguresPath = Annotated[
     Path | None,
     typer.Option(
-        "--figures", help="File with figures, or folder of such files; else the pipeline's figures.", exists=True
+        "--figures", help="File with figures, or folder of such files; by default the pipeline's figures.", exists=True
     ),
 ]
 StreamPath = Annotated[
-    Path | None, typer.Option(help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False)
+    Path | None, typer.Option(help="Stream file; by default the pipeline's streams.", exists=True, dir_okay=False)
 ]
 RulesPath = Annotated[
     Path | None,
-    typer.Option(
-        help="Rule file, or folder of rules, whose hits risk scores are of; else the pipeline's.", exists=True
-    ),
+    typer.Option(help="Rule file or folder for the hits of risk scores; by default the pipeline's rules.", exists=True),
 ]
 ListsPath = Annotated[
-    Path | None, typer.Option(help="Folder of named lists; else the pipeline's.", exists=True, file_okay=False)
+    Path | None, typer.Option(help="Folder of named lists; by default the pipeline's.", exists=True, file_okay=False)
 ]
 PipelinePath = Annotated[
     str | None, typer.Option(help="Pipeline file: its streams, lists, defaults and engine bounds hold.")
@@ -70,7 +68,7 @@ PipelinePath = Annotated[
 On = Annotated[
     Runner,
     typer.Option(
-        help="What tells them. local: processes of this machine, which begin at once. spark: Spark, as in a "
+        help="Where to compute. local: processes of this machine, which begin at once. spark: Spark, as in a "
         "pipeline. auto: local, since inputs are files of this machine. The rows and their order are the same."
     ),
 ]
@@ -82,7 +80,7 @@ Follow = Annotated[
         "files then, and the next run goes on where this one ended.",
     ),
 ]
-Drain = Annotated[bool, typer.Option("--drain", help="With --follow: tell of what is there and exit.")]
+Drain = Annotated[bool, typer.Option("--drain", help="With --follow: process the available records and exit.")]
 
 
 def figures(
@@ -90,7 +88,7 @@ def figures(
     figures_: FiguresPath = None,
     stream: StreamPath = None,
     rules: RulesPath = None,
-    output: Annotated[Path, typer.Option(help="Parquet file for the table; what is there goes.")] = Path(
+    output: Annotated[Path, typer.Option(help="Parquet file for the table; an existing file is replaced.")] = Path(
         "figures.parquet"
     ),
     pipeline: PipelinePath = None,
@@ -98,7 +96,7 @@ def figures(
     on: On = Runner.AUTO,
     follow: Follow = False,
     drain: Drain = False,
-    as_json: Annotated[bool, typer.Option("--json", help="What came of it as JSON on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """A row for each record, in the order of the log."""
     from crossline.rule_registry.reading import read_figures, told_of
@@ -112,18 +110,18 @@ def figures(
         raise UsageError(
             "found no --figures; expected a file or folder, or --pipeline with a pipeline that has figures"
         )
-    told = told_of(read_figures(path, setting.streams, None))
-    hitting = _hitting(told, None if given == Path() else setting.rules, setting)
-    judged = _judged(_stream_of(path, told), told, hitting, input_, setting)
+    declared = told_of(read_figures(path, setting.streams, None))
+    hitting = _hitting(declared, None if given == Path() else setting.rules, setting)
+    judged = _judged(_stream_of(path, declared), declared, hitting, input_, setting)
     records = (Path(each) for inputs in judged.history.inputs.values() for each in matching_files(inputs))
     read = [*setting.files, *files_of(path), *records]
     found = None
     with stoppable(endless=follow and not drain) as stopping, own_folder_for("tables") as folder:
         (joined,) = with_tables([judged], setting.config, None, folder)
         if follow:
-            found = _follow(setting, joined, told, output, stopping, drain=drain)
+            found = _follow(setting, joined, declared, output, stopping, drain=drain)
         else:
-            found = _write(joined, told, output, read, on, stopping)
+            found = _write(joined, declared, output, read, on, stopping)
     if found is None:
         return  # it was stopped before it began
     out = sys.stderr if is_standard_output(output) else sys.stdout
@@ -145,15 +143,15 @@ def _check_options(inputs: list[str] | None, pipeline: str | None, *, follow: bo
 
 
 def _judged(
-    stream: str, told: Sequence[PlacedFigure], hitting: RuleSet, inputs: list[str] | None, setting: Setting
+    stream: str, declared: Sequence[PlacedFigure], hitting: RuleSet, inputs: list[str] | None, setting: Setting
 ) -> Judged:
-    """What tells the figures ``told`` of records of ``stream``; ``hitting``: the rules that risk scores are of."""
+    """The job for the figures ``declared`` of records of ``stream``; ``hitting``: the rules of risk scores."""
     from crossline.backtest.backtest import Judged, Recorded
     from crossline.evaluate.shard import Bounds
     from crossline.rules.ruleset import RuleSet
     from crossline.rules.shared import feature_query
 
-    both = RuleSet((*feature_query(told, hitting.heads).versions, *hitting.versions))
+    both = RuleSet((*feature_query(declared, hitting.heads).versions, *hitting.versions))
     sources = dict.fromkeys(setting.config.sources, ()) if inputs is None and setting.config is not None else None
     wanted = _inputs_of(both, stream, sources or inputs_by_stream(inputs or [], setting.streams))
     history, named = Recorded(setting.streams, wanted), lists_for([both], setting.lists, None)
@@ -175,13 +173,13 @@ def _inputs_of(rules: RuleSet, stream: str, inputs: Mapping[str, Sequence[str]])
     return {source: inputs[source] for source in wanted}
 
 
-def _hitting(told: Sequence[PlacedFigure], path: Path | None, setting: Setting) -> RuleSet:
+def _hitting(declared: Sequence[PlacedFigure], path: Path | None, setting: Setting) -> RuleSet:
     """The rules whose hits are part of the risk scores among the figures; none where there are no such."""
     from crossline.rule_registry.reading import read_rules
     from crossline.rules.composition import Sources
     from crossline.rules.ruleset import RuleSet
 
-    scores = [each for each in told if each.fields.risk is not None]
+    scores = [each for each in declared if each.fields.risk is not None]
     if not scores:
         return RuleSet()
     if path is None:
@@ -200,11 +198,11 @@ def _hitting(told: Sequence[PlacedFigure], path: Path | None, setting: Setting) 
     return found
 
 
-def _stream_of(path: Path, told: Sequence[PlacedFigure]) -> str:
+def _stream_of(path: Path, declared: Sequence[PlacedFigure]) -> str:
     """The one stream that the figures are of."""
-    if not told:
+    if not declared:
         raise UsageError(f"{path}: found only figures that are retired; expected one that is not")
-    first = {each.stream: each for each in reversed(told)}
+    first = {each.stream: each for each in reversed(declared)}
     if len(first) > 1:
         found = " and ".join(f"{name} ({each.where})" for name, each in sorted(first.items()))
         raise UsageError(f"{path}: found figures of {found}; expected those of one stream, whose records are the rows")
@@ -213,7 +211,7 @@ def _stream_of(path: Path, told: Sequence[PlacedFigure]) -> str:
 
 def _write(
     judged: Judged,
-    told: Sequence[PlacedFigure],
+    declared: Sequence[PlacedFigure],
     output: Path,
     read: Sequence[Path],
     on: Runner,
@@ -224,29 +222,29 @@ def _write(
         tell_compiling()
     from crossline.backtest.figures import types_of
 
-    columns = types_of(told, judged.history.streams)
-    progress = Progress(sys.stderr)
+    columns = types_of(declared, judged.history.streams)
+    progress = ProgressLine(sys.stderr)
     make_folder(output)
     with drafted(output, inputs=read) as draft:
-        with _teller(on, stopping) as tell:
+        with _computation(on, stopping) as compute:
             try:
-                done = tell(judged, columns, draft, on_batch=progress.batch, on_start=stopping.stops)
+                done = compute(judged, columns, draft, on_batch=progress.batch, on_start=stopping.stops)
             finally:
                 progress.done()
         stopping.check()  # else what was drafted would be kept
-    return _said(done, told, output)
+    return _summary(done, declared, output)
 
 
 def _follow(
     setting: Setting,
     judged: Judged,
-    told: Sequence[PlacedFigure],
+    declared: Sequence[PlacedFigure],
     folder: Path,
     stopping: Stopping,
     *,
     drain: bool,
 ) -> dict[str, Any]:
-    """Until it is stopped, or with ``drain`` has told of what is there."""
+    """Until it is stopped; with ``drain``, until the available records are processed."""
     from crossline.backtest.figures import check_folder, types_of
 
     if setting.config is None:
@@ -256,7 +254,7 @@ def _follow(
     from crossline.runtime.pipeline.assemble import session_for
     from crossline.runtime.spark_internals.gateway import end_session
 
-    columns, progress = types_of(told, judged.history.streams), Progress(sys.stderr)
+    columns, progress = types_of(declared, judged.history.streams), ProgressLine(sys.stderr)
     spark = session_for(setting.config)
     try:
         stopping.check()
@@ -265,12 +263,12 @@ def _follow(
     finally:
         progress.done()
         end_session(spark)
-    return _said(done, told, folder)
+    return _summary(done, declared, folder)
 
 
 @contextmanager
-def _teller(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
-    """What tells; Spark, where that is asked for, for as long as the context lasts."""
+def _computation(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
+    """The function that computes; with ``--on spark`` Spark runs for as long as the context lasts."""
     if on is not Runner.SPARK:
         from crossline.backtest.figures import tell
 
@@ -282,9 +280,9 @@ def _teller(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
         yield partial(figures_in_spark.tell, spark)
 
 
-def _said(done: Told, told: Sequence[PlacedFigure], output: Path) -> dict[str, Any]:
+def _summary(done: Told, declared: Sequence[PlacedFigure], output: Path) -> dict[str, Any]:
     dead = dict(sorted(done.totals.dead.items()))
-    versions = {each.name: each.shared.version for each in told if each.shared is not None}
+    versions = {each.name: each.shared.version for each in declared if each.shared is not None}
     return {
         "records": done.records,
         "rows": done.rows,
@@ -294,7 +292,7 @@ def _said(done: Told, told: Sequence[PlacedFigure], output: Path) -> dict[str, A
                 **({"version": versions[each.name]} if each.name in versions else {}),
                 **({"beyond_64_bits": done.beyond[each.name]} if each.name in done.beyond else {}),
             }
-            for each in told
+            for each in declared
         },
         "dead_letters": dead,
         "late_records": done.late,

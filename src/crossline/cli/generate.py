@@ -21,12 +21,12 @@ from crossline.basics.errors import UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.labels import label_lines
 from crossline.generate.rules_many import many_rules_yaml
-from crossline.generate.send import DirectoryTarget, Sent, StreamTarget, Target, send
+from crossline.generate.send import DirectoryTarget, SendResult, StreamTarget, Target, send
 from crossline.generate.source import Workload, make_workload
 from crossline.io.sinks.outfile import growing, is_standard_output
 
 app = typer.Typer(
-    help="Make workloads: card payments to measure with, card frauds to try rules on.", no_args_is_help=True
+    help="Generate workloads: card payments for measurements, card frauds to test rules.", no_args_is_help=True
 )
 
 # Beyond these, memory or 64 bits end first.
@@ -44,7 +44,7 @@ Start = Annotated[int, typer.Option(min=0, max=NUMBER_MAX, help="Number of the f
 Seed = Annotated[int, typer.Option(min=0, max=SEED_MAX, help="Equal seeds make equal records.")]
 Output = Annotated[str | None, typer.Option(help="File, or directory with --files; - is standard output.")]
 Files = Annotated[
-    int | None, typer.Option(min=1, max=FILES_MAX, help="Write so many files into the directory that --output names.")
+    int | None, typer.Option(min=1, max=FILES_MAX, help="Number of files to write into the directory --output.")
 ]
 Rate = Annotated[
     int | None, typer.Option(min=1, max=RATE_MAX, help="Records per second, open loop; without it, as fast as it goes.")
@@ -56,7 +56,7 @@ BaseTime = Annotated[
 ]
 Accounts = Annotated[int | None, typer.Option(min=1, max=THINGS_MAX, help="How many accounts there are.")]
 Disorder = Annotated[
-    int | None, typer.Option(min=0, max=DISORDER_MS_MAX, help="How far out of order records are, in milliseconds.")
+    int | None, typer.Option(min=0, max=DISORDER_MS_MAX, help="Bound of the disorder of records, in milliseconds.")
 ]
 Brokers = Annotated[str | None, typer.Option(help="Kafka's bootstrap servers, with --topic; key: account_id.")]
 Topic = Annotated[str | None, typer.Option(help="Kafka topic; the header crossline_sent_us has the time to send.")]
@@ -135,11 +135,11 @@ def tx(
     client: Client = None,
     as_json: AsJson = False,
 ) -> None:
-    """Card transactions to measure with."""
+    """Card transactions for measurements."""
     where = Where(output, files, brokers, topic, registry, client)
     parameters = {"seed": seed, "accounts": accounts, "merchants": merchants, "disorder_ms": disorder_ms}
     parameters |= {"with_device": with_device, **_times(base_time, rate, event_rate, disorder_ms)}
-    workload = make_workload("tx", _given(parameters))
+    workload = make_workload("tx", _parameters(parameters))
     summary = {"workload": "tx", "seed": seed, "start": start}
     _run(workload, where, range(start, start + records), rate, summary, as_json=as_json)
 
@@ -151,7 +151,7 @@ def cards(
     start: Start = 0,
     seed: Seed = 1,
     output: Output = None,
-    labels: Annotated[Path | None, typer.Option(help="File for the labels of what is planted.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="File for the labels of planted frauds.")] = None,
     files: Files = None,
     rate: Rate = None,
     event_rate: EventRate = None,
@@ -162,7 +162,7 @@ def cards(
         int | None, typer.Option(min=0, max=FRAUDS_MAX, help="Of each kind in 20 minutes of event time.")
     ] = None,
     kinds: Annotated[
-        list[str] | None, typer.Option("--kind", help="Kind of fraud to plant, again for others; else all.")
+        list[str] | None, typer.Option("--kind", help="Kind of fraud to plant; may be given again; by default all.")
     ] = None,
     brokers: Brokers = None,
     topic: Topic = None,
@@ -170,12 +170,12 @@ def cards(
     client: Client = None,
     as_json: AsJson = False,
 ) -> None:
-    """Everyday card payments with planted frauds; labels say where."""
+    """Everyday card payments with planted and labelled frauds."""
     where = Where(output, files, brokers, topic, registry, client)
     numbers = {"seed": seed, "accounts": accounts, "disorder_ms": disorder_ms, "frauds_per_epoch": frauds}
     parameters: dict[str, Any] = {**numbers, "kinds": tuple(kinds) if kinds else None}
     parameters |= _times(base_time, rate, event_rate, disorder_ms)
-    workload = CardWorkload(**_given(parameters))
+    workload = CardWorkload(**_parameters(parameters))
     summary: dict[str, Any] = {"workload": "cards", "seed": seed, "start": start}
     if labels:
         if output is not None and os.path.realpath(labels) == os.path.realpath(output):
@@ -193,7 +193,7 @@ def rules(
     output: Annotated[str, typer.Option(help="File; - is standard output.")] = "-",
     as_json: AsJson = False,
 ) -> None:
-    """Many velocity rules over four key spaces, to measure with; for records made by tx --with-device."""
+    """Many velocity rules over four key spaces, for measurements with records of tx --with-device."""
     text = many_rules_yaml(count)
     if output == "-":
         sys.stdout.write(text)
@@ -206,7 +206,7 @@ def rules(
         stream.write(orjson.dumps({"rules": count, "output": output}).decode() + "\n")
 
 
-def _given(parameters: dict[str, Any]) -> dict[str, Any]:
+def _parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters that were given; the workload knows the others."""
     return {name: value for name, value in parameters.items() if value is not None}
 
@@ -298,7 +298,7 @@ def _progress(records: int) -> Iterator[Callable[[int], None] | None]:
         yield lambda done: bar.advance(task, done)
 
 
-def _sentence(summary: dict[str, Any], sent: Sent) -> str:
+def _sentence(summary: dict[str, Any], sent: SendResult) -> str:
     text = f"{sent.records:,} records ({sent.data_bytes / 1e6:,.1f} MB) to {summary['output']} in {sent.seconds:.1f} s"
     if "behind_ms_max" in summary:
         text += f", at most {summary['behind_ms_max']} ms behind"

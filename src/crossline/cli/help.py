@@ -106,7 +106,7 @@ class _Registered(Mapping[str, Any]):
         return len(self._infos)
 
 
-def made(part: typer.Typer, name: str) -> Any:
+def member_of(part: typer.Typer, name: str) -> Any:
     """The one command or group that ``part`` has, ``name``."""
     fit_help(part)
     whole = part.registered_groups[0].typer_instance if part.registered_groups else None

@@ -15,7 +15,7 @@ from crossline.basics.errors import UsageError
 from crossline.basics.times import format_instant, parse_duration_ms, parse_instant_ms
 from crossline.cli.rules.release import key_given
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, ask_there, goes_to_topic
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.directory import logs_in
 from crossline.rule_registry.logfile import read_log
@@ -30,8 +30,8 @@ _TAKEN_UP = "effective when a pipeline takes it up, within two seconds where it 
 
 app = typer.Typer(help="Hold a key by hand until an instant, release it, list what is held.", no_args_is_help=True)
 
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the rule log.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason; it is written to the rule log.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 
 
 def register(parent: typer.Typer) -> None:
@@ -46,25 +46,23 @@ def place(
         list[str],
         typer.Option("--key", metavar="FIELD=VALUE", help="What is held; given again for each field of the key."),
     ],
-    until: Annotated[
-        str, typer.Option(metavar="WHEN", help="Until when: an instant, or how long from now on, such as 24h.")
-    ],
+    until: Annotated[str, typer.Option(metavar="WHEN", help="End: an instant, or a duration from now, such as 24h.")],
     reason: Reason,
-    action: Annotated[str | None, typer.Option(help="review, step_up or block; not beside --rule.")] = None,
+    action: Annotated[str | None, typer.Option(help="review, step_up or block; not with --rule.")] = None,
     rule: Annotated[
-        str | None, typer.Option(metavar="ID", help="Hold as alerts of this rule do, which has a hold.")
+        str | None, typer.Option(metavar="ID", help="Hold as alerts of this rule do; the rule must have a hold.")
     ] = None,
     stream: Annotated[
-        list[str] | None, typer.Option(help="Only records of this stream; else of all that have the fields.")
+        list[str] | None, typer.Option(help="Only records of this stream; by default all streams with these fields.")
     ] = None,
     hold_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="32 hex digits: the same again is done once.")
+        str | None, typer.Option("--id", metavar="ID", help="32 hex digits: a repeated request takes effect once.")
     ] = None,
     pipeline: PipelineFile = PIPELINE,
     as_: As = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have records of a key take an action from now on, until an instant."""
+    """Give records of a key an action from now until an instant."""
     now_ms = time.time_ns() // 1_000_000
     wish = HoldWish(
         hold_id or new_hold_id(),
@@ -90,7 +88,7 @@ def release(
     as_: As = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a hold that somebody placed. What alerts hold is released by crossline rules release."""
+    """End a hold placed by a person. Holds by alerts are released by crossline rules release."""
     wish = EndWish(hold_id, _given(reason), time.time_ns() // 1_000_000)
     said = {"hold_id": hold_id, "released": True}
     _ask(wish, pipeline, as_, said, f"{hold_id}: released", as_json=as_json)
@@ -98,7 +96,7 @@ def release(
 
 @app.command(name="list")
 def list_holds(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) -> None:
-    """List what people hold now, as the pipeline has taken it up."""
+    """List the holds placed by people that the pipeline applies now."""
     config = read_pipeline_in_place(pipeline)
     path = logs_in(config.rules.path).get(config.name)
     rows = [each.to_json() for each in held_by_hand(read_log(path) if path else [], time.time_ns() // 1_000_000)]
@@ -112,7 +110,7 @@ def list_holds(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) ->
         table.add(row["hold_id"], key, row["action"], since, row["until"], row["placed_by"], row["reason"])
     show(table)
     if not rows:
-        note("nobody holds anything; what alerts hold is in crossline alerts")
+        note("no holds by people; for holds by alerts see crossline alerts")
 
 
 def _ask(
@@ -130,7 +128,7 @@ def _ask(
     if as_json:
         write_lines([orjson.dumps({**said, "reason": wish.reason, **sent})])
     else:
-        done = "stands there already, nothing changes" if sent.get("change") == "unchanged" else _TAKEN_UP
+        done = "is there already; nothing changes" if sent.get("change") == "unchanged" else _TAKEN_UP
         typer.echo(f"{text}, {by}; {done}")
 
 

@@ -35,7 +35,7 @@ class LogFormat(StrEnum):
 
 def configure(form: LogFormat = LogFormat.AUTO) -> None:
     """Readable lines, or one JSON value a line."""
-    # It prints what our own code raises into Spark, whole; that is told as an error once the query has ended.
+    # It prints whole what our own code raises into Spark; the error is reported once the query has ended.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     configure_with(partial(_configure, form))
 

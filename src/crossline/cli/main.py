@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from crossline.cli.help import LazyGroup, made
+from crossline.cli.exit_status import check_arguments, open_standard_streams, outcome
+from crossline.cli.help import LazyGroup, member_of
 from crossline.cli.logs import configure
-from crossline.cli.outcome import check_arguments, open_standard_streams, outcome
 from crossline.cli.process import be_alone, close_to_others, leave
 
 # One module a command, or a folder with the module ``command``; each has ``register(app)``. What is said here is what
@@ -19,17 +19,17 @@ from crossline.cli.process import be_alone, close_to_others, leave
 COMMANDS = {
     "init": "Write an example project that runs: payments, three rules, and where to go from there.",
     "demo": "Card traffic with planted frauds through the whole pipeline, on this machine.",
-    "run": "Run a pipeline until stopped; with --drain, process what is there and exit.",
+    "run": "Run a pipeline until stopped; with --drain, process the available records, then exit.",
     "serve": "Answer requests for decisions over HTTP, and serve the console; its keys, its users, its audit log.",
     "backtest": "Judge files of the past; say what another rule set would change.",
     "figures": "Write figures of every record, as of that record, into a table: what models are trained on.",
-    "rules": "Check, explain, try, compare, publish and look up rules.",
+    "rules": "Check, explain, test, compare, publish and list rules.",
     "alerts": "Read the alerts and dead letters of a store.",
     "holds": "Hold a key by hand until an instant, release it, list what is held.",
-    "decisions": "Read what was decided about records, and why.",
+    "decisions": "List and show decisions on records.",
     "slo": "Say whether a pipeline keeps its objectives, and what is left of their error budgets.",
     "verify": "Check a receipt, and judge its record again from the log: the same, differs, or altered.",
-    "generate": "Make workloads: card payments to measure with, card frauds to try rules on.",
+    "generate": "Generate workloads: card payments for measurements, card frauds to test rules.",
     "reshard": "Give the checkpoint of a stopped pipeline another number of shards.",
     "doctor": "Say what is installed, what is missing, and how to get it; exit 1 where something that is needed is "
     "missing.",
@@ -49,7 +49,7 @@ class Crossline(LazyGroup):
         if hasattr(module, "__path__"):
             module = importlib.import_module(f"crossline.cli.{name}.command")
         module.register(part)
-        return made(part, name)
+        return member_of(part, name)
 
 
 app = typer.Typer(
@@ -75,7 +75,7 @@ def _tell_version(wanted: bool) -> None:
 )
 def crossline(
     version: Annotated[
-        bool, typer.Option("--version", help="Say which version this is.", is_eager=True, callback=_tell_version)
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_tell_version)
     ] = False,
 ) -> None:
     """Nothing of its own."""
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run one command line; its exit code. An error is told on the standard error."""
+    """Run one command line; return its exit code. Errors are printed on the standard error."""
 
     def run() -> object:
         check_arguments(arguments)

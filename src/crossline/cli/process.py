@@ -55,21 +55,21 @@ def do_without_pandas() -> None:
 
 
 def close_to_others(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
-    """New files of this process and of all that it starts hold records: 0600 in folders 0700, or as told.
+    """New files of this process and of all that it starts hold records: 0600 in folders 0700, or by the given mask.
 
-    What is there keeps its rights, and so does a process that others share. Raises UsageError where what was told is no
+    What is there keeps its rights, and so does a process that others share. Raises UsageError if the given mask is no
     mask.
     """
     if not _process.alone or (arguments and arguments[0] in _SHARED):
         return
-    told = environment.get(UMASK_VARIABLE)
-    if told is None:
+    mask = environment.get(UMASK_VARIABLE)
+    if mask is None:
         os.umask(os.umask(_OTHERS) | _OTHERS)
-    elif re.fullmatch("0?0[0-7][0-7]", told, re.ASCII):
-        os.umask(int(told, 8))
+    elif re.fullmatch("0?0[0-7][0-7]", mask, re.ASCII):
+        os.umask(int(mask, 8))
     else:
         raise UsageError(
-            f"{UMASK_VARIABLE} is {told!r}; expected three octal digits, the first of them 0, that say what others may "
+            f"{UMASK_VARIABLE} is {mask!r}; expected three octal digits, the first of them 0, that say what others may "
             "not: 077 (nobody else reads what a run writes, as without it), 027 (its group does) or 022 (all do)"
         )
 

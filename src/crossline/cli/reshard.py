@@ -10,7 +10,7 @@ import orjson
 import typer
 
 from crossline.basics.errors import UsageError
-from crossline.cli.screen import note
+from crossline.cli.terminal import note
 from crossline.settings.config import in_folder
 from crossline.settings.process.engine import SHARDS_MAX
 
@@ -25,8 +25,8 @@ def register(app: typer.Typer) -> None:
 
 def reshard(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline file.", exists=True, dir_okay=False)],
-    shards: Annotated[int, typer.Option(min=1, max=SHARDS_MAX, help="How many shards it is to have.")],
-    as_json: Annotated[bool, typer.Option("--json", help="What was done as JSON on stdout.")] = False,
+    shards: Annotated[int, typer.Option(min=1, max=SHARDS_MAX, help="The new number of shards.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """Write the state anew, by keys, beside the old one, and put it in its place; ids of alerts stay as they are."""
     from crossline.rule_registry.content import read_pipeline

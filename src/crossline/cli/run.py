@@ -16,31 +16,33 @@ import yaml
 
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.cli.logs import LogFormat, configure
+from crossline.cli.signals import Stopping, stoppable
 from crossline.cli.startup import Startup
-from crossline.cli.stopping import Stopping, stoppable
-from crossline.cli.summary import Progress, summary_json, summary_text
+from crossline.cli.summary import ProgressLine, summary_json, summary_text
 from crossline.logs import of_run
 from crossline.runtime.java.launch import Started, give_up, launch_ahead
 
 if TYPE_CHECKING:
     from crossline.io.sinks.base import Delivery
-    from crossline.observe.watching import Watching
+    from crossline.observe.telemetry import Telemetry
     from crossline.runtime.work.totals import Totals
-    from crossline.serve.beside import ApiBeside
+    from crossline.serve.api_process import ApiProcess
     from crossline.settings.config import PipelineConfig
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(name="run", help="Run a pipeline until stopped; with --drain, process what is there and exit.")(run)
+    app.command(
+        name="run", help="Run a pipeline until stopped; with --drain, process the available records, then exit."
+    )(run)
 
 
 def run(
     pipeline: Annotated[Path, typer.Argument(help="The pipeline file.", exists=True, dir_okay=False)],
-    drain: Annotated[bool, typer.Option("--drain", help="Process what is there and exit.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", help="Process the available records and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
     allow_no_rules: Annotated[
-        bool, typer.Option("--allow-no-rules", help="Start also where no rule is left to judge by.")
+        bool, typer.Option("--allow-no-rules", help="Start even without a single valid rule.")
     ] = False,
     with_api: Annotated[
         bool, typer.Option("--serve", help="Serve the decision API beside it, as `serve:` of the file says.")
@@ -52,7 +54,7 @@ def run(
     """Run ``pipeline``; relative paths in it start at its folder."""
     if log_format != LogFormat.AUTO:
         configure(log_format)
-    progress = Progress(sys.stderr)
+    progress = ProgressLine(sys.stderr)
     startup = Startup(progress.show)
     said = None
     with stoppable(endless=not drain) as stopping:
@@ -77,7 +79,7 @@ class _Wanted:
     with_api: bool
 
 
-def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progress, wanted: _Wanted) -> str:
+def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: ProgressLine, wanted: _Wanted) -> str:
     """Run it to its end; the summary."""
     ahead = _launch_ahead(pipeline)
     watch = None
@@ -136,14 +138,14 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
     return summary_text(config, totals, startup.spent_ms)
 
 
-def _on_batch(startup: Startup, progress: Progress, watch: Watching | None) -> Callable[[Delivery, Totals], None]:
-    def told(delivery: Delivery, totals: Totals) -> None:
+def _on_batch(startup: Startup, progress: ProgressLine, watch: Telemetry | None) -> Callable[[Delivery, Totals], None]:
+    def report(delivery: Delivery, totals: Totals) -> None:
         startup.done()
         progress.batch(delivery, totals)
         if watch is not None:
             watch.batch(delivery, totals)
 
-    return told
+    return report
 
 
 def _check_api(pipeline: Path, config: PipelineConfig, wanted: _Wanted) -> None:
@@ -152,26 +154,26 @@ def _check_api(pipeline: Path, config: PipelineConfig, wanted: _Wanted) -> None:
         return
     if config.serve is None:
         raise UsageError(f"{pipeline}: found no serve; expected serve: {{listen: 127.0.0.1:8080}} to serve the API by")
-    from crossline.serve.startable import check_startable
+    from crossline.serve.start_check import check_startable
 
     check_startable(config)
 
 
-def _api(pipeline: Path) -> ApiBeside:
-    from crossline.serve.beside import ApiBeside
+def _api(pipeline: Path) -> ApiProcess:
+    from crossline.serve.api_process import ApiProcess
 
-    return ApiBeside(pipeline)
+    return ApiProcess(pipeline)
 
 
-def _watching(config: PipelineConfig) -> Watching | None:
+def _watching(config: PipelineConfig) -> Telemetry | None:
     """Who watches it, from before Java is up: whether the place is free shows at once."""
     from crossline.observe.tracing import spans_wanted
 
     if config.watch is None and config.slo is None and not spans_wanted(None, os.environ):
         return None
-    from crossline.observe.watching import Watching
+    from crossline.observe.telemetry import Telemetry
 
-    return Watching.of(config)
+    return Telemetry.of(config)
 
 
 def _launch_ahead(pipeline: Path) -> Started | None:

@@ -12,18 +12,18 @@ import typer
 from rich.text import Text
 
 from crossline.basics.errors import UsageError
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.observe.objectives.declaration import objectives_of
+from crossline.observe.objectives.formatting import (
+    budget_text,
+    burn_rate_text,
+    percentile_text,
+    share_text,
+    unknown_text,
+    value_text,
+)
 from crossline.observe.objectives.prometheus import rules_of
 from crossline.observe.objectives.report import report
-from crossline.observe.objectives.words import (
-    left_said,
-    pace_said,
-    percentile_said,
-    share_said,
-    unknown_said,
-    value_said,
-)
 from crossline.rule_registry.content import read_pipeline_in_place
 
 PIPELINE = Path("pipeline.yaml")
@@ -42,10 +42,10 @@ def slo(
     ] = PIPELINE,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, one value.")] = False,
     prometheus: Annotated[
-        bool, typer.Option("--prometheus", help="Rules for Prometheus instead: rates by window, and alerts.")
+        bool, typer.Option("--prometheus", help="Print rules for Prometheus instead: rates by window, and alerts.")
     ] = False,
 ) -> None:
-    """Tell how the objectives of the pipeline stand, over 1 h, 24 h and 30 d."""
+    """Show the objectives of the pipeline over 1 h, 24 h and 30 d."""
     config = read_pipeline_in_place(pipeline)
     if config.slo is None:
         raise UsageError(f"{pipeline}: found no section slo; expected one, for example slo: {{lag: {{under: 5s}}}}")
@@ -60,13 +60,13 @@ def slo(
     for each in found["objectives"]:
         windows = [_window(each, window) for window in each["windows"].values()]
         period = each["windows"]["30d"]
-        left = Text(left_said(period), _STYLES[None if period["budget_left"] is None else period["budget_left"] > 0])
-        table.add(each["promise"], *windows, left, unknown_said(period), pace_said(each))
+        left = Text(budget_text(period), _STYLES[None if period["budget_left"] is None else period["budget_left"] > 0])
+        table.add(each["promise"], *windows, left, unknown_text(period), burn_rate_text(each))
     show(table)
     note(f"as of {found['as_of']}; 30 d decides of the budget; red: not kept, yellow: not known")
 
 
 def _window(objective: Mapping[str, Any], window: Mapping[str, Any]) -> Text:
-    value = value_said(objective, window)
-    said = f"{percentile_said(objective)} {value}; {share_said(window)}" if value else share_said(window)
+    value = value_text(objective, window)
+    said = f"{percentile_text(objective)} {value}; {share_text(window)}" if value else share_text(window)
     return Text(said, _STYLES[window["kept"]])

@@ -59,15 +59,15 @@ class Startup:
 def tell_compiling() -> None:
     """Have the standard error say so where this process compiles kernels: a line, and on a terminal how far it is."""
     if not _watched:
-        _watched.append(CompileProgress(lambda: _said(f"{COMPILING}\n"), _compiled))
+        _watched.append(CompileProgress(lambda: _write_err(f"{COMPILING}\n"), _compiled))
         _watched[0].watch()
 
 
 def _compiled(count: int, seconds: float, under_way: bool) -> None:
     if sys.stderr.isatty():
-        _said(f"\r\x1b[K{count} compiled, {seconds:.0f} s" if under_way else "\r\x1b[K")
+        _write_err(f"\r\x1b[K{count} compiled, {seconds:.0f} s" if under_way else "\r\x1b[K")
 
 
-def _said(text: str) -> None:
+def _write_err(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from crossline.basics.errors import PermanentError
 from crossline.basics.texts.plaintext import printable, printable_lines
-from crossline.cli.screen import Listing, fitted, screen
+from crossline.cli.terminal import Listing, fitted, screen
 
 if TYPE_CHECKING:
     from crossline.io.sinks.base import Delivery
@@ -28,7 +28,7 @@ _WAYS = {"in_process": "in a process beside Spark", "one_task": "as one task of 
 COSTLIEST = 3  # rules that the text of a summary names
 
 
-class Progress:
+class ProgressLine:
     """One line, written over itself on a terminal; silent elsewhere, but for a program that asks for lines."""
 
     def __init__(self, out: TextIO) -> None:
@@ -161,7 +161,7 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
         lines.append(f"dead letters: {sum(figures['dead_letters'].values()):,}")
         lines += [f"  {count:>9,}  {reason}" for reason, count in figures["dead_letters"].items()]
     if figures["late_records"]:
-        lines.append(f"late records (not judged, kept in the store): {figures['late_records']:,}")
+        lines.append(f"late records (not judged, written to the store): {figures['late_records']:,}")
     lines += [
         f"records that never got the context of rule {rule}: {count:,}"
         for rule, count in figures.get("without_context", {}).items()
@@ -208,8 +208,8 @@ def differences(old: Path, new: Path) -> dict[str, Any]:
     from crossline.backtest.compare import compare, read_alerts
 
     found = compare(read_alerts(old), read_alerts(new))
-    told = ("both", "appear", "disappear", "appearing", "disappearing")
-    return {rule: {name: getattr(d, name) for name in told} for rule, d in found.items()}
+    columns = ("both", "appear", "disappear", "appearing", "disappearing")
+    return {rule: {name: getattr(d, name) for name in columns} for rule, d in found.items()}
 
 
 def as_text(figures: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from crossline.client.calls import (
     BATCH_MAX,
     PAGE_MAX,
-    Call,
+    ApiCall,
     Record,
     When,
     batch_json,
@@ -25,7 +25,7 @@ from crossline.client.events import follow
 from crossline.client.fallbacks import DEFAULT, Fallback, checked_fallback, settled, unreachable
 from crossline.client.resources import Resources
 from crossline.client.values import Decision, Event, Mode
-from crossline.client.wire import AGAIN, Answer, Wire, trusting
+from crossline.client.wire import AGAIN, Response, Wire, trusting
 
 CALL_TIMEOUT_S = 10.0
 SILENCE_S = 60.0
@@ -239,11 +239,11 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
         finally:
             await found.aclose()
 
-    async def call(self, asked: Call) -> Any:
+    async def call(self, asked: ApiCall) -> Any:
         """The body of the answer to any call (``crossline.client.calls.call`` makes them); raises ClientError."""
         return (await self.answer(asked)).body
 
-    async def answer(self, asked: Call) -> Answer:
+    async def answer(self, asked: ApiCall) -> Response:
         """The same with status and headers, such as ``ETag``."""
         return await self._wire.ask(asked, Deadline(self._call_timeout_s))
 
@@ -263,14 +263,14 @@ def _passes(found: Decision | ClientError) -> bool:
     return isinstance(found, ApiError) and (found.status in AGAIN or found.status >= 500)
 
 
-def _decision(answer: Answer) -> Decision:
+def _decision(answer: Response) -> Decision:
     try:
         return Decision.from_json(answer.body, replayed=answer.replayed)
     except ValueError as error:
         raise BadAnswerError(f"the answer is no decision: {error}") from None
 
 
-def _decisions(answer: Answer, count: int) -> list[Decision | ApiError]:
+def _decisions(answer: Response, count: int) -> list[Decision | ApiError]:
     body = answer.body
     if not isinstance(body, list) or len(body) != count:
         found = f"{len(body)} items" if isinstance(body, list) else type(body).__name__
@@ -280,5 +280,5 @@ def _decisions(answer: Answer, count: int) -> list[Decision | ApiError]:
         if isinstance(each, Mapping) and "decision" not in each and isinstance(each.get("status"), int):
             made.append(problem_error(each["status"], each))
         else:
-            made.append(_decision(Answer(answer.status, each)))
+            made.append(_decision(Response(answer.status, each)))
     return made

@@ -68,7 +68,7 @@ OPERATIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """One request. Any may be sent again after a broken connection: ids and idempotency keys make it count once."""
 
     method: str
@@ -85,7 +85,7 @@ def call(
     query: Mapping[str, Any] | None = None,
     body: Mapping[str, Any] | bytes | None = None,
     if_match: str | None = None,
-) -> Call:
+) -> ApiCall:
     """The call of an operation; what is None in ``query`` and ``body`` is left out.
 
     A write bears an idempotency key of its own, so that it counts once however often it is sent.
@@ -98,7 +98,7 @@ def call(
     if body is not None:
         content = body if isinstance(body, bytes) else encoded({k: v for k, v in body.items() if v is not None})
     asked = {each: str(value) for each, value in (query or {}).items() if value is not None}
-    return Call(operation.method, filled(operation.path, segments), asked, content, headers)
+    return ApiCall(operation.method, filled(operation.path, segments), asked, content, headers)
 
 
 def filled(path: str, segments: Sequence[str]) -> str:

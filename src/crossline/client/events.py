@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import httpx
 
-from crossline.client.calls import Call
+from crossline.client.calls import ApiCall
 from crossline.client.deadline import Deadline, pause_s
 from crossline.client.errors import BadAnswerError, UnreachableError, api_error
 from crossline.client.values import Event
@@ -67,7 +67,7 @@ class Parser:
 
 
 async def follow(
-    wire: Wire, call: Call, last_id: str | None, *, silence_s: float, give_up_after_s: float | None
+    wire: Wire, call: ApiCall, last_id: str | None, *, silence_s: float, give_up_after_s: float | None
 ) -> AsyncGenerator[Event, None]:
     """Events from after ``last_id`` on; connects again, after the last event that came, where it broke or is silent.
 
@@ -97,7 +97,7 @@ class _NotNowError(Exception):
     """The server said 503 or the like."""
 
 
-async def _connection(wire: Wire, call: Call, parser: Parser, silence_s: float) -> AsyncGenerator[Event, None]:
+async def _connection(wire: Wire, call: ApiCall, parser: Parser, silence_s: float) -> AsyncGenerator[Event, None]:
     headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
     if parser.last_id is not None:
         headers["Last-Event-ID"] = parser.last_id

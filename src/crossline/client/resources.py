@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from crossline.client.calls import Call, When, call, instant_text, key_query
+from crossline.client.calls import ApiCall, When, call, instant_text, key_query
 
 Found = TypeVar("Found")
 
@@ -19,7 +19,7 @@ class Resources(ABC, Generic[Found]):
     """
 
     @abstractmethod
-    def call(self, asked: Call) -> Found:
+    def call(self, asked: ApiCall) -> Found:
         """The body of the answer to any call."""
 
     def decision(self, decision_id: str) -> Found:

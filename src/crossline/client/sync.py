@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from crossline.client.aio import CALL_TIMEOUT_S, SILENCE_S, AsyncClient
-from crossline.client.calls import Call, Record, When
+from crossline.client.calls import ApiCall, Record, When
 from crossline.client.deadline import Deadline
 from crossline.client.errors import ApiError, BadAnswerError, ClientError, UnreachableError
+from crossline.client.event_loop import LoopThread
 from crossline.client.fallbacks import DEFAULT, Fallback, checked_fallback, settled, unreachable
-from crossline.client.looping import LoopThread
 from crossline.client.resources import Resources
 from crossline.client.values import Decision, Event, Mode
 
@@ -159,7 +159,7 @@ class Client(Resources[Any]):
         found = client.events(kinds=kinds, key=key, last_id=last_id, silence=silence, give_up_after=give_up_after)
         return _each(loop, found)
 
-    def call(self, asked: Call) -> Any:
+    def call(self, asked: ApiCall) -> Any:
         """The body of the answer to any call (``crossline.client.calls.call`` makes them); raises ClientError."""
         return self._asked(lambda client: client.call(asked), self._call_timeout_s)
 
@@ -195,7 +195,7 @@ def _each(loop: LoopThread, found: AsyncGenerator[Given, None]) -> Iterator[Give
                 return
     finally:
         if loop.open:
-            loop.tell(found.aclose())
+            loop.schedule(found.aclose())
 
 
 def _forked() -> None:

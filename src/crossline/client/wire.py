@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from crossline.client.calls import Call
+from crossline.client.calls import ApiCall
 from crossline.client.deadline import Deadline, pause_s
 from crossline.client.errors import BadAnswerError, ClientError, UnreachableError, api_error
 
@@ -41,7 +41,7 @@ _OURS = frozenset({"base_url", "follow_redirects", "headers", "timeout"})
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """A body with status 2xx, read."""
 
     status: int
@@ -74,10 +74,10 @@ class Wire:
         """Close all connections."""
         await self._http.aclose()
 
-    async def ask(self, call: Call, deadline: Deadline, *, decides: bool = False) -> Answer:
+    async def ask(self, call: ApiCall, deadline: Deadline, *, decides: bool = False) -> Response:
         """The answer; tried again after a broken connection, a 503 or an answer that is no JSON, while there is time.
 
-        ``decides``: the server is told how much of it is left, and whatever fails in it is tried again. Raises
+        ``decides``: the request says how much time is left, and any failure is tried again within it. Raises
         UnreachableError past the deadline, BadAnswerError where something else than the API answers, ApiError where
         the API refuses.
         """
@@ -90,7 +90,7 @@ class Wire:
             except TimeoutError:
                 break
             except (httpx.TransportError, OSError) as error:
-                why = _said(error)
+                why = _text_of(error)
             else:
                 status = response.status_code
                 if status not in AGAIN and not (decides and status >= 500):
@@ -104,7 +104,7 @@ class Wire:
         tries = f" ({failed} tries failed, the last: {why})" if failed else ""
         raise UnreachableError(f"{self.url}: no answer within {deadline}{tries}")
 
-    async def _sent(self, call: Call, deadline: Deadline, *, decides: bool) -> tuple[httpx.Response, bytes]:
+    async def _sent(self, call: ApiCall, deadline: Deadline, *, decides: bool) -> tuple[httpx.Response, bytes]:
         query = {**call.query, "timeout_ms": str(deadline.server_ms())} if decides else call.query
         response = await self._http.send(self.request(call, query), stream=True)
         try:
@@ -118,7 +118,9 @@ class Wire:
         finally:
             await response.aclose()
 
-    def request(self, call: Call, query: Mapping[str, str], headers: Mapping[str, str] | None = None) -> httpx.Request:
+    def request(
+        self, call: ApiCall, query: Mapping[str, str], headers: Mapping[str, str] | None = None
+    ) -> httpx.Request:
         """The request of a call."""
         kind = {"Content-Type": "application/json"} if call.body is not None else {}
         made = self._http.headers.copy()
@@ -126,7 +128,7 @@ class Wire:
         url = _url(self.url + call.path, tuple(query.items()))
         return httpx.Request(call.method, url, headers=made, content=call.body)
 
-    async def open(self, call: Call, headers: Mapping[str, str]) -> httpx.Response:
+    async def open(self, call: ApiCall, headers: Mapping[str, str]) -> httpx.Response:
         """The answer to a call of which the body is still to come; whoever asks closes it."""
         return await self._http.send(self.request(call, call.query, headers), stream=True)
 
@@ -135,7 +137,7 @@ class _NoJsonError(ClientError):
     """A body that is cut or garbled: the same asked again may come whole."""
 
 
-def _read(response: httpx.Response, body: bytes) -> Answer:
+def _read(response: httpx.Response, body: bytes) -> Response:
     status = response.status_code
     if 300 <= status < 400:
         place = response.headers.get("location", "nowhere")
@@ -145,9 +147,9 @@ def _read(response: httpx.Response, body: bytes) -> Answer:
     if status >= 400:
         raise api_error(status, body, response.headers.get("retry-after"))
     if status == 204:
-        return Answer(status, None, response.headers)
+        return Response(status, None, response.headers)
     try:
-        return Answer(status, json.loads(body), response.headers)
+        return Response(status, json.loads(body), response.headers)
     except (ValueError, RecursionError):
         raise _NoJsonError(f"{response.url} answered {status} with {body[:80]!r}; expected JSON") from None
 
@@ -157,7 +159,7 @@ def _url(place: str, query: tuple[tuple[str, str], ...]) -> httpx.URL:
     return httpx.URL(place, params=query) if query else httpx.URL(place)
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 

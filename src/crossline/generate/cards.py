@@ -19,7 +19,7 @@ from crossline.basics.errors import UsageError
 from crossline.basics.values import F64, I64
 from crossline.generate import world
 from crossline.generate.frauds import EPOCH_MS, NOBODY, SCENARIOS, Fraud, Scene, plan_epoch
-from crossline.generate.labels import Label
+from crossline.generate.labels import PlantedFraud
 from crossline.generate.text import hexadecimal, json_lines, numbered
 from crossline.generate.tx import BASE_MS, BLOCK, LINES_BATCH, block_cuts, block_rng, check_at_least, pick
 
@@ -95,7 +95,7 @@ class CardWorkload:
         cuts = range(start, end, LINES_BATCH)
         return b"".join(json_lines(self.records(cut, min(LINES_BATCH, end - cut))) for cut in cuts)
 
-    def labels(self, start: int, count: int) -> list[Label]:
+    def labels(self, start: int, count: int) -> list[PlantedFraud]:
         """The frauds with records in [start, start + count), in order of their first record."""
         end = start + count
         labels = []
@@ -105,9 +105,9 @@ class CardWorkload:
                 labels.append(self._label(fraud, inside))
         return sorted(labels, key=lambda label: (label.record_ids[0], label.fraud_id))
 
-    def _label(self, fraud: Fraud, inside: list[int]) -> Label:
+    def _label(self, fraud: Fraud, inside: list[int]) -> PlantedFraud:
         first_ms, last_ms = (self.base_ms + position * 1_000 // self.rate_per_s for position in (inside[0], inside[-1]))
-        return Label(
+        return PlantedFraud(
             fraud_id=fraud.fraud_id,
             scenario=fraud.scenario,
             record_ids=tuple(f"t{position:07d}" for position in inside),

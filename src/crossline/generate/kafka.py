@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from crossline.basics.errors import SinkError, UsageError
-from crossline.generate.send import Batch
+from crossline.generate.send import RecordBatch
 
 # Epoch microseconds in decimal digits: when the record was due, or, without a rate, when the client was given it.
 SENT_HEADER = "crossline_sent_us"
@@ -48,7 +48,7 @@ class KafkaTarget:
             message = f"no answer from Kafka at {brokers}: {error.args[0].str()}; is it running, is --brokers right?"
             raise SinkError(message) from error
 
-    def send(self, batch: Batch, low: int, high: int, due_us: float, step_us: float) -> int:
+    def send(self, batch: RecordBatch, low: int, high: int, due_us: float, step_us: float) -> int:
         """Hand the records to the client, which sends them on its own thread."""
         taken = 0
         for index in range(low, high):

@@ -15,7 +15,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class PlantedFraud:
     """A planted fraud: its records in stream order, and the key that it turns on, as field name to value.
 
     The event time of each of its records lies in [start_ms, end_ms]. ``complete`` is false where the fraud goes on
@@ -31,7 +31,7 @@ class Label:
     complete: bool = True
 
 
-def label_lines(labels: Iterable[Label]) -> bytes:
+def label_lines(labels: Iterable[PlantedFraud]) -> bytes:
     """The labels as JSON lines; times are RFC 3339 UTC with milliseconds."""
     return b"".join(
         orjson.dumps(
@@ -51,7 +51,7 @@ def label_lines(labels: Iterable[Label]) -> bytes:
     )
 
 
-def read_labels(lines: bytes) -> list[Label]:
+def read_labels(lines: bytes) -> list[PlantedFraud]:
     """Labels back from their JSON lines; PermanentError names the line that is none."""
     labels = []
     for number, line in enumerate(lines.splitlines(), start=1):
@@ -65,8 +65,8 @@ def read_labels(lines: bytes) -> list[Label]:
     return labels
 
 
-def _label(fields: dict[str, Any]) -> Label:
-    return Label(
+def _label(fields: dict[str, Any]) -> PlantedFraud:
+    return PlantedFraud(
         fraud_id=fields["fraud_id"],
         scenario=fields["scenario"],
         record_ids=tuple(fields["record_ids"]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossline.analysis.catch import rests_on
-from crossline.generate.labels import Label
+from crossline.generate.labels import PlantedFraud
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Score:
     false_alerts: tuple[str, ...]
 
 
-def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[Label]) -> Score:
+def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[PlantedFraud]) -> Score:
     """Judge alerts (in the shape of an alert's JSON) against labels.
 
     An alert is true if its record, or a record of its evidence, was planted. A fraud that is not complete makes alerts
@@ -70,10 +70,10 @@ def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[Label]) -> Score
             false_alerts.append(alert["alert_id"])
     asked = [label for label in labels if label.complete]
     return Score(
-        found=_found(asked, caught),
+        found=_caught(asked, caught),
         raised=_raised([verdict for rule in verdicts.values() for verdict in rule]),
         scenarios={
-            scenario: _found([label for label in asked if label.scenario == scenario], caught)
+            scenario: _caught([label for label in asked if label.scenario == scenario], caught)
             for scenario in sorted({label.scenario for label in asked})
         },
         rules={rule_id: _raised(verdicts[rule_id]) for rule_id in sorted(verdicts)},
@@ -82,7 +82,7 @@ def score(alerts: Iterable[Mapping[str, Any]], labels: Iterable[Label]) -> Score
     )
 
 
-def _found(labels: list[Label], caught: set[str]) -> Caught:
+def _caught(labels: list[PlantedFraud], caught: set[str]) -> Caught:
     return Caught(planted=len(labels), caught=sum(label.fraud_id in caught for label in labels))
 
 

@@ -26,7 +26,7 @@ MAKERS = 2
 
 
 @dataclass(frozen=True)
-class Batch:
+class RecordBatch:
     """Records [first, first + count) as JSON lines, and the key of each where the target asks for keys."""
 
     first: int
@@ -49,7 +49,7 @@ class Target(Protocol):
 
     needs_keys: bool
 
-    def send(self, batch: Batch, low: int, high: int, due_us: float, step_us: float) -> int:
+    def send(self, batch: RecordBatch, low: int, high: int, due_us: float, step_us: float) -> int:
         """Take records low to high of the batch; the number of bytes taken is returned."""
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SendResult:
     """What was sent, and how long it took. ``behind_ms_max``: how late, at most, a record was sent in an open loop."""
 
     records: int
@@ -74,10 +74,10 @@ class Sent:
     behind_ms_max: float
 
 
-def batches(make: Callable[[int, int], Batch], numbers: range, size: int) -> Iterator[Batch]:
+def batches(make: Callable[[int, int], RecordBatch], numbers: range, size: int) -> Iterator[RecordBatch]:
     """The records of these numbers in batches of ``size``, made by threads while earlier ones are sent."""
     with ThreadPoolExecutor(MAKERS) as makers:
-        ahead: deque[Future[Batch]] = deque()
+        ahead: deque[Future[RecordBatch]] = deque()
         for first in numbers[::size]:
             ahead.append(makers.submit(make, first, min(size, numbers.stop - first)))
             if len(ahead) > MAKERS:
@@ -94,7 +94,7 @@ def send(
     rate_per_s: int | None = None,
     clock: Clock | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Sent:
+) -> SendResult:
     """Send the records of these numbers, at ``rate_per_s`` open loop or, if None, as fast as they are taken."""
     clock = clock or Clock()
     asked_s = clock.now_s()
@@ -118,7 +118,7 @@ def send(
             low = high
     target.close()
     seconds = clock.now_s() - (began_s if rate_per_s and began_s else asked_s)
-    return Sent(len(numbers), data_bytes, seconds, behind_s * 1e3)
+    return SendResult(len(numbers), data_bytes, seconds, behind_s * 1e3)
 
 
 def _due(clock: Clock, began_s: float, done: int, rate_per_s: int) -> int:
@@ -128,11 +128,11 @@ def _due(clock: Clock, began_s: float, done: int, rate_per_s: int) -> int:
     return due
 
 
-def _make(workload: Workload, first: int, count: int, *, keys: bool, split: bool) -> Batch:
+def _make(workload: Workload, first: int, count: int, *, keys: bool, split: bool) -> RecordBatch:
     """A batch with everything that its sending needs already done, as sending is what must keep time."""
     table = workload.records(first, count)
     accounts = table["account_id"].to_pylist() if keys else []
-    batch = Batch(first, count, json_lines(table), tuple(account.encode() for account in accounts))
+    batch = RecordBatch(first, count, json_lines(table), tuple(account.encode() for account in accounts))
     if split and len(batch.lines) != count:
         raise PermanentError(f"the workload made {len(batch.lines)} lines for {count} records from {first}")
     return batch
@@ -146,7 +146,7 @@ class StreamTarget:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
-    def send(self, batch: Batch, low: int, high: int, due_us: float, step_us: float) -> int:
+    def send(self, batch: RecordBatch, low: int, high: int, due_us: float, step_us: float) -> int:
         """Write the lines; send times have no place in a file."""
         del due_us, step_us
         data = batch.cut(low, high)
@@ -172,7 +172,7 @@ class DirectoryTarget:
         self._open: BinaryIO | None = None
         self._number = -1
 
-    def send(self, batch: Batch, low: int, high: int, due_us: float, step_us: float) -> int:
+    def send(self, batch: RecordBatch, low: int, high: int, due_us: float, step_us: float) -> int:
         """Write each line to the file that its record number falls into."""
         written = 0
         while low < high:

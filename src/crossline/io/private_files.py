@@ -20,7 +20,7 @@ def check_private(path: Path) -> None:
     mode = stat.S_IMODE(there.st_mode)
     if mode & 0o077:
         raise StateError(
-            f"{path}: found rights {mode:04o}, by which others get at the keys; expected 0600: chmod 600 {path}"
+            f"{path}: found rights {mode:04o}, so that other users can read the keys; expected 0600: chmod 600 {path}"
         )
     if there.st_uid not in {os.geteuid(), 0}:
         raise StateError(f"{path}: found a file of user {there.st_uid}; expected one of user {os.geteuid()}: chown it")

@@ -1,4 +1,4 @@
-"""Sinks as those who watch a run know them: their names, and one who passes on to several what is told of them."""
+"""Names of sinks for monitoring, and a watch that passes figures on to several watches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def named(sinks: Iterable[Sink]) -> Iterator[tuple[str, Sink]]:
 
 
 class SinkWatches:
-    """Tells all of ``watches``."""
+    """Passes everything on to all of ``watches``."""
 
     def __init__(self, watches: Sequence[SinkWatch]) -> None:
         self._watches = watches

@@ -21,27 +21,27 @@ from crossline.runtime.pipeline.feed import FEED
 from crossline.runtime.snapshot.snapshot import SnapshotFile
 from crossline.serve.backlog import placed_later
 from crossline.serve.decisions.adapters import FeedStream, LedgerAnswers, LedgerDecisions, PolicyFallback
+from crossline.serve.decisions.interfaces import ServiceParts
 from crossline.serve.decisions.outbox import SqliteOutbox, send_on
-from crossline.serve.decisions.parts import Parts
+from crossline.serve.decisions.reconciliation import Reconciliation
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.service import Decisions
-from crossline.serve.decisions.settling import Settling
+from crossline.serve.decisions.service import DecisionService
 from crossline.serve.decisions.values import RecordLog
-from crossline.serve.earlier import Mark, TakenUp, take_up
-from crossline.serve.elsewhere.following import StoreFollower
 from crossline.serve.feed.exact import Exact
 from crossline.serve.feed.reader import FeedReader
+from crossline.serve.ledger.factory import ledger_of
 from crossline.serve.ledger.group import LedgerGroup
-from crossline.serve.ledger.opening import ledger_of
 from crossline.serve.metrics.figures import ApiFigures, TimedAnswers
 from crossline.serve.ownership import held as folder_held
 from crossline.serve.ownership import note_owner
-from crossline.serve.replica.answers import Bounds
+from crossline.serve.reconciler import Reconciler
+from crossline.serve.recovery import ProgressFile, TakenUp, take_up
+from crossline.serve.remote.store_follower import StoreFollower
+from crossline.serve.replica.answers import ReplicaLimits
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.replica.setup import pipeline_of
-from crossline.serve.revising import Revising
 from crossline.serve.revisions.revision_log import RevisedLog
-from crossline.serve.steady import SteadyClock
+from crossline.serve.steady_clock import SteadyClock
 from crossline.settings.config import PipelineConfig
 from crossline.settings.kafka import KafkaSourceSettings
 from crossline.settings.process.serve import ServeSettings
@@ -59,11 +59,11 @@ class Api:
 
     config: PipelineConfig
     settings: ServeSettings
-    decisions: Decisions
+    decisions: DecisionService
     replicas: Replicas
     ledger: LedgerGroup
     reader: FeedReader
-    settling: Settling
+    settling: Reconciliation
     path: Path
     answers: LedgerDecisions
     figures: ApiFigures
@@ -95,7 +95,7 @@ def checked(config: PipelineConfig) -> tuple[ServeSettings, Policy]:
 async def running(config: PipelineConfig, replica_of: str | None = None) -> AsyncIterator[Api]:
     """The parts of the API over the pipeline of ``config``, whose paths are absolute; they end with the context.
 
-    ``replica_of``: the checkpoint, where it is told apart from the pipeline file; the pipeline runs elsewhere then.
+    ``replica_of``: the checkpoint, if it is given apart from the pipeline file; the pipeline then runs elsewhere.
     Raises UsageError where it cannot be; StateError where another process has what it needs.
     """
     settings, policy = checked(config)
@@ -114,17 +114,17 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         checkpoint, unseen_ms = await _followed(held, config, replica_of)
         reader = FeedReader(Path(checkpoint) / FEED)
         held.push_async_callback(reader.close)
-        bounds = Bounds(behind_max_ms=settings.behind_max, unseen_ms=unseen_ms)
+        bounds = ReplicaLimits(behind_max_ms=settings.behind_max, unseen_ms=unseen_ms)
         replicas = Replicas(checkpoint, count=settings.replicas, bounds=bounds)
         await replicas.start()
         held.push_async_callback(replicas.close)
-        settling, outbox = Settling(), SqliteOutbox(path / OUTBOX)
+        settling, outbox = Reconciliation(), SqliteOutbox(path / OUTBOX)
         figures, counts = _figures(config)
-        mark = Mark(path)
+        mark = ProgressFile(path)
         taken = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
         by_broker = _by_broker(config)
-        decisions = Decisions(
-            Parts(
+        decisions = DecisionService(
+            ServiceParts(
                 records=records,
                 judge=replicas,
                 stream=FeedStream(Exact(reader, policy), records, by_broker),
@@ -144,7 +144,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep, ages_ms),
             counting(counts),
-            Revising(reader, settling, group, settings, path, taken.after, mark, told, clock_ms) as revising,
+            Reconciler(reader, settling, group, settings, path, taken.after, mark, told, clock_ms) as revising,
             _placing(taken),
         ):
             parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)
@@ -178,7 +178,7 @@ def _by_broker(config: PipelineConfig) -> frozenset[str]:
 
 
 async def _held(log: FileRecordLog) -> None:
-    """That another process has it is told at the start."""
+    """That another process owns it is an error at the start."""
     try:
         await log.open()
     except StateError as error:
@@ -242,7 +242,7 @@ async def _warmed(records: StreamRecords, group: LedgerGroup) -> None:
 
 
 @asynccontextmanager
-async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling: Settling) -> AsyncIterator[None]:
+async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling: Reconciliation) -> AsyncIterator[None]:
     """What was answered and is in no stream yet is sent on."""
     stop = asyncio.Event()
     sending = asyncio.create_task(send_on(outbox, logs, stop, settling.placed))
@@ -255,7 +255,7 @@ async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling:
 
 @asynccontextmanager
 async def _placing(taken: TakenUp) -> AsyncIterator[None]:
-    """Where answered records stand that an earlier process left is told once brokers answer."""
+    """Positions of records answered by an earlier process are known once brokers answer."""
     placing = asyncio.create_task(placed_later(taken.left))
     try:
         yield

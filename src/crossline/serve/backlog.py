@@ -12,7 +12,7 @@ from crossline.basics.errors import SourceError
 from crossline.io.feed.files import FeedBatch
 from crossline.io.recordlog.segments import segment_name, segment_numbers
 from crossline.logs import get_logger
-from crossline.serve.decisions.records import Checked, StreamRecords
+from crossline.serve.decisions.records import CheckedRecord, StreamRecords
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.replica.replicas import Replicas
 from crossline.settings.kafka import KafkaSourceSettings
@@ -27,26 +27,26 @@ _numbers = count(-1, -1)  # those of requests begin with 1
 
 
 # By the ends of a batch what stands behind it in a log: where, the line, and when it came, where the log says so.
-OutboxSink = Callable[[Mapping[str, int]], Iterator[tuple[Place, bytes, int | None]]]
+RecordsAfter = Callable[[Mapping[str, int]], Iterator[tuple[Place, bytes, int | None]]]
 
 
 async def tell_places(
     since: FeedBatch | None,
     records: StreamRecords,
     stream: str,
-    behind: OutboxSink,
+    behind: RecordsAfter,
     placed: Callable[[str, str, Place], None],
 ) -> int:
-    """Tell ``placed`` where the records stand that came behind batch ``since``; how many these are."""
-    told = 0
+    """Call ``placed`` with the position of each record after batch ``since``; return their number."""
+    count = 0
     for asked, place in await _behind(since, records, stream, behind):
         placed(stream, asked.record_id, place)
-        told += 1
-    return told
+        count += 1
+    return count
 
 
 async def lay_unread(
-    replicas: Replicas, newest: FeedBatch | None, records: StreamRecords, stream: str, behind: OutboxSink
+    replicas: Replicas, newest: FeedBatch | None, records: StreamRecords, stream: str, behind: RecordsAfter
 ) -> int:
     """Lay over what stands in a log behind the ``newest`` batch; how many records that were."""
     laid = 0
@@ -72,7 +72,7 @@ async def placed_later(placing: Sequence[Callable[[], Awaitable[int]]], again_s:
 
 
 async def _behind(
-    batch: FeedBatch | None, records: StreamRecords, stream: str, behind: OutboxSink
+    batch: FeedBatch | None, records: StreamRecords, stream: str, behind: RecordsAfter
 ) -> list[tuple[Asked, Place]]:
     ends: Mapping[str, int] = {} if batch is None else batch.head["ends"].get(stream, {})
     lines = await asyncio.to_thread(lambda: list(islice(behind(ends), UNREAD_MAX)))
@@ -83,18 +83,18 @@ async def _behind(
         for (place, _, came), found in zip(
             given, records.check(stream, [raw for _, raw, _ in given], now_ms), strict=True
         ):
-            if isinstance(found, Checked):
+            if isinstance(found, CheckedRecord):
                 came_ms = now_ms if came is None else came
                 read.append((Asked(next(_numbers), stream, found.record_id, found.raw, found.digest, came_ms), place))
     return read
 
 
-def of_files(folder: Path) -> OutboxSink:
+def of_files(folder: Path) -> RecordsAfter:
     """What stands in the log of files at ``folder``."""
     return lambda ends: ((place, raw, None) for place, raw in lines_behind(folder, ends))
 
 
-def of_topic(settings: KafkaSourceSettings, topic: str, environment: Mapping[str, str]) -> OutboxSink:
+def of_topic(settings: KafkaSourceSettings, topic: str, environment: Mapping[str, str]) -> RecordsAfter:
     """What stands in ``topic``; nothing where no batch says where it was read to.
 
     Raises SourceError, as it is gone through, where its brokers do not answer.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crossline.api.declared import FilePath, Stream, stream_of
+from crossline.api.declarations import FilePath, Stream, stream_of
 from crossline.api.detector import Detector
 from crossline.api.results import Alerts
 from crossline.backtest.trial import as_if_active
@@ -36,7 +36,7 @@ class RuleTester:
     Attributes:
         alerts: all alerts so far, as JSON values, as they stand after corrections.
         decisions: all decisions so far.
-        dead_letters: records that could not be taken in; ``feed`` raises where there are some, unless told otherwise.
+        dead_letters: records that could not be read; ``feed`` raises if there is one, unless ``refused`` is set.
     """
 
     def __init__(
@@ -53,21 +53,21 @@ class RuleTester:
         self._detector = Detector(
             chosen, declared, policy=policy, lists=lists, defaults=defaults, clock_ms=lambda: LATEST_MS
         )
-        self._told: list[Mapping[str, Any]] = []
+        self._alerts: list[Mapping[str, Any]] = []
         self.decisions: list[Mapping[str, Any]] = []
         self.dead_letters: list[DeadLetter] = []
 
     @property
     def alerts(self) -> list[dict[str, Any]]:
         """All alerts so far, as they stand after corrections."""
-        return last_words(self._told)
+        return last_words(self._alerts)
 
     def feed(self, records: Iterable[Mapping[str, Any]] | Any, *, refused: bool = False) -> Alerts:
         """Judge records, after those that were fed before.
 
         Args:
             records: an iterable of dicts, or a table of any Arrow library.
-            refused: whether records may be dead letters; else one is an error of the test.
+            refused: allow dead letters; without it a dead letter fails the test.
 
         Returns:
             The alerts that these records raised.
@@ -76,7 +76,7 @@ class RuleTester:
             AssertionError: a record is a dead letter.
         """
         alerts, decisions = self._detector.process(records)
-        self._told += alerts
+        self._alerts += alerts
         self.decisions += decisions
         self.dead_letters += alerts.dead_letters
         if alerts.dead_letters and not refused:

@@ -22,7 +22,7 @@ from features import featured  # noqa: E402
 from measure import MODEL, average_precision, caught, curve  # noqa: E402
 
 from crossline.basics.models.model import Model, Scorer  # noqa: E402
-from crossline.generate.labels import Label, read_labels  # noqa: E402
+from crossline.generate.labels import PlantedFraud, read_labels  # noqa: E402
 
 TRAINING = all(importlib.util.find_spec(name) for name in ("sklearn", "skl2onnx"))
 
@@ -70,9 +70,9 @@ def test_the_model_judges_what_the_table_says_and_meets_kinds_that_it_was_not_tr
 def test_what_counts_as_caught() -> None:
     """Rules rest on their evidence, the model on its own record; a fraud that is cut off is not asked for."""
     labels = [
-        Label("f1", "a", ("r1", "r2"), {}, 0, 1),
-        Label("f2", "b", ("r3",), {}, 0, 1),
-        Label("f3", "b", ("r4",), {}, 0, 1, complete=False),
+        PlantedFraud("f1", "a", ("r1", "r2"), {}, 0, 1),
+        PlantedFraud("f2", "b", ("r3",), {}, 0, 1),
+        PlantedFraud("f3", "b", ("r4",), {}, 0, 1, complete=False),
     ]
     alerts = [
         {"rule_id": "r", "record_id": "r9", "evidence": {"record_ids": ["r1"]}},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crossline.cli.decisions import _said
+from crossline.cli.decisions import _decision_rows
 
 REASON = {"rule_id": "often", "rule_version": 2, "action": "step_up", "score": 40, "message": "m"}
 
@@ -28,6 +28,6 @@ def test_a_reason_names_its_alert(more: dict[str, Any], line: str) -> None:
         "event_time": "t",
         "reasons": [{**REASON, **more}],
     }
-    said = list(_said(decision))
+    said = list(_decision_rows(decision))
     assert ("because", "often@2 asks for step_up (score 40): m") in said
     assert said[said.index(("because", "often@2 asks for step_up (score 40): m")) + 1] == ("", line)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from crossline.cli.demo import command
-from crossline.cli.demo.asking import as_lines, ask, payment_to_ask, serve_section, served
+from crossline.cli.demo.api_request import as_lines, ask, payment_to_ask, serve_section, served
 from crossline.generate.cards import CardWorkload
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.settings.config import PipelineConfig
@@ -126,6 +126,6 @@ def test_an_api_that_breaks_off_is_told(tmp_path: Path, api: int, monkeypatch: p
 
 def test_another_port_where_the_usual_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        monkeypatch.setattr("crossline.cli.demo.asking.PORT", other.getsockname()[1])
+        monkeypatch.setattr("crossline.cli.demo.api_request.PORT", other.getsockname()[1])
         (line,) = [each for each in serve_section().splitlines() if each.strip().startswith("listen:")]
         assert int(line.rpartition(":")[2]) not in {0, other.getsockname()[1]}

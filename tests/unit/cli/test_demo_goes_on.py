@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import pytest
 
-from crossline.cli.demo import going_on
+from crossline.cli.demo import live_traffic
+from crossline.cli.demo.accounts import new_password
 from crossline.cli.demo.command import _lay_out
-from crossline.cli.demo.people import new_password
 from crossline.runtime.pipeline.assemble import read_config
-from crossline.serve.console.people.users import UserFile
+from crossline.serve.console.accounts.users import UserFile
 from crossline.settings.config import in_folder
 
 PEOPLE_SHOWN = (["ines.vale"], ["oda.lind"])
@@ -56,7 +56,7 @@ def test_the_same_pipeline_has_more_payments(tmp_path: Path, monkeypatch: pytest
     started.parent.mkdir(parents=True)
     started.write_text('{"started_ms": 1, "chunk_records": 500}')
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    going_on.go_on(config, folder, 8_000)
+    live_traffic.go_on(config, folder, 8_000)
     monkeypatch.undo()
     kept = (folder / "in/payments.jsonl").read_bytes().splitlines()  # what a rule can be tried on
     assert (len(kept), json.loads(kept[-1])["transaction_id"]) == (8_000, "t0007999")

@@ -64,7 +64,7 @@ def test_a_hold_is_placed_listed_and_released(project: Path) -> None:
     again = run(*PLACE, "--id", ID, "--until", "25h")
     assert isinstance(again.exception, PermanentError)
     assert "asks for something else" in str(again.exception)
-    assert "nobody holds anything" in run("list").stderr
+    assert "no holds by people" in run("list").stderr
     (event,) = pipeline_runs(NOW_MS + 1_000)
     assert (event.event, event.hold_id, event.who, event.action) == ("held", ID, me, "block")
     (row,) = map(json.loads, run("list", "--json").stdout.splitlines())

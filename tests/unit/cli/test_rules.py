@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
-from crossline.cli.rules.command import register
+from crossline.cli.main import app
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.rules.registry import rule_types
 
@@ -44,8 +43,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    app = typer.Typer()
-    register(app)
     return CliRunner().invoke(app, ["rules", *arguments], catch_exceptions=False)
 
 
@@ -235,7 +232,7 @@ def test_publish_refuses_what_may_not_follow_what_is_live(project: Path) -> None
 
 def test_publish_that_leaves_a_rule_out_says_so(project: Path) -> None:
     (project / "large.yaml").write_text(SMALL, encoding="utf-8")
-    assert "rule large stood in the file that this one replaces: it stays live" in run("publish", "large.yaml").stderr
+    assert "rule large was in the replaced file: it stays live" in run("publish", "large.yaml").stderr
 
 
 def test_publish_does_not_break_another_file(project: Path) -> None:

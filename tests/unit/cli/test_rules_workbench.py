@@ -76,7 +76,7 @@ def test_explain_measures_on_a_sample(run: Run) -> None:
     accounts = [each["account_id"] for each in lines]
     assert (keeps["records"], keeps["keys"]) == (len(accounts), len(set(accounts)))
     assert keeps["bytes"] > 0
-    assert {"ns_a_record", "noise_ns", "told"} <= told[1].keys()
+    assert {"ns_a_record", "noise_ns", "above_noise"} <= told[1].keys()
     assert told[2].keys() == {"all_rules_ns", "no_rules_ns"}
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from rich.text import Text
 
-from crossline.cli.screen import Listing, Pairs, fitted, screen
+from crossline.cli.terminal import Listing, NameValues, fitted, screen
 
 ROWS = [
     (
@@ -75,7 +75,7 @@ def test_markup_and_control_characters_are_text(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("COLUMNS", "80")
     console = screen()
     with console.capture() as captured:
-        console.print(Pairs([("[red]a[/red]", "b\x1b[2J\u202e :smile:\nc")]))
+        console.print(NameValues([("[red]a[/red]", "b\x1b[2J\u202e :smile:\nc")]))
     assert captured.get() == "[red]a[/red]  b\\x1b[2J\\u202e :smile:\\nc\n"
 
 

@@ -14,7 +14,7 @@ from crossline.basics.errors import StateError, UsageError
 from crossline.cli.serve.start import followed
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.serve import assembly
-from crossline.serve.app.elsewhere import ReadsAlone
+from crossline.serve.app.read_only import ReadOnly
 from crossline.serve.replica.setup import pipeline_of
 from crossline.settings.config import PipelineConfig, load_pipeline
 from crossline.settings.process.engine import EngineSettings
@@ -114,7 +114,7 @@ def test_writes_are_left_to_the_api_beside_the_pipeline(method: str) -> None:
         return {"type": "http.request", "body": b""}
 
     scope = {"type": "http", "method": method, "path": "/v1/lists/cash/CSH", "headers": []}
-    asyncio.run(ReadsAlone(app)(scope, receive, send))
+    asyncio.run(ReadOnly(app)(scope, receive, send))
     if method in {"GET", "HEAD"}:
         assert (seen, sent) == ([method], [])
         return

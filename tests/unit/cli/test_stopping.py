@@ -12,14 +12,14 @@ END_S = 60.0
 # A call of minutes that lets other threads run, and comes back to Python for no signal.
 DEAF = """
 import hashlib
-from crossline.cli.stopping import stoppable
+from crossline.cli.signals import stoppable
 with stoppable() as stopping:
     print("busy", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", (1 << 31) - 1)
 """
 AWAKE = """
 import time
-from crossline.cli.stopping import stoppable
+from crossline.cli.signals import stoppable
 class Work:
     running = True
     def stop(self):
@@ -69,7 +69,7 @@ def test_a_main_thread_that_hears_acts_once() -> None:
 def test_handlers_and_descriptors_are_as_before() -> None:
     program = """
 import os, signal, sys
-from crossline.cli.stopping import stoppable
+from crossline.cli.signals import stoppable
 before = signal.getsignal(signal.SIGTERM), sorted(os.listdir("/dev/fd"))
 for _ in range(3):
     with stoppable():

@@ -9,7 +9,7 @@ import pytest
 
 from crossline.cli import summary
 from crossline.cli.init import template_files
-from crossline.cli.summary import Progress, summary_json, summary_text
+from crossline.cli.summary import ProgressLine, summary_json, summary_text
 from crossline.io.sinks.base import Delivery
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import load_pipeline
@@ -26,7 +26,7 @@ def test_the_summary_fits_the_screen(monkeypatch: pytest.MonkeyPatch, columns: i
     text = summary_text(config, totals)
     assert max(map(len, text.splitlines())) <= columns
     joined = "".join(text.split())
-    for part in ("24records", "12,345a_rule_with_a_name_of_some_length", "3duplicate_id", "kept in the store): 2"):
+    for part in ("24records", "12,345a_rule_with_a_name_of_some_length", "3duplicate_id", "written to the store): 2"):
         assert "".join(part.split()) in joined
     assert "out/crossline.db,out/alerts.jsonl,console" in joined
 
@@ -113,7 +113,7 @@ def test_the_line_of_progress_says_how_far_it_is(
     clock: list[float], elapsed_s: float, share: float | None, said: str
 ) -> None:
     out = Terminal()
-    progress = Progress(out)
+    progress = ProgressLine(out)
     progress.batch(batch(7), totals_after(elapsed_s, clock, share))
     assert out.getvalue() == f"\r\x1b[K{said}"
     progress.done()
@@ -122,7 +122,7 @@ def test_the_line_of_progress_says_how_far_it_is(
 
 def test_the_line_of_progress_is_written_over_itself_and_not_too_often(clock: list[float]) -> None:
     out = Terminal()
-    progress = Progress(out)
+    progress = ProgressLine(out)
     for number in range(8):
         progress.batch(batch(number), totals_after(summary._SHOW_EVERY_S / 2, clock, None))
     assert [line.rpartition(" ")[2] for line in out.getvalue().split("\r")[1:]] == ["0", "2", "4", "6"]
@@ -132,13 +132,13 @@ def test_the_line_of_progress_is_written_over_itself_and_not_too_often(clock: li
 def test_a_line_of_progress_that_does_not_fit_is_cut(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     out = Terminal()
-    Progress(out).batch(batch(7), totals_after(30, clock, 0.25))
+    ProgressLine(out).batch(batch(7), totals_after(30, clock, 0.25))
     assert out.getvalue() == "\r\x1b[K60,000 records, 2,000/s, 1,2…"
 
 
 def test_nothing_is_said_where_nobody_looks(clock: list[float]) -> None:
     out = io.StringIO()
-    progress = Progress(out)
+    progress = ProgressLine(out)
     progress.batch(batch(7), totals_after(30, clock, 0.25))
     progress.done()
     assert out.getvalue() == ""
@@ -182,7 +182,7 @@ def test_the_summary_says_what_rules_cost(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_program_that_asks_for_lines_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSLINE_PROGRESS", "lines")
     out = io.StringIO()
-    progress = Progress(out)
+    progress = ProgressLine(out)
     progress.show("24 records")
     progress.show("48 records")
     progress.done()

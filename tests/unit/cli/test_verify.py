@@ -19,7 +19,7 @@ from crossline.rule_registry.reading import Known, read_rules
 from crossline.rules.policy.policy import load_policy
 from crossline.runtime.changes.rulefeed import DirectoryFeed
 from crossline.serve.decisions.values import Asked, Basis
-from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
 from crossline.settings.config import in_folder
@@ -101,7 +101,7 @@ def test_a_late_record_that_makes_a_figure(shop: Shop, verify: Verify) -> None:
     shop.receipt("t1")
     late = record(9, 0)
     shop.kept(
-        Entry(
+        ReceiptEntry(
             Asked(2, "payments", "t9", b"", digest(late), 2),
             {"decision_id": "d9", "stream": "payments", "record_id": "t9", "decision": "allow", "answered": "peek"},
         ),
@@ -274,7 +274,7 @@ WRONG = {
     "no file": (["none.json", "--pipeline", "pipeline.yaml"], "receipt none.json: No such file"),
     "no JSON": (["pipeline.yaml", "--pipeline", "pipeline.yaml"], "found no JSON"),
     "a list": (["list.json", "--pipeline", "pipeline.yaml"], "found a JSON list"),
-    "a field twice": (["twice.json", "--pipeline", "pipeline.yaml"], "field 'a' stands twice"),
+    "a field twice": (["twice.json", "--pipeline", "pipeline.yaml"], "field 'a' appears twice in an object"),
     "no pipeline": (["receipt.json", "--pipeline", "none.yaml"], "none.yaml: no such file"),
     "a topic": (["receipt.json", "--pipeline", "kafka.yaml"], "of Avro or with fields of headers: expected --input"),
     "no ledger": (["--ledger", "none.db"], "found no ledger none.db"),
@@ -335,7 +335,11 @@ def test_a_generator_is_a_log_as_well(tmp_path: Path, monkeypatch: pytest.Monkey
     asked = Asked(1, "payments", mine[-1]["transaction_id"], b"", digest(mine[-1]), 1)
     ledger = SqliteLedger("ledger.db")
     (kept,) = ledger.answer(
-        [Entry(asked, {**decided, "answered": "peek"}, basis, {"card_declines": figure}, {"card_declines": evidence})]
+        [
+            ReceiptEntry(
+                asked, {**decided, "answered": "peek"}, basis, {"card_declines": figure}, {"card_declines": evidence}
+            )
+        ]
     )
     assert kept is not None
     Path("receipt.json").write_text(json.dumps(ledger.receipt(kept.decision_id)))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from crossline.basics.streams.schema import load_streams
-from crossline.cli.verify.reading import places_of
+from crossline.cli.verify.inputs import places_of
 from crossline.cli.verify.topics import CAME, STANDS, _line
-from crossline.serve.ledger.comparing import RecordPlace
+from crossline.serve.ledger.comparison import RecordPlace
 
 from .test_release import STREAM
 from .verifykit import digest

@@ -11,7 +11,7 @@ from crossline.cli.main import run_command
 from crossline.rule_registry.directory import find_log, ruleset_of_log
 from crossline.runtime.changes.rulefeed import DirectoryFeed
 from crossline.serve.decisions.values import Asked, Basis
-from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
 from crossline.settings.config import in_folder, load_pipeline
@@ -107,15 +107,15 @@ class Shop:
             figures["burst"] = {name: alert[name] for name in ("value", "window_start", "window_end")}
             evidence["burst"] = {name: alert["evidence"][name] for name in ("record_ids", "count")}
         fallback = decision["answered"] == "fallback"
-        entry = Entry(asked, decision, None if fallback else basis, {} if fallback else figures, evidence)
-        return self.kept(Entry(asked, decision) if fallback else entry, signer)
+        entry = ReceiptEntry(asked, decision, None if fallback else basis, {} if fallback else figures, evidence)
+        return self.kept(ReceiptEntry(asked, decision) if fallback else entry, signer)
 
     def rule_digest(self) -> str:
         log = find_log(self.root / "rules", "shop")
         assert log is not None
         return ruleset_of_log(log).versions[0].rule.body_digest()
 
-    def kept(self, entry: Entry, signer: Signer | None) -> Path:
+    def kept(self, entry: ReceiptEntry, signer: Signer | None) -> Path:
         ledger = SqliteLedger(self.root / "out" / "serve" / "ledger.db", signer)
         try:
             (kept,) = ledger.answer([entry])

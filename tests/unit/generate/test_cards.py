@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.generate.cards import CardWorkload
 from crossline.generate.frauds import EPOCH_MS, SCENARIOS, Scene, plan_epoch
-from crossline.generate.labels import Label, label_lines, read_labels, rfc3339
+from crossline.generate.labels import PlantedFraud, label_lines, read_labels, rfc3339
 
 WORKLOAD = CardWorkload(seed=5)
 COUNT = 50_000  # a little over two epochs
@@ -27,17 +27,17 @@ def rows() -> dict[str, Row]:
 
 
 @pytest.fixture(scope="module")
-def labels() -> list[Label]:
+def labels() -> list[PlantedFraud]:
     return WORKLOAD.labels(0, COUNT)
 
 
-def planted(rows: dict[str, Row], labels: list[Label], scenario: str) -> list[list[Row]]:
+def planted(rows: dict[str, Row], labels: list[PlantedFraud], scenario: str) -> list[list[Row]]:
     chosen = [label for label in labels if label.scenario == scenario and label.complete]
     assert len(chosen) >= 4
     return [[rows[record_id] for record_id in label.record_ids] for label in chosen]
 
 
-def test_labels_fit_their_records(rows: dict[str, Row], labels: list[Label]) -> None:
+def test_labels_fit_their_records(rows: dict[str, Row], labels: list[PlantedFraud]) -> None:
     seen: set[str] = set()
     for label in labels:
         assert not seen.intersection(label.record_ids)
@@ -51,13 +51,15 @@ def test_labels_fit_their_records(rows: dict[str, Row], labels: list[Label]) -> 
     assert len({label.fraud_id for label in labels}) == len(labels)
 
 
-def test_no_record_tells_that_it_was_planted(rows: dict[str, Row], labels: list[Label]) -> None:
+def test_no_record_tells_that_it_was_planted(rows: dict[str, Row], labels: list[PlantedFraud]) -> None:
     names = {tuple(row) for row in rows.values()}
     assert len(names) == 1
     assert not {"label", "fraud_id", "scenario"} & set(next(iter(names)))
 
 
-def test_card_testing_is_many_tiny_declined_payments_and_a_dear_one(rows: dict[str, Row], labels: list[Label]) -> None:
+def test_card_testing_is_many_tiny_declined_payments_and_a_dear_one(
+    rows: dict[str, Row], labels: list[PlantedFraud]
+) -> None:
     for fraud in planted(rows, labels, "card_testing"):
         *tries, last = fraud
         assert all(row["amount_cents"] < 250 and not row["cvv_ok"] for row in tries)
@@ -67,7 +69,9 @@ def test_card_testing_is_many_tiny_declined_payments_and_a_dear_one(rows: dict[s
         assert last["status"] == "approved"
 
 
-def test_account_takeover_empties_an_account_from_a_new_device(rows: dict[str, Row], labels: list[Label]) -> None:
+def test_account_takeover_empties_an_account_from_a_new_device(
+    rows: dict[str, Row], labels: list[PlantedFraud]
+) -> None:
     for fraud in planted(rows, labels, "account_takeover"):
         assert sum(row["amount_cents"] for row in fraud) >= 240_000
         assert {row["payment_type"] for row in fraud} <= {"CSH", "TRF"}
@@ -76,27 +80,31 @@ def test_account_takeover_empties_an_account_from_a_new_device(rows: dict[str, R
         assert (len(devices), others) == (1, [])
 
 
-def test_impossible_travel_is_one_card_in_two_countries_in_minutes(rows: dict[str, Row], labels: list[Label]) -> None:
+def test_impossible_travel_is_one_card_in_two_countries_in_minutes(
+    rows: dict[str, Row], labels: list[PlantedFraud]
+) -> None:
     for fraud in planted(rows, labels, "impossible_travel"):
         assert len({row["card_hash"] for row in fraud}) == 1
         assert len({row["country"] for row in fraud[:2]}) == 2
         assert fraud[1]["event_time"] - fraud[0]["event_time"] <= 160_000
 
 
-def test_mule_fan_in_is_many_senders_and_one_beneficiary(rows: dict[str, Row], labels: list[Label]) -> None:
+def test_mule_fan_in_is_many_senders_and_one_beneficiary(rows: dict[str, Row], labels: list[PlantedFraud]) -> None:
     for fraud in planted(rows, labels, "mule_fan_in"):
         assert len({row["account_id"] for row in fraud}) == len(fraud) >= 10
         assert {row["merchant_id"] for row in fraud} == {None}
         assert len({row["beneficiary_id"] for row in fraud}) == 1
 
 
-def test_merchant_anomaly_is_many_dear_payments_at_one_merchant(rows: dict[str, Row], labels: list[Label]) -> None:
+def test_merchant_anomaly_is_many_dear_payments_at_one_merchant(
+    rows: dict[str, Row], labels: list[PlantedFraud]
+) -> None:
     for fraud in planted(rows, labels, "merchant_anomaly"):
         assert len(fraud) >= 25
         assert min(row["amount_cents"] for row in fraud) >= 25_000
 
 
-def test_everyday_traffic_is_plausible(rows: dict[str, Row], labels: list[Label]) -> None:
+def test_everyday_traffic_is_plausible(rows: dict[str, Row], labels: list[PlantedFraud]) -> None:
     planted_ids = {record_id for label in labels for record_id in label.record_ids}
     everyday = [row for record_id, row in rows.items() if record_id not in planted_ids]
     assert len(planted_ids) / COUNT < 0.015
@@ -119,7 +127,7 @@ def test_any_cut_equals_the_whole(cuts: list[int]) -> None:
     assert b"".join(parts) == WORKLOAD.lines(0, 40_000)
 
 
-def test_a_cut_fraud_is_labelled_as_incomplete_in_both_parts(labels: list[Label]) -> None:
+def test_a_cut_fraud_is_labelled_as_incomplete_in_both_parts(labels: list[PlantedFraud]) -> None:
     whole = next(label for label in labels if len(label.record_ids) > 5)
     cut = int(whole.record_ids[3][1:])
     before = {label.fraud_id: label for label in WORKLOAD.labels(0, cut)}[whole.fraud_id]
@@ -148,7 +156,7 @@ def test_no_frauds_leave_only_the_background() -> None:
     assert changed == {record_id for label in WORKLOAD.labels(0, 2_000) for record_id in label.record_ids}
 
 
-def test_labels_are_read_back_as_written(labels: list[Label]) -> None:
+def test_labels_are_read_back_as_written(labels: list[PlantedFraud]) -> None:
     assert read_labels(label_lines(labels)) == labels
     assert rfc3339(1_767_225_607_120) == "2026-01-01T00:00:07.120Z"
     with pytest.raises(PermanentError, match=r"labels, line 2: not a label .*crossline generate cards --labels"):
@@ -160,7 +168,9 @@ def test_bad_parameters_are_refused() -> None:
         CardWorkload(accounts=10)
 
 
-def test_kinds_that_are_planted_stand_where_they_stand_beside_others(rows: dict[str, Row], labels: list[Label]) -> None:
+def test_kinds_that_are_planted_stand_where_they_stand_beside_others(
+    rows: dict[str, Row], labels: list[PlantedFraud]
+) -> None:
     some = CardWorkload(seed=5, kinds=("mule_fan_in", "card_testing"))
     mine = [label for label in labels if label.scenario in {"mule_fan_in", "card_testing"}]
     assert mine == some.labels(0, COUNT)

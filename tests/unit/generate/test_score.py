@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.generate.labels import Label
+from crossline.generate.labels import PlantedFraud
 from crossline.generate.score import Caught, Raised, score
 
 
-def label(fraud_id: str, scenario: str, *record_ids: str, complete: bool = True) -> Label:
-    return Label(fraud_id, scenario, record_ids, {"account_id": "a1"}, 0, 1, complete)
+def label(fraud_id: str, scenario: str, *record_ids: str, complete: bool = True) -> PlantedFraud:
+    return PlantedFraud(fraud_id, scenario, record_ids, {"account_id": "a1"}, 0, 1, complete)
 
 
 def alert(alert_id: str, rule_id: str, record_id: str, *evidence: str) -> dict[str, Any]:

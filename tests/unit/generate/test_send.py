@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 
 from crossline.basics.errors import SinkError, UsageError
 from crossline.generate.kafka import SENT_HEADER, KafkaTarget
-from crossline.generate.send import Batch, Clock, DirectoryTarget, StreamTarget, send
+from crossline.generate.send import Clock, DirectoryTarget, RecordBatch, StreamTarget, send
 from crossline.generate.tx import TxWorkload
 
 WORKLOAD = TxWorkload(seed=4)
@@ -38,7 +38,7 @@ class Notes:
         self.records: list[tuple[int, bytes, bytes, float, float]] = []
         self.closed = False
 
-    def send(self, batch: Batch, low: int, high: int, due_us: float, step_us: float) -> int:
+    def send(self, batch: RecordBatch, low: int, high: int, due_us: float, step_us: float) -> int:
         for index in range(low, high):
             due_s = (due_us + (index - low) * step_us) / 1e6
             self.records.append((batch.first + index, batch.keys[index], batch.lines[index], due_s, self.hand.now_s))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crossline.api import declared as api
+from crossline.api import declarations as api
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.content import read_pipeline, read_text

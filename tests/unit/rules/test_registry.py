@@ -15,7 +15,7 @@ def test_a_clash_is_refused() -> None:
     class Other(Rule):
         pass
 
-    with pytest.raises(ValueError, match=r"velocity is crossline\.core\.rules\.types\.velocity\.VelocityRule already"):
+    with pytest.raises(ValueError, match=r"velocity is crossline\.rules\.types\.velocity\.VelocityRule already"):
         rule_type("velocity")(Other)
     assert rule_type("velocity")(VelocityRule) is VelocityRule
 

@@ -14,11 +14,11 @@ from crossline.io.feed.files import write_batch
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.io.recordlog.topic import KafkaRecordLog
 from crossline.serve import backlog
+from crossline.serve.decisions.reconciliation import Reconciliation
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.settling import Settling
 from crossline.serve.decisions.values import Asked, Place
-from crossline.serve.earlier import MARK, Mark, begin_of, take_up
 from crossline.serve.feed.reader import FeedReader
+from crossline.serve.recovery import MARK, ProgressFile, begin_of, take_up
 from crossline.settings.kafka import KafkaSourceSettings
 from crossline.settings.sources import ApiSettings
 
@@ -62,7 +62,7 @@ def write(folder: Path, number: int, log: str, begin: int, end: int, *blocked: s
     write_batch(folder, {"batch": number, "planned_ms": 5, "ends": ends, "begins": begins}, {"decisions": lines})
 
 
-def revised_after(folder: Path, after: int, settling: Settling, last: int) -> list[tuple[str, str, int]]:
+def revised_after(folder: Path, after: int, settling: Reconciliation, last: int) -> list[tuple[str, str, int]]:
     async def work() -> list[tuple[str, str, int]]:
         reader, found = FeedReader(folder), []
         try:
@@ -77,14 +77,14 @@ def revised_after(folder: Path, after: int, settling: Settling, last: int) -> li
     return asyncio.run(work())
 
 
-def begun(folder: Path, source: Any, log_of: Any, answers: Ledger) -> tuple[int, Settling, Replicas]:
+def begun(folder: Path, source: Any, log_of: Any, answers: Ledger) -> tuple[int, Reconciliation, Replicas]:
     """What a process begins with."""
 
-    async def work() -> tuple[int, Settling, Replicas]:
-        settling, replicas, reader = Settling(), Replicas(), FeedReader(folder / "feed")
+    async def work() -> tuple[int, Reconciliation, Replicas]:
+        settling, replicas, reader = Reconciliation(), Replicas(), FeedReader(folder / "feed")
         records = StreamRecords({"payments": PAYMENTS})
         try:
-            given = (reader, Mark(folder), answers, settling, replicas)
+            given = (reader, ProgressFile(folder), answers, settling, replicas)
             taken = await take_up({"payments": source}, {"payments": log_of}, records, *given)  # type: ignore[arg-type]
             await backlog.placed_later(taken.left, again_s=0.0)
         finally:
@@ -209,9 +209,9 @@ def test_what_a_topic_has_is_not_put_there_again(tmp_path: Path, monkeypatch: py
 
     async def work() -> None:
         log = KafkaRecordLog(TOPIC, "p", "account")
-        settling, reader = Settling(), FeedReader(tmp_path / "feed")
+        settling, reader = Reconciliation(), FeedReader(tmp_path / "feed")
         records = StreamRecords({"payments": PAYMENTS})
-        given = (reader, Mark(tmp_path), Ledger(), settling, Replicas())
+        given = (reader, ProgressFile(tmp_path), Ledger(), settling, Replicas())
         try:
             await take_up({"payments": TOPIC}, {"payments": log}, records, *given)  # type: ignore[arg-type]
             again = Asked(1, "payments", "a", payment("a"), "", 0)
@@ -250,15 +250,15 @@ def test_where_it_begins(tmp_path: Path, noted: bytes | None, begin: int) -> Non
         finally:
             await reader.close()
 
-    found = begin_of(feed, Mark(tmp_path), asyncio.run(newest()))
+    found = begin_of(feed, ProgressFile(tmp_path), asyncio.run(newest()))
     assert found is not None
     assert found.number == begin
 
 
 def test_a_mark_says_where_it_was_set_last(tmp_path: Path) -> None:
-    mark = Mark(tmp_path)
+    mark = ProgressFile(tmp_path)
     assert mark.read() is None
     mark.note(7)
     mark.note(8)  # within a second of the one before
-    assert Mark(tmp_path).read() == 7
-    Mark(tmp_path / "gone").note(9)  # told, and no more
+    assert ProgressFile(tmp_path).read() == 7
+    ProgressFile(tmp_path / "gone").note(9)  # told, and no more

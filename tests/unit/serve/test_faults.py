@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from crossline.basics.errors import CrosslineError, RetryableError, StateError, StoppedError
-from crossline.serve.faults import KEPT_MAX, Faults, TellableError
+from crossline.serve.fault_log import KEPT_MAX, FaultLog, TellableError
 from crossline.serve.http.problems import problem_of
 
 SECRET = "/var/lib/bank/ledger.db"
@@ -48,7 +48,7 @@ def test_what_is_meant_for_who_asked_is_told_as_it_is() -> None:
 
 def test_the_same_again_is_one_line_a_minute() -> None:
     clock = Clock()
-    faults = Faults(clock)
+    faults = FaultLog(clock)
 
     def noted(said: str, error: Any) -> tuple[str, int]:
         with capture_logs() as lines:

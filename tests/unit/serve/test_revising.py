@@ -17,15 +17,15 @@ from tests.connectors.postgres_kit import place_in
 from crossline.io.feed.files import write_batch
 from crossline.io.postgres.client import Place
 from crossline.serve.decisions.adapters import SqliteReads
-from crossline.serve.decisions.settling import Settling
+from crossline.serve.decisions.reconciliation import Reconciliation
 from crossline.serve.decisions.values import Place as At
-from crossline.serve.earlier import Mark
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.postgres.reads import PostgresReads
 from crossline.serve.ledger.sqlite import SqliteLedger
-from crossline.serve.revising import PUSHED, Revising
+from crossline.serve.reconciler import PUSHED, Reconciler
+from crossline.serve.recovery import ProgressFile
 from crossline.serve.revisions.pusher import RevisionPusher
 from crossline.serve.revisions.queue import QueueFullError
 from crossline.serve.revisions.values import Revision
@@ -88,13 +88,13 @@ class Shop:
 
         async def whole() -> None:
             group = LedgerGroup(self.ledger())
-            reader, settling = FeedReader(self.folder / "feed"), Settling()
+            reader, settling = FeedReader(self.folder / "feed"), Reconciliation()
             reads = self.reads()
             for each in reads.unsettled(0, 100):
                 settling.expect(*each, At(LOG, AT[each[1]]))
             reads.close()
-            given = (reader, settling, group, settings, self.folder, after, Mark(self.folder))
-            async with Revising(*given), asyncio.timeout(WAIT_S):
+            given = (reader, settling, group, settings, self.folder, after, ProgressFile(self.folder))
+            async with Reconciler(*given), asyncio.timeout(WAIT_S):
                 while not await until(group):  # noqa: ASYNC110 - a disk says when
                     await asyncio.sleep(0.01)
             await reader.close()
@@ -161,17 +161,17 @@ def test_of_two_apis_at_one_ledger_one_tells(tmp_path: Path, place: Place) -> No
         for number, each in enumerate(made):
             assert one.revise(own, revision_of_stream(own, "t1", "block", number), each)
         assert not two.revise(own, revision_of_stream(own, "t1", "block", 0), made[0])
-        one.told(["r1"])
-        assert two.untold(10) == []
-        assert [each.revision_id for each in one.untold(10)] == ["r0", "r2"], "a call that failed told nobody"
+        one.mark_reported(["r1"])
+        assert two.unreported(10) == []
+        assert [each.revision_id for each in one.unreported(10)] == ["r0", "r2"], "a call that failed told nobody"
         one.close()
-        assert two.untold(1) == [made[0]]
-        assert two.untold(10) == [made[0], made[2]]
-        two.told(["r0", "r2"])
-        assert two.untold(10) == []
+        assert two.unreported(1) == [made[0]]
+        assert two.unreported(10) == [made[0], made[2]]
+        two.mark_reported(["r0", "r2"])
+        assert two.unreported(10) == []
         two.revise(own, revision_of_stream(own, "t1", "allow", 4), replace(made[0], revision_id="r4"))
         assert two.expire(1 << 50) == 1
-        assert two.untold(10) == [], "it goes with its answer"
+        assert two.unreported(10) == [], "it goes with its answer"
 
 
 def revision_of_stream(ledger_id: str, name: str, decision: str, number: int) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def test_a_revision_of_the_stream_is_told_though_the_ledger_had_it_before_a_kill
     shop.batch(1, 1, 1)
 
     async def followed(_: LedgerGroup) -> bool:
-        return Mark(tmp_path).read() is not None and bool(shop.pushed())
+        return ProgressFile(tmp_path).read() is not None and bool(shop.pushed())
 
     shop.run(followed)
     shop.run(followed)

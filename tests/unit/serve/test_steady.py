@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 from crossline.io.feed.files import write_batch
-from crossline.serve.console.people.sessions import Sessions
-from crossline.serve.console.people.store import kept_in
-from crossline.serve.console.people.tries import Tries
-from crossline.serve.console.people.users import UserFile
-from crossline.serve.earlier import _since_ms
+from crossline.serve.console.accounts.login_attempts import Tries
+from crossline.serve.console.accounts.sessions import Sessions
+from crossline.serve.console.accounts.store import kept_in
+from crossline.serve.console.accounts.users import UserFile
 from crossline.serve.feed.reader import FeedReader
-from crossline.serve.http.idempotency import Answers
+from crossline.serve.http.idempotency import ResponseStore
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.ledger.sqlite import SqliteLedger
-from crossline.serve.replica.answers import Bounds
-from crossline.serve.replica.forks import Fork, OutboxSink
+from crossline.serve.recovery import _since_ms
+from crossline.serve.replica.answers import ReplicaLimits
+from crossline.serve.replica.forks import CheckpointReader, Fork
 from crossline.serve.replica.messages import FORK, Hello
-from crossline.serve.steady import SteadyClock
+from crossline.serve.steady_clock import SteadyClock
 
 from .console.kit import FAST, PASSWORD
 from .ledger.ledgerkit import asked, entry
@@ -116,7 +116,7 @@ def test_a_claim_of_a_time_to_come_locks_its_id_for_no_longer_than_others(tmp_pa
 def test_writes_are_known_again_over_a_leap(tmp_path: Path) -> None:
     machine = Machine()
 
-    answers = Answers(tmp_path / "answers.db", machine.steady())
+    answers = ResponseStore(tmp_path / "answers.db", machine.steady())
     assert answers.claim("ann", "k1", "d1") is None
     machine.wall_ms += LEAP_MS
     assert answers.claim("ann", "k2", "d2") is None
@@ -130,8 +130,8 @@ def test_writes_are_known_again_over_a_leap(tmp_path: Path) -> None:
 def test_writes_are_known_again_where_processes_start_under_a_wrong_clock(tmp_path: Path) -> None:
     machine = Machine()
 
-    def started() -> Answers:
-        return Answers(tmp_path / "answers.db", lambda: machine.wall_ms, lambda: machine.count_s)
+    def started() -> ResponseStore:
+        return ResponseStore(tmp_path / "answers.db", lambda: machine.wall_ms, lambda: machine.count_s)
 
     def keys() -> list[str]:
         with closing(sqlite3.connect(tmp_path / "answers.db")) as db:
@@ -159,7 +159,7 @@ def test_writes_are_known_again_where_processes_start_under_a_wrong_clock(tmp_pa
 
 def test_what_was_noted_before_a_leap_was_believed_is_kept_a_day_from_then(tmp_path: Path) -> None:
     machine = Machine()
-    answers = Answers(tmp_path / "answers.db", lambda: machine.wall_ms, lambda: machine.count_s)
+    answers = ResponseStore(tmp_path / "answers.db", lambda: machine.wall_ms, lambda: machine.count_s)
     assert answers.claim("ann", "k1", "d") is None
     machine.wall_ms += 5 * DAY_MS  # it slept, and its clock is right
     machine.passes(MINUTE_MS)
@@ -217,7 +217,7 @@ def test_how_old_the_state_is_and_how_far_behind_do_not_leap(tmp_path: Path, mon
     def fork() -> Fork:
         return Fork(Hello(FORK, 0, 1, 7), None, None, str(tmp_path))  # type: ignore[arg-type]
 
-    behind = OutboxSink(str(tmp_path), Bounds(behind_max_ms=1_000_000))
+    behind = CheckpointReader(str(tmp_path), ReplicaLimits(behind_max_ms=1_000_000))
     first = fork()
     assert 20_000 <= behind.lag(first).ms < 900_000
     for by_s in (LEAP_MS / 1000, -LEAP_MS / 1000):

@@ -18,11 +18,11 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.texts.problems import nearest
 from crossline.basics.times import parse_duration_ms
-from crossline.cli import screen
+from crossline.cli import terminal
 from crossline.cli.alerts.evidence import evidence, what_if
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.alerts.text import candidates, csv_lines, dead_table, list_table, story
-from crossline.cli.screen import note, write_lines
+from crossline.cli.terminal import note, write_lines
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.sinks.jsonl import dead_line
 from crossline.io.sinks.outfile import written
@@ -34,7 +34,7 @@ LIMIT_MAX = 2**63 - 1
 app = typer.Typer(help="Read the alerts and dead letters of a store.", no_args_is_help=True)
 
 
-class Kind(StrEnum):
+class AlertKind(StrEnum):
     """Kinds of alerts."""
 
     ALERT = "alert"
@@ -61,9 +61,9 @@ class Format(StrEnum):
 
 Rule = Annotated[str | None, typer.Option(help="Only alerts of this rule.")]
 Key = Annotated[list[str] | None, typer.Option(help="Only alerts whose key has field=value; may be given again.")]
-OfKind = Annotated[Kind | None, typer.Option(help="Only this kind.")]
-OfSeverity = Annotated[Severity | None, typer.Option(help="Only this severity.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+OfKind = Annotated[AlertKind | None, typer.Option(help="Only alerts of this kind.")]
+OfSeverity = Annotated[Severity | None, typer.Option(help="Only alerts of this severity.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 
 
 def register(parent: typer.Typer) -> None:
@@ -98,7 +98,7 @@ def list_alerts(
         from crossline.cli.alerts.origin import corrections
 
         last = {each["alert_id"]: corrections(each, reader)[-1:] for each in alerts}
-        screen.show(list_table(alerts, {name: found[0]["outcome"] for name, found in last.items() if found}))
+        terminal.show(list_table(alerts, {name: found[0]["outcome"] for name, found in last.items() if found}))
         total = reader.count(which)
     if total > len(alerts):
         note(f"the latest {len(alerts):,} of {total:,} alerts; --limit {total} lists all, export writes them to a file")
@@ -114,30 +114,31 @@ def show(
         typer.Option(help="Pipeline file: its store (unless --db or --alerts names another), its sources and rules."),
     ] = None,
     alerts: Annotated[
-        Path | None, typer.Option(help="Alerts as JSON lines, of a backtest or a jsonl sink, in place of a store.")
+        Path | None, typer.Option(help="JSON lines of alerts, from a backtest or a jsonl sink, instead of a store.")
     ] = None,
-    stream: Annotated[Path | None, typer.Option(help="Stream file of --input, where there is no pipeline.")] = None,
+    stream: Annotated[Path | None, typer.Option(help="Stream file for --input, without a pipeline.")] = None,
     input_: Annotated[
         list[str] | None,
-        typer.Option("--input", help="Files that have the records; NAME=GLOB where there are several streams."),
+        typer.Option("--input", help="Files with the records; NAME=GLOB for several streams."),
     ] = None,
     rules: Annotated[
-        Path | None, typer.Option(help="Rules, for the fields that they name; else those that the store has.")
+        Path | None,
+        typer.Option(help="Rule file or folder, for the fields that rules name; by default those in the store."),
     ] = None,
-    records: Annotated[bool, typer.Option(help="Read the records that the alert rests on from their source.")] = True,
+    records: Annotated[bool, typer.Option(help="Read the records of the alert from their source.")] = True,
     read_for: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long to read back for records at most.")
+        str, typer.Option(metavar="DURATION", help="How far to read back for records at most.")
     ] = "10s",
     as_json: AsJson = False,
 ) -> None:
-    """Tell how an alert came about: what was seen, on what records, by which rule, and when.
+    """Show how an alert arose: its figures, its records, its rule and its times.
 
     The records are read from the source, back from the one at which the alert fired. What the source no longer has, or
-    is not met in time, is said.
+    is not found in time, is reported.
     """
-    from crossline.cli.alerts.origin import Asked, corrections, read_origin
+    from crossline.cli.alerts.origin import OriginOptions, corrections, read_origin
 
-    asked = Asked(db, pipeline, alerts, stream, tuple(input_ or ()), rules, _duration("--read-for", read_for))
+    asked = OriginOptions(db, pipeline, alerts, stream, tuple(input_ or ()), rules, _duration("--read-for", read_for))
     with asked.lines() if alerts is not None else opened_store(db, None if db else pipeline) as source:
         found = source.find(alert_id)
         if not found:
@@ -156,7 +157,7 @@ def show(
                 more = {"corrections": later} if later else {}
                 write_lines([json_bytes({**each.alert, **more, **(seen.as_json() if seen else {})})])
             else:
-                screen.show(story(each.alert, seen.as_table() if seen else None, later))
+                terminal.show(story(each.alert, seen.as_table() if seen else None, later))
 
 
 @app.command()
@@ -205,7 +206,7 @@ def dead(
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="The most dead letters to list.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List dead letters: records that could not be taken in, by reason, with where they stand."""
+    """List dead letters: records that could not be read, by reason, with their positions."""
     with opened_store(db, pipeline) as reader:
         counts = reader.dead_counts()
         letters = reader.dead_letters(reason, limit)
@@ -218,7 +219,7 @@ def dead(
     elif reason is not None and reason not in counts:
         note(f"no dead letters for {reason!r}; there are: {', '.join(f'{name} ({n:,})' for name, n in counts.items())}")
     else:
-        screen.show(dead_table(counts, letters))
+        terminal.show(dead_table(counts, letters))
 
 
 def _filter(
@@ -227,7 +228,7 @@ def _filter(
     key: list[str] | None,
     since: str | None,
     until: str | None,
-    kind: Kind | None,
+    kind: AlertKind | None,
     severity: Severity | None,
 ) -> AlertFilter:
     since_ms, until_ms = since_until(since, until)

@@ -14,20 +14,20 @@ import typer
 from crossline.basics.errors import PermanentError
 from crossline.basics.times import format_instant, parse_duration_ms
 from crossline.cli.alerts.store_options import DEFAULT_PIPELINE, Db, opened_store
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.stores.stores import StoredAlert
 
 if TYPE_CHECKING:
     from crossline.backtest.investigation.bench import Bench
-    from crossline.cli.alerts.around import Around
+    from crossline.cli.alerts.key_records import KeyRecords
     from crossline.rules.base import Rule
 
 AlertId = Annotated[str, typer.Argument(metavar="ID", help="Id of the alert, or its first characters.")]
 PipelinePath = Annotated[
     Path, typer.Option("--pipeline", help="Pipeline file: its store, sources, lists and defaults.", exists=True)
 ]
-ReadFor = Annotated[str, typer.Option(metavar="DURATION", help="How long to read back for records at most.")]
+ReadFor = Annotated[str, typer.Option(metavar="DURATION", help="How far to read back for records at most.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON, in one line.")]
 Money = Annotated[str | None, typer.Option(help="The field that holds an amount.")]
 
@@ -38,7 +38,7 @@ class Explained:
 
     alert: dict[str, Any]
     bench: Bench
-    around: Around
+    around: KeyRecords
     fields: list[str]
 
 
@@ -63,18 +63,18 @@ def evidence(
             money=money,
             missing=found.around.missing,
         )
-        told = {"alert_id": found.alert["alert_id"], **made.to_json()}
+        result = {"alert_id": found.alert["alert_id"], **made.to_json()}
     if as_json:
-        write_lines([json_bytes(told)])
+        write_lines([json_bytes(result)])
         return
     figures = Listing("figure", "what", "value", "", "threshold", long=["what"])
-    for each in told["figures"]:
+    for each in result["figures"]:
         figures.add(each["name"], each["what"], str(each["value"]), each["operator"], str(each["threshold"]))
     records = Listing("record", "time", "figure", "mark", "why", long=["why"])
-    for each in told["records"]:
+    for each in result["records"]:
         records.add(each["record_id"], each["event"], str(each["value"] or ""), each["mark"], each["note"])
     show(figures, "", records)
-    note("; ".join([f"{len(told['records']):,} records", *told["missing"]]))
+    note("; ".join([f"{len(result['records']):,} records", *result["missing"]]))
 
 
 def what_if(
@@ -83,7 +83,7 @@ def what_if(
     pipeline: PipelinePath = DEFAULT_PIPELINE,
     db: Db = None,
     read_for: ReadFor = "10s",
-    runs: Annotated[int, typer.Option(min=1, max=10_000, help="How often the engine may judge at most.")] = 400,
+    runs: Annotated[int, typer.Option(min=1, max=10_000, help="How many times the engine may judge at most.")] = 400,
     search_for: Annotated[str, typer.Option(metavar="DURATION", help="How long to search at most.")] = "20s",
     as_json: AsJson = False,
 ) -> None:
@@ -95,10 +95,10 @@ def what_if(
         found.bench.budget = Budget.of(runs, parse_duration_ms(search_for) / 1_000)
         made = counterfactuals(found.bench, found.alert, found.around.records, found.around.since_ms)
         rows = [_row(asdict(each)) for each in made.rows]
-        told = {"rows": rows, "not_found": [asdict(each) for each in made.not_found], "runs": made.runs}
+        result = {"rows": rows, "not_found": [asdict(each) for each in made.not_found], "runs": made.runs}
         more = {"why_none": made.why_none or None, "missing": found.around.missing}
     if as_json:
-        write_lines([json_bytes({"alert_id": found.alert["alert_id"], **told, **more})])
+        write_lines([json_bytes({"alert_id": found.alert["alert_id"], **result, **more})])
         return
     table = Listing("change", "was", "turns at", "then", long=["change", "then"])
     for each in rows:
@@ -122,8 +122,8 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> Iterator[Explained]:
     """Raises PermanentError where there is no such alert, or nothing is known of its rule."""
-    from crossline.cli.alerts.around import around
-    from crossline.cli.alerts.records import Origin, named_fields
+    from crossline.cli.alerts.key_records import around
+    from crossline.cli.alerts.records import RecordOrigin, named_fields
     from crossline.rule_registry.content import read_pipeline_in_place
     from crossline.rules.reading import read_rule
     from crossline.runtime.machine.temp import own_folder_for
@@ -139,7 +139,7 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
             raise PermanentError(f"version {mark[1]} of rule {mark[0]} is not in the rule log of {source.name}")
         _check_alone(rule)
         bench = _bench(rule, alert, pipeline, folder)
-        origin = Origin(config.streams, {}, config, config.defaults.time_mode)
+        origin = RecordOrigin(config.streams, {}, config, config.defaults.time_mode)
         refused = partial(source.refused, stored.pipeline)
         read = around(stored, origin, body, bench.program(), refused, parse_duration_ms(read_for) / 1_000)
         read_of = dict.fromkeys((alert["stream"], *rule.reading.sources))

@@ -11,15 +11,15 @@ from typing import Any, Protocol
 
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.times import parse_instant_ms
-from crossline.cli.alerts.records import Origin, Seen, seen
-from crossline.cli.screen import note
+from crossline.cli.alerts.records import RecordOrigin, Seen, seen
+from crossline.cli.terminal import note
 from crossline.evaluate.alerts.alertjson import read_alert
 from crossline.io.stores.stores import AlertFilter, StoredAlert
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")
 
 
-class Alerts(Protocol):
+class AlertReader(Protocol):
     """A store, or a file of alerts."""
 
     name: str
@@ -46,7 +46,7 @@ class Alerts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OriginOptions:
     """The options; ``for_s``: how many seconds to read back."""
 
     db: str | None
@@ -58,7 +58,7 @@ class Asked:
     for_s: float
 
     @contextmanager
-    def lines(self) -> Iterator[Alerts]:
+    def lines(self) -> Iterator[AlertReader]:
         """The alerts in the file of ``--alerts``. Raises UsageError where it cannot be read."""
         if self.alerts is None or self.db is not None:
             raise UsageError("give --db or --alerts, not both")
@@ -85,7 +85,7 @@ class AlertLines:
                 yield alert
 
     def alerts(self, which: AlertFilter, *, newest_first: bool = True) -> Iterator[dict[str, Any]]:  # noqa: ARG002
-        """The corrections of an alert, in the order in which they were told; nothing else is asked for."""
+        """The corrections of an alert, in the order of their emission; nothing else is read."""
         return (alert for alert in self._alerts() if alert.get("corrects") == which.corrects)
 
     def find(self, prefix: str, limit: int = 10) -> list[StoredAlert]:
@@ -107,8 +107,8 @@ class AlertLines:
         return set()
 
 
-def corrections(alert: Mapping[str, Any], source: Alerts) -> list[dict[str, Any]]:
-    """The corrections of ``alert``, in the order in which they were told, each once; those of a correction are none."""
+def corrections(alert: Mapping[str, Any], source: AlertReader) -> list[dict[str, Any]]:
+    """The corrections of ``alert`` in the order of their emission, each once; a correction has none."""
     if alert["corrects"] is not None:
         return []
     at_ms = parse_instant_ms(alert["event_time"])
@@ -116,8 +116,8 @@ def corrections(alert: Mapping[str, Any], source: Alerts) -> list[dict[str, Any]
     return list({each["alert_id"]: each for each in source.alerts(which, newest_first=False)}.values())
 
 
-def read_origin(asked: Asked, stored: StoredAlert, source: Alerts) -> Seen | None:
-    """The records of an alert; None where it is not known where to look for them, which is told."""
+def read_origin(asked: OriginOptions, stored: StoredAlert, source: AlertReader) -> Seen | None:
+    """The records of an alert; None, with a note on stderr, if their source is unknown."""
     try:
         origin = _origin(asked, stored)
         if origin is None:
@@ -134,7 +134,7 @@ def read_origin(asked: Asked, stored: StoredAlert, source: Alerts) -> Seen | Non
         return None
 
 
-def _origin(asked: Asked, stored: StoredAlert) -> Origin | None:
+def _origin(asked: OriginOptions, stored: StoredAlert) -> RecordOrigin | None:
     from crossline.basics.streams.schema import load_streams
     from crossline.cli.backtest import inputs_by_stream
     from crossline.rule_registry.content import read_pipeline_in_place, read_text
@@ -143,17 +143,17 @@ def _origin(asked: Asked, stored: StoredAlert) -> Origin | None:
     path = asked.pipeline or (None if named or not DEFAULT_PIPELINE.is_file() else DEFAULT_PIPELINE)
     if asked.stream is not None:
         streams = load_streams(read_text(asked.stream), str(asked.stream))
-        return Origin(streams, inputs_by_stream(list(asked.inputs), streams))
+        return RecordOrigin(streams, inputs_by_stream(list(asked.inputs), streams))
     if path is None:
         return None
     config = read_pipeline_in_place(path)
     if stored.pipeline not in ("", config.name):
         raise UsageError(f"the alert is of pipeline {stored.pipeline}, and {path} is of {config.name}: add --pipeline")
     inputs = inputs_by_stream(list(asked.inputs), config.streams)
-    return Origin(config.streams, inputs, config, config.defaults.time_mode)
+    return RecordOrigin(config.streams, inputs, config, config.defaults.time_mode)
 
 
-def _body(asked: Asked, origin: Origin, alert: Mapping[str, Any]) -> dict[str, Any] | None:
+def _body(asked: OriginOptions, origin: RecordOrigin, alert: Mapping[str, Any]) -> dict[str, Any] | None:
     """A version of a rule as the files have it that were named, or, of a file of alerts, those of the pipeline."""
     from crossline.rule_registry.reading import Known, read_rules
 

@@ -22,7 +22,7 @@ from crossline.basics.streams.clocks import clock_of
 from crossline.basics.streams.reading import rule_of
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.times import format_instant, parse_instant_ms
-from crossline.cli.screen import Listing
+from crossline.cli.terminal import Listing
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.stores.stores import StoredAlert
 
@@ -42,7 +42,7 @@ _GENERATED_CHUNK = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RecordOrigin:
     """Where records came from: the sources of a pipeline, or (``inputs``, by stream) files. ``name``: the pipeline's.
 
     ``time_mode``: the clock of rules that do not say which.
@@ -109,7 +109,7 @@ class Seen:
 
 def seen(
     stored: StoredAlert,
-    origin: Origin,
+    origin: RecordOrigin,
     body: Mapping[str, Any] | None,
     refused: Refused,
     for_s: float,
@@ -173,7 +173,7 @@ def _context(alert: Mapping[str, Any]) -> list[str]:
     return list((alert["evidence"].get("context") or {}).get("record_ids", ()))
 
 
-def others_of(own: str, origin: Origin, body: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
+def others_of(own: str, origin: RecordOrigin, body: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
     """The streams beside ``own`` that the rule rests on, each with what it calls the fields of the key.
 
     Those that it looks at come first; where it reads hits, these may rest on records of any stream.
@@ -194,7 +194,9 @@ def _called(key: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {names.get(here, here): value for here, value in key.items()}
 
 
-def _bounds(alert: Mapping[str, Any], origin: Origin, body: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
+def _bounds(
+    alert: Mapping[str, Any], origin: RecordOrigin, body: Mapping[str, Any] | None
+) -> tuple[int | None, int | None]:
     """Within which event times its records lie, in epoch ms; None where that is not known."""
     at_ms = parse_instant_ms(alert["event_time"])
     if alert["window_start"] is None:
@@ -225,7 +227,7 @@ def _missing(ids: Sequence[str], found: Found, for_s: float) -> Iterator[str]:
 def back_of(
     stored: StoredAlert,
     stream: str,
-    origin: Origin,
+    origin: RecordOrigin,
     spec: StreamSpec,
     until_s: float,
     stack: ExitStack,

@@ -29,8 +29,8 @@ Db = Annotated[
 Pipeline = Annotated[
     Path | None, typer.Option(help="Pipeline file whose sqlite or postgres sink is read [./pipeline.yaml].")
 ]
-Since = Annotated[str | None, typer.Option(help="Only records that happened at this instant or later.")]
-Until = Annotated[str | None, typer.Option(help="Only records that happened before this instant.")]
+Since = Annotated[str | None, typer.Option(help="Only records with an event time at or after this instant.")]
+Until = Annotated[str | None, typer.Option(help="Only records with an event time before this instant.")]
 
 
 @contextmanager

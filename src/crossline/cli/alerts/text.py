@@ -12,7 +12,7 @@ from rich.text import Text
 
 from crossline.basics.texts.plaintext import printable, printable_json, spreadsheet_cell
 from crossline.basics.times import format_duration, parse_instant_ms
-from crossline.cli.screen import Listing, Pairs
+from crossline.cli.terminal import Listing, NameValues
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.sinks.console import SEVERITY_STYLE, alert_line
 
@@ -50,18 +50,18 @@ def story(
 ) -> RenderableType:
     """How ``alert`` came about, and what became of it in ``corrections``.
 
-    ``records``: those that it rests on, where they were read, else their ids are told.
+    ``records``: its records, if they were read; else their ids are printed.
     """
     rule = printable(f"{alert['rule_id']}@{alert['rule_version']}")
     head = Text.assemble((rule, "bold"), "  ", _severity(alert), f"  {printable(alert['kind'])}\n")
     head.append(printable(alert["message"]) + "\n")
     became = map(_became, corrections)
     rests_on = (*_rests_on(alert), *(() if records else _ids(alert)))
-    told = Group(head, Pairs([*_what(alert), *became, *_when(alert), *rests_on]))
-    return told if records is None else Group(told, Text(), records)
+    head_text = Group(head, NameValues([*_subject_rows(alert), *became, *_when(alert), *rests_on]))
+    return head_text if records is None else Group(head_text, Text(), records)
 
 
-def _what(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _subject_rows(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "alert", alert["alert_id"]
     if alert["corrects"] is not None:
         yield "corrects", str(alert["corrects"])

@@ -20,10 +20,10 @@ from rich.text import Text
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.times import parse_instant_ms
-from crossline.cli.demo.asking import as_lines, ask, payment_to_ask, serve_section, served
-from crossline.cli.demo.going_on import RATE_PER_S, SOURCE, go_on
-from crossline.cli.screen import Listing, screen
-from crossline.cli.stopping import stoppable
+from crossline.cli.demo.api_request import as_lines, ask, payment_to_ask, serve_section, served
+from crossline.cli.demo.live_traffic import RATE_PER_S, SOURCE, go_on
+from crossline.cli.signals import stoppable
+from crossline.cli.terminal import Listing, screen
 
 if TYPE_CHECKING:
     from crossline.generate.score import Score
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     folder: Annotated[
-        Path, typer.Option(help="Where the project and its results go; an earlier demo there is replaced.")
+        Path, typer.Option(help="Folder for the project and its results; an earlier demo there is replaced.")
     ] = Path("out/demo"),
     records: Annotated[int, typer.Option(min=1, max=RECORDS_MAX, help="How many payments.")] = RECORDS,
     pace: Annotated[int, typer.Option(min=1, max=PACE_MAX, help="Payments per second.")] = PACE_PER_S,

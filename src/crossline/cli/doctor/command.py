@@ -11,12 +11,12 @@ from typing import Annotated
 import orjson
 import typer
 
-from crossline.cli.doctor.machine import Checked, machine_findings
+from crossline.cli.doctor.machine import CheckResult, machine_findings
 from crossline.cli.doctor.postgres import postgres_findings
 from crossline.cli.doctor.redis import redis_findings
 from crossline.cli.doctor.registry import registry_findings
 from crossline.cli.extras import install
-from crossline.cli.screen import Listing, show
+from crossline.cli.terminal import Listing, show
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.settings.config import PipelineConfig
 
@@ -32,7 +32,7 @@ def doctor(
     pipeline: Annotated[
         Path | None,
         typer.Option(
-            help="Look also at the Kafka brokers, topics, schema registries, databases and Redis of this pipeline."
+            help="Check also the Kafka brokers, topics, schema registries, databases and Redis of this pipeline."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
@@ -53,7 +53,7 @@ def doctor(
     raise typer.Exit(1 if missing else 0)
 
 
-def _kafka_findings(config: PipelineConfig) -> Sequence[Checked]:
+def _kafka_findings(config: PipelineConfig) -> Sequence[CheckResult]:
     """What is found of brokers and topics; where their client is not installed, that."""
     try:
         from crossline.cli.doctor.kafka import kafka_findings
@@ -61,11 +61,11 @@ def _kafka_findings(config: PipelineConfig) -> Sequence[Checked]:
         placed = (*config.sources.values(), *config.sinks, config.rules, config.lists, *config.tables.values())
         used = any(getattr(each, "kind", None) == "kafka" for each in placed)
         advice = install("kafka")
-        return [Checked("Kafka", "missing", f"{error.name} is not installed", advice)] if used else []
+        return [CheckResult("Kafka", "missing", f"{error.name} is not installed", advice)] if used else []
     return kafka_findings(config, os.environ)
 
 
-def _table(findings: Sequence[Checked]) -> Listing:
+def _table(findings: Sequence[CheckResult]) -> Listing:
     table = Listing("what", "state", "found", "to do", long=("found", "to do"))
     for finding in findings:
         table.add(finding.name, finding.status, finding.found, finding.advice, style=_STYLES[finding.status])

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from crossline.cli.doctor.control import control_topic, table_topic
-from crossline.cli.doctor.machine import Checked
+from crossline.cli.doctor.machine import CheckResult
 from crossline.io.kafka.bootstrap import ADVICE, Heard, client_of
 from crossline.io.kafka.client import librdkafka_settings
 from crossline.settings.config import PipelineConfig
@@ -37,9 +37,9 @@ class _Use:
     table: bool = False
 
 
-def kafka_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[Checked]:
+def kafka_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[CheckResult]:
     """Whether each broker answers, each topic is there, and those read stamp the time of arrival. None for no Kafka."""
-    findings: list[Checked] = []
+    findings: list[CheckResult] = []
     clients: dict[str, AdminClient | None] = {}
     for use in _uses(pipeline):
         if use.brokers not in clients:
@@ -76,7 +76,7 @@ def _uses(pipeline: PipelineConfig) -> list[_Use]:
     return list(dict.fromkeys(uses))
 
 
-def _connect(use: _Use, environment: Mapping[str, str]) -> tuple[AdminClient | None, Checked]:
+def _connect(use: _Use, environment: Mapping[str, str]) -> tuple[AdminClient | None, CheckResult]:
     name = f"kafka {use.brokers}"
     settings, heard = librdkafka_settings(use.brokers, use.security, environment), Heard()
     client = client_of(AdminClient, settings, heard)
@@ -85,13 +85,13 @@ def _connect(use: _Use, environment: Mapping[str, str]) -> tuple[AdminClient | N
     except KafkaException as error:
         client.poll(0)
         if heard.said is not None:
-            return None, Checked(name, "missing", f"does not let us in: {heard.said}", ADVICE)
+            return None, CheckResult(name, "missing", f"does not let us in: {heard.said}", ADVICE)
         advice = "is it running, are `brokers` and `security` of the pipeline right?"
-        return None, Checked(name, "missing", f"no answer in {_ASK_S_MAX:.0f} s: {error.args[0].str()}", advice)
-    return client, Checked(name, "ok", f"answers; {count} broker{'s' if count > 1 else ''}")
+        return None, CheckResult(name, "missing", f"no answer in {_ASK_S_MAX:.0f} s: {error.args[0].str()}", advice)
+    return client, CheckResult(name, "ok", f"answers; {count} broker{'s' if count > 1 else ''}")
 
 
-def _topic(client: AdminClient, use: _Use) -> Checked:
+def _topic(client: AdminClient, use: _Use) -> CheckResult:
     name = f"topic {use.topic}"
     there = client.list_topics(timeout=_ASK_S_MAX).topics.get(use.topic)
     if use.control:
@@ -101,19 +101,19 @@ def _topic(client: AdminClient, use: _Use) -> Checked:
     if there is None:
         create = f"kafka-topics --bootstrap-server {use.brokers} --create --topic {use.topic}"
         if use.stream is None:
-            return Checked(name, "warning", "not there; the broker may make it at the first alert", create)
-        return Checked(
+            return CheckResult(name, "warning", "not there; the broker may make it at the first alert", create)
+        return CheckResult(
             name, "missing", f"not there; stream {use.stream} reads it", f"{create} --config {_STAMP}=LogAppendTime"
         )
     if use.stream is None:
-        return Checked(name, "ok", "there")
+        return CheckResult(name, "ok", "there")
     return _stamp(client, use, name)
 
 
-def _stamp(client: AdminClient, use: _Use, name: str) -> Checked:
+def _stamp(client: AdminClient, use: _Use, name: str) -> CheckResult:
     """Where the ingest time of the topic's records comes from."""
     if use.own_time is not None:
-        return Checked(name, "ok", f"there; ingest time is the records' own field {use.own_time}")
+        return CheckResult(name, "ok", f"there; ingest time is the records' own field {use.own_time}")
     resource = ConfigResource(ResourceType.TOPIC, use.topic)
     try:
         stamp = (
@@ -123,11 +123,11 @@ def _stamp(client: AdminClient, use: _Use, name: str) -> Checked:
         advice = (
             f"let this user describe the topic's configuration, or see to it yourself that {_STAMP} is LogAppendTime"
         )
-        return Checked(name, "warning", f"there; its {_STAMP} is not to be had: {error.args[0].str()}", advice)
+        return CheckResult(name, "warning", f"there; its {_STAMP} is not to be had: {error.args[0].str()}", advice)
     if stamp == "LogAppendTime":
-        return Checked(name, "ok", "there; stamps the time of arrival")
+        return CheckResult(name, "ok", "there; stamps the time of arrival")
     alter = f"kafka-configs --bootstrap-server {use.brokers} --alter --entity-type topics --entity-name {use.topic}"
-    return Checked(
+    return CheckResult(
         name,
         "warning",
         f"there; {_STAMP} is {stamp}: ingest time is what the senders' clocks say",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crossline.basics.errors import CrosslineError
-from crossline.cli.doctor.machine import Checked
+from crossline.cli.doctor.machine import CheckResult
 from crossline.settings.config import PipelineConfig
 from crossline.settings.postgres import PostgresSettings
 
@@ -14,13 +14,13 @@ _RIGHTS = """SELECT has_database_privilege(current_database(), 'CREATE'),
     has_database_privilege(current_database(), 'TEMP')"""
 
 
-def postgres_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[Checked]:
+def postgres_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[CheckResult]:
     """Whether each database lets us in, and has tables that this crossline writes, or lets us make them."""
     sinks = [sink for sink in pipeline.sinks if isinstance(sink, PostgresSettings)]
     return [_finding(sink, environment) for sink in sinks]
 
 
-def _finding(settings: PostgresSettings, environment: Mapping[str, str]) -> Checked:
+def _finding(settings: PostgresSettings, environment: Mapping[str, str]) -> CheckResult:
     try:
         from crossline.io.net.deadline import Deadline
         from crossline.io.postgres.client import answered, place_of, told
@@ -34,13 +34,17 @@ def _finding(settings: PostgresSettings, environment: Mapping[str, str]) -> Chec
             server = connection.info.parameter_status("server_version")
     except CrosslineError as error:
         found, _, advice = str(error).partition("; ")
-        return Checked("postgres", "missing", found, advice or "is it running, are `host` and `port` right?")
+        return CheckResult("postgres", "missing", found, advice or "is it running, are `host` and `port` right?")
     name, (makes, temporary) = f"postgres {place.name}", row or (False, False)
     if not temporary:
-        return Checked(name, "missing", "the user may make no temporary tables", "GRANT TEMP ON DATABASE … TO the user")
+        return CheckResult(
+            name, "missing", "the user may make no temporary tables", "GRANT TEMP ON DATABASE … TO the user"
+        )
     if version == newest():
-        return Checked(name, "ok", f"PostgreSQL {server}; tables of version {version}")
+        return CheckResult(name, "ok", f"PostgreSQL {server}; tables of version {version}")
     found = f"PostgreSQL {server}; {'no tables yet' if version is None else f'tables of version {version}'}"
     if version is None and not makes:
-        return Checked(name, "missing", f"{found}, and the user may make no schema", "GRANT CREATE ON DATABASE … TO it")
-    return Checked(name, "ok", f"{found}; the next start makes those of version {newest()}")
+        return CheckResult(
+            name, "missing", f"{found}, and the user may make no schema", "GRANT CREATE ON DATABASE … TO it"
+        )
+    return CheckResult(name, "ok", f"{found}; the next start makes those of version {newest()}")

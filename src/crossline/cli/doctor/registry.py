@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crossline.basics.errors import CrosslineError
-from crossline.cli.doctor.machine import Checked
+from crossline.cli.doctor.machine import CheckResult
 from crossline.io.registry.client import UnknownError
 from crossline.io.registry.store import SchemaStore
 from crossline.settings.config import PipelineConfig
@@ -15,18 +15,18 @@ from crossline.settings.kafka import KafkaSourceSettings
 _NOBODYS = 2**31 - 1
 
 
-def registry_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[Checked]:
+def registry_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[CheckResult]:
     """Whether each registry answers as one, and lets this pipeline ask."""
     findings = {}
     for stream, source in pipeline.sources.items():
         if isinstance(source, KafkaSourceSettings) and source.registry is not None:
             name = f"registry {source.registry.url}"
-            findings[name] = Checked(name, "ok", f"answers; stream {stream} is read by its schemas")
+            findings[name] = CheckResult(name, "ok", f"answers; stream {stream} is read by its schemas")
             try:
                 SchemaStore.of(source.registry, "", environment).hurried().address.schema(_NOBODYS)
             except UnknownError:
                 pass
             except CrosslineError as error:
                 advice = f"is it running, is `registry` of source {stream} right?"
-                findings[name] = Checked(name, "missing", str(error), advice)
+                findings[name] = CheckResult(name, "missing", str(error), advice)
     return list(findings.values())

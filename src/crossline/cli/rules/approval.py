@@ -12,7 +12,7 @@ import typer
 from crossline.basics.errors import UsageError
 from crossline.basics.share import read_share
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, approve_there, goes_to_topic, set_share_there
-from crossline.cli.screen import note, write_lines
+from crossline.cli.terminal import note, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.outcomes.overview import written_row
 from crossline.rule_registry.reading import Known
@@ -26,11 +26,11 @@ def approve(
     *,
     version: Annotated[int | None, typer.Option("--version", min=1, help="Version; by default the highest.")] = None,
     proof: Annotated[
-        Path | None, typer.Option("--proof", metavar="FILE", help="The proof that was looked at: rules prove --json.")
+        Path | None, typer.Option("--proof", metavar="FILE", help="The reviewed proof, from rules prove --json.")
     ] = None,
     pipeline: PipelineFile = PIPELINE,
     as_: As = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Approve of a version that somebody else published: with review: required it is effective from then on."""
     config = read_pipeline_in_place(pipeline)
@@ -54,7 +54,7 @@ def approve(
 
 def set_share(
     rule_id: Annotated[str, typer.Argument(metavar="ID", help="Name of the rule.")],
-    share: Annotated[str, typer.Argument(metavar="SHARE", help="Of the keys, such as 10%; 0%: all are the others'.")],
+    share: Annotated[str, typer.Argument(metavar="SHARE", help="Share of the keys, such as 10%; 0%: none.")],
     *,
     version: Annotated[int | None, typer.Option("--version", min=1, help="Version; by default the highest.")] = None,
     rules: Annotated[Path, typer.Option("--rules", help="Folder of the rule files.")] = Path("rules"),
@@ -62,7 +62,7 @@ def set_share(
         Path | None, typer.Option("--pipeline", help="Pipeline file, which names the folder or topic of the rules.")
     ] = None,
     as_: As = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Have a version decide about a share of keys; the version before goes on for the others."""
     try:

@@ -1,4 +1,4 @@
-"""``crossline rules``: check, list, show and change the rules of a folder, and tell what judged when."""
+"""``crossline rules``: check, list, show and change the rules of a folder, and show which version judged when."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import render
-from crossline.cli import screen
+from crossline.cli import terminal
 from crossline.cli.help import Commands
 from crossline.cli.rules.tables import events_table, publication_text, rules_table, show_text
 from crossline.cli.rules.topic import (
@@ -25,7 +25,7 @@ from crossline.cli.rules.topic import (
     publish_rules,
     set_status_there,
 )
-from crossline.cli.screen import note, write_lines
+from crossline.cli.terminal import note, write_lines
 from crossline.rule_registry.content import FileContent, read_pipeline, read_pipeline_in_place, read_text
 from crossline.rule_registry.history import History
 from crossline.rule_registry.judging import judge_files
@@ -54,7 +54,7 @@ _ELSEWHERE = {
 }
 app = Commands(
     {name: f"crossline.cli.rules.{place}" for name, place in _ELSEWHERE.items()},
-    help="Check, explain, try, compare, publish and look up rules.",
+    help="Check, explain, test, compare, publish and list rules.",
     no_args_is_help=True,
 )
 
@@ -79,22 +79,20 @@ class StatusName(StrEnum):
 Rules = Annotated[Path, typer.Option("--rules", help="Folder of the rule files.")]
 Stream = Annotated[Path | None, typer.Option("--stream", help="Stream file to check fields and types against.")]
 Lists = Annotated[Path | None, typer.Option("--lists", help="Folder of the named lists that rules refer to.")]
-Figures = Annotated[
-    Path | None, typer.Option("--figures", help="Folder of the shared figures that rules name, where it is another.")
-]
+Figures = Annotated[Path | None, typer.Option("--figures", help="Folder of the shared figures, if it is another.")]
 PipelineFile = Annotated[
     Path | None,
-    typer.Option("--pipeline", help="Pipeline file: its streams, lists and topics are what rules are checked against."),
+    typer.Option("--pipeline", help="Pipeline file: rules are checked against its streams, lists and topics."),
 ]
 PipelineName = Annotated[
     str | None, typer.Option("--pipeline", help="Name of the pipeline, where several use the folder.")
 ]
 RuleId = Annotated[str, typer.Argument(metavar="ID", help="Name of the rule.")]
 Version = Annotated[int | None, typer.Option("--version", min=1, help="Version; by default the highest.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 To = Annotated[
     Destination | None,
-    typer.Option("--to", help="The folder, or the control topic of the pipeline; else where that has its rules."),
+    typer.Option("--to", help="Folder of rules, or the pipeline's control topic; by default as in the pipeline file."),
 ]
 RULES = Path("rules")
 
@@ -114,7 +112,7 @@ def check(
     pipeline: PipelineFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check rule files; tell everything that is wrong with them, and exit with 1 if anything is."""
+    """Check rule files; print every fault, and exit with 1 if there is one."""
     files: dict[str, FileContent] = {}
     for path in paths:
         files |= files_at(path, empty=True)
@@ -156,7 +154,7 @@ def list_rules(
     if as_json:
         write_lines(orjson.dumps(row) for row in rows)
     elif rows:
-        screen.show(rules_table(rows))
+        terminal.show(rules_table(rows))
     else:
         note(f"there are no rules in {rules}")
     if events is None:
@@ -205,7 +203,7 @@ def history(
     pipeline: PipelineName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what became effective when, of rules and of the lists they refer to, and what was refused."""
+    """Show when versions of rules and lists took effect, and which were refused."""
     if (rule_id is None) != all_rules:
         raise UsageError("name one rule, or give --all")
     folder, events = folder_with_log(rules, pipeline)
@@ -218,7 +216,7 @@ def history(
     if as_json:
         write_lines(orjson.dumps(event_row(event)) for event in mine)
     else:
-        screen.show(events_table(mine))
+        terminal.show(events_table(mine))
 
 
 @app.command()
@@ -248,7 +246,7 @@ def publish(
     if pipeline is not None and read_pipeline(pipeline).rules.review != "none":
         note("a review is required: a version is effective once another user approves of it: crossline rules approve")
     for name in publication.left_out:
-        note(f"rule {name} stood in the file that this one replaces: it stays live until its status is set to retired")
+        note(f"rule {name} was in the replaced file: it stays live until its status is set to retired")
 
 
 @app.command(name="set-status")
@@ -265,7 +263,7 @@ def set_status(
     as_: As = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set a rule's status in its file or message, if the move is legal; comments and layout stay."""
+    """Set a rule's status in its file or message, if the transition is allowed; comments and layout stay."""
     if _to_topic(to, pipeline):
         set_status_there(rule_id, status.value, version, pipeline or PIPELINE, as_, as_json=as_json)
         return

@@ -15,14 +15,14 @@ from crossline.cli.rules.sample_options import (
     Amount,
     AsJson,
     FiguresPath,
-    Given,
     Input,
     Labels,
     ListFolder,
     PipelineFile,
     StreamFile,
+    TrialInput,
 )
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _VERSIONED = re.compile(r"(?P<path>.+)@(?P<version>\d{1,9})")
 
 
 def compare(
-    one: Annotated[str, typer.Argument(metavar="A", help="A rule file or folder; FILE@VERSION: that version of it.")],
+    one: Annotated[str, typer.Argument(metavar="A", help="A rule file or folder; FILE@VERSION: that version.")],
     other: Annotated[str, typer.Argument(metavar="B", help="The other one.")],
     *,
     input_: Input,
@@ -45,7 +45,7 @@ def compare(
     amount: Amount = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the past by both and tell what they share, what only one catches, and alerts a day.
+    """Judge past records by both; show the shared alerts, those of one alone, and alerts a day.
 
     Two alerts share something where they rest on a common record. With labels: precision, recall, and money.
     """
@@ -54,7 +54,7 @@ def compare(
     from crossline.backtest.workbench.together import judge_together
     from crossline.runtime.machine.temp import own_folder_for
 
-    given = Given(stream, lists, pipeline, tuple(input_), figures)
+    given = TrialInput(stream, lists, pipeline, tuple(input_), figures)
     sets = [_judged(given, each) for each in (one, other)]
     marks = marks_of(labels, sets[0], amount)
     with own_folder_for("compare") as folder:
@@ -84,12 +84,12 @@ def marks_of(labels: str | None, judged: Judged, amount: str | None) -> Marks | 
 
     if labels is None:
         if amount is not None:
-            raise UsageError("--amount says what was at stake in frauds: name them with --labels")
+            raise UsageError("--amount needs labels of fraud: name them with --labels")
         return None
     return labels_at(labels, {name: judged.history.streams[name].id for name in judged.history.inputs})
 
 
-def _judged(given: Given, named: str) -> Judged:
+def _judged(given: TrialInput, named: str) -> Judged:
     path, version = Path(named), None
     match = _VERSIONED.fullmatch(named)
     if match and not path.exists():

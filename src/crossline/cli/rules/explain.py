@@ -13,16 +13,16 @@ from crossline.basics.times import format_duration
 from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
-    Given,
     ListFolder,
     OneRule,
     PipelineFile,
     Rules,
     SomeInput,
     StreamFile,
+    TrialInput,
     chosen,
 )
-from crossline.cli.screen import Listing, Pairs, fitted, note, show, write_lines
+from crossline.cli.terminal import Listing, NameValues, fitted, note, show, write_lines
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def explain(
 
     if cost and not input_:
         raise UsageError("--cost is measured on a sample: name its files with --input")
-    given = Given(stream, lists, pipeline, tuple(input_ or ()), figures)
+    given = TrialInput(stream, lists, pipeline, tuple(input_ or ()), figures)
     found = given.rules(rules)
     mine = chosen(found, rule)
     judged = given.judged(rules, found)
@@ -79,7 +79,7 @@ def explain(
         if as_json:
             write_lines(orjson.dumps(row) for row in rows)
         else:
-            _tell(rows)
+            _print(rows)
         if cost:
             _tell_costs(judged, sample, mine, as_json=as_json)
 
@@ -132,7 +132,7 @@ def _keeps(kept: Kept, store: Store | None) -> dict[str, Any]:
     return row
 
 
-def _tell(rows: Sequence[dict[str, Any]]) -> None:
+def _print(rows: Sequence[dict[str, Any]]) -> None:
     for number, row in enumerate(rows):
         weight = f"severity {row['severity']}, score {row['score']}, action {row['action']}"
         show(*([""] if number else []), f"{row['rule_id']} version {row['version']}, {row['rule_type']}; {weight}")
@@ -145,7 +145,7 @@ def _tell(rows: Sequence[dict[str, Any]]) -> None:
             )
             show(f"  It keeps nothing of the past{held}.")
         for keeps in row["keeps"]:
-            show(Pairs(_pairs(keeps)))
+            show(NameValues(_pairs(keeps)))
 
 
 def _pairs(keeps: dict[str, Any]) -> list[tuple[str, str]]:
@@ -201,4 +201,5 @@ def _tell_costs(judged: Judged, sample: Sequence[Batch], rules: Sequence[Rule], 
 
 
 def _cost_row(cost: Cost) -> dict[str, Any]:
-    return {"rule_id": cost.rule_id, "ns_a_record": round(cost.ns), "noise_ns": round(cost.noise_ns), "told": cost.told}
+    measured = {"ns_a_record": round(cost.ns), "noise_ns": round(cost.noise_ns), "above_noise": cost.told}
+    return {"rule_id": cost.rule_id, **measured}

@@ -16,16 +16,16 @@ from crossline.basics.texts.problems import Finding, path_text
 from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
-    Given,
     ListFolder,
     OneRule,
     PipelineFile,
     Rules,
     SomeInput,
     StreamFile,
+    TrialInput,
 )
 from crossline.cli.rules.sample_options import chosen as chosen_rules
-from crossline.cli.screen import note, write_lines
+from crossline.cli.terminal import note, write_lines
 from crossline.rule_registry.reading import FileRule
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def lint(
     from crossline.analysis.ruleset_lint import lint as found_in
     from crossline.plan.compose import sources_of
 
-    given = Given(stream, lists, pipeline, tuple(input_ or ()), figures)
+    given = TrialInput(stream, lists, pipeline, tuple(input_ or ()), figures)
     placed = {each.rule.rule_id: each for each in given.placed(rules)}
     every = [each.rule for each in placed.values()]
     chosen = {each.rule_id for each in chosen_rules(every, rule)}
@@ -118,9 +118,9 @@ def lint(
     if input_:
         found += many_keys(given, judged, {each.rule_id for each in found if each.kind == "unbounded_key"})
     left_out = {each.value for each in ignore or ()}
-    told = [each for each in found if each.rule_id in chosen and each.kind not in left_out]
-    _tell([place(each, placed[each.rule_id]) for each in told], len(chosen), as_json=as_json)
-    if told:
+    shown = [each for each in found if each.rule_id in chosen and each.kind not in left_out]
+    _print([place(each, placed[each.rule_id]) for each in shown], len(chosen), as_json=as_json)
+    if shown:
         raise typer.Exit(1)
 
 
@@ -130,7 +130,7 @@ def place(found: LintFinding, item: FileRule) -> Placed:
     return Placed(found, item.source, problem.line, path_text((*item.path, *found.path)), problem.snippet)
 
 
-def many_keys(given: Given, judged: Judged, known: Iterable[str]) -> list[LintFinding]:
+def many_keys(given: TrialInput, judged: Judged, known: Iterable[str]) -> list[LintFinding]:
     """Rules whose keys are nearly as many as their records, in a sample that is longer than what they keep."""
     from crossline.analysis.lint import unbounded
     from crossline.backtest.workbench.measure import spans, stores
@@ -153,7 +153,7 @@ def many_keys(given: Given, judged: Judged, known: Iterable[str]) -> list[LintFi
     return found
 
 
-def _tell(found: Sequence[Placed], rules: int, *, as_json: bool) -> None:
+def _print(found: Sequence[Placed], rules: int, *, as_json: bool) -> None:
     if as_json:
         write_lines(each.as_json() for each in found)
     elif found:

@@ -15,9 +15,9 @@ from crossline.basics.texts.problems import shown
 from crossline.basics.times import parse_instant_ms
 from crossline.cli.backtest import inputs_by_stream
 from crossline.cli.rules.compare import marks_of
-from crossline.cli.rules.sample_options import Amount, AsJson, Given, Labels, OneRule, chosen, read_by
-from crossline.cli.screen import Pairs, note, show, write_lines
-from crossline.cli.summary import Progress
+from crossline.cli.rules.sample_options import Amount, AsJson, Labels, OneRule, TrialInput, chosen, read_by
+from crossline.cli.summary import ProgressLine
+from crossline.cli.terminal import NameValues, note, show, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place, read_text
 from crossline.rules.base import Rule
 from crossline.settings.config import PipelineConfig
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 Pipeline = Annotated[
     Path,
-    typer.Option("--pipeline", help="Pipeline file: what is live there is compared with.", exists=True, dir_okay=False),
+    typer.Option("--pipeline", help="Pipeline file: its live version is compared.", exists=True, dir_okay=False),
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option("--input", help="Records of the past: files; else those of the pipeline's sources."),
+    typer.Option("--input", help="Past records: files; by default the files of the pipeline's sources."),
 ]
 
 
@@ -48,7 +48,7 @@ def prove(
     amount: Amount = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the past by a rule and by its live version; tell alerts a day, and digests of text, data and result.
+    """Judge past records by a rule and by its live version; show alerts a day, and digests of text, data and result.
 
     With --json it is a proof that `crossline verify PROOF --pipeline FILE` runs again.
     """
@@ -59,7 +59,7 @@ def prove(
     if as_json:
         write_lines([orjson.dumps(found)])
     else:
-        _tell(found)
+        _print(found)
 
 
 def proven(
@@ -81,7 +81,7 @@ def proven(
 
     config = read_pipeline_in_place(pipeline)
     past = inputs_by_stream(list(inputs), config.streams) if inputs else past_of(config)
-    given = Given(
+    given = TrialInput(
         pipeline=pipeline, inputs=tuple(f"{name}={each}" for name, several in past.items() for each in several)
     )
     mine = _the_rule(given.rules(rules), rules, rule)
@@ -92,9 +92,9 @@ def proven(
     if before is not None:
         sets.append(given.judged(rules, [before, *read_by(before, live.values())]))
     marks = marks_of(labels, sets[0], None if labels is None else amount)
-    progress = Progress(sys.stderr)
-    told = files_told(past, pipeline.resolve().parent)
-    whole = sum(each["bytes"] for each in told)
+    progress = ProgressLine(sys.stderr)
+    files = files_told(past, pipeline.resolve().parent)
+    whole = sum(each["bytes"] for each in files)
 
     def far(records: int, read: int) -> None:
         progress.show(f"{records:,} records, {min(99, 100 * read // max(1, whole))}%")
@@ -108,7 +108,7 @@ def proven(
     reads = {each.rule_id: each.version for each in others}
     version = None if before is None else before.version
     candidate = Candidate(mine.rule_id, mine.version, read_text(rules), reads, version, mine.body_digest())
-    return proof_of(candidate, told, found, interval, None if asked is None else asked.found(), amount, blast)
+    return proof_of(candidate, files, found, interval, None if asked is None else asked.found(), amount, blast)
 
 
 def past_of(config: PipelineConfig) -> dict[str, list[str]]:
@@ -125,7 +125,7 @@ def past_of(config: PipelineConfig) -> dict[str, list[str]]:
     return found
 
 
-def live_rules(given: Given, config: PipelineConfig) -> Mapping[str, Rule]:
+def live_rules(given: TrialInput, config: PipelineConfig) -> Mapping[str, Rule]:
     """The versions in force by the rule log; where there is none yet, those of the folder."""
     from crossline.rule_registry.history import History
     from crossline.serve.http.reads.rulebook import log_of
@@ -157,12 +157,12 @@ def instant_of(option: str, text: str | None) -> int | None:
         ) from None
 
 
-def _tell(found: Mapping[str, Any]) -> None:
+def _print(found: Mapping[str, Any]) -> None:
     ahead, against, data = found["predicted"], found["against"], found["data"]
     live = "no version is live" if against["version"] is None else f"version {against['version']} is live"
     show(
         f"{found['rule_id']} version {found['version']}; {live}",
-        Pairs(
+        NameValues(
             [
                 ("past", f"{data['from']} to {data['to']}, {data['records']:,} records"),
                 ("alerts", f"{found['result']['alerts']:,}, {ahead['per_day']:,.4g} a day"),

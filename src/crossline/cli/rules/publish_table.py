@@ -11,7 +11,7 @@ import typer
 
 from crossline.basics.errors import UsageError
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, publisher
-from crossline.cli.screen import write_lines
+from crossline.cli.terminal import write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.sources.keys import HOST, WHO
 
@@ -22,16 +22,16 @@ def publish_table(
     *,
     pipeline: PipelineFile = PIPELINE,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Take the rows away; the file needs no columns but those of the key.")
+        bool, typer.Option("--delete", help="Remove the rows; the file needs the key columns alone.")
     ] = False,
     whole: Annotated[
-        bool, typer.Option("--whole", help="The file is all of the table: rows of the topic that it lacks go.")
+        bool, typer.Option("--whole", help="The file is the whole table: rows of the topic that it lacks are removed.")
     ] = False,
     as_: As = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Send rows to the topic of a table, if all of them are right."""
-    from crossline.cli.rules.table_rows import of_topic, rows_in, standing
+    from crossline.cli.rules.table_rows import latest_by_key, of_topic, rows_in
     from crossline.io.kafka.tables.writer import send_rows
     from crossline.runtime.changes.control import client_of
 
@@ -42,7 +42,7 @@ def publish_table(
     rows = rows_in(declared, file, delete=delete)
     unchanged = 0
     if whole:
-        there = standing(settings)
+        there = latest_by_key(settings)
         gone = {key: None for key in there if key not in rows}
         sent = {key: value for key, value in rows.items() if there.get(key) != value}
         unchanged = len(rows) - len(sent)

@@ -13,7 +13,7 @@ import typer
 
 from crossline.basics.errors import UsageError
 from crossline.cli.rules.topic import As, goes_to_topic, release_there
-from crossline.cli.screen import write_lines
+from crossline.cli.terminal import write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.sources.folders import release_in_folder
 from crossline.rule_registry.sources.ownership import user_name
@@ -26,19 +26,19 @@ def release(
     *,
     key: Annotated[
         list[str],
-        typer.Option("--key", metavar="FIELD=VALUE", help="What is held; given again for each field of the key."),
+        typer.Option("--key", metavar="FIELD=VALUE", help="The key, field=value; given again for each of its fields."),
     ],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it is held no more.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason for the release.")],
     rules: Annotated[Path, typer.Option("--rules", help="Folder of the rule files.")] = Path("rules"),
     figures: Annotated[
         Path | None,
-        typer.Option("--figures", help="Folder of the shared figures that rules name, where it is another."),
+        typer.Option("--figures", help="Folder of the shared figures, if it is another."),
     ] = None,
     pipeline: Annotated[
         Path | None, typer.Option("--pipeline", help="Pipeline file, which names the folder or topic of the rules.")
     ] = None,
     as_: As = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Release a key: records that come from then on are not held by alerts that came before."""
     wanted, why, now_ms = release_key(key_given(key)), reason.strip(), time.time_ns() // 1_000_000

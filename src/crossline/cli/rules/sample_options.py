@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 Rules = Annotated[Path, typer.Argument(metavar="RULES", help="A rule file, or a folder of them.", exists=True)]
 StreamFile = Annotated[
     Path | None,
-    typer.Option("--stream", help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False),
+    typer.Option("--stream", help="Stream file; by default the pipeline's streams.", exists=True, dir_okay=False),
 ]
 ListFolder = Annotated[
     Path | None,
-    typer.Option("--lists", help="Folder of named lists; else the pipeline's.", exists=True, file_okay=False),
+    typer.Option("--lists", help="Folder of named lists; by default the pipeline's.", exists=True, file_okay=False),
 ]
 PipelineFile = Annotated[
     Path | None,
@@ -45,30 +45,26 @@ PipelineFile = Annotated[
     ),
 ]
 FiguresPath = Annotated[Path | None, typer.Option("--figures", help=FIGURES_HELP, exists=True)]
-Input = Annotated[
-    list[str], typer.Option("--input", help="Records of the past: files; NAME=GLOB where there are several streams.")
-]
-SomeInput = Annotated[
-    list[str] | None, typer.Option("--input", help="A sample: files; NAME=GLOB where there are several streams.")
-]
+Input = Annotated[list[str], typer.Option("--input", help="Past records: files; NAME=GLOB for several streams.")]
+SomeInput = Annotated[list[str] | None, typer.Option("--input", help="A sample: files; NAME=GLOB for several streams.")]
 OneRule = Annotated[str | None, typer.Option("--rule", metavar="ID", help="Only this rule.")]
 Labels = Annotated[
     str | None,
     typer.Option(
         "--labels",
         metavar="FILE|URL",
-        help="What was fraud: CSV, JSON lines or Parquet with the record's id and is_fraud; labels of crossline "
+        help="Labels of fraud: CSV, JSON lines or Parquet with the record's id and is_fraud; labels of crossline "
         "generate; cases.db of the API; or table labels of a store, postgresql://HOST/DB.",
     ),
 ]
 Amount = Annotated[
-    str | None, typer.Option("--amount", metavar="FIELD", help="The field whose sum is the money at stake.")
+    str | None, typer.Option("--amount", metavar="FIELD", help="The field that holds the amount at stake.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class TrialInput:
     """Where rules and records stand, and what holds beside them."""
 
     stream: Path | None = None

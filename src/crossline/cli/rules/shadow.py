@@ -19,15 +19,15 @@ from crossline.cli.rules.sample_options import (
     Amount,
     AsJson,
     FiguresPath,
-    Given,
     Labels,
     ListFolder,
     PipelineFile,
     SomeInput,
     StreamFile,
+    TrialInput,
     chosen,
 )
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.evaluate.alerts.standing import last_words
 from crossline.rule_registry.content import read_text
 
@@ -38,7 +38,7 @@ _DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ShadowReport:
     """Alerts, which rules are shadow rules, how long the time is that they are of, and amounts by record."""
 
     alerts: Sequence[Mapping[str, Any]]
@@ -51,18 +51,16 @@ class Found:
 def shadow(
     rules: Annotated[
         Path | None,
-        typer.Argument(metavar="[RULES]", help="Rules to judge --input by: their status says which are shadow rules."),
+        typer.Argument(metavar="[RULES]", help="Rules for --input; their status marks shadow rules."),
     ] = None,
     *,
     db: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE|URL", help="A store, as `crossline alerts` reads it, in place of rules and records."
-        ),
+        typer.Option(metavar="FILE|URL", help="A store, as read by `crossline alerts`, instead of rules and records."),
     ] = None,
     alerts: Annotated[
         Path | None,
-        typer.Option(help="Alerts as JSON lines, of a backtest or a jsonl sink, in place of these.", exists=True),
+        typer.Option(help="JSON lines of alerts, from a backtest or a jsonl sink, instead of these.", exists=True),
     ] = None,
     input_: SomeInput = None,
     stream: StreamFile = None,
@@ -73,7 +71,7 @@ def shadow(
     amount: Amount = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell of each shadow rule what it shares with active rules, what only it catches, and its alerts a day.
+    """Show for each shadow rule the alerts shared with active rules, those of its own, and alerts a day.
 
     With labels: precision, recall, and money.
     """
@@ -82,7 +80,7 @@ def shadow(
     if (rules is not None) + (db is not None) + (alerts is not None) != 1:
         raise UsageError("name one of RULES (with --input), --db and --alerts")
     if rules is not None:
-        given = Given(stream, lists, pipeline, tuple(input_ or ()), figures)
+        given = TrialInput(stream, lists, pipeline, tuple(input_ or ()), figures)
         found = _judged(rules, given, labels, amount)
     else:
         if input_ or amount:
@@ -94,11 +92,11 @@ def shadow(
     elif not report:
         note("there is no shadow rule: set one's status with crossline rules set-status ID shadow")
     else:
-        _tell(report, weighed=found.marks is not None)
+        _print(report, weighed=found.marks is not None)
         note(f"alerts of {found.days:,.3g} days")
 
 
-def _judged(rules: Path, given: Given, labels: str | None, amount: str | None) -> Found:
+def _judged(rules: Path, given: TrialInput, labels: str | None, amount: str | None) -> ShadowReport:
     from crossline.backtest.workbench.together import judge_together
     from crossline.runtime.machine.temp import own_folder_for
 
@@ -110,7 +108,7 @@ def _judged(rules: Path, given: Given, labels: str | None, amount: str | None) -
     with own_folder_for("shadow") as folder:
         found = judge_together(given.with_tables([judged], folder / "tables"), folder, amount)
     shadow = {each.rule_id for each in every if each.status == "shadow"}
-    return Found(found.alerts[0], shadow, found.days, marks, found.amounts)
+    return ShadowReport(found.alerts[0], shadow, found.days, marks, found.amounts)
 
 
 def _marks(labels: str | None, stream: Path | None) -> Marks | None:
@@ -123,13 +121,13 @@ def _marks(labels: str | None, stream: Path | None) -> Marks | None:
     return labels_at(labels, {name: spec.id for name, spec in streams.items()})
 
 
-def _stored(alerts: Sequence[Mapping[str, Any]], marks: Marks | None) -> Found:
+def _stored(alerts: Sequence[Mapping[str, Any]], marks: Marks | None) -> ShadowReport:
     """Alerts that are there already; a rule is a shadow rule where its latest alert is that of one."""
     kinds = {each["rule_id"]: each["kind"] for each in alerts}
     times = [parse_instant_ms(each["event_time"]) for each in alerts]
     days = max(1, max(times) - min(times)) / _DAY_MS if times else 1.0
     mine = {name for name, kind in kinds.items() if kind == "shadow"}
-    return Found(
+    return ShadowReport(
         [each for each in alerts if (each["kind"] == "shadow") == (each["rule_id"] in mine)], mine, days, marks
     )
 
@@ -139,7 +137,7 @@ def _of_store(place: str) -> list[dict[str, Any]]:
     from crossline.io.stores.stores import AlertFilter
 
     with closing(open_store(place)) as reader:
-        return _told(reader.alerts(AlertFilter(), newest_first=False))
+        return _deliveries(reader.alerts(AlertFilter(), newest_first=False))
 
 
 def _of_lines(path: Path | None) -> list[dict[str, Any]]:
@@ -148,12 +146,12 @@ def _of_lines(path: Path | None) -> list[dict[str, Any]]:
     if path is None:
         return []
     try:
-        return _told(read_alerts(path))
+        return _deliveries(read_alerts(path))
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: found what is no alert ({error}); expected alerts as JSON lines") from None
 
 
-def _told(alerts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _deliveries(alerts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Alerts and shadow alerts as they stand, each once: pipelines that share a store may have the same."""
     return [each for each in last_words(alerts) if each["kind"] in {"alert", "shadow"}]
 
@@ -162,7 +160,7 @@ def _row(each: Shadowed) -> dict[str, Any]:
     return {"rule_id": each.rule_id, **each.side.as_json(), "with_rules": each.with_rules}
 
 
-def _tell(report: Sequence[Shadowed], *, weighed: bool) -> None:
+def _print(report: Sequence[Shadowed], *, weighed: bool) -> None:
     table = Listing("shadow rule", "alerts", "a day", "shared", "only it", "shared with", long=["shared with"])
     for each in report:
         side = each.side

@@ -16,17 +16,17 @@ from crossline.cli.rules.prove import instant_of, past_of
 from crossline.cli.rules.sample_options import (
     AsJson,
     FiguresPath,
-    Given,
     Labels,
     ListFolder,
     PipelineFile,
     Rules,
     SomeInput,
     StreamFile,
+    TrialInput,
     chosen,
     read_by,
 )
-from crossline.cli.screen import Listing, note, show, write_lines
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ STEPS_MAX = 30
 def suggest_threshold(
     rules: Rules,
     *,
-    rule: Annotated[str, typer.Option("--rule", metavar="ID", help="The rule whose line is looked for.")],
+    rule: Annotated[str, typer.Option("--rule", metavar="ID", help="The rule to find a threshold for.")],
     input_: SomeInput = None,
     alerts_per_day: Annotated[
-        float | None, typer.Option("--alerts-per-day", min=0, help="As many alerts a day as can be looked at.")
+        float | None, typer.Option("--alerts-per-day", min=0, help="How many alerts a day can be investigated.")
     ] = None,
     steps: Annotated[
         int,
-        typer.Option("--steps", min=0, max=STEPS_MAX, help="Instead: so many lines on each side of the present one."),
+        typer.Option("--steps", min=0, max=STEPS_MAX, help="Instead: so many thresholds each side of the present one."),
     ] = 0,
-    also: Annotated[list[float] | None, typer.Option("--also", help="With --steps: a line besides.")] = None,
+    also: Annotated[list[float] | None, typer.Option("--also", help="With --steps: a further threshold.")] = None,
     from_: Since = None,
     to: Until = None,
     labels: Labels = None,
@@ -63,7 +63,7 @@ def suggest_threshold(
 ) -> None:
     """Find the line that would have given so many alerts a day, or, with labels alone, the best F1.
 
-    Each line that is told was judged on the records, with the rule's own emission and cooldown.
+    Each threshold shown was run on the records, with the rule's own emission and cooldown.
     """
     from crossline.backtest.workbench.interval import ANY_TIME, Interval
     from crossline.backtest.workbench.measure import days_of, spans
@@ -73,7 +73,7 @@ def suggest_threshold(
 
     interval = Interval(instant_of("--from", from_), instant_of("--to", to))
     _check_wanted(steps, whole=interval == ANY_TIME, best=alerts_per_day is not None or labels is not None)
-    given = Given(stream, lists, pipeline, _inputs(input_, pipeline), figures)
+    given = TrialInput(stream, lists, pipeline, _inputs(input_, pipeline), figures)
     every = chosen(given.rules(rules), None)
     (mine,) = chosen(every, rule)
     judged = given.judged(rules, [mine, *read_by(mine, every)])
@@ -97,7 +97,7 @@ def suggest_threshold(
     if as_json:
         write_lines([orjson.dumps(_as_json(rule, best, days))])
     else:
-        _tell(rule, best, days)
+        _print(rule, best, days)
 
 
 def _check_wanted(steps: int, *, whole: bool, best: bool) -> None:
@@ -165,7 +165,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     return {**row, **(outcome.weighed.as_json() if outcome.weighed is not None else {})}
 
 
-def _tell(rule_id: str, found: Suggestion, days: float) -> None:
+def _print(rule_id: str, found: Suggestion, days: float) -> None:
     drawn = found.drawn
     weighed = ("precision", "recall", "F1", "frauds caught") if found.best.weighed is not None else ()
     table = Listing("", f"{drawn.named} {drawn.operator}", "alerts", "a day", *weighed)

@@ -48,7 +48,7 @@ def rows_in(declared: Declared, file: Path, *, delete: bool) -> Rows:
     return dict(found)
 
 
-def standing(settings: TableOfTopic) -> dict[bytes, bytes]:
+def latest_by_key(settings: TableOfTopic) -> dict[bytes, bytes]:
     """The last message of each key in the topic."""
     reader = row_reader(settings)
     found: dict[bytes, bytes] = {}

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from crossline.basics.texts.plaintext import printable_lines
 from crossline.basics.times import format_instant
-from crossline.cli.screen import Listing
+from crossline.cli.terminal import Listing
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.outcomes.overview import IN_FORCE, Row, instant
 from crossline.rule_registry.publish import Written
@@ -45,7 +45,7 @@ def show_text(row: Row) -> str:
 
 
 def _since(event: RuleEvent) -> str:
-    """From when on it holds. A list holds from an instant of each stream, which are told apart where they differ."""
+    """When it takes effect. A list does so at an instant of each stream, listed by stream if these differ."""
     if event.event in IN_FORCE:
         return "" if event.status == "draft" else instant(event.effective_from_ms) or "the beginning"
     if event.event not in {"list_changed", "table_changed", "held"}:

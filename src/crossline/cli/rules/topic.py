@@ -17,7 +17,7 @@ import typer
 
 from crossline.basics.errors import PermanentError, SinkError, UsageError
 from crossline.basics.texts.problems import RefusedError
-from crossline.cli.screen import write_lines
+from crossline.cli.terminal import write_lines
 from crossline.rule_registry.content import content_of, read_pipeline_in_place
 from crossline.rule_registry.directory import logs_in
 from crossline.rule_registry.history import History
@@ -48,13 +48,15 @@ PIPELINE = Path("pipeline.yaml")
 _TAKEN_UP = "effective when a pipeline takes it up, within two seconds where it runs"
 As = Annotated[
     str | None,
-    typer.Option("--as", metavar="NAME", help="Who publishes; else the user of the brokers, or of this machine."),
+    typer.Option(
+        "--as", metavar="NAME", help="Name of the publisher; by default the Kafka user, else the user of this machine."
+    ),
 ]
 PipelineFile = Annotated[Path, typer.Option("--pipeline", help="Pipeline file, which names the topic.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OpenControlTopic:
     """A control topic that is open, and who is at it."""
 
     config: PipelineConfig
@@ -109,7 +111,7 @@ def publish_rules(file: Path, pipeline: Path, as_: str | None, *, as_json: bool)
         messages = publisher.publish(file)
         offsets = [_sent(place, publisher, each) for each in messages]
         _check_first(place, files, file, messages, offsets)
-        _tell(place, messages, offsets, as_json=as_json)
+        _print(place, messages, offsets, as_json=as_json)
 
 
 def set_status_there(
@@ -119,7 +121,7 @@ def set_status_there(
     with _at(pipeline, as_) as place:
         publisher = place.publisher(place.files())
         message = publisher.set_status(rule_id, status, version)
-        _tell(place, [message], [_sent(place, publisher, message)], as_json=as_json)
+        _print(place, [message], [_sent(place, publisher, message)], as_json=as_json)
 
 
 def set_share_there(
@@ -129,7 +131,7 @@ def set_share_there(
     with _at(pipeline, as_) as place:
         publisher = place.publisher(place.files())
         message = publisher.set_share(rule_id, share, version)
-        _tell(place, [message], [_sent(place, publisher, message)], as_json=as_json)
+        _print(place, [message], [_sent(place, publisher, message)], as_json=as_json)
 
 
 def approve_there(
@@ -139,7 +141,7 @@ def approve_there(
     with _at(pipeline, as_) as place:
         publisher = place.publisher(place.files())
         message = publisher.approve(rule_id, place.who, version, proof)
-        _tell(place, [message], [_sent(place, publisher, message)], as_json=as_json)
+        _print(place, [message], [_sent(place, publisher, message)], as_json=as_json)
 
 
 def release_there(
@@ -177,7 +179,7 @@ def publish_list(
     *,
     pipeline: PipelineFile = PIPELINE,
     as_: As = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Send a list to the control topic of lists, whole, if it is right."""
     config = read_pipeline_in_place(pipeline)
@@ -199,7 +201,7 @@ def publish_list(
 
 
 @contextmanager
-def _at(pipeline: Path, as_: str | None) -> Iterator[Place]:
+def _at(pipeline: Path, as_: str | None) -> Iterator[OpenControlTopic]:
     config = read_pipeline_in_place(pipeline)
     if not isinstance(config.rules, RulesTopic):
         raise UsageError(
@@ -210,7 +212,7 @@ def _at(pipeline: Path, as_: str | None) -> Iterator[Place]:
 
 
 @contextmanager
-def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> Iterator[Place]:
+def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> Iterator[OpenControlTopic]:
     from crossline.io.kafka.control import ControlTopicReader, ControlTopicWriter
     from crossline.runtime.changes.control import client_of
 
@@ -218,7 +220,7 @@ def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> It
     who, _ = publisher(settings, as_)
     reader = ControlTopicReader(client, settings.topic)
     try:
-        yield Place(config, settings, who, reader, ControlTopicWriter(client, settings.topic))
+        yield OpenControlTopic(config, settings, who, reader, ControlTopicWriter(client, settings.topic))
     finally:
         reader.close()
 
@@ -239,12 +241,12 @@ def _user() -> str:
         raise UsageError("this user has no name; expected who publishes: --as NAME") from None
 
 
-def _sent(place: Place, publisher: TopicPublisher, message: Message) -> int | None:
+def _sent(place: OpenControlTopic, publisher: TopicPublisher, message: Message) -> int | None:
     return None if message.value is None else place.send(message.key, message.value, publisher.author(message))
 
 
 def _check_first(
-    place: Place, files: Files, file: Path, messages: Sequence[Message], offsets: Sequence[int | None]
+    place: OpenControlTopic, files: Files, file: Path, messages: Sequence[Message], offsets: Sequence[int | None]
 ) -> None:
     """Whether somebody else published the same at the same moment; he was first, and his message is put back.
 
@@ -262,7 +264,7 @@ def _check_first(
             said = place.reader.trouble or f"it was not read to its end in {WAIT_S:.0f} s"
             raise SinkError(
                 f"what was sent to topic {place.settings.topic} stands there; whether somebody else was first is not "
-                f"known: {said}. Once its brokers are up, publish it again, which tells"
+                f"known: {said}. Once its brokers are up, publish it again, which shows"
             )
     theirs = {name: each for each in between if each.offset not in mine and (name := _name(each)) is not None}
     ours = {each.key for each in messages if each.value is not None}
@@ -291,21 +293,23 @@ def _name(message: TopicMessage) -> str | None:
         return None
 
 
-def _row(place: Place, message: Message, offset: int | None) -> Mapping[str, Any]:
+def _row(place: OpenControlTopic, message: Message, offset: int | None) -> Mapping[str, Any]:
     rule = message.rule
     kind = "figure_id" if isinstance(rule, SharedFigure) else "rule_id"
     named = {kind: _id(message), "version": rule.version, "status": rule.status, "change": message.change}
     return {**named, "topic": place.settings.topic, "key": message.key, "offset": offset, "who": place.who}
 
 
-def _tell(place: Place, messages: Sequence[Message], offsets: Sequence[int | None], *, as_json: bool) -> None:
+def _print(
+    place: OpenControlTopic, messages: Sequence[Message], offsets: Sequence[int | None], *, as_json: bool
+) -> None:
     if as_json:
         write_lines(orjson.dumps(_row(place, *each)) for each in zip(messages, offsets, strict=True))
         return
     for each in messages:
         name = f"{_id(each)} version {each.rule.version}"
         if each.change == "unchanged":
-            said = "stands in the topic already, nothing changes"
+            said = "is in the topic already; nothing changes"
         elif each.change == "approved":
             said = f"approved by {place.who}"
         else:
@@ -317,7 +321,7 @@ def _id(message: Message) -> str:
     return message.rule.figure_id if isinstance(message.rule, SharedFigure) else message.rule.rule_id
 
 
-def _when(place: Place, message: Message) -> str:
+def _when(place: OpenControlTopic, message: Message) -> str:
     if isinstance(message.rule, SharedFigure):
         return "rules that are published from now on may name it"
     if message.rule.status == "draft":

@@ -18,9 +18,9 @@ from crossline.basics.texts.yamltext import load_yaml
 from crossline.cli.backtest import inputs_by_stream, setting_of, with_tables
 from crossline.cli.process import do_without_pandas
 from crossline.cli.rules.sample_options import FiguresPath
-from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import check_some_judged
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.rule_registry.content import is_folder, text_of
 from crossline.rule_registry.reading import FileRule, case_files, read_placed_rules, read_rules, rule_stem
@@ -42,15 +42,16 @@ def try_rules(
         list[str] | None,
         typer.Option(
             "--input",
-            help="The sample: files; NAME=GLOB where there are several streams. Without it, the cases beside the rule "
+            help="The sample: files; NAME=GLOB for several streams. Without it, the cases beside the rule "
             "files (NAME.cases.yaml) are run.",
         ),
     ] = None,
     stream: Annotated[
-        Path | None, typer.Option(help="Stream file; else the pipeline's streams.", exists=True, dir_okay=False)
+        Path | None, typer.Option(help="Stream file; by default the pipeline's streams.", exists=True, dir_okay=False)
     ] = None,
     lists: Annotated[
-        Path | None, typer.Option(help="Folder of named lists; else the pipeline's.", exists=True, file_okay=False)
+        Path | None,
+        typer.Option(help="Folder of named lists; by default the pipeline's.", exists=True, file_okay=False),
     ] = None,
     pipeline: Annotated[
         Path | None,
@@ -60,12 +61,13 @@ def try_rules(
     ] = None,
     figures: FiguresPath = None,
     record: Annotated[
-        str | None, typer.Option(metavar="ID", help="A record: each rule's figure at it, and why it did not fire.")
+        str | None,
+        typer.Option(metavar="ID", help="Id of a record: each rule's figure at it, and why it did not fire."),
     ] = None,
     near: Annotated[
-        bool, typer.Option(help="Tell where rules came closest without firing, and what was missing.")
+        bool, typer.Option(help="Show where rules came closest without firing, and what was missing.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Try rules on a sample, or run the cases beside them: each in its newest version, drafts and paused ones too.
 

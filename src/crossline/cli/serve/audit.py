@@ -8,12 +8,12 @@ import orjson
 import typer
 
 from crossline.basics.errors import PermanentError
-from crossline.cli.screen import note, write_lines
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, serve_settings
+from crossline.cli.terminal import note, write_lines
 from crossline.serve.access import audit
 from crossline.serve.access.auditfiles import FILE, parts_of
 
-app = typer.Typer(help="Check the log of what was written through the API.", no_args_is_help=True)
+app = typer.Typer(help="Check the audit log of writes through the API.", no_args_is_help=True)
 
 
 @app.callback()
@@ -30,12 +30,12 @@ def register(parent: typer.Typer) -> None:
 def verify(
     *,
     head: Annotated[
-        str | None, typer.Option(metavar="DIGEST", help="Last digest of an earlier check; it must still stand there.")
+        str | None, typer.Option(metavar="DIGEST", help="Last digest of an earlier check; it must still be in the log.")
     ] = None,
     pipeline: PipelineFile = PIPELINE,
     as_json: AsJson = False,
 ) -> None:
-    """Follow the chain of the audit log; exit 1 where a line was altered, left out or put in."""
+    """Follow the chain of the audit log; exit with 1 if a line was altered, removed or added."""
     path = audit_folder(serve_settings(pipeline)[1]) / FILE
     if head is None and not path.exists() and not parts_of(path):
         note(f"there is no audit log at {path}: nothing was written yet")

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from crossline.cli.help import LazyGroup, made
+from crossline.cli.help import LazyGroup, member_of
 
 START = "start"
 HELP = "Answer requests for decisions over HTTP, and serve the console; its keys, its users, its audit log."
@@ -20,7 +20,7 @@ class Serve(LazyGroup):
         START: "Answer requests for decisions over HTTP; the word may be left out: crossline serve PIPELINE.",
         "keys": "Make, list, rotate and revoke API keys.",
         "users": "Make, list, change and disable local users of the console.",
-        "audit": "Check the log of what was written through the API.",
+        "audit": "Check the audit log of writes through the API.",
         "openapi": "Print the API as OpenAPI 3.1.",
     }
 
@@ -29,7 +29,7 @@ class Serve(LazyGroup):
         """The command ``name``, with what it imports."""
         part = typer.Typer()
         importlib.import_module(f"crossline.cli.serve.{name}").register(part)
-        return made(part, name)
+        return member_of(part, name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put ``start`` before what begins with no name of a command."""

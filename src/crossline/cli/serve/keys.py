@@ -13,16 +13,16 @@ import typer
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import nearest, one_of
 from crossline.basics.times import format_duration, format_instant, parse_duration_ms
-from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, now_ms, serve_settings, this_user
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.serve.access.audit import AuditLog, Write
-from crossline.serve.access.keyfile import Key, KeyFile
+from crossline.serve.access.keyfile import ApiKey, KeyFile
 from crossline.serve.access.roles import ROLES, scope_problem
 from crossline.settings.process.serve import ServeSettings
 
 NEVER = "never"
 app = typer.Typer(help="Make, list, rotate and revoke API keys.", no_args_is_help=True)
-Expires = Annotated[str, typer.Option(metavar="DURATION", help=f"How long it holds, such as 90d; or {NEVER}: no end.")]
+Expires = Annotated[str, typer.Option(metavar="DURATION", help=f"Lifetime, such as 90d; {NEVER}: no end.")]
 
 
 def register(parent: typer.Typer) -> None:
@@ -32,10 +32,10 @@ def register(parent: typer.Typer) -> None:
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option("--name", help="Who has the key: what audit events and rule approvals name.")],
+    name: Annotated[str, typer.Option("--name", help="Owner of the key, as named in audit events and rule approvals.")],
     *,
     scope: Annotated[
-        list[str] | None, typer.Option("--scope", help="What it may, such as decide:payments; may be given again.")
+        list[str] | None, typer.Option("--scope", help="A scope, such as decide:payments; may be given again.")
     ] = None,
     role: Annotated[
         list[str] | None, typer.Option("--role", help=f"All scopes of a role: {', '.join(ROLES)}; may be given again.")
@@ -57,7 +57,7 @@ def create(
 
 @app.command(name="list")
 def list_keys(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) -> None:
-    """List the keys: whose, what they may, until when, when last used. None of them stands anywhere."""
+    """List keys: owner, scopes, end, last use. The keys themselves are stored nowhere."""
     _, serve = serve_settings(pipeline)
     keys, now = KeyFile(Path(serve.keys)).listed(), now_ms()
     if as_json:
@@ -77,14 +77,14 @@ def list_keys(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) -> 
 
 @app.command()
 def rotate(
-    name: Annotated[str, typer.Option("--name", help="Whose key.")],
+    name: Annotated[str, typer.Option("--name", help="Owner of the key.")],
     *,
-    grace: Annotated[str, typer.Option(metavar="DURATION", help="How long the old one still holds.")] = "24h",
+    grace: Annotated[str, typer.Option(metavar="DURATION", help="How long the old key stays valid.")] = "24h",
     expires: Expires = "90d",
     pipeline: PipelineFile = PIPELINE,
     as_json: AsJson = False,
 ) -> None:
-    """Make another key of the same name and scopes; the old one holds until its grace ends. Then put the new one in."""
+    """Make another key of the same name and scopes; the old one stays valid for a grace period."""
     _, serve = serve_settings(pipeline)
     file, now = KeyFile(Path(serve.keys)), now_ms()
     grace_ms = _duration("--grace", grace)
@@ -100,12 +100,12 @@ def rotate(
 @app.command()
 def revoke(
     *,
-    name: Annotated[str | None, typer.Option("--name", help="Whose keys: all of them.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="All keys of this owner.")] = None,
     key_id: Annotated[str | None, typer.Option("--id", metavar="KEY_ID", help="One key.")] = None,
     pipeline: PipelineFile = PIPELINE,
     as_json: AsJson = False,
 ) -> None:
-    """End keys now. A running server refuses them within a second."""
+    """Revoke keys now. A running server refuses them within a second."""
     if name is None and key_id is None:
         raise UsageError("found neither --name nor --id; expected one of them")
     _, serve = serve_settings(pipeline)
@@ -123,7 +123,7 @@ def revoke(
         note("all of them were revoked before")
 
 
-def _hand_over(key: str, made: Key, now: int, *, as_json: bool) -> None:
+def _hand_over(key: str, made: ApiKey, now: int, *, as_json: bool) -> None:
     """The key alone on the standard output, for ``KEY=$(crossline serve keys create …)``."""
     end = "without an end" if made.expires_ms is None else f"until {format_instant(made.expires_ms)}"
     note(f"key {made.key_id} of {made.name}, {end}: {', '.join(made.scopes)}. It is shown this once")
@@ -169,7 +169,7 @@ def _duration(option: str, text: str) -> int:
         raise UsageError(f"{option}: {error}") from None
 
 
-def _state(key: Key, now: int) -> str:
+def _state(key: ApiKey, now: int) -> str:
     state = key.state(now)
     if state != "good":
         return state

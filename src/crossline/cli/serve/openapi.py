@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def openapi(
-    as_json: Annotated[bool, typer.Option("--json", help="In one line; it is JSON in any case.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON in one line.")] = False,
 ) -> None:
     """Print the OpenAPI file, as docs/openapi.json has it; no pipeline has to be there."""
     try:

@@ -18,10 +18,10 @@ from crossline.settings.process.serve import ServeSettings
 
 AUDIT_FOLDER = "audit"
 PipelineFile = Annotated[
-    Path, typer.Option("--pipeline", help="Pipeline file; its section serve says where.", exists=True, dir_okay=False)
+    Path, typer.Option("--pipeline", help="Pipeline file with a section serve.", exists=True, dir_okay=False)
 ]
 PIPELINE = Path("pipeline.yaml")
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, one value a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 
 
 def serve_settings(pipeline: Path) -> tuple[PipelineConfig, ServeSettings]:

@@ -38,10 +38,10 @@ def start(
         typer.Option(
             "--replica-of",
             metavar="CHECKPOINT",
-            help="The checkpoint of a pipeline that runs elsewhere: a folder that is mounted here, or a URI.",
+            help="The checkpoint of a pipeline that runs elsewhere: a mounted folder, or a URI.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one value a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
     """Answer requests for decisions, by the pipeline file's section serve.
 
@@ -88,7 +88,7 @@ async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None,
     from crossline.serve.app.server import listening, serve
     from crossline.serve.assembly import checked, running
     from crossline.serve.metrics.exposition import told_at
-    from crossline.serve.startable import check_files
+    from crossline.serve.start_check import check_files
 
     settings, _ = checked(config)
     check_files(settings)
@@ -101,7 +101,7 @@ async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None,
         _spare_pauses()
         try:
             with told_at(settings, *collectors_of(api, health)):
-                await serve(app, bound, settings, stop, lambda: _tell(config, place, as_json=as_json))
+                await serve(app, bound, settings, stop, lambda: _report_start(config, place, as_json=as_json))
         finally:
             await close()
 
@@ -116,16 +116,16 @@ def _spare_pauses() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-def _tell(config: PipelineConfig, place: Place, *, as_json: bool) -> None:
+def _report_start(config: PipelineConfig, place: Place, *, as_json: bool) -> None:
     settings = config.serve
     assert settings is not None  # noqa: S101 - it was checked
     url = f"{'http' if settings.tls is None else 'https'}://{place}"
     if as_json:
         said = json.dumps({"pipeline": config.name, "url": url, "open": settings.open})
     else:
-        asked = "nobody is asked for a key" if settings.open else f"keys: {settings.keys}"
+        asked = "no key is needed" if settings.open else f"keys: {settings.keys}"
         if not settings.open and settings.oidc is None and not Path(settings.keys).exists():
-            asked += ", which is not there: nobody can ask until crossline serve keys create has made one"
+            asked += ", which is missing: every request is refused until crossline serve keys create has made a key"
         said = f"the decision API of {config.name} answers at {url}   ({asked})"
     sys.stdout.write(f"{said}\n")
     sys.stdout.flush()

@@ -14,23 +14,23 @@ import typer
 
 from crossline.basics.errors import UsageError
 from crossline.basics.times import format_instant
-from crossline.cli.screen import Listing, note, show, write_lines
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, now_ms, serve_settings, this_user
+from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.serve.access.audit import AuditLog, Write
 from crossline.serve.access.roles import ROLES
 from crossline.settings.process.serve import ServeSettings
 
 if TYPE_CHECKING:
-    from crossline.serve.console.people.users import User, UserFile
+    from crossline.serve.console.accounts.users import User, UserFile
 
 STDIN = "-"
 app = typer.Typer(help="Make, list, change and disable local users of the console.", no_args_is_help=True)
-Name = Annotated[str, typer.Option("--name", help="Who: what audit events and rule approvals name.")]
+Name = Annotated[str, typer.Option("--name", help="Name of the user, as in audit events and rule approvals.")]
 Roles = Annotated[list[str] | None, typer.Option("--role", help=f"One of {', '.join(ROLES)}; may be given again.")]
 PasswordFile = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE", help="File whose first line is the password; - reads standard input. Else it is asked for."
+        metavar="FILE", help="File whose first line is the password; - reads standard input; by default a prompt."
     ),
 ]
 
@@ -49,17 +49,17 @@ def create(
     pipeline: PipelineFile = PIPELINE,
     as_json: AsJson = False,
 ) -> None:
-    """Make a user. Of the password only what argon2id makes of it is kept."""
+    """Make a user. The password is stored as an argon2id hash."""
     serve, users = _users(pipeline)
     with _audited(serve, "create", name, None) as write:
         made = users.create(name, role or (), _password(password_file), now_ms=now_ms())
         write.after = made.to_json()
-    _tell(made, f"{name} may log in: {', '.join(made.roles)}", as_json=as_json)
+    _report(made, f"{name} may log in: {', '.join(made.roles)}", as_json=as_json)
 
 
 @app.command(name="list")
 def list_users(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) -> None:
-    """List the users: with which roles, since when, whether they may log in."""
+    """List users: roles, date of creation, and whether they may log in."""
     serve, users = _users(pipeline)
     found = users.listed()
     if as_json:
@@ -80,43 +80,43 @@ def list_users(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) ->
 def password(
     name: Name, *, password_file: PasswordFile = None, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False
 ) -> None:
-    """Give a user another password; that ends his sessions."""
+    """Set a user's password; this ends all sessions of the user."""
     serve, users = _users(pipeline)
     with _audited(serve, "password", name, _before(users, name)) as write:
         changed = users.set_password(name, _password(password_file), now_ms=now_ms())
         write.after = changed.to_json()
-    _tell(changed, f"{name} has another password, and is logged out everywhere", as_json=as_json)
+    _report(changed, f"{name} has another password, and is logged out everywhere", as_json=as_json)
 
 
 @app.command()
 def roles(name: Name, *, role: Roles = None, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) -> None:
-    """Give a user other roles, from his next request on."""
+    """Set a user's roles, from the next request on."""
     serve, users = _users(pipeline)
     with _audited(serve, "roles", name, _before(users, name)) as write:
         changed = users.set_roles(name, role or ())
         write.after = changed.to_json()
-    _tell(changed, f"{name} is {', '.join(changed.roles)}", as_json=as_json)
+    _report(changed, f"{name} is {', '.join(changed.roles)}", as_json=as_json)
 
 
 @app.command()
 def disable(
     name: Name,
     *,
-    again: Annotated[bool, typer.Option("--undo", help="He may log in again.")] = False,
+    again: Annotated[bool, typer.Option("--undo", help="Enable the user again.")] = False,
     pipeline: PipelineFile = PIPELINE,
     as_json: AsJson = False,
 ) -> None:
-    """Let a user log in no more; that ends his sessions."""
+    """Disable a user; this ends all sessions of the user."""
     serve, users = _users(pipeline)
     with _audited(serve, "enable" if again else "disable", name, _before(users, name)) as write:
         changed = users.enable(name) if again else users.disable(name, now_ms=now_ms())
         write.after = changed.to_json()
-    _tell(changed, f"{name} may log in {'again' if again else 'no more'}", as_json=as_json)
+    _report(changed, f"{name} may log in {'again' if again else 'no more'}", as_json=as_json)
 
 
 def _users(pipeline: Path) -> tuple[ServeSettings, UserFile]:
     try:
-        from crossline.serve.console.people.users import UserFile
+        from crossline.serve.console.accounts.users import UserFile
     except ModuleNotFoundError as error:
         raise UsageError(
             f"the console needs {error.name}, which is not installed: pip install 'crossline[serve]'"
@@ -155,7 +155,7 @@ def _before(users: UserFile, name: str) -> Any:
     return None if found is None else found.to_json()
 
 
-def _tell(user: User, said: str, *, as_json: bool) -> None:
+def _report(user: User, said: str, *, as_json: bool) -> None:
     if as_json:
         write_lines([orjson.dumps(user.to_json())])
     else:

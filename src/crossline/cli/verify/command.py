@@ -14,20 +14,20 @@ from rich.text import Text
 
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.plaintext import printable
-from crossline.cli import screen
+from crossline.cli import terminal
 from crossline.cli.backtest import inputs_by_stream
 from crossline.cli.process import do_without_pandas
-from crossline.cli.screen import Pairs
 from crossline.cli.startup import tell_compiling
-from crossline.cli.verify.proving import is_proof, proven_again
-from crossline.cli.verify.reading import read_receipt_file
+from crossline.cli.terminal import NameValues
+from crossline.cli.verify.inputs import read_receipt_file
+from crossline.cli.verify.proof import is_proof, proven_again
 from crossline.serve.ledger.chain import ChainFault, faults_of
-from crossline.serve.ledger.reading import LedgerCheck
+from crossline.serve.ledger.queries import LedgerCheck
 from crossline.serve.ledger.reports import check_ledger, receipt_of
 from crossline.serve.ledger.signing import Verifier
 
 if TYPE_CHECKING:
-    from crossline.serve.ledger.comparing import Again, Difference
+    from crossline.serve.ledger.comparison import Difference, ReplayResult
 
 SAME, OTHERWISE = 0, 1
 _STYLES = {"the same": "bold green", "differs": "bold yellow", "altered": "bold red", "whole": "bold green"}
@@ -45,7 +45,7 @@ def verify(
     ] = None,
     *,
     pipeline: Annotated[
-        Path | None, typer.Option(help="Pipeline file: its sources, rule log, lists and policy judge again.")
+        Path | None, typer.Option(help="Pipeline file, for its sources, rule log, lists and policy.")
     ] = None,
     ledger: Annotated[
         str | None,
@@ -55,17 +55,18 @@ def verify(
         ),
     ] = None,
     public_key: Annotated[
-        Path | None, typer.Option(help="Ed25519 public key, in PEM form, that signatures are checked with.")
+        Path | None, typer.Option(help="Ed25519 public key in PEM form, to check signatures.")
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option(help="Policy file as it was then; else the pipeline's.", exists=True, dir_okay=False)
+        Path | None,
+        typer.Option(help="Policy file of that time; by default the pipeline's.", exists=True, dir_okay=False),
     ] = None,
     input_: Annotated[
         list[str] | None,
-        typer.Option("--input", help="Files instead of a source; NAME=GLOB where there are several streams."),
+        typer.Option("--input", help="Files instead of a source; NAME=GLOB for several streams."),
     ] = None,
     then: Annotated[
-        bool, typer.Option("--then", help="Judge up to the record alone: what later revised it is no difference.")
+        bool, typer.Option("--then", help="Judge up to the record alone; later revisions count as no difference.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
 ) -> None:
@@ -140,15 +141,15 @@ def _judged(
     """Judge again, and write what came of it into ``result``."""
     do_without_pandas()
     tell_compiling()
-    from crossline.cli.verify.judging import judge_again, open_log
+    from crossline.cli.verify.replay import judge_again, open_log
     from crossline.rule_registry.content import read_pipeline_in_place
     from crossline.runtime.machine.temp import own_folder_for
-    from crossline.serve.ledger.comparing import differences
+    from crossline.serve.ledger.comparison import differences
 
     given = inputs_by_stream(inputs, read_pipeline_in_place(pipeline).streams) if inputs else {}
     with own_folder_for("verify") as folder:
-        log = open_log(pipeline, policy, given, folder, receipt, then=then, tell=screen.note)
-        again: Again = judge_again(log, receipt, folder, then=then)
+        log = open_log(pipeline, policy, given, folder, receipt, then=then, note_progress=terminal.note)
+        again: ReplayResult = judge_again(log, receipt, folder, then=then)
     found: list[Difference] = differences(receipt, again)
     result["result"] = "differs" if found else "the same"
     result["records"] = again.records
@@ -160,9 +161,9 @@ def _report(result: Mapping[str, Any], *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
     else:
-        screen.show(Group(_head(str(result["result"])), Pairs(_said(result))))
+        terminal.show(Group(_head(str(result["result"])), NameValues(_result_rows(result))))
         for note in result["notes"]:
-            screen.note(note)
+            terminal.note(note)
     return SAME if result["result"] in {"the same", "whole"} else OTHERWISE
 
 
@@ -178,11 +179,11 @@ def _report_proof(result: Mapping[str, Any], *, as_json: bool) -> int:
                 for each in result["differences"]
             ),
         ]
-        screen.show(Group(_head(str(result["result"])), Pairs(said)))
+        terminal.show(Group(_head(str(result["result"])), NameValues(said)))
     return SAME if result["result"] == "the same" else OTHERWISE
 
 
-def _said(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _result_rows(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "decision", f"{result['decision']} ({result['answered']}), {result['decision_id']}"
     yield "record", f"{result['record_id']} of {result['stream']}"
     yield "receipt", f"{result['sequence']} of {result['replica']}"
@@ -215,7 +216,7 @@ def _report_ledger(check: LedgerCheck, path: str, *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(orjson.dumps(said).decode() + "\n")
     else:
-        screen.show(Group(_head(said["result"]), Pairs(_of_ledger(check, path))))
+        terminal.show(Group(_head(said["result"]), NameValues(_of_ledger(check, path))))
     return OTHERWISE if check.faults else SAME
 
 

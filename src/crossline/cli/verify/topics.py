@@ -42,12 +42,13 @@ def read_topic(
     folder: Path,
     answered_ms: int | None,
     until_ms: int | None,
-    tell: Callable[[str], None],
+    note_progress: Callable[[str], None],
 ) -> ReadTopic:
-    """The topics of ``source``, from the first offset they have, in a file of ``folder``. ``tell``: how far it is.
+    """The topics of ``source``, from their first offsets, as a file of ``folder``.
 
-    ``until_ms``: read no record that came then or later. Raises UsageError where the records cannot be written as
-    lines, or the topic has none any more that came before ``answered_ms``; SourceError as ``KafkaForward``.
+    ``note_progress``: gets a line of progress. ``until_ms``: read no record that came then or later. Raises UsageError
+    if the records cannot be written as lines, or the topic has none before ``answered_ms`` any more; SourceError as
+    ``KafkaForward``.
     """
     if source.registry is not None or spec.format != "json" or spec.headers:
         raise UsageError(
@@ -59,7 +60,7 @@ def read_topic(
 
     topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
     with closing(KafkaForward(reading_settings(source, os.environ), topics, until_ms)) as topic:
-        _Copying(topic, folder / stream, tell).copy()
+        _Copying(topic, folder / stream, note_progress).copy()
         spans = topic.spans
     first_ms, path = None, folder / f"{stream}.jsonl"
     with path.open("wb") as file:
@@ -102,7 +103,7 @@ class _Copying:
 
     topic: KafkaForward
     folder: Path
-    tell: Callable[[str], None]
+    note_progress: Callable[[str], None]
     done: int = 0
     told_s: float = 0.0
 
@@ -114,13 +115,13 @@ class _Copying:
             with (self.folder / span.name).open("wb") as file:
                 for each in self.topic.records(span):
                     file.write(_HEAD.pack(each.at_ms, each.offset, len(each.value)) + each.value)
-                    self._told(span, each.offset, whole)
+                    self._note(span, each.offset, whole)
             self.done += span.end - span.begin
 
-    def _told(self, span: PartitionSpan, offset: int, whole: int) -> None:
+    def _note(self, span: PartitionSpan, offset: int, whole: int) -> None:
         if time.monotonic() - self.told_s >= _TELL_EACH_S:
             self.told_s = time.monotonic()
-            self.tell(f"reading topic {span.topic}: {self.done + offset - span.begin:,} of {whole:,} records")
+            self.note_progress(f"reading topic {span.topic}: {self.done + offset - span.begin:,} of {whole:,} records")
 
 
 def _merged(spans: list[PartitionSpan], folder: Path) -> Iterator[tuple[int, str, bytes]]:

@@ -17,7 +17,7 @@ Severity = Literal["critical", "warning"]
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class EventCounts:
     """What was counted: ``good`` of ``total``, in ``minutes`` minutes that are known."""
 
     good: int = 0
@@ -26,7 +26,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WindowVerdict:
     """How an objective did within a window of ``minutes``.
 
     ``share``: of good; None where nothing was counted. ``unknown``: minutes of which nothing is known; they are
@@ -35,7 +35,7 @@ class Verdict:
     ``burn_rate``: 1 uses the budget up in just the window.
     """
 
-    counts: Counts
+    counts: EventCounts
     minutes: int
     share: Fraction | None
     kept: bool | None
@@ -48,7 +48,7 @@ class Verdict:
         return self.minutes - self.counts.minutes
 
 
-def verdict(counts: Counts, target: Fraction, minutes: int) -> Verdict:
+def verdict(counts: EventCounts, target: Fraction, minutes: int) -> WindowVerdict:
     """What ``counts`` within a window of ``minutes`` say of an objective of at least ``target``.
 
     Example:
@@ -57,18 +57,18 @@ def verdict(counts: Counts, target: Fraction, minutes: int) -> Verdict:
         (True, 0.5, 0.5)
     """
     if not counts.total:
-        return Verdict(counts, minutes, None, None, None, None)
+        return WindowVerdict(counts, minutes, None, None, None, None)
     share = Fraction(counts.good, counts.total)
     burn_rate = (1 - share) / (1 - target)
     kept: bool | None = share >= target
     if kept and 2 * counts.minutes < minutes:
         kept = None
-    return Verdict(counts, minutes, share, kept, 1 - burn_rate, burn_rate)
+    return WindowVerdict(counts, minutes, share, kept, 1 - burn_rate, burn_rate)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Windows in both of which the budget burns ``factor`` times as fast as it may: then somebody is told.
+class WindowPair:
+    """Windows in both of which the budget burns ``factor`` times as fast as it may: then there is an alert.
 
     ``long``, ``short``: as Prometheus writes them, with their ``minutes``.
     """
@@ -87,20 +87,20 @@ class Pair:
 
 # Table 5-8 there: two for who is on call, two for a ticket.
 PAIRS = (
-    Pair("critical", "1h", "5m", Fraction("14.4"), (HOUR, 5)),
-    Pair("critical", "6h", "30m", Fraction(6), (6 * HOUR, 30)),
-    Pair("warning", "1d", "2h", Fraction(3), (DAY, 2 * HOUR)),
-    Pair("warning", "3d", "6h", Fraction(1), (3 * DAY, 6 * HOUR)),
+    WindowPair("critical", "1h", "5m", Fraction("14.4"), (HOUR, 5)),
+    WindowPair("critical", "6h", "30m", Fraction(6), (6 * HOUR, 30)),
+    WindowPair("warning", "1d", "2h", Fraction(3), (DAY, 2 * HOUR)),
+    WindowPair("warning", "3d", "6h", Fraction(1), (3 * DAY, 6 * HOUR)),
 )
 
 
-def burns(pair: Pair, long: Verdict, short: Verdict) -> bool:
+def burns(pair: WindowPair, long: WindowVerdict, short: WindowVerdict) -> bool:
     """Whether the budget burns as fast as ``pair`` says, by what is known."""
     rates = (long.burn_rate, short.burn_rate)
     return all(each is not None and each > pair.factor for each in rates)
 
 
-def minutes_left(period: Verdict, day: Verdict) -> int | None:
+def minutes_left(period: WindowVerdict, day: WindowVerdict) -> int | None:
     """Minutes until the budget is used up at the pace of the last day; None where it is not within 30 days.
 
     ``period``: of 30 days.

@@ -33,9 +33,9 @@ _LABELS = {
 class Objective:
     """A promise: of what is counted, at least ``target`` is good.
 
-    ``name``: as in the file. ``unit``: what is counted. ``limit``: what tells good from bad, in ms or as a share; None:
+    ``name``: as in the file. ``unit``: what is counted. ``limit``: the bound of good, in ms or as a share; None:
     nothing but the event itself. ``said``: all of it as text, such as ``99 % of alerts within 250ms``. ``held``: by
-    what counts are told apart that were made under another limit. ``measure``: what the limit is of: ``ms``, or a
+    marks counts made under another limit. ``measure``: what the limit is of: ``ms``, or a
     ``share``; empty where there is none.
     """
 
@@ -58,15 +58,15 @@ def objectives_of(settings: SloSettings | None) -> tuple[Objective, ...]:
         given = getattr(settings, name)
         if isinstance(given, LatencyObjective):
             limit = Fraction(given.under)
-            found.append(_made(name, given.percentile, limit, f"within {format_duration(given.under)}"))
+            found.append(_objective_of(name, given.percentile, limit, f"within {format_duration(given.under)}"))
         elif isinstance(given, LagObjective):
             limit = Fraction(given.under)
-            found.append(_made(name, given.percent, limit, f"at most {format_duration(given.under)} behind"))
+            found.append(_objective_of(name, given.percent, limit, f"at most {format_duration(given.under)} behind"))
         elif isinstance(given, CheckpointObjective):
             limit = exact(given.share) / 100
-            found.append(_made(name, given.percent, limit, f"with at most {given.share:g} % of batch time"))
+            found.append(_objective_of(name, given.percent, limit, f"with at most {given.share:g} % of batch time"))
         elif given is not None:
-            found.append(_made(name, given.percent, None, "without a fault"))
+            found.append(_objective_of(name, given.percent, None, "without a fault"))
     return tuple(found)
 
 
@@ -75,7 +75,7 @@ def exact(value: float) -> Fraction:
     return Fraction(str(value))
 
 
-def _made(name: str, percent: float, limit: Fraction | None, how: str) -> Objective:
+def _objective_of(name: str, percent: float, limit: Fraction | None, how: str) -> Objective:
     said = f"{percent:g} % of {_UNITS[name]} {how}"
     held = "" if limit is None else str(limit)
     measure: Literal["ms", "share", ""] = "" if limit is None else "share" if name == CHECKPOINT else "ms"

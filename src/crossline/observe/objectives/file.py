@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crossline.io.private_database import PrivateDatabase
-from crossline.observe.objectives.budget import DAY, HOUR, Counts
+from crossline.observe.objectives.budget import DAY, HOUR, EventCounts
 from crossline.observe.objectives.histogram import Buckets, added, empty, packed
 
 if TYPE_CHECKING:
@@ -106,13 +106,13 @@ class MinuteFile:
             db.execute("DELETE FROM histograms WHERE start < ?", (now_minute - KEPT,))
             db.execute("DELETE FROM figures WHERE minute < ?", (now_minute - FIGURES_KEPT,))
 
-    def counts(self, name: str, held: str, end: int, spans: Iterable[int]) -> dict[int, Counts]:
+    def counts(self, name: str, held: str, end: int, spans: Iterable[int]) -> dict[int, EventCounts]:
         """By span: what was counted in so many minutes before minute ``end``. Nothing, where there is no file yet."""
         with self._reading() as db:
             if db is None:
-                return {span: Counts() for span in spans}
+                return {span: EventCounts() for span in spans}
             asked = (self._pipeline, name, held)
-            return {span: Counts(*db.execute(_SUM, (*asked, end - span, end)).fetchone()) for span in spans}
+            return {span: EventCounts(*db.execute(_SUM, (*asked, end - span, end)).fetchone()) for span in spans}
 
     def measured(self, name: str, held: str, end: int, spans: Iterable[int]) -> dict[int, Buckets]:
         """By span: which values came in so many minutes before minute ``end``; see ``counts``."""

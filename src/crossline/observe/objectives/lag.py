@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from crossline.runtime.pipeline.standing import Waiting
 
 
-class Lag:
+class LagMeter:
     """Looks at streams whose ingest time is a broker's clock.
 
     All that came in before ``t`` is judged, where ``t`` is the highest ingest time that was judged, or an instant at

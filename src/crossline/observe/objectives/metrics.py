@@ -10,7 +10,7 @@ from crossline.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.observe.objectives.budget import PERIOD
 from crossline.observe.objectives.recorder import Recorder
-from crossline.observe.objectives.report import Found, found_of, last_minute
+from crossline.observe.objectives.report import ObjectiveStatus, found_of, last_minute
 from crossline.observe.watch.exposition import metric_counter, metric_gauge
 
 EVENTS, BAD = "slo_events", "slo_bad_events"
@@ -20,12 +20,12 @@ log = get_logger(__name__)
 
 
 class ObjectiveCollector:
-    """Counts are told from 0 on, so that their rates begin at the start; the rest as of the last minute written."""
+    """Counters begin at 0, so that their rates begin at the start; the rest is as of the last minute written."""
 
     def __init__(self, pipeline: str, recorder: Recorder) -> None:
         self._pipeline = pipeline
         self._recorder = recorder
-        self._known: tuple[int, list[Found]] = (-1, [])
+        self._known: tuple[int, list[ObjectiveStatus]] = (-1, [])
 
     def collect(self) -> Iterator[Metric]:
         """All families."""
@@ -59,10 +59,10 @@ class ObjectiveCollector:
         }
         said = "The value at the percentile that is promised, in seconds; of the checkpoint as a share."
         yield metric_gauge("slo_value", said, [*labels, "window"], values)
-        yield metric_gauge("slo_good_ratio", "How much kept the objective.", [*labels, "window"], shares)
+        yield metric_gauge("slo_good_ratio", "Events within the objective.", [*labels, "window"], shares)
         yield metric_gauge("slo_budget_left_ratio", "What is left of the 30 days' error budget.", labels, left)
 
-    def _found(self) -> list[Found]:
+    def _found(self) -> list[ObjectiveStatus]:
         """Read once a minute, however often it is scraped; nothing where the file cannot be read now."""
         recorder = self._recorder
         end = last_minute(recorder.now_ms())
@@ -70,6 +70,6 @@ class ObjectiveCollector:
             try:
                 self._known = end, [found_of(recorder.file, each, end) for each in recorder.objectives]
             except (CrosslineError, OSError) as error:
-                log.warning("how objectives stand cannot be told now", error=str(error))
+                log.warning("the status of objectives cannot be read now", error=str(error))
                 return []
         return self._known[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from crossline.observe.objectives.budget import PAIRS, Pair
+from crossline.observe.objectives.budget import PAIRS, WindowPair
 from crossline.observe.objectives.declaration import Objective
 from crossline.observe.objectives.metrics import BAD, EVENTS
 
@@ -51,7 +51,7 @@ def _alert(pipeline: str, objective: Objective, severity: str) -> dict[str, Any]
     }
 
 
-def _burning(pair: Pair, selector: str, may_fail: Fraction) -> str:
+def _burning(pair: WindowPair, selector: str, may_fail: Fraction) -> str:
     bound = _decimal(pair.factor * may_fail)
     return f"({RECORDED}{pair.long}{selector} > {bound} and {RECORDED}{pair.short}{selector} > {bound})"
 

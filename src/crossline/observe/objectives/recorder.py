@@ -98,7 +98,7 @@ class Recorder:
         return self.now_ms() // MINUTE_MS > self._minute
 
     def flush(self) -> None:
-        """Write what was counted, and begin anew. Where it cannot be written the minute stays unknown, and is told."""
+        """Write the counts and begin anew. If that fails, the minute stays unknown, and the error is logged."""
         with self._lock:
             minute, self._minute = self._minute, self.now_ms() // MINUTE_MS
             counts, self._counts = self._counts, {}

@@ -1,4 +1,4 @@
-"""How the objectives of a pipeline stand: what the command, the API and the page tell."""
+"""The status of the objectives of a pipeline, for the command, the API and the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crossline.basics.times import format_instant
-from crossline.observe.objectives.budget import PAIRS, PERIOD, WINDOWS, Verdict, burns, minutes_left, verdict
+from crossline.observe.objectives.budget import PAIRS, PERIOD, WINDOWS, WindowVerdict, burns, minutes_left, verdict
 from crossline.observe.objectives.declaration import Objective, objectives_of
 from crossline.observe.objectives.file import MINUTE_MS, MinuteFile
 from crossline.observe.objectives.histogram import value_at
@@ -20,18 +20,18 @@ _SPANS = frozenset({*WINDOWS.values(), *(minutes for pair in PAIRS for minutes i
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ObjectiveStatus:
     """How an objective stands: what each span says, and the value at its percentile by window.
 
     ``values``: in the unit of its limit; None where nothing came, or not all that came was measured.
     """
 
     objective: Objective
-    by_span: Mapping[int, Verdict]
+    by_span: Mapping[int, WindowVerdict]
     values: Mapping[str, float | None]
 
     @property
-    def windows(self) -> dict[str, Verdict]:
+    def windows(self) -> dict[str, WindowVerdict]:
         """By the names of windows."""
         return {name: self.by_span[span] for name, span in WINDOWS.items()}
 
@@ -41,18 +41,18 @@ def last_minute(now_ms: int) -> int:
     return (now_ms - SETTLES_MS) // MINUTE_MS
 
 
-def found_of(file: MinuteFile, objective: Objective, end: int) -> Found:
+def found_of(file: MinuteFile, objective: Objective, end: int) -> ObjectiveStatus:
     """How it stands at minute ``end``. Raises RetryableError, StateError as ``report``."""
     asked = objective.name, objective.held, end
     counts = file.counts(*asked, _SPANS)
     by_span = {span: verdict(each, objective.target, span) for span, each in counts.items()}
     if objective.limit is None:
-        return Found(objective, by_span, dict.fromkeys(WINDOWS))
+        return ObjectiveStatus(objective, by_span, dict.fromkeys(WINDOWS))
     measured, values = file.measured(*asked, WINDOWS.values()), {}
     for name, span in WINDOWS.items():
         whole = int(measured[span].sum()) == counts[span].total
         values[name] = value_at(measured[span], objective.target, float(objective.limit)) if whole else None
-    return Found(objective, by_span, values)
+    return ObjectiveStatus(objective, by_span, values)
 
 
 def report(config: PipelineConfig, now_ms: int) -> dict[str, Any]:
@@ -61,14 +61,14 @@ def report(config: PipelineConfig, now_ms: int) -> dict[str, Any]:
     ``as_of``: the end of the last minute that is looked at. Raises RetryableError where the file cannot be read now,
     StateError where it is something else.
     """
-    end, told = last_minute(now_ms), []
+    end, objectives = last_minute(now_ms), []
     if config.slo is not None:
         file = MinuteFile(Path(config.slo.path), config.name)
-        told = [_told(found_of(file, each, end), end) for each in objectives_of(config.slo)]
-    return {"pipeline": config.name, "as_of": format_instant(end * MINUTE_MS), "objectives": told}
+        objectives = [_as_json(found_of(file, each, end), end) for each in objectives_of(config.slo)]
+    return {"pipeline": config.name, "as_of": format_instant(end * MINUTE_MS), "objectives": objectives}
 
 
-def _told(found: Found, end: int) -> dict[str, Any]:
+def _as_json(found: ObjectiveStatus, end: int) -> dict[str, Any]:
     objective, windows = found.objective, found.windows
     left = minutes_left(windows[PERIOD], windows["24h"])
     return {
@@ -85,7 +85,7 @@ def _told(found: Found, end: int) -> dict[str, Any]:
     }
 
 
-def _window(found: Verdict) -> dict[str, Any]:
+def _window(found: WindowVerdict) -> dict[str, Any]:
     return {
         "kept": found.kept,
         "share": _number(found.share),
@@ -98,8 +98,8 @@ def _window(found: Verdict) -> dict[str, Any]:
     }
 
 
-def _burning(by_span: Mapping[int, Verdict]) -> Iterator[dict[str, Any]]:
-    """The pairs of windows that somebody is to be told of."""
+def _burning(by_span: Mapping[int, WindowVerdict]) -> Iterator[dict[str, Any]]:
+    """The pairs of windows that alert somebody."""
     for pair in PAIRS:
         long, short = (by_span[each] for each in pair.minutes)
         if burns(pair, long, short):

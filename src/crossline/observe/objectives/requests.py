@@ -19,7 +19,7 @@ LOOK_S = 1.0
 
 
 class RequestCounts:
-    """Counts requests of one API process, of which the API's own figures tell it."""
+    """Counts requests of one API process, as reported by the API's own figures."""
 
     def __init__(self, config: PipelineConfig, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         assert config.slo is not None  # noqa: S101 - who makes it has looked

@@ -16,7 +16,7 @@ from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.logs import get_logger
 from crossline.observe.objectives.declaration import ALERT_LATENCY, CHECKPOINT, LAG, OF_RUN, objectives_of
 from crossline.observe.objectives.file import MinuteFile
-from crossline.observe.objectives.lag import Lag
+from crossline.observe.objectives.lag import LagMeter
 from crossline.observe.objectives.recorder import Recorder
 from crossline.observe.watch.figures import waits_of
 from crossline.runtime.pipeline.standing import Standing, Waiting
@@ -42,7 +42,7 @@ class Sampled(Protocol):
 
 
 class RunCounts:
-    """Counts of one run, whose batches it is told.
+    """Counts of one run, taken batch by batch.
 
     ``samples``: whether lag is looked at. ``recorder``: what it adds to.
     """
@@ -54,17 +54,17 @@ class RunCounts:
         self.samples = any(each.name == LAG for each in mine)
         self._now_ms = now_ms
         self._wall = frozenset(broker_streams(config.sources, config.streams))
-        self._lag = Lag(self._wall, now_ms())
+        self._lag = LagMeter(self._wall, now_ms())
         self._ingest_ms: dict[str, int] = {}
         self._spent = Counter[str]()  # of the minute that runs, in ms: all of its batches, and the checkpoint in them
         self._lock = threading.Lock()
 
     def batch(self, delivery: Delivery, totals: Totals) -> None:
         """A batch is with every sink."""
-        told = delivery.figures
-        whole_ms, checkpoint_ms = spent_ms(told, totals.after_ms)
+        counts = delivery.figures
+        whole_ms, checkpoint_ms = spent_ms(counts, totals.after_ms)
         with self._lock:
-            self._ingest_ms.update(told.get("ingest_ms", {}))
+            self._ingest_ms.update(counts.get("ingest_ms", {}))
             self._spent.update({"batches": whole_ms, "checkpoint": checkpoint_ms})
         waits = [*waits_of(delivery, self._wall, self._now_ms() / 1000).values()]
         if waits:
@@ -73,7 +73,7 @@ class RunCounts:
             "batches": 1.0,
             "batch_ms": whole_ms,
             "checkpoint_ms": checkpoint_ms,
-            "records": float(told["records"]),
+            "records": float(counts["records"]),
             "late": float(len(delivery.late)),
             "dead": float(len(delivery.dead)),
         }
@@ -103,14 +103,14 @@ class RunCounts:
         self.recorder.flush()
 
 
-def spent_ms(told: Mapping[str, Any], after_ms: Mapping[str, float]) -> tuple[float, float]:
+def spent_ms(counts: Mapping[str, Any], after_ms: Mapping[str, float]) -> tuple[float, float]:
     """How long a batch took, and how much of that went into the checkpoint.
 
     That is its phase ``mark``, in which progress is noted, and of the tasks' time the share in which shards write their
     logs of state (step ``log``): tasks work side by side, and their steps are added up over all of them.
     """
-    phases = {**told.get("wall_ms", {}), **after_ms}
-    steps = told.get("spent_ms", {})
+    phases = {**counts.get("wall_ms", {}), **after_ms}
+    steps = counts.get("spent_ms", {})
     worked = sum(max(0.0, ms) for ms in steps.values())
     logged = max(0.0, steps.get("log", 0.0)) / worked if worked else 0.0
     checkpoint = max(0.0, phases.get("mark", 0.0)) + max(0.0, phases.get("tasks", 0.0)) * logged

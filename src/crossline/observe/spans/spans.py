@@ -21,7 +21,7 @@ from crossline.logs import get_logger
 from crossline.observe.sinks import named
 from crossline.runtime.work.totals import RAN, Totals
 
-EVENTS_MAX = 32  # failed attempts of one delivery that its span tells one by one
+EVENTS_MAX = 32  # failed attempts of one delivery that its span lists one by one
 _LOW = 2**64 - 1
 
 log = get_logger(__name__)
@@ -35,8 +35,8 @@ def ids_of(delivery: Delivery) -> tuple[int, int] | None:
     began_ms = delivery.figures.get("began_ms")
     if began_ms is None:
         return None
-    told = f"{delivery.pipeline}\0{delivery.batch_id}\0{began_ms}".encode()
-    digest = hashlib.blake2b(told, digest_size=24).digest()
+    text = f"{delivery.pipeline}\0{delivery.batch_id}\0{began_ms}".encode()
+    digest = hashlib.blake2b(text, digest_size=24).digest()
     return int.from_bytes(digest[:16]) | 1, int.from_bytes(digest[16:]) | 1
 
 
@@ -190,21 +190,21 @@ def _end(span: Span, taken: Taken) -> None:
 
 
 def _of_batch(delivery: Delivery) -> dict[str, Any]:
-    told = delivery.figures
+    counts = delivery.figures
     kinds = [alert["kind"] for alert in delivery.alerts]
     found: dict[str, Any] = {
         "crossline.pipeline": delivery.pipeline,
         "crossline.batch_id": delivery.batch_id,
-        "crossline.records": told.get("records", 0),
-        **({"crossline.ran": told[RAN]} if RAN in told else {}),
-        "crossline.records_retained": told.get("retained", 0),
+        "crossline.records": counts.get("records", 0),
+        **({"crossline.ran": counts[RAN]} if RAN in counts else {}),
+        "crossline.records_retained": counts.get("retained", 0),
         "crossline.dead_letters": len(delivery.dead),
         "crossline.late_records": len(delivery.late),
         "crossline.decisions": len(delivery.decisions),
         **{f"crossline.{kind}s": kinds.count(kind) for kind in ("alert", "correction")},
         "crossline.shadow_alerts": kinds.count("shadow"),
         "crossline.rule_events": len(delivery.rule_events),
-        **{f"crossline.task_ms.{step}": float(ms) for step, ms in told.get("spent_ms", {}).items()},
+        **{f"crossline.task_ms.{step}": float(ms) for step, ms in counts.get("spent_ms", {}).items()},
     }
     if delivery.alerts:
         found["crossline.alert_ids"] = [alert["alert_id"] for alert in delivery.alerts[:NAMED_MAX]]

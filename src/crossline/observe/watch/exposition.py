@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from crossline.observe.watch.figures import Figures, Histogram
+from crossline.observe.watch.figures import Histogram, RunFigures
 from crossline.observe.watch.space import Space
 from crossline.runtime.pipeline.standing import Standing, Waiting
 
@@ -27,7 +27,7 @@ class RunCollector:
     def __init__(
         self,
         pipeline: str,
-        figures: Figures,
+        figures: RunFigures,
         standing: Callable[[], Standing],
         waiting: Callable[[], Iterable[Waiting]],
         space: Callable[[], Space],
@@ -47,10 +47,8 @@ class RunCollector:
         yield from families
         yield from self._as_it_stands()
 
-    def _counters(self, of: Figures) -> Iterator[Metric]:
-        yield metric_counter(
-            "records", "Records that were judged, by the stream that they came in.", ["stream"], of.records
-        )
+    def _counters(self, of: RunFigures) -> Iterator[Metric]:
+        yield metric_counter("records", "Records judged, by their stream.", ["stream"], of.records)
         yield metric_counter("dead_letters", "Records that were refused.", ["stream", "reason"], of.dead)
         yield metric_counter(
             "late_records", "Records too late for every rule, which were not judged.", ["stream"], of.late
@@ -75,7 +73,7 @@ class RunCollector:
         )
         yield metric_counter("task_seconds", "Time of tasks, by what they did.", ["step"], of.step_s)
 
-    def _of_batches(self, of: Figures) -> Iterator[Metric]:
+    def _of_batches(self, of: RunFigures) -> Iterator[Metric]:
         yield metric_histogram(
             "batch_seconds", "Batches, from their begin until all sinks had them.", [], {(): of.batch_s}
         )
@@ -102,8 +100,8 @@ class RunCollector:
         yield metric_gauge(
             "disk_full", "1 where a batch is held until a disk takes it.", [], {(): float(bool(standing.held))}
         )
-        told = "Files or messages of rules, shared figures, lists and tables that are refused as they stand."
-        yield metric_gauge("refused_files", told, [], {(): standing.refused})
+        text = "Files or messages of rules, shared figures, lists and tables that are refused now."
+        yield metric_gauge("refused_files", text, [], {(): standing.refused})
         yield metric_counter("rule_events", "What happened to rules in this run.", ["event"], _events(standing.logged))
         for unit in ("records", "bytes"):
             amounts = {each.stream: each.amount for each in waiting if each.unit == unit and each.amount is not None}
@@ -127,7 +125,7 @@ def _events(logged: Mapping[str, int]) -> Mapping[str, int]:
     return {**dict.fromkeys(_EVENTS, 0), **logged}
 
 
-def _of_sinks(of: Figures) -> Iterator[Metric]:
+def _of_sinks(of: RunFigures) -> Iterator[Metric]:
     retries = {name: each.retries for name, each in of.sinks.items()}
     yield metric_counter("sink_retries", "Attempts of sinks that failed and were made again.", ["sink"], retries)
     now_s = time.time()
@@ -186,7 +184,7 @@ class Collector(Protocol):
 
 
 def registry_of(*collectors: Collector) -> CollectorRegistry:
-    """What ``/metrics`` shows: what ``collectors`` tell, and this process (memory, processor, files)."""
+    """The page ``/metrics``: the figures of ``collectors``, and of this process (memory, processor, files)."""
     registry = CollectorRegistry(auto_describe=False)
     for each in collectors:
         registry.register(each)  # type: ignore[arg-type]  # it has what a collector needs

@@ -64,24 +64,24 @@ class SinkFigures:
 def waits_of(
     delivery: Delivery, wall: Collection[str], now_s: float
 ) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """By stream of ``wall``: how long ago each alert's record came in, in seconds; of alerts that sinks are told.
+    """By stream of ``wall``: how long ago each alert's record came in, in seconds; for alerts that go to sinks.
 
     Alerts that come when time has passed have no such wait, and corrections and shadow alerts are none.
     """
     texts: dict[str, list[str]] = {}
     for alert in delivery.alerts:
-        told = alert["kind"] == "alert" and alert["stream"] in wall and alert.get("emit_to_sink", True)
-        if told and alert["rule_type"] not in WAITING_TYPES:
+        delivered = alert["kind"] == "alert" and alert["stream"] in wall and alert.get("emit_to_sink", True)
+        if delivered and alert["rule_type"] not in WAITING_TYPES:
             texts.setdefault(alert["stream"], []).append(alert["ingest_time"])
     # A broker's clock may be ahead of this one; a sum that falls would be read as a restart.
     return {stream: np.maximum(0.0, now_s - instants_ms(each) / 1000) for stream, each in texts.items()}
 
 
-class Figures:
+class RunFigures:
     """The sums of a run. ``lock`` is held while they are added to, and by who reads them.
 
-    ``rules_max``: how many rules are named; those that come later are told together. ``wall``: streams whose ingest
-    time is a wall clock, against which the latency of an alert can be told. ``streams``: those that are told from the
+    ``rules_max``: how many rules are named; later ones are summed under one name. ``wall``: streams whose ingest
+    time is a wall clock, against which the latency of an alert is measured. ``streams``: those reported from the
     start: a sum that does not begin at 0 cannot be seen to rise. ``sinks`` are named by ``name_sinks``.
     """
 
@@ -150,25 +150,25 @@ class Figures:
 
     def batch(self, delivery: Delivery, totals: Totals) -> None:
         """A batch is with every sink."""
-        now_s, told = time.time(), delivery.figures
+        now_s, counts = time.time(), delivery.figures
         with self.lock:
             self.batches += 1
-            if RAN in told:
-                self.ran[told[RAN]] += 1
+            if RAN in counts:
+                self.ran[counts[RAN]] += 1
             self.last_batch, self.last_batch_s = delivery.batch_id, now_s
-            self.records.update(told.get("by_stream", {}))
+            self.records.update(counts.get("by_stream", {}))
             self.dead.update((letter.stream, letter.reason) for letter in delivery.dead)
             self.late.update(record.stream for record in delivery.late)
             self.decisions.update(counted(delivery.decisions))
-            self.missed.update(told.get("missed", {}))
-            self.segments_read += told.get("segments_read", 0)
-            self.retained = told.get("retained", self.retained)
-            self.ingest_ms.update(told.get("ingest_ms", {}))
+            self.missed.update(counts.get("missed", {}))
+            self.segments_read += counts.get("segments_read", 0)
+            self.retained = counts.get("retained", self.retained)
+            self.ingest_ms.update(counts.get("ingest_ms", {}))
             self._alerts(delivery, now_s)
-            self._costs(told.get("cost_ms", {}))
-            for name, each in told.get("failed", {}).items():
+            self._costs(counts.get("cost_ms", {}))
+            for name, each in counts.get("failed", {}).items():
                 self.unscored[self._rule(name.rpartition("@")[0])] += each["records"]
-            self._times(told, totals.after_ms)
+            self._times(counts, totals.after_ms)
 
     def _alerts(self, delivery: Delivery, now_s: float) -> None:
         counts = Counter((alert["rule_id"], alert["kind"]) for alert in delivery.alerts)
@@ -185,16 +185,16 @@ class Figures:
             if isinstance(ms, int | float) and ms > 0:
                 self.cost_s[name] = self.cost_s.get(name, 0.0) + ms / 1000
 
-    def _times(self, told: Mapping[str, Mapping[str, float]], after_ms: Mapping[str, float]) -> None:
-        phases = {**told.get("wall_ms", {}), **after_ms}
+    def _times(self, counts: Mapping[str, Mapping[str, float]], after_ms: Mapping[str, float]) -> None:
+        phases = {**counts.get("wall_ms", {}), **after_ms}
         for phase, ms in phases.items():
             self.phases.setdefault(phase, Histogram(PHASES_S)).add(max(0.0, ms / 1000))
         self.batch_s.add(max(0.0, sum(phases.values()) / 1000))
-        for step, ms in told.get("spent_ms", {}).items():
+        for step, ms in counts.get("spent_ms", {}).items():
             self.step_s[step] = self.step_s.get(step, 0.0) + max(0.0, ms / 1000)
 
     def _rule(self, rule_id: str) -> str:
-        """The name under which a rule is told: sums must never fall, so that a name, once given, stays."""
+        """The label of a rule. Counters must never fall, so that a label, once given, stays."""
         if rule_id not in self._named:
             if len(self._named) >= self._rules_max:
                 return OTHERS

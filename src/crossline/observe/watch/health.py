@@ -13,11 +13,11 @@ NO_ANSWER_S = 10.0  # of Java, after which it does not live
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HealthStatus:
     """``reasons``: why not; none: yes."""
 
     reasons: tuple[str, ...]
-    told: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -26,24 +26,24 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """As it is served."""
-        return {"ok": self.ok, "reasons": list(self.reasons), **self.told}
+        return {"ok": self.ok, "reasons": list(self.reasons), **self.details}
 
 
-def lives(*, started: bool, alive: bool | None, silent_s: float, stopped: bool) -> Answer:
+def lives(*, started: bool, alive: bool | None, silent_s: float, stopped: bool) -> HealthStatus:
     """Whether the query lives. ``alive`` None: Java was not asked yet; ``silent_s``: for how long it gave no answer."""
     if stopped:
-        return Answer(("the pipeline has ended",))
+        return HealthStatus(("the pipeline has ended",))
     if not started:
-        return Answer((), {"state": "starting"})
+        return HealthStatus((), {"state": "starting"})
     if silent_s > NO_ANSWER_S:
-        return Answer((f"Java has not answered for {silent_s:.0f} s",))
+        return HealthStatus((f"Java has not answered for {silent_s:.0f} s",))
     if alive is False:
-        return Answer(("the query is dead: see the log of the run",))
-    return Answer((), {"state": "running"})
+        return HealthStatus(("the query is dead: see the log of the run",))
+    return HealthStatus((), {"state": "running"})
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     """How a run stands: ``since_s`` is when it was started, ``last_batch_s`` when the last batch was done."""
 
     now_s: float
@@ -53,27 +53,27 @@ class Progress:
 
 
 def keeps_up(
-    life: Answer,
+    life: HealthStatus,
     standing: Standing,
-    progress: Progress,
+    progress: RunProgress,
     waiting: Iterable[Waiting],
     sinks: Mapping[str, SinkFigures],
-) -> Answer:
+) -> HealthStatus:
     """Whether it is started with its rules, its last batch is young enough where input waits, and no sink is down."""
     if not life.ok:
         return life
     if not standing.started:
-        return Answer(("it is starting: its rules are not loaded yet",))
+        return HealthStatus(("it is starting: its rules are not loaded yet",))
     reasons = [f"a disk takes nothing, and the batch is held: {standing.held}"] if standing.held else []
     reasons += [*_slow(standing, progress, [each for each in waiting if each.amount])]
     for name, each in sinks.items():
         if each.behind_since_s is not None:
             behind_s = max(0.0, progress.now_s - each.behind_since_s)
             reasons.append(f"sink {name} has not taken the batch for {behind_s:.0f} s")
-    return Answer(tuple(reasons), {"rules": dict(standing.rules)})
+    return HealthStatus(tuple(reasons), {"rules": dict(standing.rules)})
 
 
-def _slow(standing: Standing, progress: Progress, waiting: Sequence[Waiting]) -> Iterable[str]:
+def _slow(standing: Standing, progress: RunProgress, waiting: Sequence[Waiting]) -> Iterable[str]:
     if standing.batch_began_s is not None:
         running_s = progress.now_s - standing.batch_began_s
         if running_s > progress.within_s:

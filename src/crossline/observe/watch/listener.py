@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HttpPage:
     """What is sent; ``status`` is HTTP's."""
 
     body: bytes
@@ -32,7 +32,7 @@ class Page:
 
 
 # Of a path: what its page is, by the forms that the client accepts.
-Pages = Mapping[str, Callable[[str], Page]]
+Pages = Mapping[str, Callable[[str], HttpPage]]
 
 
 def _of_watch(place: Place, reason: str) -> UsageError:
@@ -42,7 +42,7 @@ def _of_watch(place: Place, reason: str) -> UsageError:
     )
 
 
-class Listener:
+class HttpListener:
     """Serves ``pages`` at ``place`` from threads of its own, until ``close``.
 
     Raises what ``refused`` makes of the place and a reason (a UsageError) where it is taken, or none of this machine.
@@ -119,19 +119,19 @@ class _Handler(BaseHTTPRequestHandler):
         if page is None:
             names = ", ".join(self.known)
             self._send(
-                Page(f"found no {path[:200]!r}; expected {names}\n".encode(), "text/plain", HTTPStatus.NOT_FOUND)
+                HttpPage(f"found no {path[:200]!r}; expected {names}\n".encode(), "text/plain", HTTPStatus.NOT_FOUND)
             )
             return
         try:
             answer = page(self.headers.get("Accept", ""))
         except Exception:
             log.exception("a page of the watch could not be made", path=path)
-            answer = Page(b"it could not be made: see the log\n", "text/plain", HTTPStatus.INTERNAL_SERVER_ERROR)
+            answer = HttpPage(b"it could not be made: see the log\n", "text/plain", HTTPStatus.INTERNAL_SERVER_ERROR)
         self._send(answer)
 
     do_HEAD = do_GET  # noqa: N815 - the library's name
 
-    def _send(self, page: Page) -> None:
+    def _send(self, page: HttpPage) -> None:
         self.send_response(page.status)
         self.send_header("Content-Type", page.form)
         self.send_header("Content-Length", str(len(page.body)))

@@ -14,9 +14,9 @@ from prometheus_client.exposition import choose_encoder
 from crossline.io.sinks.base import Delivery, Sink
 from crossline.logs import get_logger
 from crossline.observe.watch.exposition import Collector, RunCollector, registry_of
-from crossline.observe.watch.figures import Figures
-from crossline.observe.watch.health import Answer, Progress, keeps_up, lives
-from crossline.observe.watch.listener import Listener, Page
+from crossline.observe.watch.figures import RunFigures
+from crossline.observe.watch.health import HealthStatus, RunProgress, keeps_up, lives
+from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.observe.watch.space import Space, SpaceWatch
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.runtime.work.totals import Totals
@@ -49,8 +49,8 @@ class Followed(Protocol):
         ...
 
 
-class Watch:
-    """Listens from the start; ``figures`` is told of sinks, ``batch`` of batches, ``follow`` which pipeline it is.
+class RunWatch:
+    """Listens from the start; ``figures`` takes figures of sinks, ``batch`` those of batches, ``follow`` the pipeline.
 
     ``clocks``: by stream, whether ingest time is a ``wall`` clock, or comes from the records. What may take long is
     asked in a thread of its own, so that a page is answered whatever Java and brokers do. ``more``: what else of the
@@ -61,7 +61,7 @@ class Watch:
         self, settings: WatchSettings, pipeline: str, clocks: Mapping[str, str], more: Collector | None = None
     ) -> None:
         wall = [stream for stream, clock in clocks.items() if clock == "wall"]
-        self.figures = Figures(settings.rules_max, wall, clocks)
+        self.figures = RunFigures(settings.rules_max, wall, clocks)
         self._settings = settings
         self._pipeline: Followed | None = None
         self._since_s = time.time()
@@ -76,10 +76,10 @@ class Watch:
         )
         self._registry = registry_of(collector, *([] if more is None else [more]))
         pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
-        self._listener = Listener(settings.place, pages)
+        self._listener = HttpListener(settings.place, pages)
         log.info("watched", pipeline=pipeline, url=f"http://{self.place}/metrics")
         if not settings.place.loopback:
-            log.warning("others than this machine get to the watch, which asks nobody who they are", at=str(self.place))
+            log.warning("other machines reach the watch, which has no authentication", at=str(self.place))
 
     @property
     def place(self) -> Place:
@@ -109,19 +109,19 @@ class Watch:
         """How the pipeline stands; before there is one, as nothing."""
         return self._pipeline.standing() if self._pipeline is not None else Standing()
 
-    def healthz(self) -> Answer:
+    def healthz(self) -> HealthStatus:
         """Whether the run lives."""
         asked_s = self._asked_s
         silent_s = 0.0 if asked_s is None else time.monotonic() - asked_s
         started = self.standing().started
         return lives(started=started, alive=self._alive, silent_s=silent_s, stopped=self._ended.is_set())
 
-    def readyz(self) -> Answer:
+    def readyz(self) -> HealthStatus:
         """Whether it keeps up."""
         standing, now_s = self.standing(), time.time()
         with self.figures.lock:
             last_s, sinks = self.figures.last_batch_s, dict(self.figures.sinks)
-        progress = Progress(now_s, self._since_s, last_s, self._settings.ready_within / 1000)
+        progress = RunProgress(now_s, self._since_s, last_s, self._settings.ready_within / 1000)
         return keeps_up(self.healthz(), standing, progress, self._waiting, sinks)
 
     def _ask(self) -> None:
@@ -144,17 +144,17 @@ class Watch:
     def _space_now(self) -> Space:
         return self._space.of(self.standing().state_root)
 
-    def _metrics(self, accepted: str) -> Page:
+    def _metrics(self, accepted: str) -> HttpPage:
         encode, form = choose_encoder(accepted)
-        return Page(encode(self._registry), form)
+        return HttpPage(encode(self._registry), form)
 
-    def _healthz(self, _: str) -> Page:
+    def _healthz(self, _: str) -> HttpPage:
         return _page(self.healthz())
 
-    def _readyz(self, _: str) -> Page:
+    def _readyz(self, _: str) -> HttpPage:
         return _page(self.readyz())
 
 
-def _page(answer: Answer) -> Page:
+def _page(answer: HealthStatus) -> HttpPage:
     status = HTTPStatus.OK if answer.ok else HTTPStatus.SERVICE_UNAVAILABLE
-    return Page(orjson.dumps(answer.to_json()) + b"\n", "application/json", status)
+    return HttpPage(orjson.dumps(answer.to_json()) + b"\n", "application/json", status)

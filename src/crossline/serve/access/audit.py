@@ -2,7 +2,7 @@
 
 A line is a JSON object. ``digest`` is the SHA-256 of the line's canonical JSON (sorted keys, without ``digest``), and
 ``previous`` is the ``digest`` of the line before; so a line that was altered, left out or put in is seen. Lines that
-are cut off at the end leave nothing that tells of them: note the last digest elsewhere now and then (``serve audit
+are cut off at the end leave no trace: note the last digest elsewhere now and then (``serve audit
 verify`` prints it, and ``--head`` takes it).
 
 A write has two lines: ``begun``, which is on the disk before anything is changed, and how it ended.
@@ -114,7 +114,7 @@ class AuditLog:
         )
 
     def end(self, begun: int, outcome: Outcome, after: Any = None, why: str | None = None) -> None:
-        """Log how the write of that number ended. What was written stands, so a log that takes nothing is only told."""
+        """Log how the write of that number ended. The write itself holds, so a failure to log is only reported."""
         event = {"begun": begun, "outcome": outcome, "after": redacted(after)}
         try:
             self._append(event if why is None else {**event, "why": redacted(why[:1_000])})

@@ -19,7 +19,7 @@ ROTATE_BYTES = 64 << 20
 _PART = re.compile(r"audit-([0-9]{12})-([0-9]{12})\.jsonl")
 
 
-class Part(NamedTuple):
+class AuditFile(NamedTuple):
     """A file that is written no more: numbers of its first and its last line."""
 
     first: int
@@ -27,10 +27,10 @@ class Part(NamedTuple):
     path: Path
 
 
-def parts_of(path: Path) -> list[Part]:
+def parts_of(path: Path) -> list[AuditFile]:
     """Those before the file ``path``, in their order."""
     there = ((_PART.fullmatch(each.name), each) for each in path.parent.glob("audit-*.jsonl"))
-    return sorted(Part(int(name[1]), int(name[2]), each) for name, each in there if name is not None)
+    return sorted(AuditFile(int(name[1]), int(name[2]), each) for name, each in there if name is not None)
 
 
 def lines_of(path: Path, after: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -39,7 +39,7 @@ def lines_of(path: Path, after: int = 0) -> Iterator[tuple[int, bytes]]:
     While others write. Raises OSError where there is no file, or one cannot be read.
     """
     with ExitStack() as held:
-        newest, before = _there(path, held)
+        newest, before = _open_files(path, held)
         if newest is None and not before:
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path))
         for part in before:
@@ -55,13 +55,13 @@ def lines_of(path: Path, after: int = 0) -> Iterator[tuple[int, bytes]]:
 def mapped(path: Path) -> Iterator[list[mmap]]:
     """All files as they are now, the newest first; none where there is none. While others write."""
     with ExitStack() as held:
-        newest, before = _there(path, held)
+        newest, before = _open_files(path, held)
         files = [held.enter_context(each.path.open("rb")) for each in before] + ([] if newest is None else [newest])
         sizes = ((each, os.fstat(each.fileno()).st_size) for each in reversed(files))
         yield [held.enter_context(mmap(each.fileno(), size, access=ACCESS_READ)) for each, size in sizes if size]
 
 
-def _there(path: Path, held: ExitStack) -> tuple[IO[bytes] | None, list[Part]]:
+def _open_files(path: Path, held: ExitStack) -> tuple[IO[bytes] | None, list[AuditFile]]:
     """The file that is written, open, and those before it.
 
     Opened before the others are listed: where it became one of them meanwhile, it is read once.
@@ -87,7 +87,7 @@ def held(path: Path, rotate_bytes: int) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if not _stands(descriptor, path):  # another process has put it away while this one waited
+            if not _exists(descriptor, path):  # another process has put it away while this one waited
                 continue
             if new:
                 sync_folder(path.parent)
@@ -99,7 +99,7 @@ def held(path: Path, rotate_bytes: int) -> Iterator[int]:
             os.close(descriptor)
 
 
-def _stands(descriptor: int, path: Path) -> bool:
+def _exists(descriptor: int, path: Path) -> bool:
     try:
         return _which(os.fstat(descriptor)) == _which(path.stat(follow_symlinks=False))
     except FileNotFoundError:

@@ -18,14 +18,14 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """What a head says. ``credential``: the header Authorization; ``length``: bytes of the body, where that is told."""
+class RequestHead:
+    """What a head says. ``credential``: the header Authorization; ``length``: bytes of the body, if given."""
 
     credential: bytes | None
     length: int | None
 
 
-def checked_head(scope: MutableMapping[str, Any]) -> Head:
+def checked_head(scope: MutableMapping[str, Any]) -> RequestHead:
     """The head of a request. Raises ProblemError (400) where it says a thing twice, or two lengths of the body."""
     credential: bytes | None = None
     length: int | None = None
@@ -45,7 +45,7 @@ def checked_head(scope: MutableMapping[str, Any]) -> Head:
             coded = True
     if coded and length is not None:
         raise refusal(400, "found Content-Length and Transfer-Encoding; expected one of them")
-    return Head(credential, length)
+    return RequestHead(credential, length)
 
 
 @lru_cache(maxsize=256)
@@ -62,7 +62,7 @@ class BodyTooLargeError(Exception):
 class BoundedBody:
     """One request and its answer.
 
-    Once more came than ``bytes_max``, the app is told nothing more and the client gets 413, whatever the app answers.
+    Once more came than ``bytes_max``, the app gets nothing more and the client gets 413, whatever the app answers.
     A stream ends with the first message after which ``check`` says no: its credential was revoked, or has expired.
 
     Args:
@@ -88,7 +88,7 @@ class BoundedBody:
         self.bytes_max = 0
         self.check: Callable[[], bool] | None = None
 
-    def bound(self, head: Head, bytes_max: int) -> None:
+    def bound(self, head: RequestHead, bytes_max: int) -> None:
         """Take no more than ``bytes_max``. Raises ProblemError (413) where the head says already that it is more."""
         self.bytes_max = bytes_max
         if head.length is not None and head.length > bytes_max:
@@ -133,7 +133,7 @@ class BoundedBody:
         elif not self._started or self._ended:
             return
         elif message.get("more_body") and self.check is not None and not self.check():
-            self._ended = True  # of a stream: nothing more is told to a credential that ended meanwhile
+            self._ended = True  # of a stream: nothing more is sent to a credential that ended meanwhile
             message = {"type": "http.response.body", "body": b""}
         await self._send(message)
 

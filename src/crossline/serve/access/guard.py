@@ -15,7 +15,7 @@ log = get_logger(__name__)
 
 
 def guarded(app: App, serve: ServeSettings) -> Access:
-    """``app`` behind keys, tokens and limits; where it is open, that is told.
+    """``app`` behind keys, tokens and limits; an open API is logged.
 
     Args:
         app: Any ASGI app. Each of its routes needs an entry in ``roles.ROUTES`` (``routes.check_routes`` names those
@@ -26,7 +26,7 @@ def guarded(app: App, serve: ServeSettings) -> Access:
         uvicorn.Config(guarded(app, config.serve), **uvicorn_settings(config.serve))
     """
     if serve.open:
-        log.warning("the API is open: whoever is on this machine may ask it", listen=str(serve.place))
+        log.warning("the API is open: any user of this machine may call it", listen=str(serve.place))
         return Access(app, None, serve.limits)
     tokens = None if serve.oidc is None else OidcTokens(serve.oidc)
     return Access(app, Credentials(KeyRing(Path(serve.keys)), tokens), serve.limits)

@@ -43,7 +43,7 @@ State = Literal["good", "expired", "revoked"]
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKey:
     """A key, without itself: ``key_id`` is the begin of its digest. Times are epoch milliseconds.
 
     ``expires_ms``: None where it has no end. ``used_ms``: when it was last used, to the hour; None: not yet.
@@ -100,7 +100,7 @@ class KeyFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def create(self, name: str, scopes: Sequence[str], *, now_ms: int, expires_ms: int | None) -> tuple[str, Key]:
+    def create(self, name: str, scopes: Sequence[str], *, now_ms: int, expires_ms: int | None) -> tuple[str, ApiKey]:
         """A new key, which is shown this once, and what the file has of it.
 
         Raises UsageError where the name is no principal's, or could be taken for that of a key that is there.
@@ -118,7 +118,9 @@ class KeyFile:
                     )
             return self._insert(db, name, tuple(sorted(set(scopes))), now_ms, expires_ms)
 
-    def rotate(self, name: str, *, now_ms: int, grace_ms: int, expires_ms: int | None) -> tuple[str, Key, list[Key]]:
+    def rotate(
+        self, name: str, *, now_ms: int, grace_ms: int, expires_ms: int | None
+    ) -> tuple[str, ApiKey, list[ApiKey]]:
         """Another key of the same name and scopes; those that were good stay so for ``grace_ms``, or to their own end.
 
         Returns the new key, what the file has of it, and the old ones with their ends.
@@ -138,7 +140,7 @@ class KeyFile:
             ids = {each.key_id for each in old}
             return key, made, [each for each in self._read(db) if each.key_id in ids]
 
-    def revoke(self, name: str | None, key_id: str | None, *, now_ms: int) -> list[Key]:
+    def revoke(self, name: str | None, key_id: str | None, *, now_ms: int) -> list[ApiKey]:
         """End all keys of ``name``, or the one of ``key_id``, now; gives those that were not revoked before."""
         with self._transaction() as db:
             if key_id is not None:
@@ -151,7 +153,7 @@ class KeyFile:
             db.executemany("UPDATE keys SET revoked_ms = ? WHERE digest = ?", [(now_ms, each.digest) for each in ended])
             return ended
 
-    def listed(self) -> list[Key]:
+    def listed(self) -> list[ApiKey]:
         """All of them, the oldest first; none where there is no file."""
         if not self.path.exists():
             return []
@@ -220,15 +222,15 @@ class KeyFile:
 
     def _insert(
         self, db: sqlite3.Connection, name: str, scopes: tuple[str, ...], now_ms: int, expires_ms: int | None
-    ) -> tuple[str, Key]:
+    ) -> tuple[str, ApiKey]:
         key = new_key()
         digest = digest_of_key(key)
-        made = Key(digest, digest.hex()[:12], name, scopes, now_ms, expires_ms, None, None)
+        made = ApiKey(digest, digest.hex()[:12], name, scopes, now_ms, expires_ms, None, None)
         row = (digest, made.key_id, name, orjson.dumps(scopes).decode(), now_ms, expires_ms, None, None)
         db.execute(f"INSERT INTO keys ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608 - our own names
         return key, made
 
-    def _named(self, db: sqlite3.Connection, name: str) -> list[Key]:
+    def _named(self, db: sqlite3.Connection, name: str) -> list[ApiKey]:
         known = self._read(db)
         found = [each for each in known if each.name == name]
         if not found:
@@ -241,16 +243,16 @@ class KeyFile:
         return found
 
     @staticmethod
-    def _read(db: sqlite3.Connection) -> list[Key]:
+    def _read(db: sqlite3.Connection) -> list[ApiKey]:
         return read_keys(db)
 
 
-def read_keys(db: sqlite3.Connection) -> list[Key]:
+def read_keys(db: sqlite3.Connection) -> list[ApiKey]:
     """All keys, the oldest first."""
     if db.execute("PRAGMA user_version").fetchone()[0] == 0:
         return []  # made, and killed before its first key
     rows = db.execute(f"SELECT {_COLUMNS} FROM keys ORDER BY created_ms, key_id").fetchall()  # noqa: S608 - as above
-    return [Key(bytes(row[0]), row[1], row[2], tuple(orjson.loads(row[3])), *row[4:]) for row in rows]
+    return [ApiKey(bytes(row[0]), row[1], row[2], tuple(orjson.loads(row[3])), *row[4:]) for row in rows]
 
 
 def _check_version(db: sqlite3.Connection, path: Path) -> None:

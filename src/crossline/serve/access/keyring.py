@@ -10,7 +10,7 @@ from time import monotonic
 
 from crossline.basics.errors import CrosslineError
 from crossline.logs import get_logger
-from crossline.serve.access.keyfile import Key, KeyFile, digest_of_key, read_keys
+from crossline.serve.access.keyfile import ApiKey, KeyFile, digest_of_key, read_keys
 from crossline.serve.access.roles import Principal
 
 CHECK_S = 0.25
@@ -21,7 +21,7 @@ log = get_logger(__name__)
 
 
 class KeysUnknownError(CrosslineError):
-    """The file of the keys could not be read for too long: who asks with a key is told to come again."""
+    """The file of the keys could not be read for too long: requests with a key get a 503 with Retry-After."""
 
 
 class KeyRing:
@@ -41,7 +41,7 @@ class KeyRing:
     def __init__(self, path: Path, clock: Callable[[], float] = monotonic) -> None:
         self._file = KeyFile(path)
         self._clock = clock
-        self._known: dict[bytes, tuple[Key, Principal]] = {}
+        self._known: dict[bytes, tuple[ApiKey, Principal]] = {}
         self._db: sqlite3.Connection | None = None
         self._place: tuple[int, int] | None = None
         self._version = -1
@@ -100,14 +100,14 @@ class KeyRing:
         except FileNotFoundError:
             self.close()
             self._place, self._known = None, {}
-            self._tell("there is no such file")
+            self._report("there is no such file")
         except (CrosslineError, sqlite3.Error, OSError, ValueError) as error:
             if not isinstance(error, sqlite3.OperationalError):
                 self.close()
-            self._tell(str(error))
+            self._report(str(error))
             return
         else:
-            self._tell(None)
+            self._report(None)
         self._read_s = now_s
 
     def _read_again(self) -> None:
@@ -125,7 +125,7 @@ class KeyRing:
         }
         self._version = version
 
-    def _tell(self, problem: str | None) -> None:
+    def _report(self, problem: str | None) -> None:
         if problem != self._problem:
             self._problem = problem
             with suppress(OSError):

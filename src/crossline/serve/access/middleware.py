@@ -128,7 +128,7 @@ class Access:
                 raise too_many(wait_s)
             return await self._asked(credentials, credential, now_ms, peer)
         except KeysUnknownError:  # the log says why: who asks is nobody yet
-            said = "found nobody who can say now whether the key is good; expected the file of the keys"
+            said = "the key cannot be checked now; expected the file of the keys"
             raise refusal(503, said, headers={"Retry-After": "1"}) from None
 
     def _holds(self, principal: Principal, credential: bytes | None) -> bool:
@@ -148,7 +148,7 @@ class Access:
             return await credentials.asked(credential, now_ms)
         except RetryableError as error:
             log.warning("a token cannot be judged now", reason=str(error))
-            said = "found nobody who can say now whether the token is good; expected the identity provider"
+            said = "the token cannot be checked now; expected the identity provider"
             raise refusal(503, said, headers={"Retry-After": "1"}) from None
         except RefusedCredentialError as error:
             self._costly.take(peer, time.monotonic())
@@ -171,17 +171,17 @@ class Access:
         state["principal"], state["route"], state["access"] = principal, route.template, self
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """While the server lives, it is noted when keys were last used; and once more before it is told to be over."""
+        """While the server lives, the last use of keys is noted; and once more before the lifespan ends."""
         if self._credentials is not None:
             self._noting = asyncio.create_task(_note_used(self._credentials))
 
-        async def told(message: Message) -> None:
+        async def send_noted(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
                 await self._close()
             await send(message)
 
         try:
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, send_noted)
         finally:
             await self._close()
 

@@ -166,7 +166,7 @@ def _head_too_large() -> ProblemError:
 
 
 def uvicorn_settings(serve: ServeSettings) -> dict[str, Any]:
-    """What ``uvicorn.Config`` is given beside the app, so that the bounds hold and nothing of the server is told.
+    """Arguments of ``uvicorn.Config`` beside the app: they set the bounds, and keep the server out of headers.
 
     Example:
         uvicorn.Config(Access(app, credentials, serve.limits), **uvicorn_settings(serve))

@@ -15,7 +15,7 @@ import jwt
 from crossline.basics.errors import RetryableError
 from crossline.basics.texts.uris import is_loopback
 from crossline.logs import get_logger
-from crossline.serve.faults import TellableError, noted, with_fault
+from crossline.serve.fault_log import TellableError, noted, with_fault
 
 # Signatures with a key that the provider keeps to itself. None of them can be made with what it publishes.
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})

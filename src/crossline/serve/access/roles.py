@@ -141,7 +141,7 @@ _LABELS, _CASES, _LISTS = Need(("write:labels",)), Need(("write:cases",)), Need(
 _HOLD, _DRAFT, _APPROVE = Need(("hold",)), Need(("rules:draft",)), Need(("rules:approve",))
 _ADMIN = Need(("admin",))
 
-# Every route of the API, and what it needs. One that is not here is refused to everybody (`check_routes` tells).
+# Every route of the API, and its scope. A route that is not here is refused to everybody (see `check_routes`).
 ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/healthz"): _PUBLIC,
     ("GET", "/readyz"): _PUBLIC,

@@ -52,7 +52,7 @@ class RouteTable:
         asked = "GET" if method == "HEAD" else method
         if not path.startswith("/"):
             return None
-        route = _found(self._root, path[1:].split("/"), 0, asked, None)
+        route = _match(self._root, path[1:].split("/"), 0, asked, None)
         if route is not None and route.stream is not None and len(self._cached) < _CACHED_MAX:
             self._cached[method, path] = route
         return route
@@ -77,13 +77,13 @@ class RouteTable:
         node.routes[method] = Route(template, need)
 
 
-def _found(node: _Node, parts: list[str], at: int, method: str, stream: str | None) -> Route | None:
+def _match(node: _Node, parts: list[str], at: int, method: str, stream: str | None) -> Route | None:
     if at == len(parts):
         route = node.routes.get(method)
         return route if route is None or stream is None else route._replace(stream=stream)
     part = parts[at]
     literal = node.literal.get(part)
-    if literal is not None and (route := _found(literal, parts, at + 1, method, stream)) is not None:
+    if literal is not None and (route := _match(literal, parts, at + 1, method, stream)) is not None:
         return route
     for (name, suffix), below in node.parameter.items():
         if not part.endswith(suffix):
@@ -92,7 +92,7 @@ def _found(node: _Node, parts: list[str], at: int, method: str, stream: str | No
         if (STREAM_NAME if name == "stream" else _PART).fullmatch(value) is None:
             continue
         named = value if name == "stream" else stream
-        if (route := _found(below, parts, at + 1, method, named)) is not None:
+        if (route := _match(below, parts, at + 1, method, named)) is not None:
             return route
     for tail, rest in node.rest.get(method, ()):
         end = len(parts) - len(tail)

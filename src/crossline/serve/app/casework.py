@@ -1,4 +1,4 @@
-"""The casework of a pipeline that is served: its file, who follows the feed for it, and who is told of changes."""
+"""The casework of a pipeline that is served: its file, the follower of the feed, and the listeners for changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from crossline.io.stores.stores import Store
 from crossline.serve.assembly import Api
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.changes import CaseChanges
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.intake.batches import CaseIntake
 from crossline.serve.cases.intake.catch_up import Missed
-from crossline.serve.cases.intake.cooling import Cooling
-from crossline.serve.cases.intake.following import CaseFollower
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.intake.cooldowns import CooldownRules
+from crossline.serve.cases.intake.follower import CaseFollower
+from crossline.serve.cases.service import CaseService
 from crossline.serve.http.reads.rules import read_rules
 
 
@@ -25,7 +25,7 @@ from crossline.serve.http.reads.rules import read_rules
 class Casework:
     """What runs."""
 
-    desk: CaseDesk
+    desk: CaseService
     changes: CaseChanges
     following: asyncio.Task[None] | None
 
@@ -41,25 +41,25 @@ class Casework:
 def of(api: Api) -> Casework:
     """Of the parts that run; in their event loop. A replica elsewhere makes no cases: those are the pipeline's own."""
     path = api.path / FILE
-    told: list[CaseChanges] = []
+    listeners: list[CaseChanges] = []
     followers: list[CaseFollower] = []
 
     def changed() -> None:
-        for each in told:
-            each.told()
+        for each in listeners:
+            each.notify()
         for follower in followers:
             loop.call_soon_threadsafe(follower.changed)
 
     loop = asyncio.get_running_loop()
-    desk = CaseDesk(Cases(path), told=changed)
-    told.append(CaseChanges(desk))
+    desk = CaseService(Cases(path), on_change=changed)
+    listeners.append(CaseChanges(desk))
     if api.replica_of is not None:
-        return Casework(desk, told[0], None)
-    cooling = Cooling(lambda: read_rules(api.config)[0])
-    intake = Intake(path, api.settings.cases, told=told[0].told, cooling=cooling)
+        return Casework(desk, listeners[0], None)
+    cooling = CooldownRules(lambda: read_rules(api.config)[0])
+    intake = CaseIntake(path, api.settings.cases, on_change=listeners[0].notify, cooling=cooling)
     follower = CaseFollower(api.reader, intake, desk, Missed(api.config.name, partial(_store, api)))
     followers.append(follower)
-    return Casework(desk, told[0], asyncio.create_task(_running(follower)))
+    return Casework(desk, listeners[0], asyncio.create_task(_running(follower)))
 
 
 def _store(api: Api) -> Store | None:

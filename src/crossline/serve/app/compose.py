@@ -14,35 +14,35 @@ from starlette.routing import Mount
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.observe.objectives.metrics import ObjectiveCollector
-from crossline.observe.running.report import ReplicaLag
+from crossline.observe.run_health.report import ReplicaLag
 from crossline.observe.watch.exposition import Collector
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app import casework
-from crossline.serve.app.auditing import Audited
-from crossline.serve.app.elsewhere import ReadsAlone
+from crossline.serve.app.audit_writes import AuditMiddleware
 from crossline.serve.app.events import AllEvents
 from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.openapi_hot import HOT_PATHS
+from crossline.serve.app.read_only import ReadOnly
 from crossline.serve.app.split import Split
 from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.assembly import Api
 from crossline.serve.console.app import Console
-from crossline.serve.console.parts import parts_of
-from crossline.serve.console.warming import warm
-from crossline.serve.dead.resend_log import FILE as RESENT
-from crossline.serve.dead.resend_log import ResentFile
-from crossline.serve.dead.resending import Resending
-from crossline.serve.dead.ways import close_own, ways_of
-from crossline.serve.health.broken import FILE as PREDICTED
-from crossline.serve.health.broken import PredictionWatch
-from crossline.serve.health.gathering import RuleHealthReader
+from crossline.serve.console.dependencies import parts_of
+from crossline.serve.console.warmup import warm
+from crossline.serve.dead_letters.resend import Resender
+from crossline.serve.dead_letters.resend_log import FILE as RESENT
+from crossline.serve.dead_letters.resend_log import ResentFile
+from crossline.serve.dead_letters.targets import close_own, ways_of
+from crossline.serve.health.prediction_events import FILE as PREDICTED
+from crossline.serve.health.prediction_events import PredictionWatch
+from crossline.serve.health.reader import RuleHealthReader
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
-from crossline.serve.http.reads.dead import DeadLetters
-from crossline.serve.metrics.exposition import ApiCollector, Standing
-from crossline.serve.metrics.figures import Counted
+from crossline.serve.http.reads.dead_letters import DeadLetters
+from crossline.serve.metrics.exposition import ApiCollector, ApiStatus
+from crossline.serve.metrics.figures import RequestCounter
 from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.replica.replicas import Replicas
 from crossline.serve.revisions.revision_log import NumberedLog
@@ -65,7 +65,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     resent = ResentFile(api.path / RESENT)
     # A replica elsewhere writes nothing, and sends nothing again.
     ways = ways_of(api.config, api.logs) if api.replica_of is None else {}
-    resending = Resending(api.config.streams, ways, resent, wall_clock_ms) if api.replica_of is None else None
+    resending = Resender(api.config.streams, ways, resent, wall_clock_ms) if api.replica_of is None else None
     dead = DeadLetters(resent, resending)
     deps = Dependencies(
         pipeline=pipeline,
@@ -84,9 +84,9 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     )
     rest = create_api(deps, extra=HOT_PATHS)
     watching = asyncio.ensure_future(PredictionWatch(rest.state.health.report, predicted).run())
-    others: Any = Audited(rest, audit)
+    others: Any = AuditMiddleware(rest, audit)
     if api.replica_of is not None:
-        others = ReadsAlone(others)
+        others = ReadOnly(others)
     app = Starlette(routes=[Mount("/", app=others)])
     install(app)
     hot = HotRoutes(api.decisions, settings.mode, settings.timeout, app)
@@ -100,21 +100,21 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     left = None if api.replica_of is not None else asyncio.create_task(rest.state.finish())
 
     async def close() -> None:
-        await _ended(warming, "what pages need was not read beforehand")
-        await _ended(left, "what was approved before was not looked at to its end")
+        await _end_task(warming, "what pages need was not read beforehand")
+        await _end_task(left, "what was approved before was not looked at to its end")
         if console is not None:
             await console.close()
-        await _ended(watching, "predictions were not watched to the end")
+        await _end_task(watching, "predictions were not watched to the end")
         await rest.state.close()
         await desk.close()
         await close_own(ways, api.logs)
         resent.close()
 
     whole: Any = access if console is None else Split(access, console)
-    return Counted(whole, api.figures), close, rest.state.health
+    return RequestCounter(whole, api.figures), close, rest.state.health
 
 
-async def _ended(task: asyncio.Future[Any] | None, otherwise: str) -> None:
+async def _end_task(task: asyncio.Future[Any] | None, otherwise: str) -> None:
     """End ``task``; the log has ``otherwise``, and why, where it had failed before."""
     if task is None:
         return
@@ -142,7 +142,7 @@ def collectors_of(api: Api, health: RuleHealthReader) -> list[Collector]:
 
 
 def _collector_of(api: Api, health: RuleHealthReader) -> ApiCollector:
-    def standing() -> Standing:
+    def standing() -> ApiStatus:
         replicas = api.replicas
         judged = (replicas.calls, replicas.spent_ms / 1_000)
         try:
@@ -150,6 +150,6 @@ def _collector_of(api: Api, health: RuleHealthReader) -> ApiCollector:
         except sqlite3.Error as error:
             log.warning("the outbox cannot be read", error=str(error))
             outbox = None
-        return Standing(replicas.lag(), replicas.laid_over, api.settling.waiting, outbox, judged, replicas.lost)
+        return ApiStatus(replicas.lag(), replicas.laid_over, api.settling.waiting, outbox, judged, replicas.lost)
 
     return ApiCollector(api.config.name, api.figures, standing, RuleGauges(health.report))

@@ -14,9 +14,9 @@ import orjson
 
 from crossline.basics.errors import StateError
 from crossline.serve.cases.changes import CaseChanges
-from crossline.serve.feed.reader import Event as Given
 from crossline.serve.feed.reader import EventId, FeedReader
-from crossline.serve.http.events.source import Event, EventsGoneError
+from crossline.serve.feed.reader import FeedEvent as Given
+from crossline.serve.http.events.source import EventsGoneError, LiveEvent
 from crossline.serve.revisions.revision_log import NumberedLog, RevisedGoneError, RevisedLog
 
 _N = "(?:0|[1-9][0-9]{0,17})"
@@ -75,7 +75,7 @@ class AllEvents:
         self._predicted = predicted
         self._life = ""
 
-    async def follow(self, after: str | None) -> AsyncIterator[Event]:
+    async def follow(self, after: str | None) -> AsyncIterator[LiveEvent]:
         """See ``EventSource``."""
         newest = await self._newest()
         at = newest if after is None else await self._checked(At.of(after), after, newest)
@@ -98,10 +98,10 @@ class AllEvents:
                     yield _of_case(each[2], at)
                 elif each[0] == "prediction":
                     at = replace(at, predicted=each[1])
-                    yield Event(str(at), "prediction", each[2], {"rule_id": str(orjson.loads(each[2])["rule_id"])})
+                    yield LiveEvent(str(at), "prediction", each[2], {"rule_id": str(orjson.loads(each[2])["rule_id"])})
                 else:
                     at = replace(at, revised=each[0])
-                    yield Event(str(at), "revision", each[1])
+                    yield LiveEvent(str(at), "revision", each[1])
         except RevisedGoneError as error:
             raise EventsGoneError(str(error)) from None
         finally:
@@ -137,7 +137,7 @@ class AllEvents:
         if ahead or at.revised > newest.revised:
             raise EventsGoneError(f"{after} has not come here: revisions and changes of cases are behind it")
         last = newest.batch.batch
-        if 0 <= last < at.batch.batch - 1:  # else all are told again
+        if 0 <= last < at.batch.batch - 1:  # else all are sent again
             raise EventsGoneError(f"batch {at.batch.batch} of {after} has not come here: the newest is {last}")
         if at.planned_ms:
             with suppress(FileNotFoundError, StateError):  # it is to come, or the next ones say how many are missed
@@ -175,12 +175,12 @@ async def _named(name: str, source: AsyncIterator[tuple[int, Any]]) -> AsyncIter
         yield name, number, said
 
 
-def _of_case(case: dict[str, Any], at: At) -> Event:
+def _of_case(case: dict[str, Any], at: At) -> LiveEvent:
     said = {each["field"]: each["value"] for each in case["entities"]}
-    return Event(str(at), "case", orjson.dumps(case), said)
+    return LiveEvent(str(at), "case", orjson.dumps(case), said)
 
 
-def _of_batch(each: Given, at: At) -> Event:
+def _of_batch(each: Given, at: At) -> LiveEvent:
     key = each.value().get("key") if each.kind in {"alert", "correction"} else None
     said = {name: str(value) for name, value in key.items()} if isinstance(key, dict) else {}
-    return Event(str(at), each.kind, each.raw, said)
+    return LiveEvent(str(at), each.kind, each.raw, said)

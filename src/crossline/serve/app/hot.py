@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 from crossline.serve.access.middleware import App, Receive, Scope, Send
 from crossline.serve.app.batch import NoBatchError, records_of
-from crossline.serve.decisions.replies import Reply, problem
-from crossline.serve.decisions.service import Decisions, Mode
+from crossline.serve.decisions.replies import HttpReply, problem
+from crossline.serve.decisions.service import DecisionService, Mode
 from crossline.serve.http.problems import MEDIA_TYPE, ProblemError
 from crossline.settings.process.serve import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN
 
@@ -24,7 +24,7 @@ _KNOWN = {"mode", "timeout_ms", "dry_run"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AnswerPreference:
     """How a request wants to be answered."""
 
     mode: Mode
@@ -39,11 +39,11 @@ class HotRoutes:
     ``mode``, ``timeout_ms``: of requests that do not say.
     """
 
-    decisions: Decisions
+    decisions: DecisionService
     mode: Mode
     timeout_ms: int
     rest: App
-    _wishes: dict[bytes, Wish | Reply] = field(default_factory=dict)
+    _wishes: dict[bytes, AnswerPreference | HttpReply] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """``POST /v1/decisions/{stream}`` and ``POST /v1/decisions/{stream}:batch``; anything else is for ``rest``."""
@@ -58,7 +58,7 @@ class HotRoutes:
         if body is None:
             return  # who asked has gone
         wish = self._wish_of(scope["query_string"])
-        if isinstance(wish, Reply):
+        if isinstance(wish, HttpReply):
             reply = wish
         elif stream.endswith(BATCH):
             reply = await self._batch(scope, stream.removesuffix(BATCH), body, wish)
@@ -66,25 +66,25 @@ class HotRoutes:
             reply = await self.decisions.decide(stream, body, wish.mode, wish.timeout_s, dry_run=wish.dry_run)
         await respond(reply, send)
 
-    async def _batch(self, scope: Scope, stream: str, body: bytes, wish: Wish) -> Reply:
+    async def _batch(self, scope: Scope, stream: str, body: bytes, wish: AnswerPreference) -> HttpReply:
         """A list of records in, a decision or problem of each out."""
         bodies = _bodies(body)
-        if isinstance(bodies, Reply):
+        if isinstance(bodies, HttpReply):
             return bodies
         state = scope.get("state", {})
         if "access" in state:  # it has counted one request; a batch is as many as it has records
             try:
                 state["access"].charge(state["principal"], len(bodies) - 1)
             except ProblemError as error:
-                return Reply(error.status, error.body(), MEDIA_TYPE, error.headers)
+                return HttpReply(error.status, error.body(), MEDIA_TYPE, error.headers)
         if wish.dry_run:
             replies = await self.decisions.dry(stream, bodies, wish.timeout_s)
         else:
             asked = (self.decisions.decide(stream, each, wish.mode, wish.timeout_s) for each in bodies)
             replies = await asyncio.gather(*asked)
-        return Reply(HTTPStatus.OK, b"[" + b",".join(reply.body for reply in replies) + b"]")
+        return HttpReply(HTTPStatus.OK, b"[" + b",".join(reply.body for reply in replies) + b"]")
 
-    def _wish_of(self, query: bytes) -> Wish | Reply:
+    def _wish_of(self, query: bytes) -> AnswerPreference | HttpReply:
         """A client asks the same way each time: what a query says is remembered."""
         wish = self._wishes.get(query)
         if wish is None:
@@ -95,7 +95,7 @@ class HotRoutes:
                 self._wishes[query] = wish
         return wish
 
-    def _wish(self, given: Mapping[str, str]) -> Wish | Reply:
+    def _wish(self, given: Mapping[str, str]) -> AnswerPreference | HttpReply:
         unknown = sorted(given.keys() - _KNOWN)
         if unknown:
             return _unfit(unknown[0][:100], "a parameter that is not known", ", ".join(sorted(_KNOWN)))
@@ -110,10 +110,10 @@ class HotRoutes:
         dry_run = _FLAGS.get(given.get("dry_run", "false"))
         if dry_run is None:
             return _unfit("dry_run", given["dry_run"][:100], "true or false")
-        return Wish(mode, int(timeout_ms) / 1000, dry_run)
+        return AnswerPreference(mode, int(timeout_ms) / 1000, dry_run)
 
 
-def _bodies(body: bytes) -> list[bytes] | Reply:
+def _bodies(body: bytes) -> list[bytes] | HttpReply:
     """The records of a batch, each as JSON."""
     try:
         records = records_of(body)
@@ -124,7 +124,7 @@ def _bodies(body: bytes) -> list[bytes] | Reply:
     return records
 
 
-def _unfit(pointer: str, found: str, expected: str) -> Reply:
+def _unfit(pointer: str, found: str, expected: str) -> HttpReply:
     errors = [{"pointer": pointer, "found": found, "expected": expected, "hint": None}]
     return problem(HTTPStatus.BAD_REQUEST, f"{pointer}: found {found}; expected {expected}", errors)
 
@@ -143,7 +143,7 @@ async def body_of(receive: Receive) -> bytes | None:
     return None
 
 
-async def respond(reply: Reply, send: Send) -> None:
+async def respond(reply: HttpReply, send: Send) -> None:
     """Send ``reply``."""
     headers = [(b"content-type", reply.form.encode()), (b"content-length", b"%d" % len(reply.body))]
     headers += [(name.lower().encode(), value.encode()) for name, value in reply.headers.items()]

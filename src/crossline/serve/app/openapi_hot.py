@@ -33,7 +33,7 @@ _REASON: dict[str, Any] = {
 }
 _FIGURE: dict[str, Any] = {
     "type": "object",
-    "description": "What a rule found, and what that was held against.",
+    "description": "The figure of a rule, and its threshold.",
     "properties": {
         "value": {"type": ["number", "null"]},
         "operator": {"type": ["string", "null"]},
@@ -129,7 +129,7 @@ HOT_PATHS: dict[str, dict[str, Any]] = {
             {
                 "409": _problem("The id was asked about with another content."),
                 "422": _problem("The record does not fit its stream."),
-                "503": _problem("The record could not be kept; nothing was decided."),
+                "503": _problem("The record could not be stored; nothing was decided."),
             },
         )
     },

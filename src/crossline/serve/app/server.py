@@ -46,11 +46,11 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._told = started
+        self._on_start = started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._told()
+        self._on_start()
 
     def capture_signals(self) -> Any:
         """None of them."""

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.serve.cases import values
-from crossline.serve.cases.desk import CaseDesk
-from crossline.serve.cases.plain import PlainCases
+from crossline.serve.cases.json_cases import JsonCases
+from crossline.serve.cases.service import CaseService
 from crossline.serve.cases.values import Case
-from crossline.serve.http.writes.casework import ChangedError
+from crossline.serve.http.writes.casework import VersionConflictError
 
 
-class StoredCases(PlainCases):
-    """Labels and cases of the file; that something was changed meanwhile is told as the routes know it."""
+class StoredCases(JsonCases):
+    """Labels and cases of the file; a concurrent change is raised as the error that routes know."""
 
-    def __init__(self, desk: CaseDesk) -> None:
+    def __init__(self, desk: CaseService) -> None:
         super().__init__(desk.cases)
         self._desk = desk
 
@@ -26,14 +26,14 @@ class StoredCases(PlainCases):
         try:
             return super().put_label(stream, record_id, label, who, version)
         except values.ChangedError as error:
-            raise ChangedError(error.version) from None
+            raise VersionConflictError(error.version) from None
 
     def change_case(self, case_id: str, version: int, change: Mapping[str, Any], who: str) -> dict[str, Any]:
         """See ``CaseStore``."""
         try:
             return super().change_case(case_id, version, change, who)
         except values.ChangedError as error:
-            raise ChangedError(error.version) from None
+            raise VersionConflictError(error.version) from None
 
     def _case(self, case: Case) -> dict[str, Any]:
         return self._desk.case(case.case_id)

@@ -11,7 +11,7 @@ import orjson
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.io.private_database import PrivateDatabase
 from crossline.rule_registry.sources.principals import same_principal
-from crossline.serve.approvals.values import Draft, KeptProof, Request, text_digest
+from crossline.serve.approvals.values import KeptProof, Request, RuleDraft, text_digest
 
 FILE = "approvals.db"
 PROOFS_MAX = 500  # that nobody asked for approval with; the oldest goes
@@ -56,20 +56,20 @@ class ApprovalFile:
         with self._db.writing():
             pass
 
-    def keep_draft(self, draft: Draft) -> None:
+    def keep_draft(self, draft: RuleDraft) -> None:
         """The one draft of a person for a rule."""
         with self._db.writing() as db:
             row = (draft.rule_id, draft.who, draft.text, draft.at_ms)
             db.execute("INSERT OR REPLACE INTO drafts (rule_id, who, text, at_ms) VALUES (?, ?, ?, ?)", row)
 
-    def draft(self, rule_id: str, who: str) -> Draft | None:
+    def draft(self, rule_id: str, who: str) -> RuleDraft | None:
         """What somebody worked on last; None: nothing."""
         with self._db.reading() as db:
             asked = (rule_id, who)
             row = db.execute(
                 "SELECT rule_id, who, text, at_ms FROM drafts WHERE rule_id = ? AND who = ?", asked
             ).fetchone()
-        return None if row is None else Draft(*row)
+        return None if row is None else RuleDraft(*row)
 
     def drop_draft(self, rule_id: str, who: str) -> None:
         """It is worked on no more."""
@@ -215,7 +215,7 @@ def check_may_decide(request: Request, who: str) -> None:
     if same_principal(request.who, who):
         raise PermanentError(
             f"You cannot approve version {request.version} of {request.rule_id}: you wrote it, or who did cannot be "
-            "told from you. Another person with the role approver can"
+            "distinguished from you. Another person with the role approver can"
         )
 
 

@@ -91,7 +91,7 @@ def the_rule(config: PipelineConfig, text: str) -> Rule | None:
 
 
 def english(config: PipelineConfig, rule: Rule) -> str:
-    """What a rule means, as ``crossline rules explain`` says it; empty where it cannot be told."""
+    """The meaning of a rule, as ``crossline rules explain`` prints it; empty if it cannot be explained."""
     events = rulebook(config).events
     history = History(events)
     others = [

@@ -13,7 +13,7 @@ State = Literal["waiting", "published", "rejected"]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class RuleDraft:
     """A text that somebody works on. ``at_ms``: when it was saved last, epoch milliseconds."""
 
     rule_id: str
@@ -28,7 +28,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class KeptProof:
-    """A proof, who ran it and when. ``said``: the proof itself, as ``crossline rules prove --json`` tells it."""
+    """A proof, who ran it and when. ``said``: the proof itself, as ``crossline rules prove --json`` prints it."""
 
     proof_id: str
     who: str

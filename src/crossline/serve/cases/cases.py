@@ -15,12 +15,12 @@ from crossline.serve.cases.values import (
     CaseChange,
     CaseEvent,
     CaseFilter,
-    CasePage,
+    CaseList,
+    CaseVerdict,
     ChangedError,
     Label,
     LinkedAlert,
     NotTakenError,
-    Verdict,
 )
 
 FILE = "cases.db"
@@ -97,7 +97,7 @@ class Cases:
         )
         self._check(who, key)
         now_ms = self._clock_ms()
-        verdict = labels.checked(Verdict(is_fraud, reason, known_ms), "", now_ms)
+        verdict = labels.checked(CaseVerdict(is_fraud, reason, known_ms), "", now_ms)
         with self._file.transaction():
             known = self._file.known_key(who, key, asked, now_ms)
             if known is not None:
@@ -128,7 +128,7 @@ class Cases:
             known_by_ms: As far as it was known by then, epoch milliseconds: what a model of that day could be taught.
             given_by_ms: As far as it was said by then.
         """
-        return labels.standing(self._file, streams, known_by_ms, given_by_ms)
+        return labels.current_labels(self._file, streams, known_by_ms, given_by_ms)
 
     def create_case(
         self,
@@ -164,10 +164,10 @@ class Cases:
         return made
 
     def case(self, case_id: str) -> Case:
-        """The case as it stands. Raises NotThereError."""
+        """The case as it stands. Raises NoSuchCaseError."""
         return casework.read(self._file, case_id)
 
-    def cases(self, wanted: CaseFilter = EVERY_CASE, cursor: str | None = None, limit: int = 50) -> CasePage:
+    def cases(self, wanted: CaseFilter = EVERY_CASE, cursor: str | None = None, limit: int = 50) -> CaseList:
         """Cases that meet ``wanted``, those opened last first, at most ``limit`` (1 to 500) of them.
 
         ``cursor``: ``next_cursor`` of the page before. Raises NotTakenError where it is none.
@@ -190,7 +190,7 @@ class Cases:
             The case as it stands now.
 
         Raises:
-            NotThereError: There is no such case.
+            NoSuchCaseError: There is no such case.
             ChangedError: It has another version; the error has the case as it stands.
             NotTakenError: The change does not fit the case, or changes nothing.
             KeyReusedError: ``key`` came with something else before.
@@ -227,7 +227,7 @@ class Cases:
     def note(self, case_id: str, text: str, who: str, *, key: str | None = None) -> CaseEvent:
         """Add a note to a case, in any state of it; its version stays, for a note takes nothing from anybody.
 
-        Raises NotThereError, NotTakenError, KeyReusedError.
+        Raises NoSuchCaseError, NotTakenError, KeyReusedError.
         """
         asked = ["note", case_id, text]
         checks.text("/text", text, checks.NOTE_MAX, least=1)
@@ -254,7 +254,7 @@ class Cases:
         return casework.notes(self._file, case_id, limit)
 
     def cursor_after(self, case_id: str) -> str:
-        """The cursor of the page that begins behind a case. Raises NotThereError."""
+        """The cursor of the page that begins behind a case. Raises NoSuchCaseError."""
         return casework.cursor_after(self._file, case_id)
 
     @property

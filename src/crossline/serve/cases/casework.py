@@ -21,7 +21,7 @@ from crossline.serve.cases.values import (
     CaseChange,
     CaseEvent,
     CaseFilter,
-    CasePage,
+    CaseList,
     EventKind,
     LinkedAlert,
     NotTakenError,
@@ -78,13 +78,13 @@ def difference(before: Case, after: Case) -> tuple[dict[str, Any], dict[str, Any
 
 
 def read(file: CaseFile, case_id: str) -> Case:
-    """Raises NotThereError."""
+    """Raises NoSuchCaseError."""
     with file.reading():
         found = file.rows(f"SELECT seq, {_COLUMNS} FROM cases WHERE seq = ?", (rows.seq_of(file, case_id),))  # noqa: S608 - our names
         return _cases(file, found)[0]
 
 
-def search(file: CaseFile, wanted: CaseFilter, cursor: str | None, limit: int) -> CasePage:
+def search(file: CaseFile, wanted: CaseFilter, cursor: str | None, limit: int) -> CaseList:
     """Those opened last first. Raises NotTakenError for a cursor or limit that is none."""
     if not 1 <= limit <= LIMIT_MAX:
         raise NotTakenError("?limit", shown(limit), f"1 to {LIMIT_MAX}")
@@ -99,7 +99,7 @@ def search(file: CaseFile, wanted: CaseFilter, cursor: str | None, limit: int) -
     with file.reading():
         found = file.rows(query, (*values, limit + 1))
         more = str(found[limit - 1]["seq"]) if len(found) > limit else None
-        return CasePage(tuple(_cases(file, found[:limit])), more)
+        return CaseList(tuple(_cases(file, found[:limit])), more)
 
 
 def write(file: CaseFile, case: Case, *, fresh: bool, verdict: bool | None = None) -> None:
@@ -166,7 +166,7 @@ def notes(file: CaseFile, case_id: str, limit: int) -> list[CaseEvent]:
 
 
 def cursor_after(file: CaseFile, case_id: str) -> str:
-    """Raises NotThereError."""
+    """Raises NoSuchCaseError."""
     return str(rows.seq_of(file, case_id))
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.service import CaseService
 
 LOOK_S = 1.0  # between two looks at what other processes changed
 
@@ -14,16 +14,16 @@ LOOK_S = 1.0  # between two looks at what other processes changed
 class CaseChanges:
     """The changes of a desk's cases, for as many as want to know; from one event loop.
 
-    ``told`` may be called from any thread.
+    ``notify`` may be called from any thread.
     """
 
-    def __init__(self, desk: CaseDesk) -> None:
+    def __init__(self, desk: CaseService) -> None:
         self._desk = desk
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._closed = False
 
-    def told(self) -> None:
+    def notify(self) -> None:
         """Something changed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
@@ -33,7 +33,7 @@ class CaseChanges:
         return self._desk.last_change()
 
     def life(self) -> int:
-        """See ``CaseDesk.life``."""
+        """See ``CaseService.life``."""
         return self._desk.life()
 
     async def follow(self, after: int) -> AsyncIterator[tuple[int, dict[str, Any]]]:

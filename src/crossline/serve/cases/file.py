@@ -16,9 +16,9 @@ import orjson
 
 from crossline.basics.errors import RetryableError, SinkError, StateError
 from crossline.io.stores.standing import Standing
-from crossline.serve.cases.counting.schema import TO_VERSION_3, TO_VERSION_5
-from crossline.serve.cases.hiding.schema import TO_VERSION_4
 from crossline.serve.cases.schema import TABLES, TO_VERSION_2
+from crossline.serve.cases.statistics.schema import TO_VERSION_3, TO_VERSION_5
+from crossline.serve.cases.suppressions.schema import TO_VERSION_4
 from crossline.serve.cases.values import KeyReusedError
 
 VERSION = 5

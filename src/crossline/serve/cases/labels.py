@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from crossline.serve.cases import checks
-from crossline.serve.cases.counting.verdicts import count_label
 from crossline.serve.cases.file import CaseFile
-from crossline.serve.cases.hiding.counting import count_hidden_fraud
-from crossline.serve.cases.values import ChangedError, Label, Verdict
+from crossline.serve.cases.statistics.verdicts import count_label
+from crossline.serve.cases.suppressions.counts import count_hidden_fraud
+from crossline.serve.cases.values import CaseVerdict, ChangedError, Label
 
 PIECE = 5_000
 _COLUMNS = "stream, record_id, is_fraud, known_ms, reason, who, at_ms, version, case_id, withdrawn"
 
 
-def checked(verdict: Verdict, base: str, now_ms: int) -> Verdict:
+def checked(verdict: CaseVerdict, base: str, now_ms: int) -> CaseVerdict:
     """``verdict`` with its time. Raises NotTakenError."""
-    return Verdict(
+    return CaseVerdict(
         checks.truth(f"{base}/is_fraud", verdict.is_fraud),
         checks.text(f"{base}/reason", verdict.reason, checks.REASON_MAX),
         checks.known_ms(f"{base}/known_at", verdict.known_ms, now_ms),
@@ -28,7 +28,7 @@ def checked(verdict: Verdict, base: str, now_ms: int) -> Verdict:
 def add(
     file: CaseFile,
     record: tuple[str, str],
-    verdict: Verdict,
+    verdict: CaseVerdict,
     who: str,
     now_ms: int,
     *,
@@ -106,7 +106,7 @@ def history(file: CaseFile, stream: str, record_id: str) -> list[Label]:
     return [_label(each) for each in found]
 
 
-def standing(
+def current_labels(
     file: CaseFile, streams: Sequence[str] | None, known_by_ms: int | None, given_by_ms: int | None
 ) -> Iterator[Label]:
     """The last word on each record, in the order in which these were said, read in pieces.

@@ -9,7 +9,7 @@ import orjson
 
 from crossline.basics.texts.problems import shown
 from crossline.serve.cases.file import CaseFile
-from crossline.serve.cases.values import EventKind, NotThereError
+from crossline.serve.cases.values import EventKind, NoSuchCaseError
 
 PREFIX, DIGITS_MAX = "C-", 18
 
@@ -21,13 +21,13 @@ def next_id(file: CaseFile) -> str:
 
 
 def seq_of(file: CaseFile, case_id: str) -> int:
-    """The row of a case by its id, or by its number (``C-2041``). Raises NotThereError."""
+    """The row of a case by its id, or by its number (``C-2041``). Raises NoSuchCaseError."""
     found = file.rows("SELECT seq FROM cases WHERE case_id = ?", (case_id,))
     number = case_id.removeprefix(PREFIX)
     if not found and number != case_id and number.isascii() and number.isdigit() and len(number) < DIGITS_MAX:
         found = file.rows("SELECT seq FROM cases WHERE seq = ?", (int(number),))
     if not found:
-        raise NotThereError(f"there is no case {shown(case_id)}")
+        raise NoSuchCaseError(f"there is no case {shown(case_id)}")
     return int(found[0]["seq"])
 
 

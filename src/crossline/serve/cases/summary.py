@@ -28,7 +28,7 @@ def next_change(file: CaseFile) -> int:
 
 
 def touch(file: CaseFile, seq: int) -> None:
-    """Tell those who follow that the case changed, though not its alerts."""
+    """Notify followers that the case changed, but not its alerts."""
     file.run("UPDATE cases SET change_no = ? WHERE seq = ?", (next_change(file), seq))
 
 
@@ -47,11 +47,11 @@ def refresh(file: CaseFile, seq: int) -> None:
 def columns_of(alerts: Sequence[sqlite3.Row], opened_ms: int, linked: int) -> dict[str, Any]:
     """The columns of a case with ``alerts``, in the order of their times. ``linked``: with those known by id alone."""
     standing = [each for each in alerts if not each["retracted"]]
-    told = standing or alerts
+    shown = standing or alerts
     sums = money_of(standing)
-    known = _known(told)
+    known = _summary_of(shown)
     return {
-        "severity": max((each["severity"] for each in told), default=-1),
+        "severity": max((each["severity"] for each in shown), default=-1),
         "first_ms": alerts[0]["event_ms"] if alerts else opened_ms,
         "last_ms": alerts[-1]["event_ms"] if alerts else opened_ms,
         "alert_count": linked,
@@ -74,7 +74,7 @@ def money_of(alerts: Iterable[Mapping[str, Any] | sqlite3.Row]) -> dict[str, Dec
     return dict(sorted(sums.items()))
 
 
-def _known(alerts: Sequence[sqlite3.Row]) -> dict[str, Any]:
+def _summary_of(alerts: Sequence[sqlite3.Row]) -> dict[str, Any]:
     """The rest of the summary, which only people read."""
     if not alerts:
         return {"sentence": None, "rules": [], "entities": [], "decision": None, "money_unknown": 0}

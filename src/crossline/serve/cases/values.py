@@ -84,7 +84,7 @@ class LinkedAlert:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CaseVerdict:
     """The label that the records of a case get when it is resolved. ``known_ms`` None: now."""
 
     is_fraud: bool
@@ -152,7 +152,7 @@ class CaseChange:
     title: str | None = None
     link: tuple[LinkedAlert, ...] = ()
     unlink: tuple[str, ...] = ()
-    verdict: Verdict | None = None
+    verdict: CaseVerdict | None = None
     reason: str = ""
 
 
@@ -206,14 +206,14 @@ class CaseFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class CasePage:
+class CaseList:
     """Cases, those opened last first. ``next_cursor``: where the next page begins; None at the end."""
 
     items: tuple[Case, ...]
     next_cursor: str | None
 
 
-class NotThereError(UsageError):
+class NoSuchCaseError(UsageError):
     """There is no such case. Of HTTP a 404."""
 
 

@@ -14,7 +14,7 @@ _HOLD, _CASES, _LISTS = Need(("hold",)), Need(("write:cases",)), Need(("write:li
 _DEAD, _RESEND = Need(("read:records", "write:records")), Need(("write:records",))
 _DRAFT, _APPROVE = Need(("rules:draft",)), Need(("rules:approve",))
 
-# Every page and every act, and what it needs. One that is not here is refused to everybody (a test tells).
+# Every page and every act, and what it needs. A page that is not here is refused to everybody (a test checks this).
 NEEDS: dict[tuple[str, str], Need] = {
     ("GET", "/"): _ANYBODY_KNOWN,
     ("GET", "/login"): _PUBLIC,

@@ -21,17 +21,17 @@ from crossline.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.serve.access.bodies import BodyTooLargeError, checked_head
 from crossline.serve.console.access import AUDITS_ITSELF, CHANGES_NOTHING
-from crossline.serve.console.answers import PageBody, bounced, headers_of
+from crossline.serve.console.accounts.preferences import Preferences
 from crossline.serve.console.assets import PREFIX, assets
-from crossline.serve.console.flash import said_in, without_said
+from crossline.serve.console.dependencies import PageDependencies, Receive, Scope, Send
+from crossline.serve.console.flash import clearing_header, said_in
 from crossline.serve.console.gate import SAFE, TOKEN, Gate, LoginNeededError, Visit, login_address
 from crossline.serve.console.layout.frame import Frame
 from crossline.serve.console.layout.render import rendered
 from crossline.serve.console.pages.index import PAGES
 from crossline.serve.console.pages.page import Page, View
-from crossline.serve.console.parts import Parts, Receive, Scope, Send
-from crossline.serve.console.people.preferences import Preferences
-from crossline.serve.console.request import Asked, Shown
+from crossline.serve.console.request import PageRequest, Shown
+from crossline.serve.console.responses import PageBody, bounced, headers_of
 from crossline.serve.http.problems import ProblemError, not_found, problem_of, refusal
 
 FIELDS_MAX = 2_000
@@ -43,7 +43,7 @@ log = get_logger(__name__)
 class Console:
     """ASGI app. ``close`` lets go of what only it has."""
 
-    def __init__(self, parts: Parts, pages: Sequence[Page] = PAGES) -> None:
+    def __init__(self, parts: PageDependencies, pages: Sequence[Page] = PAGES) -> None:
         self._parts = parts
         self._pages = [each for each in pages if parts.settings.open or not each.only_open]
         self._gate = Gate(parts)
@@ -71,8 +71,8 @@ class Console:
             return
         except ClientDisconnect:
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told, and the log has it
-            await body.refuse(told(error))
+        except Exception as error:  # noqa: BLE001 - any error becomes a page, and is logged
+            await body.refuse(page_problem(error))
             return
         await body.run(answer, scope)
 
@@ -101,7 +101,7 @@ class Console:
             return await self._answered(view, asked)
         return await self._acted(view, asked, visit)
 
-    async def _acted(self, view: View, asked: Asked, visit: Visit) -> Any:
+    async def _acted(self, view: View, asked: PageRequest, visit: Visit) -> Any:
         """An act, with its event in the audit log before and after."""
         said = {name: value for name, value in asked.form.items() if name != TOKEN}
         resource = asked.request.url.path
@@ -112,21 +112,21 @@ class Console:
                 write.outcome = "refused"
         return answer
 
-    async def _answered(self, view: View, asked: Asked) -> Any:
+    async def _answered(self, view: View, asked: PageRequest) -> Any:
         given = await view(asked) if inspect.iscoroutinefunction(view) else await asyncio.to_thread(view, asked)
         if isinstance(given, Response) or callable(given):
             return given
         shown = given if isinstance(given, Shown) else Shown(given)
         answer = HTMLResponse(await asyncio.to_thread(rendered, shown.context), shown.status, dict(shown.headers))
         if asked.toast is not None:
-            answer.headers.append("set-cookie", without_said(self._gate))
+            answer.headers.append("set-cookie", clearing_header(self._gate))
         return answer
 
-    async def _asked(self, request: Request, visit: Visit, form: dict[str, str], nonce: str) -> Asked:
+    async def _asked(self, request: Request, visit: Visit, form: dict[str, str], nonce: str) -> PageRequest:
         preferred = Preferences()
         if visit.token:
             preferred = await asyncio.to_thread(self._parts.preferences.of, visit.who.name)
-        return Asked(
+        return PageRequest(
             request=request,
             who=visit.who,
             roles=visit.roles,
@@ -163,7 +163,7 @@ class Console:
         raise not_found("page at this address")
 
 
-def told(error: Exception) -> ProblemError:
+def page_problem(error: Exception) -> ProblemError:
     """The problem that an exception is; a fault of ours gets an id, which the log has too."""
     if isinstance(error, ProblemError | CrosslineError):
         problem = problem_of(error)
@@ -173,7 +173,7 @@ def told(error: Exception) -> ProblemError:
         return refusal(error.status_code, str(error.detail))
     fault = secrets.token_hex(4)
     log.error("a page could not be made", fault=fault, exc_info=error)
-    said = "The page could not be made. Other pages are not touched by it. Try again, or tell whoever runs the server"
+    said = "The page could not be made. Other pages are not affected. Try again, or contact whoever runs the server"
     return ProblemError(500, "fault", said, headers={"X-Fault": fault})
 
 

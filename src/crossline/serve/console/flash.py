@@ -1,4 +1,4 @@
-"""What was done, told on the page that is looked at next: in a cookie of its own, which only this server can make."""
+"""Flash messages: the result of an action, shown on the next page; in a signed cookie."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from crossline.serve.console.layout.shell import Toast
 
 if TYPE_CHECKING:
     from crossline.serve.console.gate import Gate
-    from crossline.serve.console.request import Asked
+    from crossline.serve.console.request import PageRequest
 
 COOKIE = "crossline-said"
 LASTS_S = 60
 TEXT_MAX = 300
 
 
-def saying(answer: Response, asked: Asked, text: str, undo: str = "") -> Response:
+def saying(answer: Response, asked: PageRequest, text: str, undo: str = "") -> Response:
     """``answer``, after which the next page says ``text``. ``undo``: where a form takes it back."""
     said = base64.urlsafe_b64encode(orjson.dumps([text[:TEXT_MAX], undo])).decode().rstrip("=")
     value = f"{said}.{_mac(said, asked.token)}"
@@ -48,7 +48,7 @@ def said_in(request: Request, token: str) -> Toast | None:
     return Toast(str(text), str(undo))
 
 
-def without_said(gate: Gate) -> str:
+def clearing_header(gate: Gate) -> str:
     """A header that ends it."""
     return gate.cookie_of(COOKIE, "", lasts_s=0)
 

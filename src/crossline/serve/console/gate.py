@@ -18,8 +18,8 @@ from crossline.serve.access.middleware import too_many
 from crossline.serve.access.roles import ANYBODY, Principal
 from crossline.serve.access.routes import Route, RouteTable
 from crossline.serve.console.access import NEEDS, UNATTENDED
-from crossline.serve.console.parts import Parts, Scope
-from crossline.serve.console.people.sessions import is_token, new_id, token_of
+from crossline.serve.console.accounts.sessions import is_token, new_id, token_of
+from crossline.serve.console.dependencies import PageDependencies, Scope
 from crossline.serve.http.problems import ProblemError, not_found, refusal
 
 SAFE = frozenset({"GET", "HEAD"})
@@ -50,7 +50,7 @@ class LoginNeededError(Exception):
 class Gate:
     """Lets requests in."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: PageDependencies) -> None:
         self._parts = parts
         self._table = RouteTable(NEEDS)
         limits = parts.settings.limits
@@ -157,7 +157,7 @@ class Gate:
 _NOWHERE = Route("", NEEDS["GET", "/"])
 
 
-def is_secure(parts: Parts) -> bool:
+def is_secure(parts: PageDependencies) -> bool:
     """Whether browsers come by TLS: the console's own, or that of who stands before it, as ``oidc.callback`` says."""
     oidc = parts.settings.oidc
     return parts.settings.tls is not None or (oidc is not None and (oidc.callback or "").startswith("https://"))

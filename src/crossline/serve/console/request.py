@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from crossline.serve.access.roles import Principal, allows
+from crossline.serve.console.accounts.preferences import Preferences
+from crossline.serve.console.dependencies import PageDependencies
 from crossline.serve.console.gate import Gate
 from crossline.serve.console.layout.moments import Times
-from crossline.serve.console.layout.render import Context
-from crossline.serve.console.layout.shell import Crumb, Key, Shell, Toast
-from crossline.serve.console.parts import Parts
-from crossline.serve.console.people.preferences import Preferences
+from crossline.serve.console.layout.render import TemplateContext
+from crossline.serve.console.layout.shell import Crumb, Shell, ShortcutKey, Toast
 from crossline.serve.http.problems import invalid
 
 
@@ -24,13 +24,13 @@ from crossline.serve.http.problems import invalid
 class Shown:
     """A context with a status or headers of its own."""
 
-    context: Context
+    context: TemplateContext
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Asked:
+class PageRequest:
     """Who asks for what.
 
     ``session_id``: of the cookie; empty where nobody is logged in. ``token``: what forms carry. ``form``: what was
@@ -41,7 +41,7 @@ class Asked:
     who: Principal
     roles: tuple[str, ...]
     preferred: Preferences
-    parts: Parts
+    parts: PageDependencies
     session_id: str
     token: str
     nonce: str
@@ -84,7 +84,11 @@ class Asked:
         return int(text)
 
     def shell(
-        self, title: str, crumbs: tuple[Crumb, ...] = (), keys: tuple[Key, ...] = (), scripts: tuple[str, ...] = ()
+        self,
+        title: str,
+        crumbs: tuple[Crumb, ...] = (),
+        keys: tuple[ShortcutKey, ...] = (),
+        scripts: tuple[str, ...] = (),
     ) -> Shell:
         """The frame around a page of that title; without ``crumbs`` the title is the only one."""
         made: Shell = self.frame(self, title, crumbs or (Crumb(title),), keys, scripts)

@@ -17,22 +17,22 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.rules.policy.fallback import Fallback
 from crossline.rules.policy.hits import DecidedRecord
 from crossline.rules.policy.policy import Policy
-from crossline.serve.decisions.parts import Claim, Given
+from crossline.serve.decisions.interfaces import IdClaim, RecordedAnswer
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.replies import Answer
+from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.values import Asked, NotJudgedError, Place
-from crossline.serve.faults import noted, with_fault
+from crossline.serve.fault_log import noted, with_fault
 from crossline.serve.feed.exact import Exact, NotDecidedError
-from crossline.serve.ledger.base import Answer as Kept
+from crossline.serve.ledger.base import LedgerAnswer as Kept
 from crossline.serve.ledger.group import LedgerGroup
-from crossline.serve.ledger.reading import (
+from crossline.serve.ledger.queries import (
     read_answer,
     read_differing,
     read_figures,
     read_receipt,
     read_unsettled,
 )
-from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.receipts import ReceiptEntry
 
 T = TypeVar("T")
 
@@ -43,18 +43,18 @@ class LedgerAnswers:
     def __init__(self, group: LedgerGroup) -> None:
         self._group = group
 
-    async def claim(self, asked: Asked, timeout_s: float) -> Claim:
+    async def claim(self, asked: Asked, timeout_s: float) -> IdClaim:
         """Claim its id; one that another process has is waited for."""
         claimed = await self._group.claim(asked)
         if claimed.outcome == "pending":
             claimed = await self._group.settled(asked, timeout_s)
-        return Claim(claimed.outcome, claimed.body)
+        return IdClaim(claimed.outcome, claimed.body)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
+    async def answer(self, answer: DecisionAnswer, said: Mapping[str, Any]) -> RecordedAnswer | None:
         """Keep an answer; what its client gets, which may be one that was given before."""
-        entry = Entry(answer.asked, said, answer.basis, answer.figures, answer.evidence)
+        entry = ReceiptEntry(answer.asked, said, answer.basis, answer.figures, answer.evidence)
         kept = await self._group.answer(entry)
-        return None if kept is None else Given(kept.body, kept.first)
+        return None if kept is None else RecordedAnswer(kept.body, kept.first)
 
     async def release(self, asked: Asked) -> None:
         """Nothing was decided about it."""
@@ -209,13 +209,13 @@ class LedgerDecisions:
     def decision(self, decision_id: str) -> Mapping[str, Any] | None:
         """As it was answered; None where it never was."""
         found = self._reads.answer(decision_id)
-        return None if found is None else _said(found)
+        return None if found is None else _body_of(found)
 
     def decisions(self, record_id: str, stream: str | None, after: str | None, limit: int) -> list[Mapping[str, Any]]:
         """Those on a record, in order of their ids."""
         streams = self._streams if stream is None else (stream,)
         found = [self._reads.by_record(each, record_id) for each in streams]
-        said = sorted((_said(each) for each in found if each is not None), key=_id)
+        said = sorted((_body_of(each) for each in found if each is not None), key=_id)
         return [each for each in said if after is None or _id(each) > after][:limit]
 
     def revisions(self, decision_id: str) -> list[Mapping[str, Any]]:
@@ -228,7 +228,7 @@ class LedgerDecisions:
         return self._reads.receipt(decision_id)
 
 
-def _said(answer: Kept) -> Mapping[str, Any]:
+def _body_of(answer: Kept) -> Mapping[str, Any]:
     said: dict[str, Any] = orjson.loads(answer.body)
     return said
 

@@ -35,7 +35,7 @@ class Gathered(Generic[In, Out]):
             taken = [each for each in waiting[start : start + self._most] if not each[1].done()]
             try:
                 answers: Sequence[Any] = self._run([item for item, _ in taken]) if taken else ()
-            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told
+            except Exception as error:  # noqa: BLE001 - every waiting caller gets the error
                 for _, future in taken:
                     future.set_exception(error)
                 continue
@@ -71,8 +71,8 @@ class Batched(Generic[In, Out]):
             try:
                 answers = await self._run([item for item, _ in taken])
                 if len(answers) != len(taken):
-                    raise RuntimeError(f"{len(answers)} answers to {len(taken)} items")  # noqa: TRY301 - told to all
-            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told
+                    raise RuntimeError(f"{len(answers)} answers to {len(taken)} items")  # noqa: TRY301 - raised to all
+            except Exception as error:  # noqa: BLE001 - every waiting caller gets the error
                 answers = [error] * len(taken)
             for (_, future), answer in zip(taken, answers, strict=True):
                 if future.done():

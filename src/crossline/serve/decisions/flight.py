@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.serve.decisions.replies import Reply
+from crossline.serve.decisions.replies import HttpReply
 from crossline.serve.decisions.values import Asked
 
 LEFT_S_MIN = 0.005  # for what is written down, where this process itself was late
@@ -30,7 +30,7 @@ class Flight:
     _waits: asyncio.Future[None] | None = None
     _bound: asyncio.Timeout | None = None
     _last: asyncio.Timeout | None = None
-    _asking: list[asyncio.Future[Reply]] = field(default_factory=list)
+    _asking: list[asyncio.Future[HttpReply]] = field(default_factory=list)
     _timer: asyncio.TimerHandle = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,13 +88,13 @@ class Flight:
                 await self._waits
                 future.remove_done_callback(self._wake)
 
-    def reply(self) -> asyncio.Future[Reply]:
+    def reply(self) -> asyncio.Future[HttpReply]:
         """What the request that asks for it gets; a future of its own, since whoever goes cancels it."""
-        asking: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        asking: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
         self._asking.append(asking)
         return asking
 
-    def land(self, reply: Reply) -> None:
+    def land(self, reply: HttpReply) -> None:
         """All who wait get ``reply``."""
         self._timer.cancel()
         for asking in self._asking:

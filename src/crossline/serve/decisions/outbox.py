@@ -119,9 +119,12 @@ async def _send_all(
 
 
 async def send_on(
-    outbox: SqliteOutbox, logs: Mapping[str, RecordLog], stop: asyncio.Event, placed: Callable[[str, str, Place], None]
+    outbox: SqliteOutbox,
+    logs: Mapping[str, RecordLog],
+    stop: asyncio.Event,
+    placed: Callable[[str, str, Place], None],
 ) -> None:
-    """Put what waits into its stream, again and again until ``stop`` is set. ``placed`` is told where each stands.
+    """Send waiting records to their streams until ``stop`` is set; call ``placed`` with the place of each.
 
     A stream that takes nothing holds up no other one, and neither does what is there of one that ``logs`` do not have.
     """

@@ -19,8 +19,8 @@ PLACE = "request"  # what positions of records in a request are called
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """A record that fits its stream: its id, its JSON in one line, and the digest that tells it from others."""
+class CheckedRecord:
+    """A record that fits its stream: its id, its JSON in one line, and its digest."""
 
     record_id: str
     raw: bytes
@@ -28,7 +28,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedRecord:
     """A record that does not fit: the reason and the detail that its dead letter would have."""
 
     reason: str
@@ -46,7 +46,7 @@ class StreamRecords:
     def __contains__(self, stream: str) -> bool:
         return stream in self.streams
 
-    def check(self, stream: str, bodies: Sequence[bytes], now_ms: int) -> list[Checked | Refused]:
+    def check(self, stream: str, bodies: Sequence[bytes], now_ms: int) -> list[CheckedRecord | RefusedRecord]:
         """Each of ``bodies``, one JSON document each, in their order. ``now_ms``: epoch milliseconds.
 
         Raises KeyError where there is no such stream.
@@ -56,25 +56,27 @@ class StreamRecords:
         plain = [None if form is None else form.read(line, now_ms) for line in lines]
         if None not in plain:
             taken = zip(lines, plain, strict=True)
-            return [Checked(each[0], line, digest_of_document(each[1])) for line, each in taken if each is not None]
+            return [
+                CheckedRecord(each[0], line, digest_of_document(each[1])) for line, each in taken if each is not None
+            ]
         return self._checked(stream, lines, now_ms)
 
-    def _checked(self, stream: str, lines: Sequence[bytes], now_ms: int) -> list[Checked | Refused]:
+    def _checked(self, stream: str, lines: Sequence[bytes], now_ms: int) -> list[CheckedRecord | RefusedRecord]:
         """As the pipeline checks them: that is what counts, and where refusals come from."""
         # The first line is blank: a byte order mark is skipped at the start of a file, and belongs to no request.
         ends = list(accumulate((len(line) + 1 for line in lines), initial=1))[1:]
         decoded = decode_lines(self._layout(stream), b"\n" + b"\n".join(lines), PLACE, 0, known_ms=now_ms)
-        found: list[Checked | Refused] = [Refused("malformed_json", "found nothing; expected a JSON object")] * len(
-            lines
-        )
+        found: list[CheckedRecord | RefusedRecord] = [
+            RefusedRecord("malformed_json", "found nothing; expected a JSON object")
+        ] * len(lines)
         for offset, record_id in zip(decoded.records.offsets.tolist(), decoded.records.ids.to_pylist(), strict=True):
             number = bisect_right(ends, offset)
             try:
-                found[number] = Checked(record_id, lines[number], digest_of(lines[number]))
+                found[number] = CheckedRecord(record_id, lines[number], digest_of(lines[number]))
             except (orjson.JSONDecodeError, orjson.JSONEncodeError) as error:
-                found[number] = Refused("malformed_json", str(error))
+                found[number] = RefusedRecord("malformed_json", str(error))
         for letter in decoded.dead:
-            found[bisect_right(ends, letter.offset)] = Refused(letter.reason, letter.detail)
+            found[bisect_right(ends, letter.offset)] = RefusedRecord(letter.reason, letter.detail)
         return found
 
     def fields(self, stream: str, raw: bytes) -> dict[str, Any]:

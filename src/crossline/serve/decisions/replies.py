@@ -12,14 +12,14 @@ import orjson
 from crossline.basics.times import instant_text
 from crossline.evaluate.decisions.decision import SCHEMA_VERSION, decision_id
 from crossline.io.sinks.base import wall_clock_ms
-from crossline.serve.decisions.records import Checked, Refused
+from crossline.serve.decisions.records import CheckedRecord, RefusedRecord
 from crossline.serve.decisions.values import Answered, Asked, AsOf, Basis, Degraded
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """A status, a body, and headers besides its type."""
 
     status: int
@@ -30,41 +30,41 @@ class Reply:
 
 def problem(
     status: int, detail: str, errors: Sequence[Mapping[str, Any]] = (), headers: Mapping[str, str] | None = None
-) -> Reply:
+) -> HttpReply:
     """What is wrong with a request, or kept it from being answered."""
     title = HTTPStatus(status).phrase
     said: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     if errors:
         said["errors"] = list(errors)
-    return Reply(status, orjson.dumps(said), PROBLEM, headers or {})
+    return HttpReply(status, orjson.dumps(said), PROBLEM, headers or {})
 
 
-def unkept(why: str) -> Reply:
+def unkept(why: str) -> HttpReply:
     """Nothing was decided: who asks again, with the same id, begins anew."""
     said = f"the record could not be kept, and nothing was decided: {why}; ask again with the same id"
     return problem(HTTPStatus.SERVICE_UNAVAILABLE, said, headers={"Retry-After": "1"})
 
 
-def stalled() -> Reply:
+def stalled() -> HttpReply:
     """The record is in its stream, and what is answered about it is not written down yet."""
     said = "the ledger takes too long to keep the answer; ask again with the same id: it gets this answer, once kept"
     return problem(HTTPStatus.SERVICE_UNAVAILABLE, said, headers={"Retry-After": "1"})
 
 
-def no_stream(stream: str) -> Reply:
+def no_stream(stream: str) -> HttpReply:
     """There is none of that name that may be asked about."""
     return problem(HTTPStatus.NOT_FOUND, f"no stream {stream[:100]!r} that takes records here")
 
 
-def differs(asked: Asked) -> Reply:
+def differs(asked: Asked) -> HttpReply:
     """The id was asked about, and the content was another."""
     said = f"record {asked.record_id!r} of stream {asked.stream} was asked about with another content"
     return problem(HTTPStatus.CONFLICT, said)
 
 
-def asked_of(stream: str, checked: Checked | Refused, number: int) -> Asked | Reply:
+def asked_of(stream: str, checked: CheckedRecord | RefusedRecord, number: int) -> Asked | HttpReply:
     """A record as it is asked about now; a problem where it does not fit its stream."""
-    if isinstance(checked, Checked):
+    if isinstance(checked, CheckedRecord):
         return Asked(number, stream, checked.record_id, checked.raw, checked.digest, wall_clock_ms())
     errors = [{"pointer": "", "found": checked.reason, "expected": checked.detail, "hint": None}]
     said = f"the record does not fit stream {stream}: {checked.detail}"
@@ -72,7 +72,7 @@ def asked_of(stream: str, checked: Checked | Refused, number: int) -> Asked | Re
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DecisionAnswer:
     """What is answered about a record, before it has a receipt.
 
     ``decision``: as the pipeline writes decisions. ``basis``: what was in force, where anything was judged.
@@ -110,10 +110,10 @@ class Answer:
         }
 
 
-def kept_before(answer: Answer, body: bytes) -> Answer:
+def kept_before(answer: DecisionAnswer, body: bytes) -> DecisionAnswer:
     """The answer of ``body``, which was kept before ``answer`` about the same record."""
     said = orjson.loads(body)
-    return Answer(answer.asked, said, said["answered"])
+    return DecisionAnswer(answer.asked, said, said["answered"])
 
 
 def fallback_decision(asked: Asked, decision: str, policy_version: int) -> dict[str, Any]:

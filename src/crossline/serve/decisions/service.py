@@ -19,15 +19,15 @@ from typing import Any, Literal
 from crossline.basics.errors import RetryableError
 from crossline.basics.times import parse_instant_ms
 from crossline.logs import get_logger
+from crossline.serve.decisions.answers import AnswerBuilder
 from crossline.serve.decisions.batching import Batched, Gathered
-from crossline.serve.decisions.dry import DryRuns
+from crossline.serve.decisions.dry_runs import DryRunService
 from crossline.serve.decisions.flight import Flight
-from crossline.serve.decisions.judging import Judging
-from crossline.serve.decisions.parts import Claim, Given, Parts
-from crossline.serve.decisions.records import Checked, Refused
+from crossline.serve.decisions.interfaces import IdClaim, RecordedAnswer, ServiceParts
+from crossline.serve.decisions.records import CheckedRecord, RefusedRecord
 from crossline.serve.decisions.replies import (
-    Answer,
-    Reply,
+    DecisionAnswer,
+    HttpReply,
     asked_of,
     differs,
     kept_before,
@@ -44,7 +44,7 @@ from crossline.serve.decisions.values import (
     PipelinedLog,
     Place,
 )
-from crossline.serve.faults import noted, with_fault
+from crossline.serve.fault_log import noted, with_fault
 
 Mode = Literal["exact", "peek"]
 # Of a request's time, for keeping the answer and sending it: so long, or twice as long as that took lately, and no more
@@ -58,10 +58,10 @@ REPLAYED = {"Idempotency-Replayed": "true"}
 log = get_logger(__name__)
 
 
-class Decisions:
+class DecisionService:
     """Answers requests about records; all calls from one event loop."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ServiceParts) -> None:
         self._parts = parts
         self._numbers = count(1)
         self._flights: dict[tuple[str, str], Flight] = {}
@@ -71,21 +71,23 @@ class Decisions:
             stream: each.put if isinstance(each, PipelinedLog) else Batched(each.append).put
             for stream, each in parts.logs.items()
         }
-        self._judging = Judging(parts)
-        self._dry = DryRuns(parts.judge, self._judging)
+        self._judging = AnswerBuilder(parts)
+        self._dry = DryRunService(parts.judge, self._judging)
         self._ending = asyncio.Event()
         self._keeping_s = 0.0  # how long it took lately to keep an answer
         # A dry run puts nothing anywhere: it may ask about streams whose records come another way too.
         streams = parts.records.streams.items()
         self._judged_streams = {*parts.logs, *(name for name, spec in streams if spec.format == "json")}
 
-    def _check_of(self, stream: str) -> Callable[[list[bytes]], list[Checked | Refused]]:
-        def check(bodies: list[bytes]) -> list[Checked | Refused]:
+    def _check_of(self, stream: str) -> Callable[[list[bytes]], list[CheckedRecord | RefusedRecord]]:
+        def check(bodies: list[bytes]) -> list[CheckedRecord | RefusedRecord]:
             return self._parts.records.check(stream, bodies, _now_ms())
 
         return check
 
-    async def decide(self, stream: str, body: bytes, mode: Mode, timeout_s: float, *, dry_run: bool = False) -> Reply:
+    async def decide(
+        self, stream: str, body: bytes, mode: Mode, timeout_s: float, *, dry_run: bool = False
+    ) -> HttpReply:
         """What is decided about the record in ``body``; a problem where it cannot be asked about.
 
         ``timeout_s``: from now until the reply is to be there.
@@ -99,21 +101,21 @@ class Decisions:
         if stream not in self._parts.logs:
             return no_stream(stream)
         asked = asked_of(stream, await self._checks[stream].put(body), next(self._numbers))
-        if isinstance(asked, Reply):
+        if isinstance(asked, HttpReply):
             return asked
         return await self._once(asked, mode, arrived_s, deadline_s, until_s)
 
-    async def dry(self, stream: str, bodies: Sequence[bytes], timeout_s: float) -> list[Reply]:
-        """What would be decided about records, posted one after the other; nothing is kept. See ``DryRuns``."""
+    async def dry(self, stream: str, bodies: Sequence[bytes], timeout_s: float) -> list[HttpReply]:
+        """What would be decided about records, posted one after the other; nothing is kept. See ``DryRunService``."""
         if stream not in self._judged_streams:
             return [no_stream(stream)] * len(bodies)
         checked = await asyncio.gather(*(self._checks[stream].put(body) for body in bodies))
         asked = [asked_of(stream, each, next(self._numbers)) for each in checked]
         within_s = timeout_s - min(timeout_s * MARGIN_SHARE_MAX, MARGIN_S)
-        found: list[Reply] = await self._run(self._dry.replies(asked, within_s))
+        found: list[HttpReply] = await self._run(self._dry.replies(asked, within_s))
         return found
 
-    async def _once(self, asked: Asked, mode: Mode, arrived_s: float, deadline_s: float, until_s: float) -> Reply:
+    async def _once(self, asked: Asked, mode: Mode, arrived_s: float, deadline_s: float, until_s: float) -> HttpReply:
         """All who ask about one record get one answer."""
         which = (asked.stream, asked.record_id)
         flight = self._flights.get(which)
@@ -123,7 +125,7 @@ class Decisions:
             flight.hurry(deadline_s, until_s)
             reply = await flight.reply()
             replayed = REPLAYED if reply.status == HTTPStatus.OK else {}
-            return Reply(reply.status, reply.body, reply.form, {**reply.headers, **replayed})
+            return HttpReply(reply.status, reply.body, reply.form, {**reply.headers, **replayed})
         flight = self._flights[which] = Flight(asked, arrived_s, deadline_s, until_s)
         answered = flight.reply()
         self._run(self._fly(flight, mode, which))
@@ -131,7 +133,7 @@ class Decisions:
 
     async def _fly(self, flight: Flight, mode: Mode, which: tuple[str, str]) -> None:
         """A task of its own: it goes on though who asked has gone."""
-        reply: Reply | None = None
+        reply: HttpReply | None = None
         try:
             reply = await self._reply(flight, mode)
         except Exception as error:
@@ -143,7 +145,7 @@ class Decisions:
             del self._flights[which]
             flight.land(reply or problem(HTTPStatus.SERVICE_UNAVAILABLE, "the API ends; ask again with the same id"))
 
-    async def _reply(self, flight: Flight, mode: Mode) -> Reply:
+    async def _reply(self, flight: Flight, mode: Mode) -> HttpReply:
         try:
             async with flight.in_time():
                 left_s = flight.deadline_s - asyncio.get_running_loop().time()
@@ -152,12 +154,12 @@ class Decisions:
             fault = noted("an id could not be claimed", str(error) or "it takes too long")
             return unkept(with_fault("the ledger does not take it now", fault))
         if claim.outcome != "fresh":
-            return _known(flight.asked, claim)
+            return _known_reply(flight.asked, claim)
         return await self._fresh(flight, mode)
 
-    async def _fresh(self, flight: Flight, mode: Mode) -> Reply:
+    async def _fresh(self, flight: Flight, mode: Mode) -> HttpReply:
         """Of an id that nobody has asked about: put into its stream, and judged meanwhile."""
-        # Whoever judges is told of the record before it has its place.
+        # The judge gets the record before it has its place.
         peeked = self._peeked(flight.asked, mode)
         kept = self._puts[flight.asked.stream](flight.asked)
         kept.add_done_callback(partial(self._placed, flight.asked.number))
@@ -184,14 +186,14 @@ class Decisions:
             self._run(self._deliver(flight.asked, kept))
         return await self._send(flight, answer, kept)
 
-    def _peeked(self, asked: Asked, mode: Mode) -> asyncio.Task[Answer] | None:
-        """What a replica says; None where nobody asks: it is told of the record for those that come later."""
+    def _peeked(self, asked: Asked, mode: Mode) -> asyncio.Task[DecisionAnswer] | None:
+        """What a replica says; None if nobody asks: the replica gets the record for later ones."""
         if mode == "exact" and asked.stream in self._parts.by_broker:
             self._parts.judge.lay([asked])
             return None
         return self._run(self._judging.judged(asked))
 
-    async def _undone(self, flight: Flight, why: str) -> Reply:
+    async def _undone(self, flight: Flight, why: str) -> HttpReply:
         """Nothing was decided: who asks again begins anew."""
         releasing = self._run(self._release(flight.asked))
         with suppress(TimeoutError):  # it goes on
@@ -218,7 +220,9 @@ class Decisions:
             self._parts.on_placed(asked.stream, asked.record_id, place)
             await self._parts.outbox.done(asked)
 
-    async def _exact(self, asked: Asked, peeked: asyncio.Task[Answer] | None, kept: asyncio.Future[Place]) -> Answer:
+    async def _exact(
+        self, asked: Asked, peeked: asyncio.Task[DecisionAnswer] | None, kept: asyncio.Future[Place]
+    ) -> DecisionAnswer:
         """The pipeline's own decision; ``peeked``: what a replica says, where it is asked."""
         place = await asyncio.shield(kept)
         ingest_ms = None
@@ -226,9 +230,9 @@ class Decisions:
             await asyncio.wait({peeked}, timeout=SEEN_S_MAX)  # only for the record's ingest time: the stream decides
         if peeked is not None and peeked.done() and not peeked.cancelled() and peeked.exception() is None:
             ingest_ms = parse_instant_ms(peeked.result().decision["ingest_time"])
-        return Answer(asked, await self._parts.stream.decision(asked, place, ingest_ms), "exact")
+        return DecisionAnswer(asked, await self._parts.stream.decision(asked, place, ingest_ms), "exact")
 
-    async def _send(self, flight: Flight, answer: Answer, kept: asyncio.Future[Place]) -> Reply:
+    async def _send(self, flight: Flight, answer: DecisionAnswer, kept: asyncio.Future[Place]) -> HttpReply:
         """Once the answer is written down: else who asks again, with the same id, might get another one."""
         begun_s = asyncio.get_running_loop().time()
         said = answer.to_json(_now_ms(), (begun_s - flight.arrived_s) * 1000)
@@ -250,17 +254,17 @@ class Decisions:
             self._keeping_s = max(took_s, self._keeping_s * LATELY)
         return self._sent(answer, given, kept)
 
-    def _sent(self, answer: Answer, given: Given | None, kept: asyncio.Future[Place]) -> Reply:
+    def _sent(self, answer: DecisionAnswer, given: RecordedAnswer | None, kept: asyncio.Future[Place]) -> HttpReply:
         if given is None:
             return differs(answer.asked)
         placed = kept.done() and kept.exception() is None  # now, and not when the answer was begun
         # What holds is what was kept first: that is sent, and held to what the stream decides.
         holds = answer if given.first else kept_before(answer, given.body)
         self._parts.on_answer(holds, kept.result() if placed else None)
-        return Reply(HTTPStatus.OK, given.body)
+        return HttpReply(HTTPStatus.OK, given.body)
 
     async def _late(
-        self, answer: Answer, said: Mapping[str, Any], kept: asyncio.Future[Place], within_s: float = 0.0
+        self, answer: DecisionAnswer, said: Mapping[str, Any], kept: asyncio.Future[Place], within_s: float = 0.0
     ) -> None:
         """Nobody waits for the answer any more; who asks again gets it. What was written down already stays so.
 
@@ -270,7 +274,7 @@ class Decisions:
         while True:
             try:
                 self._sent(answer, await self._parts.ledger.answer(answer, said), kept)
-            except Exception as error:  # noqa: BLE001 - whatever it is, nobody else is told
+            except Exception as error:  # noqa: BLE001 - no other caller gets this error
                 over = asyncio.get_running_loop().time() >= until_s or self._ending.is_set()
                 if isinstance(error, RetryableError) and not over:
                     with suppress(TimeoutError):
@@ -298,7 +302,7 @@ class Decisions:
             await asyncio.wait(set(self._tasks))
 
 
-def _is_known(judged: asyncio.Future[Answer]) -> bool:
+def _is_known(judged: asyncio.Future[DecisionAnswer]) -> bool:
     """Whether a batch has the record already.
 
     It was quicker, or the id was asked about before a kill. To a replica it is a copy of itself then: the stream's own
@@ -308,14 +312,14 @@ def _is_known(judged: asyncio.Future[Answer]) -> bool:
     return isinstance(error, NotJudgedError) and error.part == "record"
 
 
-def _known(asked: Asked, claim: Claim) -> Reply:
+def _known_reply(asked: Asked, claim: IdClaim) -> HttpReply:
     """Of an id that was asked about before."""
     if claim.outcome == "answered" and claim.body is not None:
-        return Reply(HTTPStatus.OK, claim.body, headers=REPLAYED)
+        return HttpReply(HTTPStatus.OK, claim.body, headers=REPLAYED)
     return differs(asked) if claim.outcome == "differs" else unkept("another process is answering about this record")
 
 
-def _degraded(answer: Answer, why: Degraded) -> Answer:
+def _degraded(answer: DecisionAnswer, why: Degraded) -> DecisionAnswer:
     return replace(answer, degraded=(*answer.degraded, why))
 
 

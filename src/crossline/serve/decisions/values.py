@@ -27,7 +27,7 @@ __all__ = [
     "PipelinedLog",
     "Place",
     "RecordLog",
-    "Verdict",
+    "RecordVerdict",
 ]
 
 Answered = Literal["exact", "peek", "fallback"]
@@ -59,7 +59,7 @@ class Degraded:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RecordVerdict:
     """What was judged about one record.
 
     ``decision``: as the pipeline writes decisions (``core.decide.decision``). ``figures``: by rule id, as the API says
@@ -92,7 +92,7 @@ class Basis:
 
 
 class NotJudgedError(Exception):
-    """No replica judges this now; ``part`` and ``why`` are told as ``degraded``."""
+    """No replica judges this now; ``part`` and ``why`` are returned as ``degraded``."""
 
     def __init__(self, part: str, why: str) -> None:
         super().__init__(f"{part}: {why}")
@@ -109,7 +109,7 @@ class OutcomeUnknownError(RetryableError):
 class Judge(Protocol):
     """Judges records on the state as of the last batch, and on what was laid over it; changes nothing that counts."""
 
-    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[Verdict | NotJudgedError]:
+    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[RecordVerdict | NotJudgedError]:
         """What holds at each, in their order. ``keep``: those that come later see them (no: a dry run).
 
         Raises NotJudgedError where none can be judged. May be cancelled at any moment: what was laid over stays.

@@ -52,11 +52,11 @@ class EventId:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class FeedEvent:
     """A decision, a revision, an alert or a correction; ``raw``: its JSON.
 
-    ``missed``: how many batches right before it cannot be had any more; their events are not told. ``planned_ms``: when
-    its batch was planned, which tells that from one of the same number in another checkpoint.
+    ``missed``: how many batches right before it cannot be read any more; their events are missing. ``planned_ms``: when
+    its batch was planned, which distinguishes it from one of the same number in another checkpoint.
     """
 
     id: EventId
@@ -135,7 +135,7 @@ class FeedReader:
                     yield replace(found, missed=missed, anew=anew)
                     missed, anew = 0, False
 
-    async def events(self, after: EventId | None = None) -> AsyncIterator[Event]:
+    async def events(self, after: EventId | None = None) -> AsyncIterator[FeedEvent]:
         """The events behind ``after`` (None: from now on), in order: of each batch its decisions, then its alerts.
 
         A batch that is run again gives its events the same numbers.
@@ -220,19 +220,19 @@ class FeedReader:
             self._watching = asyncio.ensure_future(self._watched())
 
     async def _watched(self) -> None:
-        polls, told = 0, ""
+        polls, reported = 0, ""
         while True:
             await asyncio.sleep(self._poll_s)
             polls += 1
             try:
                 self._looked(polls)
-            except Exception as error:  # whatever it is, batches that come after are told
+            except Exception as error:  # after any error, later batches are read
                 why = repr(error)
-                if why != told:
-                    log.exception("the feed cannot be looked at", folder=str(self.folder))
-                told = why
+                if why != reported:
+                    log.exception("the feed cannot be read", folder=str(self.folder))
+                reported = why
             else:
-                told = ""
+                reported = ""
 
     def _looked(self, polls: int) -> None:
         last = self._last
@@ -260,12 +260,12 @@ class FeedReader:
         news.set()
 
 
-def events_of(batch: FeedBatch) -> Iterator[Event]:
+def events_of(batch: FeedBatch) -> Iterator[FeedEvent]:
     """The events of a batch, with the numbers that they have there."""
     number, planned_ms = 0, batch.planned_ms
     for name, more, (plain, other) in _EVENTS:
         for raw in batch.section(name):
-            yield Event(EventId(batch.number, number), other if more in raw else plain, raw, planned_ms=planned_ms)
+            yield FeedEvent(EventId(batch.number, number), other if more in raw else plain, raw, planned_ms=planned_ms)
             number += 1
 
 

@@ -11,9 +11,9 @@ from crossline.analysis.health.rhythm import Rhythm, rhythm, usual
 from crossline.analysis.health.shares import Precision
 from crossline.analysis.health.stability import drift
 from crossline.analysis.predicted import Predicted
-from crossline.serve.cases.counting.reading import DAYS, WEEK, RuleCounts, Verdicts
-from crossline.serve.cases.counting.schema import DAY_MS
-from crossline.serve.health.values import Cost, Foretold, Met, Parity, RuleFacts, RuleHealth
+from crossline.serve.cases.statistics.queries import DAYS, WEEK, RuleCounts, Verdicts
+from crossline.serve.cases.statistics.schema import DAY_MS
+from crossline.serve.health.values import Foretold, Parity, RuleCost, RuleFacts, RuleHealth, RuleOverlap
 
 MET_MAX = 5
 JUDGING = frozenset({"active", "shadow"})
@@ -24,7 +24,7 @@ class Measured:
     """What is known besides counts, by rule id."""
 
     foretold: Mapping[str, Foretold] = field(default_factory=dict)
-    costs: Mapping[str, Cost] = field(default_factory=dict)
+    costs: Mapping[str, RuleCost] = field(default_factory=dict)
     parity: Mapping[str, Parity] = field(default_factory=dict)
 
 
@@ -63,7 +63,7 @@ def _rule(facts: RuleFacts, counts: RuleCounts, measured: Measured, shares: Mapp
         corrected=corrected(verdicts.whole, shares),
         fraud=mine.fraud(),
         cost=measured.costs.get(name),
-        met=tuple(_met(name, counts.pairs.get(name, {}), counts.cooled.get(name, {}))),
+        met=tuple(_overlaps(name, counts.pairs.get(name, {}), counts.cooled.get(name, {}))),
         hidden=mine.hidden(),
         held_back=_held_back(name, counts),
         drift=moved,
@@ -153,13 +153,13 @@ class _Mine:
         return hidden / alerts if alerts else 0.0
 
 
-def _met(name: str, pairs: Mapping[str, tuple[int, int, int]], cooled: Mapping[str, int]) -> list[Met]:
+def _overlaps(name: str, pairs: Mapping[str, tuple[int, int, int]], cooled: Mapping[str, int]) -> list[RuleOverlap]:
     """The rules that it meets most."""
     records, entities, _ = pairs.get(name, (0, 0, 0))
     if not records:
         return []
     found = [
-        Met(
+        RuleOverlap(
             *(other, min(1.0, both / records), min(1.0, same / entities) if entities else 0.0),
             *(min(1.0, led / records), min(1.0, cooled.get(other, 0) / records)),
         )

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from crossline.basics.times import instant_text
-from crossline.serve.cases.counting.reading import LABEL_DAYS
-from crossline.serve.cases.counting.schema import DAY_MS
+from crossline.serve.cases.statistics.queries import LABEL_DAYS
+from crossline.serve.cases.statistics.schema import DAY_MS
+from crossline.serve.health.sentences import notes_of, parity_text
 from crossline.serve.health.values import HealthReport, RuleHealth, share_json
-from crossline.serve.health.words import notes_of, parity_said
 
 
 def report_json(report: HealthReport) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def rule_json(health: RuleHealth) -> dict[str, Any]:
         "held_back_share": round(health.held_back, 4),
         "drift": None if health.drift is None else {**_rounded(asdict(health.drift)), "shifted": health.drift.shifted},
         "parity": None if health.parity is None else {**asdict(health.parity), "lake": None},
-        "parity_said": parity_said(health),
+        "parity_said": parity_text(health),
         "kept": [_rounded(asdict(each)) for each in health.held],
         "wrong": list(health.wrong),
         "calls": health.calls,

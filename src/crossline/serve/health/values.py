@@ -57,7 +57,7 @@ class Foretold:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class RuleCost:
     """Processor time of judging: µs a record of all streams, and the share of all rules' time. ``since``, ``until``.
 
     Of the batches that were delivered from one instant to the other.
@@ -88,7 +88,7 @@ class Parity:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class RuleOverlap:
     """Another rule. Shares of this rule's records, and of its entities by the day, that the other has an alert on too.
 
     ``led``: the share of its records whose decision rests on the other first; ``cooled``: of its records those of them
@@ -125,8 +125,8 @@ class RuleHealth:
     precision: Precision
     corrected: Corrected
     fraud: Mapping[str, float]
-    cost: Cost | None
-    met: tuple[Met, ...]
+    cost: RuleCost | None
+    met: tuple[RuleOverlap, ...]
     hidden: float
     held_back: float
     drift: Drift | None

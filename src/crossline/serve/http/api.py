@@ -10,17 +10,17 @@ from typing import Any
 from fastapi import APIRouter, Depends, FastAPI, Request
 
 from crossline.serve.approvals.file import ApprovalFile
-from crossline.serve.health.gathering import RuleHealthReader
-from crossline.serve.http.cases.acts import act_routes
+from crossline.serve.health.reader import RuleHealthReader
+from crossline.serve.http.cases.actions import act_routes
 from crossline.serve.http.cases.queue import queue_routes
 from crossline.serve.http.cases.suppressions import suppression_routes
 from crossline.serve.http.cases.views import view_routes
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.events.routes import Listeners, event_routes
-from crossline.serve.http.events.stream import Bounds
+from crossline.serve.http.events.stream import StreamLimits
 from crossline.serve.http.guard import Guard
-from crossline.serve.http.idempotency import Answers, IdempotentWrites
+from crossline.serve.http.idempotency import IdempotentWrites, ResponseStore
 from crossline.serve.http.jobs import Jobs
 from crossline.serve.http.openapi import document_of
 from crossline.serve.http.principals import needs, principal_of
@@ -29,14 +29,14 @@ from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.about import about_routes
 from crossline.serve.http.reads.alerts import alert_routes
 from crossline.serve.http.reads.audit import audit_routes
-from crossline.serve.http.reads.dead import dead_routes
+from crossline.serve.http.reads.dead_letters import dead_routes
 from crossline.serve.http.reads.decisions import decision_routes
 from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.evidence import explained_routes
 from crossline.serve.http.reads.health import health_routes
 from crossline.serve.http.reads.links import link_routes
+from crossline.serve.http.reads.pipeline_health import running_routes
 from crossline.serve.http.reads.rules import rule_routes
-from crossline.serve.http.reads.running import running_routes
 from crossline.serve.http.reads.search import search_routes
 from crossline.serve.http.writes.approvals import approval_routes, draft_routes
 from crossline.serve.http.writes.cases import case_routes, label_routes
@@ -53,7 +53,7 @@ JOBS = "jobs"
 
 
 def create_api(
-    deps: Dependencies, extra: Mapping[str, Mapping[str, Any]] | None = None, bounds: Bounds | None = None
+    deps: Dependencies, extra: Mapping[str, Mapping[str, Any]] | None = None, bounds: StreamLimits | None = None
 ) -> FastAPI:
     """The app with all routes but the hot one, inside a running event loop or outside.
 
@@ -66,7 +66,7 @@ def create_api(
     """
     commands = Commands()
     jobs = Jobs(deps.path / JOBS, deps.now_ms, deps.jobs_running_max)
-    answers = Answers(deps.path / ANSWERS, deps.now_ms)
+    answers = ResponseStore(deps.path / ANSWERS, deps.now_ms)
     kept = ApprovalFile(deps.path)
     health = RuleHealthReader(deps, kept)
 
@@ -100,7 +100,7 @@ def _asked(
     jobs: Jobs,
     kept: ApprovalFile,
     health: RuleHealthReader,
-    bounds: Bounds | None,
+    bounds: StreamLimits | None,
 ) -> tuple[APIRouter, ...]:
     """The routes that ask who asks."""
     return (

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from crossline.serve.faults import TellableError
+from crossline.serve.fault_log import TellableError
+from crossline.serve.http.fork_server.client import ForkServer
 from crossline.serve.http.problems import ProblemError
-from crossline.serve.http.warm.asking import Warm
 
 RUNNING_MAX = 2
 WAITING_MAX = 32
@@ -24,7 +24,7 @@ _GRACE_S = 5.0
 # What people wait for with a page before them runs in a fork of a process that has these loaded.
 WARM = frozenset({"alerts"})
 LOADED = (
-    *("crossline.cli.alerts.command", "crossline.cli.alerts.around", "crossline.cli.alerts.records"),
+    *("crossline.cli.alerts.command", "crossline.cli.alerts.key_records", "crossline.cli.alerts.records"),
     *("crossline.cli.backtest", "crossline.backtest.investigation.evidence", "crossline.backtest.workbench.sample"),
     *("crossline.rule_registry.content", "crossline.rule_registry.reading", "crossline.rule_registry.lists"),
 )
@@ -36,7 +36,7 @@ def command_line(arguments: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CommandResult:
     """A command that has ended. ``said``: what it said beside its answer, without ``error:``."""
 
     code: int
@@ -50,13 +50,13 @@ class Commands:
     def __init__(self, running_max: int = RUNNING_MAX) -> None:
         self._slots = asyncio.Semaphore(running_max)
         self._waiting = 0
-        self._warm = Warm(LOADED)
+        self._warm = ForkServer(LOADED)
 
     async def close(self) -> None:
         """End the process that is forked, and what it runs."""
         await self._warm.close()
 
-    async def run(self, arguments: Sequence[str], wait_s: float, missing: ProblemError | None = None) -> Done:
+    async def run(self, arguments: Sequence[str], wait_s: float, missing: ProblemError | None = None) -> CommandResult:
         """The command's answer. Raises ProblemError with its own text where it says no.
 
         ``missing``: what is raised in place of a no, where there is only one thing that it can mean. Raises
@@ -83,15 +83,15 @@ class Commands:
             raise TellableError(f"the command was ended by signal {-done.code}; send it again")
         raise ProblemError(400 if done.code == _WRONG_USE else 409, "refused", done.said)
 
-    async def _done(self, arguments: Sequence[str]) -> Done:
+    async def _done(self, arguments: Sequence[str]) -> CommandResult:
         """In a fork where it is one of ``WARM`` and there can be one, else in a process of its own."""
         ended = await self._warm.run(arguments) if arguments[0] in WARM else None
         if ended is None:
             return await _run(command_line(arguments))
-        return Done(ended.code, ended.out, text_of(ended.said))
+        return CommandResult(ended.code, ended.out, text_of(ended.said))
 
 
-async def _run(command: Sequence[str]) -> Done:
+async def _run(command: Sequence[str]) -> CommandResult:
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
@@ -105,7 +105,7 @@ async def _run(command: Sequence[str]) -> Done:
     finally:
         if process.returncode is None:
             await end(process)
-    return Done(process.returncode or 0, out, text_of(said))
+    return CommandResult(process.returncode or 0, out, text_of(said))
 
 
 def text_of(said: bytes) -> str:

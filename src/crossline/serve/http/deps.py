@@ -14,10 +14,10 @@ from crossline.serve.http.problems import ProblemError
 from crossline.settings.config import PipelineConfig
 
 if TYPE_CHECKING:
-    from crossline.observe.running.report import ReplicaLag
-    from crossline.serve.cases.desk import CaseDesk
+    from crossline.observe.run_health.report import ReplicaLag
+    from crossline.serve.cases.service import CaseService
     from crossline.serve.http.events.source import EventSource
-    from crossline.serve.http.reads.dead import DeadLetters
+    from crossline.serve.http.reads.dead_letters import DeadLetters
     from crossline.serve.http.reads.decisions import DecisionStore
     from crossline.serve.http.writes.casework import CaseStore
 
@@ -31,10 +31,10 @@ def wall_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether a replica answers. ``told``: how it stands, which is no secret (``/readyz`` needs no key)."""
+    """Whether a replica answers. ``details``: its state, which is no secret (``/readyz`` needs no key)."""
 
     ok: bool
-    told: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def always_ready() -> Readiness:
@@ -83,7 +83,7 @@ class Dependencies:
     path: Path
     decisions: DecisionStore | None = None
     cases: CaseStore | None = None
-    desk: CaseDesk | None = None
+    desk: CaseService | None = None
     events: EventSource | None = None
     figures: FigureSource | None = None
     dead: DeadLetters | None = None
@@ -108,7 +108,7 @@ class Dependencies:
         return found
 
 
-def there(value: Any, what: str, todo: str) -> Any:
+def required(value: Any, what: str, todo: str) -> Any:
     """``value``, or ProblemError (409) where this server was started without it."""
     if value is None:
         raise ProblemError(409, "not-served", f"this server has no {what}; {todo}")

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crossline.serve.http.principals import let_in
 from crossline.serve.http.problems import ProblemError, conflict
-from crossline.serve.steady import SLACK_MS, SteadyClock
+from crossline.serve.steady_clock import SLACK_MS, SteadyClock
 
 HEADER = b"idempotency-key"
 REPLAYED = (b"idempotency-replayed", b"true")
@@ -34,7 +34,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS answers (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StoredResponse:
     """An answer that was given."""
 
     status: int
@@ -42,7 +42,7 @@ class Answer:
     body: bytes
 
 
-class Answers:
+class ResponseStore:
     """The answers to writes that bore a key, in a SQLite file, for a day.
 
     A key is one of whoever asks: that of somebody else is another one. A write that this process began and has not
@@ -70,7 +70,7 @@ class Answers:
         newest_ms = self._connection.execute("SELECT max(at_ms) FROM answers").fetchone()[0]
         self._clock_ms, self._believed = SteadyClock(wall_ms, count_s, known_ms=newest_ms), 0
 
-    def claim(self, who: str, key: str, digest: str) -> Answer | None:
+    def claim(self, who: str, key: str, digest: str) -> StoredResponse | None:
         """The answer that was given; None: whoever calls does the write now, and says ``keep`` or ``give_up``.
 
         Raises ProblemError (409) where the key was for something else, or the write is being done at this moment.
@@ -101,9 +101,9 @@ class Answers:
                 headers={"Retry-After": "1"},
             )
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in orjson.loads(row[3])]
-        return Answer(row[2], headers, row[4])
+        return StoredResponse(row[2], headers, row[4])
 
-    def keep(self, who: str, key: str, answer: Answer) -> None:
+    def keep(self, who: str, key: str, answer: StoredResponse) -> None:
         """Note what was answered."""
         headers = orjson.dumps([(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers])
         with self._lock:
@@ -146,7 +146,7 @@ class Answers:
 class IdempotentWrites:
     """ASGI middleware: writes with an ``Idempotency-Key`` are done once. What is asked has been read whole before."""
 
-    def __init__(self, app: ASGIApp, answers: Answers) -> None:
+    def __init__(self, app: ASGIApp, answers: ResponseStore) -> None:
         self._app = app
         self._answers = answers
 
@@ -176,7 +176,7 @@ class IdempotentWrites:
             return
         caught = _Caught()
         try:
-            await self._app(scope, _again(body, receive), caught.send)
+            await self._app(scope, _replay(body, receive), caught.send)
         finally:
             answer = caught.answer
             if answer is not None and answer.status < _FAULTS:
@@ -203,10 +203,12 @@ class _Caught:
             self._whole = not message.get("more_body", False)
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> StoredResponse | None:
         if self._start is None or not self._whole:
             return None
-        return Answer(self._start["status"], [tuple(each) for each in self._start["headers"]], bytes(self._body))
+        return StoredResponse(
+            self._start["status"], [tuple(each) for each in self._start["headers"]], bytes(self._body)
+        )
 
 
 async def whole_body(receive: Receive) -> bytes:
@@ -222,21 +224,21 @@ async def whole_body(receive: Receive) -> bytes:
     return bytes(body)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """What the app is told instead, the body having been read."""
-    told = False
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` that replays the body, which has been read."""
+    replayed = False
 
     async def again() -> Message:
-        nonlocal told
-        if told:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        told = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
 
 
-async def _send(send: Send, answer: Answer, *more: tuple[bytes, bytes]) -> None:
+async def _send(send: Send, answer: StoredResponse, *more: tuple[bytes, bytes]) -> None:
     headers: list[Any] = [*answer.headers, *more]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -17,7 +17,7 @@ import orjson
 from crossline.basics.texts.plaintext import printable, printable_lines
 from crossline.basics.times import format_instant
 from crossline.logs import get_logger
-from crossline.serve.faults import TellableError
+from crossline.serve.fault_log import TellableError
 from crossline.serve.http.commands import command_line, end, text_of, without_folder
 
 RUNNING_MAX = 2
@@ -189,7 +189,7 @@ def _finish(job: Job, code: int) -> None:
     lines = [line for line in out.read_bytes().splitlines() if line.strip()]
     if code == 0:
         rows = [orjson.loads(line) for line in lines]
-        job.result, job.error, job.state = _shown(rows[0] if len(rows) == 1 else rows), None, "done"
+        job.result, job.error, job.state = _without_paths(rows[0] if len(rows) == 1 else rows), None, "done"
     else:
         said = without_folder(job.error or f"it ended with {code}, and said nothing", job.folder)
         # What it said of its progress comes before.
@@ -197,7 +197,7 @@ def _finish(job: Job, code: int) -> None:
         job.state, job.error = "failed", said if begins is None else said[begins.end() :]
 
 
-def _shown(result: Any) -> Any:
+def _without_paths(result: Any) -> Any:
     """Without where on this machine it was written."""
     if isinstance(result, dict):
         return {name: value for name, value in result.items() if name not in {"output", "decisions_output"}}

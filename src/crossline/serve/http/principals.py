@@ -48,7 +48,7 @@ def principal_of(request: Request) -> Principal:
 Asking = Annotated[Principal, Depends(principal_of)]
 
 
-def sees(who: Principal, stream: str | None = None) -> bool:
+def may_read(who: Principal, stream: str | None = None) -> bool:
     """Whether decisions of ``stream`` are for ``who`` to read; None: those of all streams."""
     reads = "read:alerts" in who.scopes or "read:records" in who.scopes
     return reads or (stream is not None and not {f"decide:{stream}", "decide:*"}.isdisjoint(who.scopes))

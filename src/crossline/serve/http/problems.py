@@ -20,10 +20,10 @@ from crossline.basics.errors import CrosslineError, PermanentError, RetryableErr
 from crossline.basics.texts.plaintext import printable, printable_lines
 from crossline.basics.texts.problems import PROBLEMS_SHOWN, RefusedError, cut, shown
 from crossline.logs import get_logger
-from crossline.serve.faults import TellableError, noted, with_fault
+from crossline.serve.fault_log import TellableError, noted, with_fault
 
 MEDIA_TYPE = "application/problem+json"
-# A problem names its kind: a program tells one 409 from another by it.
+# A problem names its kind: by it a program distinguishes one 409 from another.
 KINDS = "urn:crossline:problem:"
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 _RETRY_S = 1
@@ -51,7 +51,7 @@ class Fault:
 class ProblemError(Exception):
     """Ends a request with a problem.
 
-    ``status``: of HTTP. ``kind``: what tells this problem from others, such as ``not-found``. ``detail``: what was
+    ``status``: of HTTP. ``kind``: the kind of problem, such as ``not-found``. ``detail``: what was
     found, what was expected, what to do. ``errors``: each thing that is wrong.
 
     >>> ProblemError(404, "not-found", "there is no alert 11aa").to_json()["title"]
@@ -133,7 +133,7 @@ def conflict(detail: str, kind: str = "conflict") -> ProblemError:
 
 
 def problem_of(error: Exception) -> ProblemError:
-    """The problem that an exception is; one that is nobody's fault but ours is logged, and told without its text."""
+    """The problem that an exception is; an internal error is logged, and answered without its text."""
     match error:
         case ProblemError():
             return error

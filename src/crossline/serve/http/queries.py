@@ -28,7 +28,7 @@ def only_known(request: Request, *prefixes: str) -> None:
     Raises ProblemError (422). ``prefixes``: what other parameters may begin with.
     """
     dependant = getattr(request.scope.get("route"), "dependant", None)
-    known = set(_known(dependant))
+    known = set(_parameters(dependant))
     for name in request.query_params:
         if name not in known and not name.startswith(prefixes):
             more = (*sorted(known), *(f"{each}FIELD" for each in prefixes))
@@ -41,11 +41,11 @@ def only_known(request: Request, *prefixes: str) -> None:
             raise invalid(f"?{name}", shown(value), f"at most {VALUE_CHARS:,} characters, without a NUL")
 
 
-def _known(dependant: Any) -> Iterator[str]:
+def _parameters(dependant: Any) -> Iterator[str]:
     """The parameters of a route, and of what it depends on."""
     yield from (each.alias for each in getattr(dependant, "query_params", ()))
     for each in getattr(dependant, "dependencies", ()):
-        yield from _known(each)
+        yield from _parameters(each)
 
 
 def keys_in(request: Request) -> dict[str, str]:

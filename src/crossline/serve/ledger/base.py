@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from crossline.serve.decisions.values import Asked
-from crossline.serve.ledger.receipts import Entry, Link
+from crossline.serve.ledger.receipts import ChainHead, ReceiptEntry
 from crossline.serve.revisions.values import Revision
 
 Outcome = Literal["fresh", "answered", "differs", "pending"]
@@ -29,7 +29,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredAnswer:
     """The answer that holds for an id: what the client must be sent.
 
     ``first``: it is the one that was given now. Else another was kept before, since the claim had been taken over.
@@ -43,7 +43,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LedgerAnswer:
     """An answer that was given, as it was sent, and what the stream made of it since."""
 
     stream: str
@@ -56,7 +56,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class AnswerCounts:
     """How much was answered, by how; what was revised of that; and where another decision came out of it.
 
     ``revised``: answers with a revision; ``differs``: those whose last revision decides otherwise. By how they were
@@ -99,17 +99,19 @@ class DecisionLedger(Protocol):
         """
         ...
 
-    def answer(self, entries: Sequence[Entry]) -> list[Kept | None]:
+    def answer(self, entries: Sequence[ReceiptEntry]) -> list[StoredAnswer | None]:
         """Keep answers with their receipts, all or none; what holds for each is what its client must be sent.
 
         None: the id was given up meanwhile, and was asked with another body: a conflict.
 
         Raises RetryableError, with nothing kept, where the ledger takes nothing now: nothing may be sent then.
-        OutcomeUnknownError where that cannot be told.
+        OutcomeUnknownError if that is unknown.
         """
         ...
 
-    def exchange(self, asked: Sequence[Asked], entries: Sequence[Entry]) -> tuple[list[Claimed], list[Kept | None]]:
+    def exchange(
+        self, asked: Sequence[Asked], entries: Sequence[ReceiptEntry]
+    ) -> tuple[list[Claimed], list[StoredAnswer | None]]:
         """Keep answers, then claim ids, in one transaction: what a group commit is made of. Raises as the two."""
         ...
 
@@ -121,11 +123,11 @@ class DecisionLedger(Protocol):
         """
         ...
 
-    def decision(self, decision_id: str) -> Answer | None:
+    def decision(self, decision_id: str) -> LedgerAnswer | None:
         """The answer with this id; None where there is none."""
         ...
 
-    def by_record(self, stream: str, record_id: str) -> Answer | None:
+    def by_record(self, stream: str, record_id: str) -> LedgerAnswer | None:
         """The answer about a record; None where there is none."""
         ...
 
@@ -133,23 +135,23 @@ class DecisionLedger(Protocol):
         """The receipt of an answer; None where there is none."""
         ...
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:
+    def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:
         """Keep what the stream made of an answer; whether that is new. The same revision again changes nothing.
 
-        ``told``: what payment systems are to be told of it; kept with it until ``told`` says that they will be. A
-        ledger of one process alone keeps none: that process tells it before.
+        ``report``: the revision to deliver to payment systems; stored with it until ``mark_reported``. A
+        ledger of one process alone stores none: that process queues it before.
         """
         ...
 
-    def untold(self, most: int) -> list[Revision]:
-        """What this process is to tell: of revisions that it made itself, and that processes made which ended since."""
+    def unreported(self, most: int) -> list[Revision]:
+        """The revisions that this process is to deliver: its own, and those of processes that have ended."""
         ...
 
-    def told(self, revision_ids: Sequence[str]) -> None:
-        """These are told, or will be whatever happens."""
+    def mark_reported(self, revision_ids: Sequence[str]) -> None:
+        """These are delivered, or durably queued."""
         ...
 
-    def counts(self) -> Counts:
+    def counts(self) -> AnswerCounts:
         """How much was answered, revised, and decided otherwise."""
         ...
 
@@ -162,7 +164,7 @@ class DecisionLedger(Protocol):
         ...
 
     @property
-    def link(self) -> Link:
+    def link(self) -> ChainHead:
         """Where the chain of this process stands."""
         ...
 

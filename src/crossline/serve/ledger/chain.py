@@ -14,7 +14,7 @@ from crossline.serve.ledger.receipts import (
     OPTIONAL,
     OUTSIDE,
     SCHEMA_VERSION,
-    Link,
+    ChainHead,
     digest_of,
 )
 from crossline.serve.ledger.signing import Verifier
@@ -42,14 +42,14 @@ class ChainFault:
 
 
 @dataclass(slots=True)
-class Checked:
+class ChainCheck:
     """What looking at a chain gave. ``unchecked``: receipts with a signature for which no key was given."""
 
     receipts: int = 0
     signed: int = 0
     unchecked: int = 0
     faults: list[ChainFault] = field(default_factory=list)
-    end: Link | None = None
+    end: ChainHead | None = None
 
 
 def faults_of(receipt: Mapping[str, Any], verifier: Verifier | None = None) -> list[ChainFault]:
@@ -74,17 +74,17 @@ def faults_of(receipt: Mapping[str, Any], verifier: Verifier | None = None) -> l
 def check_chain(
     receipts: Iterable[Mapping[str, Any]],
     *,
-    begin: Link | None = None,
-    end: Link | None = None,
+    begin: ChainHead | None = None,
+    end: ChainHead | None = None,
     verifier: Verifier | None = None,
-) -> Checked:
+) -> ChainCheck:
     """What is wrong with the receipts of one chain, in the order in which they are given.
 
     ``begin``: the link before the first of them, where it is known; ``end``: the last, where that is known. Each
     receipt is checked by itself too. An alteration that wrote the digest anew shows at the next receipt, which names
     the digest that was there: that of the last one shows only by ``end``, or by a signature.
     """
-    checked, seen = Checked(), dict[int, Mapping[str, Any]]()
+    checked, seen = ChainCheck(), dict[int, Mapping[str, Any]]()
     highest = 0
     for receipt in receipts:
         checked.receipts += 1
@@ -93,7 +93,7 @@ def check_chain(
         checked.faults += faults_of(receipt, verifier)
         replica, sequence = _named(receipt)
         if sequence in seen:
-            checked.faults.append(_again(seen[sequence], receipt))
+            checked.faults.append(_duplicate(seen[sequence], receipt))
             continue
         if sequence < highest:
             text = f"receipt {sequence} stands behind receipt {highest}; expected them in their order"
@@ -104,11 +104,11 @@ def check_chain(
     checked.faults += _between(ordered, begin, end)
     if ordered:
         replica, sequence = _named(ordered[-1])
-        checked.end = Link(replica, sequence, str(ordered[-1].get("digest")))
+        checked.end = ChainHead(replica, sequence, str(ordered[-1].get("digest")))
     return checked
 
 
-def _between(ordered: Sequence[Mapping[str, Any]], begin: Link | None, end: Link | None) -> list[ChainFault]:
+def _between(ordered: Sequence[Mapping[str, Any]], begin: ChainHead | None, end: ChainHead | None) -> list[ChainFault]:
     """What is wrong between receipts, at the beginning and at the end; each sequence is there once."""
     found: list[ChainFault] = []
     before = begin
@@ -136,11 +136,11 @@ def _between(ordered: Sequence[Mapping[str, Any]], begin: Link | None, end: Link
             )
             found.append(ChainFault("altered", replica, before.sequence, text))
         claimed.setdefault(previous, sequence)
-        before = Link(replica, sequence, str(receipt.get("digest")))
+        before = ChainHead(replica, sequence, str(receipt.get("digest")))
     return found + _at_end(before, end)
 
 
-def _at_end(last: Link | None, end: Link | None) -> list[ChainFault]:
+def _at_end(last: ChainHead | None, end: ChainHead | None) -> list[ChainFault]:
     if end is None or not end.sequence or last == end:
         return []
     if last is None or last.sequence < end.sequence:
@@ -153,7 +153,7 @@ def _at_end(last: Link | None, end: Link | None) -> list[ChainFault]:
     return [ChainFault("altered", end.replica, end.sequence, text)]
 
 
-def _again(first: Mapping[str, Any], second: Mapping[str, Any]) -> ChainFault:
+def _duplicate(first: Mapping[str, Any], second: Mapping[str, Any]) -> ChainFault:
     replica, sequence = _named(second)
     if first == second:
         return ChainFault("repeated", replica, sequence, f"receipt {sequence} is there twice")

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from crossline.basics.errors import CrosslineError, RetryableError, StateError
 from crossline.logs import get_logger
 from crossline.serve.decisions.values import Asked
-from crossline.serve.ledger.base import Claimed, DecisionLedger, Kept
-from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.base import Claimed, DecisionLedger, StoredAnswer
+from crossline.serve.ledger.receipts import ReceiptEntry
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ GROUP_MAX = 256
 @dataclass(slots=True)
 class _Turn:
     claims: list[tuple[Asked, asyncio.Future[Claimed]]] = field(default_factory=list)
-    answers: list[tuple[Entry, asyncio.Future[Kept | None]]] = field(default_factory=list)
+    answers: list[tuple[ReceiptEntry, asyncio.Future[StoredAnswer | None]]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.claims) + len(self.answers)
@@ -80,12 +80,12 @@ class LedgerGroup:
                     going.add_done_callback(self._going.discard)
             raise
 
-    async def answer(self, entry: Entry) -> Kept | None:
+    async def answer(self, entry: ReceiptEntry) -> StoredAnswer | None:
         """Keep an answer; what holds is what the client must be sent. None: a conflict (see ``DecisionLedger.answer``).
 
         It is kept though the request is cancelled meanwhile. Raises RetryableError where the ledger takes nothing now.
         """
-        future: asyncio.Future[Kept | None] = self._future()
+        future: asyncio.Future[StoredAnswer | None] = self._future()
         self._next.answers.append((entry, future))
         self._turn()
         return await future

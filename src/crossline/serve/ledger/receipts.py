@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from crossline.serve.decisions.values import Asked, Basis, Verdict
+from crossline.serve.decisions.values import Asked, Basis, RecordVerdict
 
 SCHEMA_VERSION = 1
 BASES_KEPT = 256
@@ -34,7 +34,7 @@ OPTIONAL = ("standing", "signature")
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainHead:
     """Where a chain stands: its last receipt. Sequence 0: it has none yet."""
 
     replica: str
@@ -43,12 +43,12 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ReceiptEntry:
     """An answer that is to be kept.
 
     ``decision``: the answer's JSON values, without ``receipt``. ``basis``: what was in force; None where nobody knows,
     as for a fallback that was answered because no replica could. ``figures`` and ``evidence``: by rule id, as in a
-    ``Verdict``.
+    ``RecordVerdict``.
     """
 
     asked: Asked
@@ -58,9 +58,9 @@ class Entry:
     evidence: Mapping[str, Mapping[str, Any]] | None = None
 
     @staticmethod
-    def of(asked: Asked, decision: Mapping[str, Any], verdict: Verdict, basis: Basis) -> Entry:
+    def of(asked: Asked, decision: Mapping[str, Any], verdict: RecordVerdict, basis: Basis) -> ReceiptEntry:
         """The entry of an answer that a replica judged; ``decision`` is the answer as the client gets it."""
-        return Entry(asked, decision, basis, verdict.figures, verdict.evidence)
+        return ReceiptEntry(asked, decision, basis, verdict.figures, verdict.evidence)
 
 
 def canonical(value: Any) -> bytes:
@@ -137,7 +137,7 @@ def _basis_text(basis: Basis | None) -> BasisText:
     return BasisText(values, hashlib.sha256(canonical(values)).hexdigest(), orjson.dumps(values), written)
 
 
-def figures_json(entry: Entry) -> list[dict[str, Any]]:
+def figures_json(entry: ReceiptEntry) -> list[dict[str, Any]]:
     """The figures that a decision rests on, by the name of their rule, each with the records that it is of."""
     evidence = entry.evidence or {}
     return list(_figures(entry.figures or {}, evidence))
@@ -177,7 +177,7 @@ def standing_json(decision: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def receipt_body(
-    entry: Entry, link: Link, key_id: str | None, basis: Mapping[str, Any] | None = None
+    entry: ReceiptEntry, link: ChainHead, key_id: str | None, basis: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The receipt of ``entry``, the next after ``link``, in the order promised, without digest and signature.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crossline.basics.errors import StateError
-from crossline.serve.ledger.reading import LedgerCheck, Rows, check_chains, read_receipt
+from crossline.serve.ledger.queries import LedgerCheck, LedgerRows, check_chains, read_receipt
 from crossline.serve.ledger.schema import check_schema, reported
 from crossline.serve.ledger.signing import Verifier
 from crossline.settings.postgres import LedgerSettings
@@ -46,7 +46,7 @@ def answered_later(path: LedgerPlace, stream: str, record_id: str, ids: Collecti
 
 
 @contextmanager
-def _read_only(where: LedgerPlace) -> Iterator[Rows]:
+def _read_only(where: LedgerPlace) -> Iterator[LedgerRows]:
     """One moment of the ledger."""
     if isinstance(where, LedgerSettings) or str(where).startswith(_POSTGRES):
         from crossline.serve.ledger.postgres.reads import ledger_at, reading  # noqa: PLC0415 - an extra that few have

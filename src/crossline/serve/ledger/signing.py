@@ -29,7 +29,7 @@ _SHARE = "the public part is given by: openssl pkey -in signing.pem -pubout -out
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Signs digests of receipts. ``key_id`` stands in each receipt and tells which public key to check it with."""
+    """Signs digests of receipts. ``key_id``, in each receipt, names the public key to check it with."""
 
     key: Ed25519PrivateKey
     key_id: str

@@ -17,7 +17,7 @@ from crossline.basics.errors import RetryableError
 SLOTS_MAX = 64
 
 
-class Slots:
+class LedgerSlots:
     """The slots beside the ledger at ``ledger``."""
 
     def __init__(self, ledger: Path) -> None:

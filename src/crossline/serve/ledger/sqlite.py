@@ -16,13 +16,14 @@ from crossline.basics.errors import StateError
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.io.stores.standing import Standing
 from crossline.serve.decisions.values import Asked
-from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
-from crossline.serve.ledger.reading import add_count, read_answer, read_counts, read_newest_ms, read_receipt
+from crossline.serve.ledger.base import AnswerCounts, Claimed, LedgerAnswer, StoredAnswer
+from crossline.serve.ledger.queries import add_count, read_answer, read_counts, read_newest_ms, read_receipt
+from crossline.serve.ledger.receipt_storage import keep_receipt, remove_oldest
 from crossline.serve.ledger.receipts import (
     BEGINNING,
     BasisTexts,
-    Entry,
-    Link,
+    ChainHead,
+    ReceiptEntry,
     answer_of,
     canonical,
     digest_of,
@@ -30,8 +31,7 @@ from crossline.serve.ledger.receipts import (
 )
 from crossline.serve.ledger.schema import ensure_schema, reported, transaction
 from crossline.serve.ledger.signing import Signer
-from crossline.serve.ledger.slots import Slots, process_text
-from crossline.serve.ledger.storing import keep_receipt, remove_oldest
+from crossline.serve.ledger.slots import LedgerSlots, process_text
 from crossline.serve.revisions.values import Revision
 
 # How long one call waits for another process that writes.
@@ -84,7 +84,7 @@ class SqliteLedger:
         self._clock_ms = clock_ms
         self._claim_ms_max = claim_ms_max
         self._texts = BasisTexts()
-        self._slots = Slots(self.path)
+        self._slots = LedgerSlots(self.path)
         with reported(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):
@@ -126,7 +126,7 @@ class SqliteLedger:
         return self._replica
 
     @property
-    def link(self) -> Link:
+    def link(self) -> ChainHead:
         """Where the chain of this process stands."""
         with reported(self.path):
             return self._link(self._checked())
@@ -135,11 +135,13 @@ class SqliteLedger:
         """See ``DecisionLedger``."""
         return self.exchange(asked, ())[0]
 
-    def answer(self, entries: Sequence[Entry]) -> list[Kept | None]:
+    def answer(self, entries: Sequence[ReceiptEntry]) -> list[StoredAnswer | None]:
         """See ``DecisionLedger``. None: the id was given up meanwhile, and belongs to another body: a conflict."""
         return self.exchange((), entries)[1]
 
-    def exchange(self, asked: Sequence[Asked], entries: Sequence[Entry]) -> tuple[list[Claimed], list[Kept | None]]:
+    def exchange(
+        self, asked: Sequence[Asked], entries: Sequence[ReceiptEntry]
+    ) -> tuple[list[Claimed], list[StoredAnswer | None]]:
         """Keep answers, then claim ids, in one transaction: what a group commit is made of. Raises as the two."""
         with reported(self.path):
             connection, now_ms = self._checked(), self._clock_ms()
@@ -179,9 +181,11 @@ class SqliteLedger:
         row = connection.execute("SELECT incarnation FROM chains WHERE slot = ?", (slot,)).fetchone()
         return row is not None and row[0] == incarnation and self._slots.held(slot)
 
-    def _keep(self, connection: sqlite3.Connection, entries: Sequence[Entry], now_ms: int) -> list[Kept | None]:
+    def _keep(
+        self, connection: sqlite3.Connection, entries: Sequence[ReceiptEntry], now_ms: int
+    ) -> list[StoredAnswer | None]:
         link = self._link(connection)
-        kept: list[Kept | None] = []
+        kept: list[StoredAnswer | None] = []
         for entry in entries:
             asked, decision = entry.asked, entry.decision
             key = (asked.stream, asked.record_id)
@@ -190,7 +194,7 @@ class SqliteLedger:
                 kept.append(None)
                 continue
             if row is not None and row[5] is not None:
-                kept.append(Kept(row[5], row[4], orjson.loads(row[5])["receipt"], first=False))
+                kept.append(StoredAnswer(row[5], row[4], orjson.loads(row[5])["receipt"], first=False))
                 continue
             basis = self._texts.of(entry.basis)
             receipt = receipt_body(entry, link, self._signer.key_id if self._signer else None, basis.written)
@@ -202,8 +206,8 @@ class SqliteLedger:
             whole = {**receipt, "digest": digest, "signature": signature}
             keep_receipt(connection, decision_id, whole, basis, now_ms)
             add_count(connection, "answered", str(decision["answered"]))
-            link = Link(link.replica, link.sequence + 1, digest)
-            kept.append(Kept(body, decision_id, digest))
+            link = ChainHead(link.replica, link.sequence + 1, digest)
+            kept.append(StoredAnswer(body, decision_id, digest))
         connection.execute(
             "UPDATE chains SET sequence = ?, digest = ? WHERE slot = ?", (link.sequence, link.digest, self._owner[0])
         )
@@ -220,12 +224,12 @@ class SqliteLedger:
             how = "DELETE FROM answers" if forget else "UPDATE answers SET slot = NULL, incarnation = NULL"
             connection.executemany(f"{how} WHERE {_MINE}", rows)
 
-    def decision(self, decision_id: str) -> Answer | None:
+    def decision(self, decision_id: str) -> LedgerAnswer | None:
         """See ``DecisionLedger``."""
         with reported(self.path):
             return read_answer(self._checked(), "decision_id = ?", (decision_id,))
 
-    def by_record(self, stream: str, record_id: str) -> Answer | None:
+    def by_record(self, stream: str, record_id: str) -> LedgerAnswer | None:
         """See ``DecisionLedger``."""
         with reported(self.path):
             return read_answer(self._checked(), "stream = ? AND record_id = ?", (stream, record_id))
@@ -235,18 +239,18 @@ class SqliteLedger:
         with reported(self.path):
             return read_receipt(self._checked(), decision_id)
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:  # noqa: ARG002 - whoever revises tells before
+    def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:  # noqa: ARG002 - the caller has queued it
         """See ``DecisionLedger``. ``revision``: a decision as the stream wrote it, known by its ``decision_id``.
 
         False as well where no answer has that id: it is not of this ledger, or retention has removed it.
         """
         return self.revise_all([(decision_id, revision)]) == 1
 
-    def untold(self, most: int) -> list[Revision]:  # noqa: ARG002 - as above
+    def unreported(self, most: int) -> list[Revision]:  # noqa: ARG002 - as above
         """See ``DecisionLedger``: none."""
         return []
 
-    def told(self, revision_ids: Sequence[str]) -> None:
+    def mark_reported(self, revision_ids: Sequence[str]) -> None:
         """See ``DecisionLedger``: nothing is kept of them."""
 
     def revise_all(self, revisions: Sequence[tuple[str, Mapping[str, Any]]]) -> int:
@@ -276,7 +280,7 @@ class SqliteLedger:
         add_count(connection, "differs", answered, int(after != decision) - int(was))
         return True
 
-    def counts(self) -> Counts:
+    def counts(self) -> AnswerCounts:
         """See ``DecisionLedger``."""
         with reported(self.path):
             return read_counts(self._checked())
@@ -311,9 +315,9 @@ class SqliteLedger:
         with transaction(connection):
             yield connection
 
-    def _link(self, connection: sqlite3.Connection) -> Link:
+    def _link(self, connection: sqlite3.Connection) -> ChainHead:
         row = connection.execute("SELECT sequence, digest FROM chains WHERE slot = ?", (self._owner[0],)).fetchone()
-        return Link(self._replica, row[0], row[1])
+        return ChainHead(self._replica, row[0], row[1])
 
     def _checked(self) -> sqlite3.Connection:
         if not self._open:

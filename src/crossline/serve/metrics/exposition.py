@@ -14,10 +14,10 @@ from prometheus_client.exposition import choose_encoder
 from crossline.basics.errors import UsageError
 from crossline.logs import get_logger
 from crossline.observe.watch.exposition import Collector, metric_counter, metric_gauge, metric_histogram, registry_of
-from crossline.observe.watch.listener import Listener, Page
+from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.serve.metrics.figures import ApiFigures
 from crossline.serve.metrics.rules import RuleGauges
-from crossline.serve.replica.answers import Lag
+from crossline.serve.replica.answers import ReplicationLag
 from crossline.settings.process.serve import ServeSettings
 from crossline.settings.watch import Place
 
@@ -25,7 +25,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ApiStatus:
     """How an API process stands when somebody asks.
 
     ``laid_over``: records of this API that replicas have on top of their batch. ``unsettled``: answers that no batch
@@ -33,7 +33,7 @@ class Standing:
     seconds these judged. ``lost``: forks that ended or hung.
     """
 
-    lag: Lag
+    lag: ReplicationLag
     laid_over: int
     unsettled: int
     outbox: int | None
@@ -45,7 +45,7 @@ class ApiCollector:
     """Makes metrics of what is known when somebody asks. ``rules``: how rules do, where that is known."""
 
     def __init__(
-        self, pipeline: str, figures: ApiFigures, standing: Callable[[], Standing], rules: RuleGauges | None = None
+        self, pipeline: str, figures: ApiFigures, standing: Callable[[], ApiStatus], rules: RuleGauges | None = None
     ) -> None:
         self._pipeline = pipeline
         self._figures = figures
@@ -110,14 +110,14 @@ def told_at(settings: ServeSettings, *collectors: Collector) -> AbstractContextM
         return nullcontext()
     registry = registry_of(*collectors)
 
-    def page(accepted: str) -> Page:
+    def page(accepted: str) -> HttpPage:
         encode, form = choose_encoder(accepted)
-        return Page(encode(registry), form)
+        return HttpPage(encode(registry), form)
 
-    listener = Listener(place, {"/metrics": page}, _refused)
-    log.info("the API's figures are told", at=str(listener.place), page="/metrics")
+    listener = HttpListener(place, {"/metrics": page}, _refused)
+    log.info("the API's figures are served", at=str(listener.place), page="/metrics")
     if not place.loopback:
-        log.warning("others than this machine get to the API's figures, which ask nobody who they are", at=str(place))
+        log.warning("other machines reach the API's figures, which have no authentication", at=str(place))
     return closing(listener)
 
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from typing import Any
 
 from crossline.observe.watch.figures import Histogram
-from crossline.serve.decisions.parts import Answers, Claim, Given
-from crossline.serve.decisions.replies import Answer
-from crossline.serve.decisions.settling import Revised
+from crossline.serve.decisions.interfaces import AnswerLedger, IdClaim, RecordedAnswer
+from crossline.serve.decisions.reconciliation import Revised
+from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.values import Asked, Place
 
 Message = MutableMapping[str, Any]
@@ -34,12 +34,12 @@ class ApiFigures:
 
     ``requests``: by method, route and status; ``seconds``: by route, until the answer began. ``decisions``: by stream,
     how they were answered, and the decision; ``degraded``: by part, such as ``replica`` or ``rule:card_burst``.
-    ``revised``: by stream and how it had been answered. ``ledger``: by what was asked of it. ``told``: is told of each
-    request too: its route, the answer's status, and how long it took, in seconds.
+    ``revised``: by stream and how it had been answered. ``ledger``: by what was asked of it. ``on_request``: called
+    with each request too: its route, the answer's status, and how long it took, in seconds.
     """
 
-    def __init__(self, told: Callable[[str | None, int, float], None] | None = None) -> None:
-        self._told = told
+    def __init__(self, on_request: Callable[[str | None, int, float], None] | None = None) -> None:
+        self._on_request = on_request
         self.requests: dict[tuple[str, str, str], int] = {}
         self.seconds: dict[str, Histogram] = {}
         self.decisions: dict[tuple[str, str, str], int] = {}
@@ -59,19 +59,21 @@ class ApiFigures:
         if seconds is None:
             seconds = self.seconds[which[1]] = Histogram(SECONDS)
         seconds.add(took_s)
-        if self._told is not None:
-            self._told(route, status, took_s)
+        if self._on_request is not None:
+            self._on_request(route, status, took_s)
 
-    def before(self, told: Callable[[Answer, Place | None], None]) -> Callable[[Answer, Place | None], None]:
-        """For ``Parts.on_answer``: an answer is counted, then ``told``."""
+    def before(
+        self, then: Callable[[DecisionAnswer, Place | None], None]
+    ) -> Callable[[DecisionAnswer, Place | None], None]:
+        """For ``Parts.on_answer``: an answer is counted, then ``then``."""
 
-        def both(answer: Answer, place: Place | None) -> None:
+        def both(answer: DecisionAnswer, place: Place | None) -> None:
             self.answered(answer)
-            told(answer, place)
+            then(answer, place)
 
         return both
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: DecisionAnswer) -> None:
         """A record was decided about."""
         which = (answer.asked.stream, answer.answered, str(answer.decision["decision"]))
         self.decisions[which] = self.decisions.get(which, 0) + 1
@@ -86,7 +88,7 @@ class ApiFigures:
             self.revised[which] = self.revised.get(which, 0) + 1
 
 
-class Counted:
+class RequestCounter:
     """ASGI middleware around all others: each request in ``figures``."""
 
     def __init__(self, app: App, figures: ApiFigures) -> None:
@@ -100,7 +102,7 @@ class Counted:
             return
         began_s = time.perf_counter()
 
-        async def told(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 state = scope.get("state")
                 route = None if state is None else state.get("route")
@@ -109,26 +111,26 @@ class Counted:
                 self._figures.request(scope["method"], route, message["status"], time.perf_counter() - began_s)
             await send(message)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, send_counted)
 
 
 class TimedAnswers:
     """The ledger as the service asks it, with the time that requests wait for it."""
 
-    def __init__(self, answers: Answers, figures: ApiFigures) -> None:
+    def __init__(self, answers: AnswerLedger, figures: ApiFigures) -> None:
         self._answers = answers
         self._claims, self._kept = figures.ledger["claim"], figures.ledger["answer"]
 
-    async def claim(self, asked: Asked, timeout_s: float) -> Claim:
-        """See ``Answers``."""
+    async def claim(self, asked: Asked, timeout_s: float) -> IdClaim:
+        """See ``AnswerLedger``."""
         began_s = time.perf_counter()
         try:
             return await self._answers.claim(asked, timeout_s)
         finally:
             self._claims.add(time.perf_counter() - began_s)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
-        """See ``Answers``."""
+    async def answer(self, answer: DecisionAnswer, said: Mapping[str, Any]) -> RecordedAnswer | None:
+        """See ``AnswerLedger``."""
         began_s = time.perf_counter()
         try:
             return await self._answers.answer(answer, said)
@@ -136,5 +138,5 @@ class TimedAnswers:
             self._kept.add(time.perf_counter() - began_s)
 
     async def release(self, asked: Asked) -> None:
-        """See ``Answers``."""
+        """See ``AnswerLedger``."""
         await self._answers.release(asked)

@@ -48,7 +48,7 @@ class RuleGauges:
         )  # fmt: skip
         came = {(name, one.figure): one.came for name, one in held if one.came is not None}
         yield metric_gauge(
-            "api_rule_came", "What came: means of the whole days of the past week, precision of labelled alerts.",
+            "api_rule_came", "Observed: means of whole days of the past week, precision of labelled alerts.",
             ["rule", "figure"], came,
         )  # fmt: skip
         wrong = {
@@ -73,5 +73,5 @@ class RuleGauges:
                 try:
                     self._known = (now_s, self._report())
                 except (CrosslineError, ProblemError) as error:
-                    log.warning("how rules do cannot be told now", error=str(error))
+                    log.warning("the health of rules cannot be read now", error=str(error))
             return None if self._known is None else self._known[1]

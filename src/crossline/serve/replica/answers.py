@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
-from crossline.serve.decisions.values import AsOf, Degraded, NotJudgedError, Verdict
-from crossline.serve.replica.overlay import Judged
+from crossline.serve.decisions.values import AsOf, Degraded, NotJudgedError, RecordVerdict
+from crossline.serve.replica.overlay import JudgedRecord
+from crossline.serve.replica.pending_records import PendingRecord
 from crossline.serve.replica.setup import PAUSE_MS
-from crossline.serve.replica.waiting import Entry
 
 
-class Lag(NamedTuple):
+class ReplicationLag(NamedTuple):
     """How far replicas are behind: ``ms``, the ``batch`` that is judged on (-1: none yet), whether one is ``ready``."""
 
     ms: int
@@ -22,7 +22,7 @@ class Lag(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ReplicaLimits:
     """``behind_max_ms``: how old the state may be while batches go on. ``call_max_s``: after it a call is given up.
 
     ``ready_max_s``: how long somebody waits for a replica where there is none; where there was none for so long, nobody
@@ -38,7 +38,7 @@ class Bounds:
     unseen_ms: Callable[[], int] = lambda: 0
 
 
-def or_raise(found: list[Verdict | NotJudgedError]) -> list[Verdict | NotJudgedError]:
+def or_raise(found: list[RecordVerdict | NotJudgedError]) -> list[RecordVerdict | NotJudgedError]:
     """``found``; raises where no replica judged any of it."""
     for each in found:
         if not isinstance(each, NotJudgedError) or each.part != "replica":
@@ -48,16 +48,16 @@ def or_raise(found: list[Verdict | NotJudgedError]) -> list[Verdict | NotJudgedE
     return found
 
 
-def together(entries: list[Entry]) -> list[Entry]:
+def together(entries: list[PendingRecord]) -> list[PendingRecord]:
     """The first of ``entries`` that are judged in one call: one that was part of a call that failed, by itself."""
     if entries and entries[0].failures:
         return entries[:1]
     return [*takewhile(lambda each: not each.failures, entries)]
 
 
-def verdict_of(judged: Judged, digest: str, as_of: AsOf) -> Verdict | NotJudgedError:
+def verdict_of(judged: JudgedRecord, digest: str, as_of: AsOf) -> RecordVerdict | NotJudgedError:
     """What was ``judged`` on the state ``as_of``, by the basis of this digest; or why nothing was decided."""
     if judged.decision is None:
         return NotJudgedError("record", judged.why)
     degraded = tuple(Degraded(part, why) for part, why in judged.degraded)
-    return Verdict(judged.decision, judged.figures, judged.evidence, as_of, digest, degraded)
+    return RecordVerdict(judged.decision, judged.figures, judged.evidence, as_of, digest, degraded)

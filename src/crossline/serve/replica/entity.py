@@ -1,4 +1,4 @@
-"""The figures of one value of a field as replicas tell them, in the words of alerts."""
+"""The figures of one value of a field from a replica, in the form of alerts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KeyFigures(NamedTuple):
     failed: str = ""
 
 
-def key_told(found: Iterable[FigureNow | Unanswered]) -> KeyFigures:
+def key_figures_of(found: Iterable[FigureNow | Unanswered]) -> KeyFigures:
     """What was ``found``, by rule."""
     each = list(found)
     figures = [_figure(one) for one in each if isinstance(one, FigureNow)]

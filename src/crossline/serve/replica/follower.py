@@ -32,9 +32,9 @@ from crossline.runtime.workers.warm import warm_for
 from crossline.serve.replica.basis import Bases
 from crossline.serve.replica.fork import live
 from crossline.serve.replica.messages import FOLLOWER, Alive, ForkNow, Hello, receive, send
-from crossline.serve.replica.overlay import Overlay, overlay_snapshot
+from crossline.serve.replica.overlay import StateOverlay, overlay_snapshot
 from crossline.serve.replica.sample import sample_record
-from crossline.serve.replica.setup import KAFKA, Setup, sources_of
+from crossline.serve.replica.setup import KAFKA, FollowerSetup, sources_of
 
 LOOK_S = 0.005  # between two looks for a batch: a file that is there or not
 LIST_S = 1.0  # between two looks at all that is committed
@@ -48,7 +48,7 @@ log = get_logger(__name__)
 class Follower:
     """``fork``: makes a process, as ``os.fork`` does."""
 
-    def __init__(self, setup: Setup, asking: socket.socket, fork: Callable[[], int] = os.fork) -> None:
+    def __init__(self, setup: FollowerSetup, asking: socket.socket, fork: Callable[[], int] = os.fork) -> None:
         self._setup = setup.checked()
         self._asking = asking
         self._fork = fork
@@ -63,7 +63,7 @@ class Follower:
         self._due = True  # a fork is
         self._forked_s = self._alive_s = self._listed_s = -1e9
         self._not_before_s = -1e9
-        self._told = ""
+        self._reported = ""
         self._batches = 0
         self._forks: set[int] = set()
         self._spent_ms: defaultdict[str, float] = defaultdict(float)
@@ -79,11 +79,11 @@ class Follower:
                 self._follow()
             except (CrosslineError, OSError) as error:
                 self._not_before_s = time.monotonic() + AGAIN_S
-                if str(error) != self._told:
-                    self._told = str(error)
-                    log.warning("a replica cannot follow; trying again", error=self._told)
+                if str(error) != self._reported:
+                    self._reported = str(error)
+                    log.warning("a replica cannot follow; trying again", error=self._reported)
             else:
-                self._told = ""
+                self._reported = ""
             self._say_alive()
 
     def _heard(self) -> bool:
@@ -136,7 +136,7 @@ class Follower:
             self._listed_s = now_s
             listed = last_committed(self._setup.checkpoint)
             if listed < batch:
-                log.warning("the checkpoint is another one; a replica begins anew", batch=listed, before=batch)
+                log.warning("the checkpoint was replaced; a replica restarts", batch=listed, before=batch)
                 self._begin()
             return listed
         while committed(self._setup.checkpoint, batch + 1):
@@ -165,7 +165,7 @@ class Follower:
 
     def _try(self, snapshot: PlanSnapshot) -> None:
         """Judge a record or two where nothing is kept: what is loaded or made at first use is there then."""
-        scratch = Overlay(snapshot, {}, self._by_broker)
+        scratch = StateOverlay(snapshot, {}, self._by_broker)
         try:
             for stream, spec in snapshot.streams.items():
                 for number in range(2):  # the second has an earlier one before it
@@ -189,13 +189,13 @@ class Follower:
 
     def _live_as_fork(self, snapshot: PlanSnapshot, bases: Bases) -> NoReturn:
         self._asking.close()
-        live(self._setup, Overlay(snapshot, self._state.states, self._by_broker), bases, self._state.batch)
+        live(self._setup, StateOverlay(snapshot, self._state.states, self._by_broker), bases, self._state.batch)
 
 
 def main() -> None:
     """As ``python -m crossline.serve.replica``: the setup is one line of the standard input."""
     configure_helper()
-    setup = Setup.of(sys.stdin.buffer.readline())
+    setup = FollowerSetup.of(sys.stdin.buffer.readline())
     call_myself("cl-replica")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; who started it ends it
     HERE.share()  # a fork lives for a second or so: a model's process is started here, once

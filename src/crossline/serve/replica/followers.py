@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from crossline.logs import get_logger
 from crossline.serve.replica.messages import Alive, ForkNow, Hello, packed, received
-from crossline.serve.replica.setup import Setup
+from crossline.serve.replica.setup import FollowerSetup
 
 PAUSE_S, PAUSE_S_MAX = 0.1, 10.0  # before a follower that ended is started again
 SILENT_S_MAX = 10.0  # of one that has spoken
@@ -32,7 +32,7 @@ class _Follower:
 class Followers:
     """``count`` of them. ``spent_ms``: by what their time went to, of all since the start."""
 
-    setup: Setup
+    setup: FollowerSetup
     count: int
     spent_ms: Counter[str] = field(default_factory=Counter)
     restarts: int = 0

@@ -17,19 +17,19 @@ from typing import NoReturn
 
 from crossline.runtime.machine.title import call_myself
 from crossline.serve.decisions.values import Basis
-from crossline.serve.faults import noted, with_fault
+from crossline.serve.fault_log import noted, with_fault
 from crossline.serve.replica.basis import Bases
-from crossline.serve.replica.entity import KeyAsked, KeyFigures, key_told
-from crossline.serve.replica.messages import DRY, FORK, WITHIN_S, Answer, Ask, Hello, receive, send
-from crossline.serve.replica.overlay import Judged, Laid, Overlay
-from crossline.serve.replica.setup import Setup
+from crossline.serve.replica.entity import KeyAsked, KeyFigures, key_figures_of
+from crossline.serve.replica.messages import DRY, FORK, WITHIN_S, ForkReply, ForkRequest, Hello, receive, send
+from crossline.serve.replica.overlay import JudgedRecord, Laid, StateOverlay
+from crossline.serve.replica.setup import FollowerSetup
 
 NICE = 10  # how far dry runs stand back
 # It lives for a second or so: what it makes is counted, and seldom looked through.
 THRESHOLDS = 20_000, 20, 100
 
 
-def live(setup: Setup, overlay: Overlay, bases: Bases, batch: int) -> NoReturn:
+def live(setup: FollowerSetup, overlay: StateOverlay, bases: Bases, batch: int) -> NoReturn:
     """What the fork does; it never returns into the follower that it was, and destroys nothing of it."""
     code = 1
     try:
@@ -53,12 +53,12 @@ def live(setup: Setup, overlay: Overlay, bases: Bases, batch: int) -> NoReturn:
 
 def _serve(asking: socket.socket, answering: Answering, copies: Copies) -> NoReturn:
     while True:
-        ask: Ask = receive(asking)
+        ask: ForkRequest = receive(asking)
         copies.reap()
         try:
             answer = answering.of(ask)
         except Exception as error:
-            send(asking, Answer(error=f"{type(error).__name__}: {error}"))
+            send(asking, ForkReply(error=f"{type(error).__name__}: {error}"))
             raise  # the state may have the half of it
         send(asking, answer)
         if ask.dry:
@@ -68,48 +68,48 @@ def _serve(asking: socket.socket, answering: Answering, copies: Copies) -> NoRet
 class Answering:
     """Answers by one overlay."""
 
-    def __init__(self, overlay: Overlay, bases: Bases) -> None:
+    def __init__(self, overlay: StateOverlay, bases: Bases) -> None:
         self._overlay, self._bases = overlay, bases
-        self._told: set[str] = set()
+        self._sent: set[str] = set()
 
-    def of(self, ask: Ask) -> Answer:
+    def of(self, ask: ForkRequest) -> ForkReply:
         """What comes of what ``ask`` lays over."""
         begun_s, begun_cpu_s = time.perf_counter(), time.thread_time()
         fresh: dict[str, Basis] = {}
         judged = self._judged(ask.lay, fresh) if ask.lay else []
-        self._told |= fresh.keys()
+        self._sent |= fresh.keys()
         cpu_ms, spent_ms = (time.thread_time() - begun_cpu_s) * 1e3, (time.perf_counter() - begun_s) * 1e3
-        return Answer(self._overlay.laid, judged, known=list(fresh.values()), spent_ms=spent_ms, cpu_ms=cpu_ms)
+        return ForkReply(self._overlay.laid, judged, known=list(fresh.values()), spent_ms=spent_ms, cpu_ms=cpu_ms)
 
-    def dry(self, dry: Sequence[Sequence[Laid] | KeyAsked]) -> Answer:
+    def dry(self, dry: Sequence[Sequence[Laid] | KeyAsked]) -> ForkReply:
         """What comes of each by itself; this state is of no use afterwards."""
         fresh: dict[str, Basis] = {}
         apart = [self._apart(asked, fresh) for asked in dry[:-1]]
-        found = [*apart, self._told_of(dry[-1], fresh)]
-        return Answer(dry=found, known=list(fresh.values()))
+        found = [*apart, self._answer_to(dry[-1], fresh)]
+        return ForkReply(dry=found, known=list(fresh.values()))
 
-    def _told_of(
+    def _answer_to(
         self, asked: Sequence[Laid] | KeyAsked, fresh: dict[str, Basis]
-    ) -> Sequence[tuple[Judged, str]] | KeyFigures:
+    ) -> Sequence[tuple[JudgedRecord, str]] | KeyFigures:
         if isinstance(asked, KeyAsked):
-            return key_told(self._overlay.figures(*asked))
+            return key_figures_of(self._overlay.figures(*asked))
         return self._judged(asked, fresh)
 
-    def _judged(self, records: Sequence[Laid], fresh: dict[str, Basis]) -> list[tuple[Judged, str]]:
+    def _judged(self, records: Sequence[Laid], fresh: dict[str, Basis]) -> list[tuple[JudgedRecord, str]]:
         found = []
         for each in self._overlay.judge(records):
             digest = ""
             if each.decision is not None:
                 basis = self._bases.of(each.decision)
                 digest = basis.digest
-                if digest not in self._told:
+                if digest not in self._sent:
                     fresh[digest] = basis
             found.append((each, digest))
         return found
 
     def _apart(
         self, asked: Sequence[Laid] | KeyAsked, fresh: dict[str, Basis]
-    ) -> Sequence[tuple[Judged, str]] | KeyFigures:
+    ) -> Sequence[tuple[JudgedRecord, str]] | KeyFigures:
         """Judged in a copy of this process, which is thrown away: so nothing of it stays."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
@@ -119,23 +119,25 @@ class Answering:
                 signal.setitimer(signal.ITIMER_REAL, WITHIN_S)
                 known: dict[str, Basis] = {}
                 try:
-                    send(theirs, Answer(dry=[self._told_of(asked, known)], known=list(known.values())))
-                except Exception as error:  # noqa: BLE001 - told by the one that is asked
-                    send(theirs, Answer(error=_failed(error)))
+                    send(theirs, ForkReply(dry=[self._answer_to(asked, known)], known=list(known.values())))
+                except Exception as error:  # noqa: BLE001 - returned in the reply
+                    send(theirs, ForkReply(error=_failed(error)))
             finally:
                 os._exit(0)
         theirs.close()
         try:
             with ours:
-                answer: Answer = receive(ours)
+                answer: ForkReply = receive(ours)
         except EOFError:
-            answer = Answer(error="the process that judged it ended")
+            answer = ForkReply(error="the process that judged it ended")
         finally:
             os.waitpid(pid, 0)
         if answer.error:
             why = f"a dry run failed: {answer.error}"
             return (
-                KeyFigures([], [], why) if isinstance(asked, KeyAsked) else [(Judged(None, why=why), "")] * len(asked)
+                KeyFigures([], [], why)
+                if isinstance(asked, KeyAsked)
+                else [(JudgedRecord(None, why=why), "")] * len(asked)
             )
         fresh |= {each.digest: each for each in answer.known}
         (found,) = answer.dry
@@ -148,13 +150,13 @@ def _failed(error: Exception) -> str:
 
 
 class Copies:
-    """Copies of this process that judge dry runs, and tell what they found on connections of their own."""
+    """Copies of this process that judge dry runs, and return their results on connections of their own."""
 
-    def __init__(self, setup: Setup, asking: socket.socket, batch: int) -> None:
+    def __init__(self, setup: FollowerSetup, asking: socket.socket, batch: int) -> None:
         self._setup, self._asking, self._batch = setup, asking, batch
         self._pids: list[int] = []
 
-    def judge(self, answering: Answering, ask: Ask) -> None:
+    def judge(self, answering: Answering, ask: ForkRequest) -> None:
         """Begin: it goes on by itself, after whoever really asks, and ends in any case."""
         pid = os.fork()
         if pid:
@@ -169,8 +171,8 @@ class Copies:
                 send(feature_query, Hello(DRY, self._setup.number, os.getpid(), self._batch, ask.token))
                 try:
                     answer = answering.dry(ask.dry)
-                except Exception as error:  # noqa: BLE001 - told by the one that is asked
-                    answer = Answer(error=_failed(error))
+                except Exception as error:  # noqa: BLE001 - returned in the reply
+                    answer = ForkReply(error=_failed(error))
                 send(feature_query, answer)
         finally:
             os._exit(0)

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.serve.replica.answers import Bounds, Lag
-from crossline.serve.replica.messages import Answer, Ask, Hello, packed, received
-from crossline.serve.replica.waiting import Ends
+from crossline.serve.replica.answers import ReplicaLimits, ReplicationLag
+from crossline.serve.replica.messages import ForkReply, ForkRequest, Hello, packed, received
+from crossline.serve.replica.pending_records import Ends
 
 # Between two calls: so many times as long as the last one took, and no longer; the most from where calls wait so large
 # a share of their time for a processor. The latest call counts so much.
@@ -22,7 +22,7 @@ HOLDS_S = 0.005  # for which what was looked up holds: each request asks, and it
 
 WRITTEN_MAX = 1_000  # files of which it is known
 
-NONE = Lag(0, -1, ready=False)  # where there is no fork
+NONE = ReplicationLag(0, -1, ready=False)  # where there is no fork
 
 
 class LostError(Exception):
@@ -55,7 +55,7 @@ class Fork:
         self._reader, self._writer = reader, writer
         self._lock = asyncio.Lock()
 
-    async def ask(self, ask: Ask, within_s: float) -> Answer:
+    async def ask(self, ask: ForkRequest, within_s: float) -> ForkReply:
         """What comes of it. Raises LostError where that is nothing, or takes longer than ``within_s``."""
         async with self._lock:
             if self.closed or self._writer.is_closing():  # uvloop's transports raise RuntimeError when written to then
@@ -70,7 +70,7 @@ class Fork:
             raise LostError(answer.error, raised=True)
         return answer  # type: ignore[no-any-return]
 
-    async def _asked(self, ask: Ask) -> Any:
+    async def _asked(self, ask: ForkRequest) -> Any:
         self._writer.write(packed(ask))
         await self._writer.drain()
         return await received(self._reader)
@@ -87,7 +87,7 @@ class Fork:
             os.kill(self.pid, signal.SIGKILL)
 
 
-class Written:
+class FileAges:
     """When files were written, on the clock that only grows: the one by which files are dated may be set meanwhile.
 
     How old a file is by its date is asked once, when it is first seen; one that is dated ahead is of now.
@@ -108,10 +108,10 @@ class Written:
         return found
 
 
-WRITTEN = Written()
+WRITTEN = FileAges()
 
 
-class Pace:
+class CallPace:
     """How long to wait between two calls of a fork.
 
     A call costs about the same for one record as for ten that came meanwhile. So where processors are scarce, waiting
@@ -134,23 +134,23 @@ class Pace:
 
 
 def _noted_s(checkpoint: str, log: str, batch: int) -> float:
-    """When Spark noted ``batch`` in a ``log`` of its own, as ``Written`` says it; of one that is not there, now."""
+    """When Spark noted ``batch`` in a ``log`` of its own, as ``FileAges`` says it; of one that is not there, now."""
     with suppress(OSError):
         return WRITTEN.at_s(f"{checkpoint}/spark/{log}/{batch}")
     return time.monotonic()
 
 
 @dataclass(slots=True)
-class OutboxSink:
+class CheckpointReader:
     """Looks at what the pipeline notes in ``checkpoint``."""
 
     checkpoint: str
-    bounds: Bounds
+    bounds: ReplicaLimits
     _of: Fork | None = None
     _at_s: float = 0.0
-    _lag: Lag = NONE
+    _lag: ReplicationLag = NONE
 
-    def lag(self, fork: Fork | None) -> Lag:
+    def lag(self, fork: Fork | None) -> ReplicationLag:
         """The age of the oldest batch that was planned and is not in the state of ``fork``; 0 where there is none.
 
         A pipeline that has nothing to do plans no batch.
@@ -162,9 +162,9 @@ class OutboxSink:
             self._of, self._at_s, self._lag = fork, now_s, self._looked_up(fork)
         return self._lag
 
-    def _looked_up(self, fork: Fork) -> Lag:
+    def _looked_up(self, fork: Fork) -> ReplicationLag:
         behind_ms = self.bounds.unseen_ms()
         with suppress(OSError):
             planned_s = WRITTEN.at_s(f"{self.checkpoint}/spark/offsets/{fork.batch + 1}")
             behind_ms = max(behind_ms, round((time.monotonic() - planned_s) * 1e3))
-        return Lag(behind_ms, fork.batch, behind_ms <= self.bounds.behind_max_ms)
+        return ReplicationLag(behind_ms, fork.batch, behind_ms <= self.bounds.behind_max_ms)

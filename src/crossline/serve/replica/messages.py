@@ -1,4 +1,4 @@
-"""What followers, their forks and those who ask them tell each other, behind its length, on sockets of one user.
+"""Messages between followers, their forks and their clients: each behind its length, on sockets of one user.
 
 A socket lies in a folder that only this user can enter, and who connects must be this user: what comes is unpickled.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from crossline.serve.decisions.values import Basis
 from crossline.serve.replica.entity import KeyAsked, KeyFigures
-from crossline.serve.replica.overlay import Judged, Laid
+from crossline.serve.replica.overlay import JudgedRecord, Laid
 
 _LENGTH = struct.Struct("<I")
 BYTES_MAX = 1 << 30
@@ -52,12 +52,12 @@ class ForkNow:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ForkRequest:
     """``lay`` is laid over in this order; then a copy judges each list of ``dry`` by itself, which leaves nothing.
 
-    Or it tells the figures of a key, which leaves as little.
+    Or it computes the figures of a key, which leaves as little.
 
-    ``token``: by which that copy tells what it found, on a connection of its own.
+    ``token``: by which that copy returns its result, on a connection of its own.
     """
 
     lay: Sequence[Laid] = ()
@@ -66,17 +66,17 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of an ``Ask``: of each record of ``lay`` (nothing where none was wanted); of a copy, of ``dry``.
+class ForkReply:
+    """The reply to a ``ForkRequest``: for each record of ``lay`` (nothing if unwanted); from a copy, for ``dry``.
 
     ``laid``: so many records are laid over now. ``basis``: what was in force, by the number of the record in ``lay``
-    and of lists in ``dry`` as digests; ``known``: those that were not told before. ``error``: why there is none.
+    and of lists in ``dry`` as digests; ``known``: those that were not sent before. ``error``: why there is none.
     Judging took ``spent_ms``, of which ``cpu_ms`` on a processor.
     """
 
     laid: int = 0
-    judged: Sequence[tuple[Judged, str]] = ()
-    dry: Sequence[Sequence[tuple[Judged, str]] | KeyFigures] = ()
+    judged: Sequence[tuple[JudgedRecord, str]] = ()
+    dry: Sequence[Sequence[tuple[JudgedRecord, str]] | KeyFigures] = ()
     known: Sequence[Basis] = ()
     error: str = ""
     spent_ms: float = 0.0

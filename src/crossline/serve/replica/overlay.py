@@ -40,7 +40,7 @@ UNDECIDED = "nothing is decided: the pipeline has no policy"
 class Laid(NamedTuple):
     """A record that is laid over. ``wanted``: somebody waits for what is decided about it.
 
-    A tuple, as ``Judged`` is: hundreds of them travel to each new fork, and tuples are packed in a tenth of the time.
+    A tuple, as ``JudgedRecord`` is: each new fork gets hundreds of them, and tuples are packed in a tenth of the time.
     """
 
     stream: str
@@ -50,7 +50,7 @@ class Laid(NamedTuple):
     wanted: bool = True
 
 
-class Judged(NamedTuple):
+class JudgedRecord(NamedTuple):
     """What was decided about a record: ``decision`` as the pipeline writes it, or None, and ``why`` nothing was.
 
     ``figures`` and ``evidence``: of each rule that raised an alert, by its id. ``degraded``: parts, each with why.
@@ -71,7 +71,7 @@ def overlay_snapshot(snapshot: PlanSnapshot) -> PlanSnapshot:
     return replace(snapshot, shards=1, deciding=deciding)
 
 
-class Overlay:
+class StateOverlay:
     """Judges records on ``states`` (by level), which are moved on, in the order in which they are given.
 
     ``by_broker``: streams whose records have the ingest time at which they came; those of others have the highest event
@@ -87,10 +87,10 @@ class Overlay:
         self._in_force: dict[str, RulesInForce] = {}
         self._levels = [(level, snapshot.plans_at(level)) for level in range(1, snapshot.depth + 1)]
 
-    def judge(self, records: Sequence[Laid]) -> list[Judged]:
+    def judge(self, records: Sequence[Laid]) -> list[JudgedRecord]:
         """What is decided about each of ``records``; of those that nobody waits for, nothing is worked out."""
         numbers: dict[tuple[str, int], int] = {}
-        found: dict[int, Judged] = {}
+        found: dict[int, JudgedRecord] = {}
         parts = self._taken_in(records, numbers, found)
         came = _Came() if any(each.wanted for each in records) else None
         for level, plans in self._levels:
@@ -99,7 +99,7 @@ class Overlay:
         if came is None:
             return []
         self._decide(came, numbers, found)
-        nothing = Judged(None, why=UNDECIDED if self.snapshot.deciding is None else LATE)
+        nothing = JudgedRecord(None, why=UNDECIDED if self.snapshot.deciding is None else LATE)
         return [found.get(number, nothing) for number in range(len(records))]
 
     def figures(self, field: str, value: str) -> list[FigureNow | Unanswered]:
@@ -108,7 +108,7 @@ class Overlay:
         return [each for plans, state in states for each in figures_of_key(plans, state, field, value)]
 
     def _taken_in(
-        self, records: Sequence[Laid], numbers: dict[tuple[str, int], int], found: dict[int, Judged]
+        self, records: Sequence[Laid], numbers: dict[tuple[str, int], int], found: dict[int, JudgedRecord]
     ) -> defaultdict[int, list[WirePart]]:
         """The parts of ``records``, by level; ``numbers``: of each record, by stream and offset."""
         by_stream: dict[str, list[int]] = {}
@@ -124,7 +124,7 @@ class Overlay:
             ingest = came if stream in self._by_broker else None
             decoded = decode_values(self.snapshot.decoder(stream), values, log, offsets, ingest, known_ms=came)
             for letter in decoded.dead:
-                found[numbers[stream, letter.offset]] = Judged(None, why=letter.detail)
+                found[numbers[stream, letter.offset]] = JudgedRecord(None, why=letter.detail)
             for level, part in parts_of(self.snapshot, decoded.records, Chunk(log, first, log)):
                 parts[level].append((part.meta, part.arrays))
         return parts
@@ -157,12 +157,12 @@ class Overlay:
         for above, part in derived(self._plans, level, output.read, *own, own=0):
             parts[above].append((part.meta, part.arrays))
 
-    def _decide(self, came: _Came, numbers: Mapping[tuple[str, int], int], found: dict[int, Judged]) -> None:
+    def _decide(self, came: _Came, numbers: Mapping[tuple[str, int], int], found: dict[int, JudgedRecord]) -> None:
         """The decisions about records of which something is known, into ``found`` by their numbers."""
         for copy in came.copies:
             number = numbers.get((copy.stream, copy.offset))
             if number is not None:
-                found[number] = Judged(None, why=KNOWN)
+                found[number] = JudgedRecord(None, why=KNOWN)
         if self.snapshot.deciding is None:
             return
         table = came.given.table(self.snapshot)
@@ -173,12 +173,12 @@ class Overlay:
             if number is not None:
                 figures, evidence = _said_of(decision, came.alerts)
                 failed = tuple(came.failed.get((place[1], place[4]), {}).items())
-                found[number] = Judged(decision, figures, evidence, failed)
+                found[number] = JudgedRecord(decision, figures, evidence, failed)
 
 
 @dataclass(slots=True)
 class _Came:
-    """What came of records at all levels, as far as it is decided by or told.
+    """The results of records at all levels, as far as a decision or an answer needs them.
 
     ``failed``: by stream and offset of a record the parts that could not judge it, each with why.
     """

@@ -20,16 +20,16 @@ from typing import Any
 from crossline.basics.errors import StateError
 from crossline.logs import get_logger
 from crossline.runtime.snapshot.sparklog import last_committed
-from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, Verdict
-from crossline.serve.faults import noted, with_fault
-from crossline.serve.replica.answers import Bounds, Lag, or_raise, together, verdict_of
-from crossline.serve.replica.dry import Dry, DryKey, DryRuns, laid_of
+from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, RecordVerdict
+from crossline.serve.fault_log import noted, with_fault
+from crossline.serve.replica.answers import ReplicaLimits, ReplicationLag, or_raise, together, verdict_of
+from crossline.serve.replica.dry_runs import Dry, DryKey, DryRunQueue, laid_of
 from crossline.serve.replica.entity import KeyAsked, KeyFigures
 from crossline.serve.replica.followers import Followers
-from crossline.serve.replica.forks import Fork, LostError, OutboxSink, Pace
-from crossline.serve.replica.messages import DRY, FORK, Ask, Hello, is_mine, received
-from crossline.serve.replica.setup import Setup, sources_of
-from crossline.serve.replica.waiting import Ends, Entry, SourceEnds, Waiting
+from crossline.serve.replica.forks import CallPace, CheckpointReader, Fork, LostError
+from crossline.serve.replica.messages import DRY, FORK, ForkRequest, Hello, is_mine, received
+from crossline.serve.replica.pending_records import BatchEnds, Ends, PendingRecord, PendingRecords
+from crossline.serve.replica.setup import FollowerSetup, sources_of
 
 LAY_S = 0.05  # after which records are laid over that nobody asks about
 CALL_MAX = 512  # records of one call
@@ -58,12 +58,14 @@ class Replicas:
         >>> await replicas.close()  # doctest: +SKIP
     """
 
-    def __init__(self, checkpoint: str, *, count: int = 1, bounds: Bounds | None = None, state: str = "") -> None:
-        self._bounds = bounds or Bounds()
+    def __init__(
+        self, checkpoint: str, *, count: int = 1, bounds: ReplicaLimits | None = None, state: str = ""
+    ) -> None:
+        self._bounds = bounds or ReplicaLimits()
         self._checkpoint = checkpoint
-        self._setup = Setup(checkpoint, "", 0, state, self._bounds.pause_ms).checked()
+        self._setup = FollowerSetup(checkpoint, "", 0, state, self._bounds.pause_ms).checked()
         self._count = count
-        self._waiting = Waiting()
+        self._waiting = PendingRecords()
         self._forks: dict[int, Fork] = {}  # the latest of each follower
         self._active: Fork | None = None
         self._next: Fork | None = None  # has all laid over that the active one has
@@ -71,13 +73,13 @@ class Replicas:
         self._gone_s = time.monotonic()  # since then there is none that judges, where there is none
         self._settled = 0  # the number of the last record that was answered, or that nobody waits for
         self._left_out_s = float("-inf")  # when a record was left out last
-        self._pace = Pace()
+        self._pace = CallPace()
         self._work = asyncio.Event()
-        self._dry = DryRuns(self._work.set, self._learn)
+        self._dry = DryRunQueue(self._work.set, self._learn)
         self._tasks: set[asyncio.Task[None]] = set()
         self._bases: OrderedDict[str, Basis] = OrderedDict()
-        self._ends: SourceEnds | None = None
-        self._behind = OutboxSink(checkpoint, self._bounds)
+        self._ends: BatchEnds | None = None
+        self._behind = CheckpointReader(checkpoint, self._bounds)
         self.calls = self.handovers = self.lost = 0
         self.spent_ms = 0.0
 
@@ -91,7 +93,7 @@ class Replicas:
         self._task(self._pump())
 
     async def close(self) -> None:
-        """End all of them; who waits is told so."""
+        """End all of them; waiting calls fail."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -103,13 +105,13 @@ class Replicas:
         self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[Verdict | NotJudgedError]:
+    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[RecordVerdict | NotJudgedError]:
         """What holds at each of ``asked``, in their order; see ``Judge``.
 
         Args:
             asked: records, one after the other; those that came before were asked about before.
             keep: whether those that come later see them. A dry run is judged by a copy of the fork, after what is
-                there, beside those who really ask (see ``DryRuns``).
+                there, beside those who really ask (see ``DryRunQueue``).
 
         Returns:
             Of each its verdict, or why it has none: it does not fit its stream, it came too late, it is known already.
@@ -136,7 +138,7 @@ class Replicas:
         return or_raise([await entry.answer for entry in entries if entry.answer is not None])
 
     async def figures(self, field: str, value: str) -> KeyFigures:
-        """Those of one key, told by a copy of the fork; see ``FigureSource``."""
+        """Those of one key, computed by a copy of the fork; see ``FigureSource``."""
         return await self._dry.put_key(KeyAsked(field, value), self._check_behind)
 
     def lay(self, asked: Sequence[Asked]) -> None:
@@ -160,13 +162,13 @@ class Replicas:
         """What was in force, by the digest that a verdict names. Raises KeyError for one of long ago."""
         return self._bases[digest]
 
-    def lag(self) -> Lag:
-        """How far behind what is judged on is (see ``OutboxSink``)."""
+    def lag(self) -> ReplicationLag:
+        """How far behind what is judged on is (see ``CheckpointReader``)."""
         return self._behind.lag(self._active)
 
-    def lags(self) -> list[Lag]:
+    def lags(self) -> list[ReplicationLag]:
         """The same of each follower's latest fork, in the order of their numbers."""
-        each = OutboxSink(self._checkpoint, self._bounds)
+        each = CheckpointReader(self._checkpoint, self._bounds)
         return [each.lag(self._forks.get(number)) for number in range(self._count)]
 
     def _check_behind(self) -> None:
@@ -246,7 +248,7 @@ class Replicas:
     def _ends_of(self, batch: int) -> Ends:
         try:
             if self._ends is None:
-                self._ends = SourceEnds(self._checkpoint, sources_of(self._checkpoint))
+                self._ends = BatchEnds(self._checkpoint, sources_of(self._checkpoint))
             return self._ends.of(batch)
         except (StateError, OSError) as error:
             log.warning("nobody can say which records a batch has; all are laid over", batch=batch, error=str(error))
@@ -261,7 +263,7 @@ class Replicas:
                 try:
                     for at in range(0, len(entries), LAY_MAX):
                         lay = [each.laid(wanted=False) for each in entries[at : at + LAY_MAX]]
-                        await fork.ask(Ask(lay), 10 * self._bounds.call_max_s)
+                        await fork.ask(ForkRequest(lay), 10 * self._bounds.call_max_s)
                 except LostError as error:
                     if not fork.closed:  # else a later one came meanwhile
                         self._lose(fork, error)
@@ -342,7 +344,7 @@ class Replicas:
         return bool(entries or dry)
 
     async def _nobody(self) -> bool:
-        """Nobody judges: who waited long enough is told so; whether to look again."""
+        """No fork judges: calls that waited long enough fail; returns whether to look again."""
         self._fail_waiting(NONE_READY, self._bounds.ready_max_s)
         if not len(self._dry) and not any(True for _ in self._waiting.pending()):
             return False
@@ -359,19 +361,19 @@ class Replicas:
         if not after_s or self._active is None:
             self._dry.fail(why)
 
-    async def _call(self, fork: Fork, entries: Sequence[Entry], dry: Sequence[Dry | DryKey]) -> None:
-        told = [each for each in entries if each.failures < FAILURES_MAX]
+    async def _call(self, fork: Fork, entries: Sequence[PendingRecord], dry: Sequence[Dry | DryKey]) -> None:
+        sendable = [each for each in entries if each.failures < FAILURES_MAX]
         for each in entries:
             if each.failures >= FAILURES_MAX and each.wanted and each.answer is not None:
                 each.answer.set_result(NotJudgedError("record", "judging it failed; see the log of the API"))
-        wanted = [each.wanted for each in told]
-        lay = [each.laid(wanted=is_wanted) for each, is_wanted in zip(told, wanted, strict=True)]
+        wanted = [each.wanted for each in sendable]
+        lay = [each.laid(wanted=is_wanted) for each, is_wanted in zip(sendable, wanted, strict=True)]
         token = self._dry.begin(dry) if dry else 0
         try:
-            answer = await fork.ask(Ask(lay, laid_of(dry), token), self._bounds.call_max_s)
+            answer = await fork.ask(ForkRequest(lay, laid_of(dry), token), self._bounds.call_max_s)
         except LostError as error:
             if error.raised:  # one of them did it, and nobody can say which
-                for each in told:
+                for each in sendable:
                     each.failures += 1
             self._dry.lost(token)
             self._lose(fork, error)
@@ -384,7 +386,7 @@ class Replicas:
             fork.upto = self._settled = entries[-1].at
         as_of = AsOf(fork.batch, max(0, round((time.monotonic() - fork.as_of_s) * 1e3)), answer.laid)
         self._dry.judged_on(token, as_of)
-        for each, (judged, digest) in zip(told, answer.judged, strict=False):
+        for each, (judged, digest) in zip(sendable, answer.judged, strict=False):
             if each.wanted and each.answer is not None:
                 each.answer.set_result(verdict_of(judged, digest, as_of))
 

@@ -1,4 +1,4 @@
-"""What a follower is told at its start, and what the checkpoint says of its sources."""
+"""The settings of a follower at its start, and what the checkpoint says of its sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAUSE_MS = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class FollowerSetup:
     """Plain values. ``state``: where shards log their state; "": in the folder ``checkpoint``.
 
     ``number``: of the follower. ``socket``: where those who ask listen. ``pause_ms``: at least between two forks.

@@ -13,7 +13,7 @@ from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.serve.revisions.queue import RevisionQueue
 from crossline.serve.revisions.sender import Sender
-from crossline.serve.revisions.values import AddressState, Failed, Revision
+from crossline.serve.revisions.values import AddressState, FailedDelivery, Revision
 from crossline.settings.process.serve import RevisionSettings
 
 FILE = "revisions.db"
@@ -97,7 +97,7 @@ class RevisionPusher:
         """How it stands with each address, in the order of the settings."""
         return [each.state() for each in self._senders.values()]
 
-    def failed(self, limit: int = 100) -> list[Failed]:
+    def failed(self, limit: int = 100) -> list[FailedDelivery]:
         """Revisions that were not delivered to some address, within seven days, the latest first."""
         return [] if self._queue is None else self._queue.failed(limit)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from crossline.basics.errors import PermanentError, RetryableError, SinkError, StateError
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.stores.standing import Standing
-from crossline.serve.revisions.values import Failed, Revision, Status
+from crossline.serve.revisions.values import FailedDelivery, Revision, Status
 
 VERSION = 1
 APPLICATION_ID = 0x63726C72  # "crlr"
@@ -42,7 +42,7 @@ class QueueFullError(RetryableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class QueuedRevision:
     """A revision that waits for an address."""
 
     seq: int
@@ -134,7 +134,7 @@ class RevisionQueue:
                 (address,),
             ).fetchall()
 
-    def load(self, seq: int) -> Waiting:
+    def load(self, seq: int) -> QueuedRevision:
         """The revision of that number, which waits."""
         with self._lock, self._errors():
             row = self._connection.execute(
@@ -143,7 +143,7 @@ class RevisionQueue:
             ).fetchone()
         if row is None:
             raise StateError(f"{self.path}: found no revision {seq} that waits; somebody else has changed the file")
-        return Waiting(*row)
+        return QueuedRevision(*row)
 
     def refused(self, seq: int, why: str) -> None:
         """Count a refusal."""
@@ -192,7 +192,7 @@ class RevisionQueue:
             ).fetchone()
         return None if row is None else row[0]
 
-    def failed(self, limit: int) -> list[Failed]:
+    def failed(self, limit: int) -> list[FailedDelivery]:
         """What was parked or has expired, the latest first."""
         with self._lock, self._errors():
             rows = self._connection.execute(
@@ -200,7 +200,7 @@ class RevisionQueue:
                 "WHERE status IN ('parked', 'expired') ORDER BY done_ms DESC, seq DESC LIMIT ?",
                 (limit,),
             ).fetchall()
-        return [Failed(*row) for row in rows]
+        return [FailedDelivery(*row) for row in rows]
 
     def close(self) -> None:
         """Let go of the file; safe to call twice."""

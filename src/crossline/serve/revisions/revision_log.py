@@ -62,17 +62,17 @@ class NumberedLog:
                 connection.execute(made, (secrets.token_hex(LIFE_BYTES),))
             self.life = str(connection.execute("SELECT name FROM life").fetchone()[0])
 
-    def keep(self, told: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    def keep(self, revisions: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Keep them, each with its id; those that are there stay where they are.
 
         Raises RetryableError where the disk takes nothing, StateError where the file is damaged.
         """
-        rows = [(name, json_bytes(dict(body))) for name, body in told]
+        rows = [(name, json_bytes(dict(body))) for name, body in revisions]
         with self._connected() as connection, connection:
             connection.executemany(_PUT, rows)
             connection.execute("DELETE FROM revised WHERE seq <= (SELECT max(seq) FROM revised) - ?", (self._kept_max,))
 
-    def told(self) -> None:
+    def notify(self) -> None:
         """Those who follow look now; called in their event loop."""
         news, self._news = self._news, asyncio.Event()
         news.set()
@@ -132,7 +132,7 @@ class NumberedLog:
                 found = last
             if found != last:
                 last = found
-                self.told()
+                self.notify()
             await asyncio.sleep(LOOK_S)
 
     @contextmanager
@@ -146,7 +146,7 @@ class NumberedLog:
         except sqlite3.DatabaseError as error:
             raise StateError(
                 f"{self.path}: found no list of {self.what} ({error}); move it away: it begins anew, and who listens "
-                "to events is told of a gap"
+                "to events gets a gap event"
             ) from error
 
 

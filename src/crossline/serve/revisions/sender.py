@@ -13,7 +13,7 @@ from itertools import count
 from crossline.basics.errors import CrosslineError, RetryableError, SinkError
 from crossline.io.webhook.posting import Poster
 from crossline.logs import get_logger
-from crossline.serve.revisions.queue import RevisionQueue, Waiting
+from crossline.serve.revisions.queue import QueuedRevision, RevisionQueue
 from crossline.serve.revisions.values import AddressState, Status
 from crossline.settings.process.serve import RevisionSettings
 
@@ -171,7 +171,7 @@ class Sender:
         log.error("revisions were given up", address=self._poster.where, count=len(old), why=why)
         self._idle()
 
-    def _end(self, record: Record, waiting: Waiting, status: Status, why: str) -> None:
+    def _end(self, record: Record, waiting: QueuedRevision, status: Status, why: str) -> None:
         self._queue.done(self.address, waiting.seq, status, self._clock_ms(), why)
         if status != "sent":
             log.error(

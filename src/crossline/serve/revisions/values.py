@@ -23,7 +23,7 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedDelivery:
     """A revision that was not delivered to an address: ``parked``, it was refused; ``expired``, nobody answered."""
 
     where: str

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.observe.objectives.budget import PAIRS, WINDOWS, Counts, Verdict, burns, minutes_left, verdict
+from crossline.observe.objectives.budget import PAIRS, WINDOWS, EventCounts, WindowVerdict, burns, minutes_left, verdict
 from crossline.observe.objectives.file import Minute, MinuteFile
 
 THREE_NINES = Fraction(999, 1000)
@@ -25,7 +25,7 @@ def test_the_pairs_of_windows_are_those_of_the_workbook() -> None:
     ]
     # Table 5-4: errors of 0.1 % use a budget of 99.9 % up in 30 days, those of 1 % in 3 days, of 100 % in 43 minutes.
     for bad, minutes in ((1, 43_200), (10, 4_320), (1_000, 43)):
-        rate = verdict(Counts(1_000 - bad, 1_000, 60), THREE_NINES, 60).burn_rate
+        rate = verdict(EventCounts(1_000 - bad, 1_000, 60), THREE_NINES, 60).burn_rate
         assert rate is not None
         assert int(WINDOWS["30d"] / rate) == minutes
 
@@ -33,29 +33,29 @@ def test_the_pairs_of_windows_are_those_of_the_workbook() -> None:
 @pytest.mark.parametrize(
     ("counts", "minutes", "kept", "left", "rate"),
     [
-        (Counts(10_000, 10_000, 60), 60, True, 1, 0),
-        (Counts(9_990, 10_000, 60), 60, True, 0, 1),  # just kept: at least so many
-        (Counts(9_989, 10_000, 60), 60, False, Fraction(-1, 10), Fraction(11, 10)),
-        (Counts(9_995, 10_000, 60), 60, True, Fraction(1, 2), Fraction(1, 2)),
-        (Counts(9_995, 10_000, 29), 60, None, Fraction(1, 2), Fraction(1, 2)),  # half of it and more is not known
-        (Counts(9_995, 10_000, 30), 60, True, Fraction(1, 2), Fraction(1, 2)),
-        (Counts(0, 10, 1), 60, False, -999, 1_000),  # what is known is enough to say no
-        (Counts(0, 0, 60), 60, None, None, None),  # known, and nothing was to be counted
-        (Counts(), 60, None, None, None),
+        (EventCounts(10_000, 10_000, 60), 60, True, 1, 0),
+        (EventCounts(9_990, 10_000, 60), 60, True, 0, 1),  # just kept: at least so many
+        (EventCounts(9_989, 10_000, 60), 60, False, Fraction(-1, 10), Fraction(11, 10)),
+        (EventCounts(9_995, 10_000, 60), 60, True, Fraction(1, 2), Fraction(1, 2)),
+        (EventCounts(9_995, 10_000, 29), 60, None, Fraction(1, 2), Fraction(1, 2)),  # half of it and more is not known
+        (EventCounts(9_995, 10_000, 30), 60, True, Fraction(1, 2), Fraction(1, 2)),
+        (EventCounts(0, 10, 1), 60, False, -999, 1_000),  # what is known is enough to say no
+        (EventCounts(0, 0, 60), 60, None, None, None),  # known, and nothing was to be counted
+        (EventCounts(), 60, None, None, None),
     ],
 )
 def test_verdicts_worked_by_hand(
-    counts: Counts, minutes: int, kept: bool | None, left: Fraction | None, rate: Fraction | None
+    counts: EventCounts, minutes: int, kept: bool | None, left: Fraction | None, rate: Fraction | None
 ) -> None:
     found = verdict(counts, THREE_NINES, minutes)
     assert (found.kept, found.budget_left, found.burn_rate) == (kept, left, rate)
     assert found.unknown == minutes - counts.minutes
 
 
-def of_rate(rate: int | str, minutes: int = 60) -> Verdict:
+def of_rate(rate: int | str, minutes: int = 60) -> WindowVerdict:
     bad = Fraction(rate) * 10  # of 10,000, where 10 may be
     assert bad.denominator == 1
-    return verdict(Counts(10_000 - int(bad), 10_000, minutes), THREE_NINES, minutes)
+    return verdict(EventCounts(10_000 - int(bad), 10_000, minutes), THREE_NINES, minutes)
 
 
 def test_somebody_is_told_where_both_windows_burn() -> None:
@@ -64,7 +64,7 @@ def test_somebody_is_told_where_both_windows_burn() -> None:
     assert burns(fast, of_rate("14.5"), of_rate("14.5"))
     assert not burns(fast, of_rate("14.5"), of_rate(0)), "it is over already"
     assert not burns(fast, of_rate(1), of_rate(100)), "it has just begun"
-    unknown = verdict(Counts(), THREE_NINES, 5)
+    unknown = verdict(EventCounts(), THREE_NINES, 5)
     assert not burns(fast, of_rate(20), unknown)
 
 
@@ -74,7 +74,7 @@ def test_when_a_budget_is_used_up() -> None:
     assert minutes_left(of_rate("0.5"), of_rate("0.5")) is None, "30 days hence, and by then these are forgotten"
     assert minutes_left(of_rate("0.5"), of_rate(0)) is None
     assert minutes_left(of_rate(2), of_rate(2)) is None, "it is used up"
-    assert minutes_left(of_rate("0.5"), verdict(Counts(), THREE_NINES, 1440)) is None
+    assert minutes_left(of_rate("0.5"), verdict(EventCounts(), THREE_NINES, 1440)) is None
 
 
 def twin(minutes: dict[int, tuple[int, int]], end: int, span: int) -> tuple[int, int, int, bool | None]:

@@ -13,13 +13,13 @@ import pytest
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.times import format_instant
 from crossline.io.sinks.base import Delivery
-from crossline.observe.objectives.budget import Counts
+from crossline.observe.objectives.budget import EventCounts
 from crossline.observe.objectives.declaration import objectives_of
 from crossline.observe.objectives.file import MinuteFile
-from crossline.observe.objectives.lag import Lag
+from crossline.observe.objectives.lag import LagMeter
 from crossline.observe.objectives.requests import RequestCounts, counting
 from crossline.observe.objectives.run import RunCounts, RunObjectives, spent_ms
-from crossline.observe.watching import Watching
+from crossline.observe.telemetry import Telemetry
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig, load_pipeline
@@ -55,7 +55,7 @@ def pipeline(folder: Path) -> PipelineConfig:
     return replace(config, slo=config.slo.model_copy(update={"path": str(folder / "slo.db")}))
 
 
-def counts(config: PipelineConfig, name: str) -> Counts:
+def counts(config: PipelineConfig, name: str) -> EventCounts:
     assert config.slo is not None
     held = {each.name: each.held for each in objectives_of(config.slo)}[name]
     return MinuteFile(Path(config.slo.path), "payments").counts(name, held, START + 1, [1])[1]
@@ -90,7 +90,7 @@ def test_a_run_counts_alerts_that_came_in_time(tmp_path: Path) -> None:
     made.batch(delivered(*found, dead=2), Totals())
     made.batch(delivered(), Totals())
     made.flush()
-    assert counts(config, "alert_latency") == Counts(3, 5, 1)
+    assert counts(config, "alert_latency") == EventCounts(3, 5, 1)
     file = MinuteFile(tmp_path / "slo.db", "payments").figures(START, START + 1)
     assert {name: value[START] for name, value in file.items()} == {
         "batches": 2,
@@ -117,9 +117,9 @@ def test_a_minute_is_good_where_the_checkpoint_took_little(tmp_path: Path, mark_
     made.batch(delivered(wall_ms={"plan": 40, "tasks": 0}), Totals(after_ms={"deliver": 10.0}))
     made.batch(delivered(wall_ms={"plan": 50 - mark_ms}), Totals(after_ms={"mark": mark_ms}))
     made.flush()
-    assert counts(config, "checkpoint") == Counts(good, 1, 1)
+    assert counts(config, "checkpoint") == EventCounts(good, 1, 1)
     made.flush()
-    assert counts(config, "checkpoint") == Counts(good, 1, 1), "a minute without batches has nothing to be good"
+    assert counts(config, "checkpoint") == EventCounts(good, 1, 1), "a minute without batches has nothing to be good"
 
 
 def waiting(amount: int | None, stream: str = "payments") -> Waiting:
@@ -127,7 +127,7 @@ def waiting(amount: int | None, stream: str = "payments") -> Waiting:
 
 
 def test_lag_is_the_age_of_what_waits() -> None:
-    lag = Lag(["payments"], began_ms=1_000)
+    lag = LagMeter(["payments"], began_ms=1_000)
     assert lag.of([], {}, 2_000) is None, "nobody was asked yet"
     assert lag.of([waiting(9)], {}, 4_000) == 3_000, "what waits was there when the run began"
     assert lag.of([waiting(9)], {"payments": 3_500}, 4_000) == 500
@@ -136,7 +136,7 @@ def test_lag_is_the_age_of_what_waits() -> None:
     assert lag.of([waiting(1)], {"payments": 61_500}, 61_000) == 0, "a broker's clock that is ahead"
     assert lag.of([waiting(None)], {"payments": 3_500}, 62_000) is None
     assert lag.of([waiting(5, "files")], {}, 62_000) is None
-    two = Lag(["a", "b"], began_ms=0)
+    two = LagMeter(["a", "b"], began_ms=0)
     assert two.of([waiting(3, "a"), waiting(0, "b")], {"a": 900}, 1_000) == 100
 
 
@@ -151,7 +151,7 @@ def test_seconds_with_lag_and_without(tmp_path: Path) -> None:
     made.sample([waiting(None)])
     made.sample([waiting(0)])
     made.flush()
-    assert counts(config, "lag") == Counts(6, 8, 1), (
+    assert counts(config, "lag") == EventCounts(6, 8, 1), (
         "of 1 to 7 s two are above 5 s; a broker that is silent says nothing"
     )
 
@@ -172,8 +172,8 @@ def test_an_api_counts_its_requests(tmp_path: Path) -> None:
             pass
 
     asyncio.run(through())
-    assert counts(config, "decision_latency") == Counts(1, 2, 1)
-    assert counts(config, "availability") == Counts(5, 7, 1)
+    assert counts(config, "decision_latency") == EventCounts(1, 2, 1)
+    assert counts(config, "availability") == EventCounts(5, 7, 1)
 
 
 class Pipeline:
@@ -195,14 +195,14 @@ class Pipeline:
 
 def test_a_run_is_counted_from_its_start_to_its_end(tmp_path: Path) -> None:
     config, asked = pipeline(tmp_path), threading.Event()
-    watching = Watching(None, None, RunObjectives(config, lambda: NOW_MS))
+    watching = Telemetry(None, None, RunObjectives(config, lambda: NOW_MS))
     watching.follow(Pipeline(asked))
     assert asked.wait(60)
     watching.batch(delivered(alert(100)), Totals())
     watching.close()
     found = counts(config, "lag")
     assert found.good == found.total >= 1
-    assert counts(config, "alert_latency") == Counts(1, 1, 1)
+    assert counts(config, "alert_latency") == EventCounts(1, 1, 1)
 
 
 def test_a_batch_that_cannot_be_counted_is_done_all_the_same(tmp_path: Path) -> None:

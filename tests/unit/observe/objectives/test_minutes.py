@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.observe.objectives.budget import DAY, Counts
+from crossline.observe.objectives.budget import DAY, EventCounts
 from crossline.observe.objectives.declaration import objectives_of
 from crossline.observe.objectives.file import FIGURES_KEPT, KEPT, Minute, MinuteFigure, MinuteFile
 from crossline.observe.objectives.recorder import Recorder
@@ -27,7 +27,7 @@ class Clock:
         return self.ms
 
 
-def counted(file: MinuteFile, name: str, end: int, span: int) -> Counts:
+def counted(file: MinuteFile, name: str, end: int, span: int) -> EventCounts:
     held = {each.name: each.held for each in objectives_of(SLO)}[name]
     return file.counts(name, held, end, [span])[span]
 
@@ -35,7 +35,7 @@ def counted(file: MinuteFile, name: str, end: int, span: int) -> Counts:
 def test_a_minute_is_known_once_it_is_over_and_written(tmp_path: Path) -> None:
     clock, file = Clock(), MinuteFile(tmp_path / "out" / "slo.db", "payments")
     recorder = Recorder(file, objectives_of(SLO), clock, {"lag"})
-    assert counted(file, "lag", START + 1, 60) == Counts(), "there is no file yet"
+    assert counted(file, "lag", START + 1, 60) == EventCounts(), "there is no file yet"
     recorder.add("lag", 1, 1)
     recorder.add("lag", 0, 1)
     recorder.add("nothing", 0, 1)
@@ -44,12 +44,12 @@ def test_a_minute_is_known_once_it_is_over_and_written(tmp_path: Path) -> None:
     assert recorder.over()
     recorder.flush()
     assert not recorder.over()
-    assert counted(file, "lag", START + 1, 60) == Counts(1, 2, 1)
-    assert counted(file, "availability", START + 1, 60) == Counts(0, 0, 1), "no request is not unknown"
+    assert counted(file, "lag", START + 1, 60) == EventCounts(1, 2, 1)
+    assert counted(file, "availability", START + 1, 60) == EventCounts(0, 0, 1), "no request is not unknown"
     clock.ms += 60_000
     recorder.flush()  # nobody looked at lag in this one: it is unknown
-    assert counted(file, "lag", START + 2, 60) == Counts(1, 2, 1)
-    assert counted(file, "availability", START + 2, 60) == Counts(0, 0, 2)
+    assert counted(file, "lag", START + 2, 60) == EventCounts(1, 2, 1)
+    assert counted(file, "availability", START + 2, 60) == EventCounts(0, 0, 2)
     assert (recorder.events, recorder.bad) == ({"lag": 2, "availability": 0}, {"lag": 1, "availability": 0})
     assert stat.S_IMODE((tmp_path / "out" / "slo.db").stat().st_mode) == 0o600
 
@@ -64,7 +64,7 @@ def test_processes_and_restarts_add_up(tmp_path: Path) -> None:
         recorder.figure("lag_ms", 50.0, peak=True)
         recorder.flush()
     file = MinuteFile(tmp_path / "slo.db", "payments")
-    assert counted(file, "availability", START + 1, 60) == Counts(7, 10, 1)
+    assert counted(file, "availability", START + 1, 60) == EventCounts(7, 10, 1)
     assert file.figures(START, START + 1) == {"records": {START: 20.0}, "lag_ms": {START: 400.0}}
     assert file.figures(START + 1, START + 2) == {}
 
@@ -74,8 +74,8 @@ def test_pipelines_of_one_folder_do_not_mix(tmp_path: Path) -> None:
     for file, good in ((mine, 1), (other, 0)):
         file.add([Minute("lag", "5000", START, good, 1)], [MinuteFigure("records", START, 5.0 + good)], START)
     assert (counted(mine, "lag", START + 1, 60), counted(other, "lag", START + 1, 60)) == (
-        Counts(1, 1, 1),
-        Counts(0, 1, 1),
+        EventCounts(1, 1, 1),
+        EventCounts(0, 1, 1),
     )
     assert other.figures(START, START + 1) == {"records": {START: 5.0}}
 
@@ -83,7 +83,7 @@ def test_pipelines_of_one_folder_do_not_mix(tmp_path: Path) -> None:
 def test_counts_under_another_limit_are_others(tmp_path: Path) -> None:
     file = MinuteFile(tmp_path / "slo.db", "payments")
     file.add([Minute("lag", "9000", START, 1, 1)], [], START)
-    assert counted(file, "lag", START + 1, 60) == Counts()
+    assert counted(file, "lag", START + 1, 60) == EventCounts()
 
 
 def test_the_file_is_bounded(tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ def test_what_cannot_be_written_stays_unknown(tmp_path: Path, capsys: pytest.Cap
     path.unlink()
     recorder.add("availability", 1, 1)
     recorder.flush()
-    assert counted(MinuteFile(path, "payments"), "availability", START + 1, 60) == Counts(1, 1, 1)
+    assert counted(MinuteFile(path, "payments"), "availability", START + 1, 60) == EventCounts(1, 1, 1)

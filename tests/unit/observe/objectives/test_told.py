@@ -19,12 +19,12 @@ from crossline.basics.times import format_instant
 from crossline.cli.main import run_command
 from crossline.observe.objectives.declaration import objectives_of
 from crossline.observe.objectives.file import Minute, MinuteFile
+from crossline.observe.objectives.formatting import value_text
 from crossline.observe.objectives.histogram import counted, packed
 from crossline.observe.objectives.metrics import ObjectiveCollector
 from crossline.observe.objectives.prometheus import rules_of
 from crossline.observe.objectives.recorder import Recorder
 from crossline.observe.objectives.report import report
-from crossline.observe.objectives.words import value_said
 from crossline.settings.process.slo import SloSettings
 from e2e.scraping import names_in
 
@@ -50,7 +50,7 @@ def test_command_api_and_page_tell_the_same_value(folder: Path, capsys: pytest.C
     assert [each["value"] for each in found["windows"].values()] == [value] * 3
     assert run_command(["slo", "--json"]) == 0
     assert lag_of(json.loads(capsys.readouterr().out)) == found
-    assert value_said(found, found["windows"]["1h"]) == "1.22 s"  # the bound above: 5,000 * 2^(-65/32) is 1,223
+    assert value_text(found, found["windows"]["1h"]) == "1.22 s"  # the bound above: 5,000 * 2^(-65/32) is 1,223
     assert run_command(["slo"]) == 0
     (lag,) = (each for each in capsys.readouterr().out.splitlines() if each.startswith("99.9 % of seconds"))
     assert lag.count("p99.9 1.22 s; 99.9 %, not known") == 3
@@ -113,7 +113,7 @@ def test_a_minute_is_looked_at_once_it_has_been_written(tmp_path: Path) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in {**OTHERS, "pipeline.yaml": PIPELINE}.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr("crossline.cli.slo.command.time.time_ns", lambda: (NOW_MS + 5_000) * 1_000_000)
+    monkeypatch.setattr("crossline.cli.slo.time.time_ns", lambda: (NOW_MS + 5_000) * 1_000_000)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "250")
     return tmp_path

@@ -16,11 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from crossline.observe.objectives.declaration import Objective, objectives_of
 from crossline.observe.objectives.file import KEPT, Minute, MinuteFile
+from crossline.observe.objectives.formatting import value_text
 from crossline.observe.objectives.histogram import REACH, SIZE, added, counted, empty, packed, place_of, value_at
 from crossline.observe.objectives.metrics import ObjectiveCollector
 from crossline.observe.objectives.recorder import Recorder
 from crossline.observe.objectives.report import found_of
-from crossline.observe.objectives.words import value_said
 from crossline.settings.process.slo import SloSettings
 
 END = 29_800_017  # 17 minutes past an hour: windows begin and end within hours
@@ -161,4 +161,4 @@ def test_prometheus_is_told_what_the_report_says(tmp_path: Path) -> None:
     ],
 )
 def test_values_are_said_in_few_digits(measure: str, value: float | None, said: str) -> None:
-    assert value_said({"measure": measure}, {"value": value}) == said
+    assert value_text({"measure": measure}, {"value": value}) == said

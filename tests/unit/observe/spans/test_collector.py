@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from structlog.testing import capture_logs
 
-from crossline.observe.spans import sending
-from crossline.observe.spans.sending import ReportingExporter
+from crossline.observe.spans import exporter
+from crossline.observe.spans.exporter import ReportingExporter
 
 WAIT_S = 120.0
 SPANS: Any = [None]  # nobody here looks at them
@@ -36,18 +36,18 @@ class Slow(SpanExporter):
 
 
 def test_spans_are_dropped_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "ANSWER_S_MAX", 0.05)
+    monkeypatch.setattr(exporter, "ANSWER_S_MAX", 0.05)
     slow = Slow()
-    exporter = ReportingExporter(slow, "collector")
+    reporting = ReportingExporter(slow, "collector")
     with capture_logs() as logs:
-        assert exporter.export(SPANS) is SpanExportResult.FAILURE
-        assert exporter.export(SPANS) is SpanExportResult.FAILURE
+        assert reporting.export(SPANS) is SpanExportResult.FAILURE
+        assert reporting.export(SPANS) is SpanExportResult.FAILURE
     assert slow.asked == 1, "what was given up is still being sent"
     assert [each["event"] for each in logs] == ["a collector does not take spans; they are dropped until it does"]
-    monkeypatch.setattr(sending, "ANSWER_S_MAX", WAIT_S)
+    monkeypatch.setattr(exporter, "ANSWER_S_MAX", WAIT_S)
     slow.ended.set()
     assert slow.done.wait(WAIT_S)
-    assert exporter._under_way.acquire(timeout=WAIT_S)
-    exporter._under_way.release()
-    assert exporter.export(SPANS) is SpanExportResult.SUCCESS
+    assert reporting._under_way.acquire(timeout=WAIT_S)
+    reporting._under_way.release()
+    assert reporting.export(SPANS) is SpanExportResult.SUCCESS
     assert slow.asked == 2

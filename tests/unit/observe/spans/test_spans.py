@@ -15,8 +15,8 @@ from crossline.basics.errors import PermanentError, SinkError
 from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import Delivery, RetryPolicy, Sink, deliver_all
 from crossline.io.sinks.console import ConsoleSink
-from crossline.observe.spans import sending
-from crossline.observe.spans.sending import Spans
+from crossline.observe.spans import exporter
+from crossline.observe.spans.exporter import Spans
 from crossline.observe.spans.spans import ids_of
 from crossline.runtime.work.totals import Totals
 from crossline.settings.watch import OtlpSettings
@@ -53,7 +53,7 @@ class Shaky(ConsoleSink):
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "END_S", 60.0)  # of a machine that is busy
+    monkeypatch.setattr(exporter, "END_S", 60.0)  # of a machine that is busy
     for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SERVICE_NAME"):
         monkeypatch.delenv(name, raising=False)
 

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from crossline.basics.errors import UsageError
+from crossline.observe.telemetry import Telemetry
 from crossline.observe.tracing import spans_wanted
-from crossline.observe.watching import Watching
 from crossline.settings.config import PipelineConfig, load_pipeline
 from crossline.settings.watch import OtlpSettings
 
@@ -80,8 +80,8 @@ def test_what_makes_them_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(UsageError, match=r"watch\.otlp: spans need opentelemetry.*crossline\[otlp\]"):
-        Watching.of(config("watch: {listen: '0', otlp: {}}"))
+        Telemetry.of(config("watch: {listen: '0', otlp: {}}"))
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")
     with capture_logs() as logs:  # others on this machine may have set it
-        Watching.of(config()).close()
+        Telemetry.of(config()).close()
     assert "crossline[otlp]" in logs[0]["error"]

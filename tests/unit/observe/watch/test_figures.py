@@ -18,7 +18,7 @@ from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.io.sinks.console import ConsoleSink
 from crossline.io.sinks.jsonl import JsonlSink
 from crossline.observe.watch.exposition import RunCollector, registry_of
-from crossline.observe.watch.figures import NO_RULE, OTHERS, Figures, Histogram
+from crossline.observe.watch.figures import NO_RULE, OTHERS, Histogram, RunFigures
 from crossline.observe.watch.space import Space
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.runtime.work.totals import Totals
@@ -34,7 +34,7 @@ def delivered(*alerts: dict[str, Any], **figures: Any) -> Delivery:
     return Delivery("p", 0, alerts=alerts, figures={"records": 0, **figures})
 
 
-def exposed(figures: Figures, waiting: tuple[Waiting, ...] = ()) -> dict[str, dict[tuple[str, ...], float]]:
+def exposed(figures: RunFigures, waiting: tuple[Waiting, ...] = ()) -> dict[str, dict[tuple[str, ...], float]]:
     """By name of the sample and values of its labels."""
     collector = RunCollector("p", figures, Standing, lambda: waiting, Space, lambda: True)
     found: dict[str, dict[tuple[str, ...], float]] = {}
@@ -58,7 +58,7 @@ def test_a_histogram_counts_as_one_by_one(values: list[float], bounds: list[floa
 
 
 def test_batches_are_counted_by_the_way_in_which_they_ran() -> None:
-    figures = Figures()
+    figures = RunFigures()
     assert exposed(figures)["crossline_batches_run_total"] == {("in_process",): 0, ("one_task",): 0, ("stages",): 0}
     for ran in ("in_process", "stages", "in_process"):
         figures.batch(delivered(ran=ran), Totals())
@@ -68,7 +68,7 @@ def test_batches_are_counted_by_the_way_in_which_they_ran() -> None:
 
 
 def test_a_batch_is_added_up() -> None:
-    figures = Figures(wall=["s"], streams=["s", "quiet"])
+    figures = RunFigures(wall=["s"], streams=["s", "quiet"])
     late = LateRecord("s", "r", 0, 1, 1, "s-0", 0)
     dead = [DeadLetter("s", "bad_time", "", "s-0", 1, b""), DeadLetter("s", "bad_time", "", "s-0", 2, b"")]
     told = {
@@ -109,7 +109,7 @@ def test_a_batch_is_added_up() -> None:
 
 
 def test_names_are_bounded_and_sums_never_fall() -> None:
-    figures = Figures(rules_max=2)
+    figures = RunFigures(rules_max=2)
     figures.batch(delivered(alert("a"), alert("b"), alert("c"), cost_ms={"rules": {"c@1": 1.0}}), Totals())
     figures.batch(delivered(alert("c"), alert("a"), alert("d"), cost_ms={"rules": {"a@1": 1.0}, "others": 2}), Totals())
     found = exposed(figures)
@@ -118,7 +118,7 @@ def test_names_are_bounded_and_sums_never_fall() -> None:
 
 
 def test_a_clock_that_is_ahead_makes_no_sum_fall() -> None:
-    figures = Figures(wall=["s"])
+    figures = RunFigures(wall=["s"])
     figures.batch(delivered(alert("a", -3_600.0)), Totals())
     found = exposed(figures)
     assert found["crossline_alert_latency_seconds_sum"] == {("s",): 0}
@@ -126,7 +126,7 @@ def test_a_clock_that_is_ahead_makes_no_sum_fall() -> None:
 
 
 def test_sinks_are_told_apart(tmp_path: Any) -> None:
-    figures = Figures()
+    figures = RunFigures()
     sinks = [ConsoleSink(), JsonlSink(tmp_path / "a", None), JsonlSink(tmp_path / "b", None)]
     figures.name_sinks(sinks)
     figures.failed(sinks[2], OSError("full"))
@@ -144,7 +144,7 @@ def test_sinks_are_told_apart(tmp_path: Any) -> None:
 
 
 def test_a_sink_that_no_batch_waits_for_has_a_backlog(tmp_path: Any) -> None:
-    figures = Figures()
+    figures = RunFigures()
     behind = OutboxSink(JsonlSink(tmp_path / "a", None), tmp_path / "behind")
     figures.name_sinks([ConsoleSink(), behind])
     found = exposed(figures)
@@ -163,7 +163,7 @@ def test_a_sink_that_no_batch_waits_for_has_a_backlog(tmp_path: Any) -> None:
 
 def test_what_is_not_known_is_not_told() -> None:
     waiting = (Waiting("s", "records", 5), Waiting("t", "bytes", None, "no answer"), Waiting("u", "bytes", None))
-    found = exposed(Figures(), waiting)
+    found = exposed(RunFigures(), waiting)
     assert found["crossline_source_waiting_records"] == {("s",): 5}
     assert "crossline_source_waiting_bytes" not in found
     assert found["crossline_source_silent"] == {("s",): 0, ("t",): 1, ("u",): 0}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from crossline.observe.watch.figures import SinkFigures
-from crossline.observe.watch.health import Answer, Progress, keeps_up, lives
+from crossline.observe.watch.health import HealthStatus, RunProgress, keeps_up, lives
 from crossline.runtime.pipeline.standing import Standing, Waiting
 
-ALIVE = Answer((), {"state": "running"})
+ALIVE = HealthStatus((), {"state": "running"})
 STARTED = Standing(started=True, rules={"active": 2})
 SOME = [Waiting("s", "bytes", 1_000_000)]
 
@@ -38,7 +38,7 @@ def reasons(
     waiting: list[Waiting] | None = None,
     sinks: dict[str, SinkFigures] | None = None,
 ) -> tuple[str, ...]:
-    progress = Progress(now_s=1_000.0, since_s=500.0, last_batch_s=last_batch_s, within_s=60.0)
+    progress = RunProgress(now_s=1_000.0, since_s=500.0, last_batch_s=last_batch_s, within_s=60.0)
     return keeps_up(ALIVE, standing, progress, waiting or [], sinks or {}).reasons
 
 
@@ -64,6 +64,6 @@ def test_a_sink_that_is_down_is_named() -> None:
 
 
 def test_who_does_not_live_is_not_ready() -> None:
-    dead = Answer(("the query is dead",))
-    assert keeps_up(dead, STARTED, Progress(1.0, 0.0, None, 60.0), [], {}) is dead
+    dead = HealthStatus(("the query is dead",))
+    assert keeps_up(dead, STARTED, RunProgress(1.0, 0.0, None, 60.0), [], {}) is dead
     assert dead.to_json() == {"ok": False, "reasons": ["the query is dead"]}

@@ -24,9 +24,9 @@ from crossline.basics.errors import UsageError
 from crossline.io.sinks.base import Sink
 from crossline.observe.watch import listener as listening
 from crossline.observe.watch import watch as module
-from crossline.observe.watch.listener import Listener, Page
+from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.observe.watch.space import space_of
-from crossline.observe.watch.watch import Watch
+from crossline.observe.watch.watch import RunWatch
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.settings.watch import Place, WatchSettings, place_of
 
@@ -71,7 +71,7 @@ class Cut:
 
 
 def test_brokers_that_do_not_answer_restart_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch, pipeline = Watch(WatchSettings(listen="0"), "p", {}), Cut()
+    watch, pipeline = RunWatch(WatchSettings(listen="0"), "p", {}), Cut()
     try:
         watch.follow(pipeline)
         assert pipeline.asked.wait(30)
@@ -84,7 +84,7 @@ def test_brokers_that_do_not_answer_restart_nothing(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_page_waits_for_nobody() -> None:
-    watch, pipeline = Watch(WatchSettings(listen="0"), "p", {}), Stuck()
+    watch, pipeline = RunWatch(WatchSettings(listen="0"), "p", {}), Stuck()
     try:
         watch.follow(pipeline)
         assert pipeline.asked.wait(30)
@@ -105,23 +105,23 @@ def test_a_page_waits_for_nobody() -> None:
 
 
 def test_a_place_that_is_taken_is_told() -> None:
-    watch = Watch(WatchSettings(listen="0"), "p", {})
+    watch = RunWatch(WatchSettings(listen="0"), "p", {})
     try:
         settings = WatchSettings(listen=str(watch.place))
         with pytest.raises(UsageError, match=rf"cannot listen at 127\.0\.0\.1:{watch.place.port}: .*watch\.listen"):
-            Watch(settings, "q", {})
+            RunWatch(settings, "q", {})
     finally:
         watch.close()
     with pytest.raises(UsageError, match=r"cannot listen at 192\.0\.2\.1:1: "):
-        Watch(WatchSettings(listen="192.0.2.1:1"), "q", {})
+        RunWatch(WatchSettings(listen="192.0.2.1:1"), "q", {})
 
 
 def test_other_paths_methods_and_faults() -> None:
-    def fails(_: str) -> Page:
+    def fails(_: str) -> HttpPage:
         raise ValueError("secret")
 
-    pages: dict[str, Callable[[str], Page]] = {"/ok": lambda _: Page(b"yes", "text/plain"), "/bad": fails}
-    listener = Listener(Place("127.0.0.1", 0), pages)
+    pages: dict[str, Callable[[str], HttpPage]] = {"/ok": lambda _: HttpPage(b"yes", "text/plain"), "/bad": fails}
+    listener = HttpListener(Place("127.0.0.1", 0), pages)
 
     def ask(method: str, path: str) -> tuple[int, bytes]:
         client = http.client.HTTPConnection("127.0.0.1", listener.place.port, timeout=30)
@@ -141,7 +141,7 @@ def test_other_paths_methods_and_faults() -> None:
         listener.close()
 
 
-def answered(listener: Listener) -> bool:
+def answered(listener: HttpListener) -> bool:
     """Whether somebody who asks now gets the page."""
     try:
         with urllib.request.urlopen(f"http://{listener.place}/ok", timeout=60) as answer:
@@ -154,7 +154,7 @@ def test_clients_that_say_nothing_take_no_more_than_their_share(monkeypatch: pyt
     monkeypatch.setattr(listening, "CLIENTS_MAX", 3)
     monkeypatch.setattr(listening, "REQUEST_S_MAX", 600.0)
     monkeypatch.setattr(listening._Handler, "timeout", 600.0)
-    listener = Listener(Place("127.0.0.1", 0), {"/ok": lambda _: Page(b"yes", "text/plain")})
+    listener = HttpListener(Place("127.0.0.1", 0), {"/ok": lambda _: HttpPage(b"yes", "text/plain")})
     try:
         silent = [socket.create_connection((listener.place.host, listener.place.port)) for _ in range(3)]
         while answered(listener):  # until all three are met
@@ -169,7 +169,7 @@ def test_clients_that_say_nothing_take_no_more_than_their_share(monkeypatch: pyt
 
 def test_a_client_that_dribbles_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "REQUEST_S_MAX", 0.05)
-    listener = Listener(Place("127.0.0.1", 0), {"/ok": lambda _: Page(b"yes", "text/plain")})
+    listener = HttpListener(Place("127.0.0.1", 0), {"/ok": lambda _: HttpPage(b"yes", "text/plain")})
     try:
         with socket.create_connection((listener.place.host, listener.place.port)) as slow, suppress(ConnectionError):
             slow.settimeout(60)

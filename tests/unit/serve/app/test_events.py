@@ -16,9 +16,9 @@ from crossline.runtime.pipeline.feed import FeedSink
 from crossline.serve.app.events import AllEvents
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.changes import CaseChanges
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.service import CaseService
 from crossline.serve.feed.reader import FeedReader
-from crossline.serve.http.events.source import Event, EventsGoneError
+from crossline.serve.http.events.source import EventsGoneError, LiveEvent
 from crossline.serve.revisions.revision_log import RevisedLog
 from crossline.serve.revisions.values import Revision
 
@@ -47,7 +47,7 @@ class Shop:
     def revise(self, name: str) -> None:
         body = {"kind": "revision", "revision_id": name, "stream": "payments", "was": "allow", "decision": "block"}
         self.revised.put([Revision(name, "payments", name, body)])
-        self.revised.told()
+        self.revised.notify()
 
     async def id(self, text: str) -> str:
         """An id of this API, written by hand but for whose it is: that it makes itself."""
@@ -62,17 +62,17 @@ class Shop:
             await asyncio.sleep(0)
 
     @asynccontextmanager
-    async def listen(self, after: str | None) -> AsyncIterator[Callable[[int], Awaitable[list[Event]]]]:
+    async def listen(self, after: str | None) -> AsyncIterator[Callable[[int], Awaitable[list[LiveEvent]]]]:
         """Gives the next so many events."""
         async with aclosing(self.events.follow(after)) as found:
 
-            async def take(count: int) -> list[Event]:
+            async def take(count: int) -> list[LiveEvent]:
                 return [await anext(found) for _ in range(count)]
 
             yield take
 
 
-def told(events: list[Event]) -> list[str]:
+def told(events: list[LiveEvent]) -> list[str]:
     """What each is about."""
     said = [orjson.loads(each.body) for each in events]
     return [each.get("alert_id") or each["revision_id"] for each in said]
@@ -262,7 +262,7 @@ def test_changes_of_cases_of_another_file_are_not_gone_on_from(tmp_path: Path) -
         lives = []
         for name in ("one", "two", "one"):
             with closing(Cases(tmp_path / f"{name}.db")) as cases:
-                changes = CaseChanges(CaseDesk(cases))
+                changes = CaseChanges(CaseService(cases))
                 reader = FeedReader(tmp_path / "feed", poll_s=0.001)
                 events = AllEvents(reader, RevisedLog(tmp_path / "revised.db"), changes)
                 lives.append((await events._newest()).life)

@@ -29,7 +29,7 @@ from crossline.serve.access.guard import guarded
 from crossline.serve.access.keyfile import KeyFile
 from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.server import listening, serve
-from crossline.serve.startable import check_files
+from crossline.serve.start_check import check_files
 from crossline.settings.process.serve import ServeSettings, TlsSettings
 from crossline.settings.watch import Place
 

@@ -10,9 +10,9 @@ import orjson
 
 from crossline.basics.times import instant_text
 from crossline.serve.cases.cases import Cases
-from crossline.serve.cases.counting.cooled import Cools
-from crossline.serve.cases.desk import CaseDesk
-from crossline.serve.cases.intake.taking import Intake, Mark
+from crossline.serve.cases.intake.batches import CaseIntake, IntakePosition
+from crossline.serve.cases.service import CaseService
+from crossline.serve.cases.statistics.cooldowns import Cools
 from crossline.settings.process.casework import CasesSettings
 
 START = 1_767_225_600_000
@@ -65,10 +65,10 @@ class Desk:
         self.path = folder / "serve" / "cases.db"
         self.settings = settings
         self.cases = Cases(self.path, clock_ms=lambda: self.now_ms)
-        self.desk = CaseDesk(self.cases, clock_ms=lambda: self.now_ms)
-        self.intake = Intake(self.path, settings, clock_ms=lambda: self.now_ms, cooling=cooling)
+        self.desk = CaseService(self.cases, clock_ms=lambda: self.now_ms)
+        self.intake = CaseIntake(self.path, settings, clock_ms=lambda: self.now_ms, cooling=cooling)
 
-    def take(self, *lines: Mapping[str, Any], mark: Mark | None = None) -> None:
+    def take(self, *lines: Mapping[str, Any], mark: IntakePosition | None = None) -> None:
         """Take alerts, corrections and decisions in this order, in one transaction."""
         steps: Any = [("alerts" if "alert_id" in each else "decisions", orjson.dumps(each)) for each in lines]
         self.intake.take(steps, mark)

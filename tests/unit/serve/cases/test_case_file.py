@@ -92,12 +92,12 @@ CHILD = """
 import sys
 from pathlib import Path
 from crossline.serve.cases.cases import Cases
-from crossline.serve.cases.values import CaseChange, LinkedAlert, Verdict
+from crossline.serve.cases.values import CaseChange, LinkedAlert, CaseVerdict
 cases = Cases(Path(sys.argv[1]))
 for number in range(100_000):
     alerts = [LinkedAlert(f"a{number}", "p", f"t{number}")]
     case = cases.create_case(f"{number}", alerts, who="ada", key=f"c{number}")
-    change = CaseChange(state="resolved", verdict=Verdict(True))
+    change = CaseChange(state="resolved", verdict=CaseVerdict(True))
     cases.change_case(case.case_id, 1, change, "ada", key=f"r{number}")
     print(number, flush=True)
 """

@@ -19,13 +19,13 @@ from crossline.serve.cases.values import (
     Case,
     CaseChange,
     CaseFilter,
+    CaseVerdict,
     ChangedError,
     KeyReusedError,
     Label,
     LinkedAlert,
+    NoSuchCaseError,
     NotTakenError,
-    NotThereError,
-    Verdict,
 )
 
 START = 1_767_225_600_000
@@ -118,7 +118,7 @@ def test_the_way_of_a_case(cases: Cases) -> None:
         cases.change_case("case-1", 1, CaseChange(state="resolved"), "cyd")
     assert stale.value.stands == taken
     cases.note("case-1", "called the customer", "bob")
-    verdict = Verdict(True, "confirmed by phone", START - 1_000)
+    verdict = CaseVerdict(True, "confirmed by phone", START - 1_000)
     done = cases.change_case("case-1", 2, CaseChange(state="resolved", verdict=verdict), "bob")
     assert (done.state, done.version) == ("resolved", 3)
     for record in ("t1", "t2"):
@@ -181,11 +181,11 @@ def test_alerts_come_and_go(cases: Cases) -> None:
         (CaseChange(assignee="\ud800"), "/assignee"),
         (CaseChange(link=(LinkedAlert("a9", "payments"),)), "/link/0"),
         (CaseChange(link=tuple(LinkedAlert(f"a{n}") for n in range(1_001))), "/link"),
-        (CaseChange(verdict=Verdict(True)), "/label"),
-        (CaseChange(state="resolved", unlink=("a1", "a2"), verdict=Verdict(True)), "/label"),
-        (CaseChange(state="resolved", verdict=Verdict("yes")), "/label/is_fraud"),  # type: ignore[arg-type]
-        (CaseChange(state="resolved", verdict=Verdict(True, known_ms=START + FUTURE_MS * 2)), "/label/known_at"),
-        (CaseChange(state="resolved", verdict=Verdict(True, known_ms=-(10**30))), "/label/known_at"),
+        (CaseChange(verdict=CaseVerdict(True)), "/label"),
+        (CaseChange(state="resolved", unlink=("a1", "a2"), verdict=CaseVerdict(True)), "/label"),
+        (CaseChange(state="resolved", verdict=CaseVerdict("yes")), "/label/is_fraud"),  # type: ignore[arg-type]
+        (CaseChange(state="resolved", verdict=CaseVerdict(True, known_ms=START + FUTURE_MS * 2)), "/label/known_at"),
+        (CaseChange(state="resolved", verdict=CaseVerdict(True, known_ms=-(10**30))), "/label/known_at"),
         (CaseChange(state="resolved", reason="x" * 4_001), "/reason"),
     ],
     ids=str,
@@ -207,13 +207,13 @@ def test_what_is_no_label_no_note_no_case(cases: Cases) -> None:
             cases.put_label(stream, record, True, who="ada", reason=reason)
     with pytest.raises(NotTakenError):
         cases.put_label("p", "t", 1, who="ada")  # type: ignore[arg-type]
-    with pytest.raises(NotThereError, match='there is no case "none"'):
+    with pytest.raises(NoSuchCaseError, match='there is no case "none"'):
         cases.note("none", "text", "ada")
     for asked in (
         lambda: cases.case("none"),
         lambda: cases.change_case("'; DROP TABLE cases; --", 1, CaseChange(), "a"),
     ):
-        with pytest.raises(NotThereError):
+        with pytest.raises(NoSuchCaseError):
             asked()
     cases.create_case("One", who="ada")
     for text in ("", "x" * (NOTE_MAX + 1)):

@@ -11,19 +11,19 @@ from tests.unit.serve.cases.casekit import Desk, alert
 from tests.unit.serve.cases.test_following import batch
 
 from crossline.serve.app.events import AllEvents
-from crossline.serve.cases.acts.values import Act
+from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.changes import CaseChanges
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.service import CaseService
 from crossline.serve.feed.reader import FeedReader
-from crossline.serve.http.events.source import Event
+from crossline.serve.http.events.source import LiveEvent
 from crossline.serve.revisions.revision_log import RevisedLog
 
 
 def test_a_change_is_told_and_gone_on_from(tmp_path: Path) -> None:
-    async def heard(after: str | None, count: int, desk: Desk, act: Act | None) -> list[Event]:
+    async def heard(after: str | None, count: int, desk: Desk, act: CaseAction | None) -> list[LiveEvent]:
         reader, revised = FeedReader(tmp_path / "feed", poll_s=0.001), RevisedLog(tmp_path / "revised.db")
         told: list[CaseChanges] = []
-        working = CaseDesk(desk.cases, clock_ms=lambda: desk.now_ms, told=lambda: told[0].told())  # noqa: PLW0108 - it is made below
+        working = CaseService(desk.cases, clock_ms=lambda: desk.now_ms, on_change=lambda: told[0].notify())  # noqa: PLW0108 - it is made below
         told.append(CaseChanges(working))
         events = AllEvents(reader, revised, told[0])
         if after is not None and "~" not in after:
@@ -45,7 +45,7 @@ def test_a_change_is_told_and_gone_on_from(tmp_path: Path) -> None:
     everything = asyncio.run(heard("0-0.0.0", 1, desk, None))
     assert [(each.kind, each.id.partition("~")[0]) for each in everything] == [("case", "0-0.0.1")]
     assert everything[0].key == {"account_id": "a1"}
-    (news,) = asyncio.run(heard(everything[0].id, 1, desk, Act("assign")))
+    (news,) = asyncio.run(heard(everything[0].id, 1, desk, CaseAction("assign")))
     assert (news.kind, news.id.partition("~")[0], orjson.loads(news.body)["assignee"]) == ("case", "0-0.0.2", "ada")
     again = asyncio.run(heard(".0.0", 2, desk, None))
     assert {each.kind for each in again} == {"alert", "case"}

@@ -18,11 +18,11 @@ from crossline.io.sqlite.sink import SqliteSink
 from crossline.io.stores.opening import open_store
 from crossline.io.stores.stores import Store
 from crossline.rules.policy.words import ACTIONS
-from crossline.serve.cases.acts.values import Act
+from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.changes import CaseChanges
+from crossline.serve.cases.intake.batches import CaseIntake, IntakePosition
 from crossline.serve.cases.intake.catch_up import Missed
-from crossline.serve.cases.intake.following import CaseFollower
-from crossline.serve.cases.intake.taking import Intake, Mark
+from crossline.serve.cases.intake.follower import CaseFollower
 from crossline.serve.feed.reader import FeedReader
 
 
@@ -49,7 +49,7 @@ def follow(
         desk = Desk(folder)
         reader = FeedReader(folder / "feed", poll_s=0.001)
         changes = CaseChanges(desk.desk)
-        intake = Intake(desk.path, SETTINGS, clock_ms=lambda: START, told=changes.told)
+        intake = CaseIntake(desk.path, SETTINGS, clock_ms=lambda: START, on_change=changes.notify)
         try:
             async with asyncio.timeout(30), CaseFollower(reader, intake, desk.desk, missed):
                 work(desk)
@@ -75,7 +75,7 @@ def test_it_goes_on_where_it_left_off(tmp_path: Path) -> None:
     batch(tmp_path, 3, alert("x2"), alert("x3", account="a2"))
     follow(tmp_path, lambda desk: counted(desk) == 3)
     desk = Desk(tmp_path)
-    assert desk.intake.mark() == Mark(3, 2, "3")
+    assert desk.intake.mark() == IntakePosition(3, 2, "3")
     assert [desk.desk.case(f"C-{n}")["alert_count"] for n in (1, 2)] == [2, 1]
     assert desk.desk.case("C-1")["decision"]["gravest"] == "block"
     desk.close()
@@ -84,7 +84,7 @@ def test_it_goes_on_where_it_left_off(tmp_path: Path) -> None:
 def test_a_batch_that_was_half_taken_is_taken_to_its_end(tmp_path: Path) -> None:
     batch(tmp_path, 0, alert("x1"), alert("x2"), alert("x3"))
     desk = Desk(tmp_path)
-    desk.take(alert("x1"), mark=Mark(0, 1, "0"))
+    desk.take(alert("x1"), mark=IntakePosition(0, 1, "0"))
     desk.close()
     follow(tmp_path, lambda desk: counted(desk) == 3)
 
@@ -104,7 +104,7 @@ def test_a_snooze_that_is_over_ends_without_anybody_asking(tmp_path: Path) -> No
 
     def snooze(desk: Desk) -> None:
         desk.take(alert("y1", account="a2"))
-        desk.desk.act("C-1", Act("snooze", until_ms=START + 1), "ada")
+        desk.desk.act("C-1", CaseAction("snooze", until_ms=START + 1), "ada")
         desk.now_ms = START + 2
 
     def awake(desk: Desk) -> bool:
@@ -118,7 +118,7 @@ def test_changes_are_gone_on_from(tmp_path: Path) -> None:
     desk.take(alert("x1"), alert("y1", account="a2"))
     first = desk.desk.changes(0)
     assert [case["number"] for _, case in first] == ["C-1", "C-2"]
-    desk.desk.act("C-1", Act("note", text="seen"), "ada")
+    desk.desk.act("C-1", CaseAction("note", text="seen"), "ada")
     ((number, case),) = desk.desk.changes(first[-1][0])
     assert (number, case["number"]) == (desk.desk.last_change(), "C-1")
     desk.close()

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.serve.cases.casekit import HOUR, SETTINGS, START, Desk, alert, correction, decision
 
-from crossline.serve.cases.acts.values import Act
-from crossline.serve.cases.intake.taking import Mark
+from crossline.serve.cases.actions.values import CaseAction
+from crossline.serve.cases.intake.batches import IntakePosition
 from crossline.serve.cases.queue.filters import QueueFilter
-from crossline.serve.cases.values import NotTakenError, NotThereError
+from crossline.serve.cases.values import NoSuchCaseError, NotTakenError
 
 
 @pytest.fixture
@@ -125,12 +125,12 @@ def test_the_gravest_decision_and_whether_it_was_revised(desk: Desk) -> None:
 
 def test_a_resolved_case_is_reopened_for_a_while(desk: Desk) -> None:
     desk.take(alert("x1"))
-    desk.desk.act("C-1", Act("assign"), "ada")
-    desk.desk.act("C-1", Act("resolve", label="good"), "ada")
+    desk.desk.act("C-1", CaseAction("assign"), "ada")
+    desk.desk.act("C-1", CaseAction("resolve", label="good"), "ada")
     desk.take(alert("x2", START + 4 * HOUR))
     case = desk.desk.case("C-1")
     assert (case["status"], case["assignee"], case["label"], case["resolved_at"]) == ("acknowledged", "ada", None, None)
-    desk.desk.act("C-1", Act("resolve"), "ada")
+    desk.desk.act("C-1", CaseAction("resolve"), "ada")
     desk.take(alert("x3", START + 8 * HOUR + 1))
     assert alerts_by_case(desk) == {"C-1": ["x1", "x2"], "C-2": ["x3"]}
 
@@ -235,10 +235,10 @@ def done(desk: Desk, twin: Twin, act: str, first: int, second: int) -> None:
     other = twin.cases[second - 1] if second <= len(twin.cases) else None
     names = sorted(each[0] for each in case["alerts"])
     wanted = {
-        "resolve": Act("resolve"),
-        "snooze": Act("snooze"),
-        "merge": Act("merge", case_ids=(f"C-{second}",)),
-        "detach": Act("detach", alert_id=names[0] if names else "none"),
+        "resolve": CaseAction("resolve"),
+        "snooze": CaseAction("snooze"),
+        "merge": CaseAction("merge", case_ids=(f"C-{second}",)),
+        "detach": CaseAction("detach", alert_id=names[0] if names else "none"),
     }[act]
     live = case["state"] not in {"resolved", "merged"}
     fits = {
@@ -248,7 +248,7 @@ def done(desk: Desk, twin: Twin, act: str, first: int, second: int) -> None:
         "detach": live and len(names) > 1,
     }[act]
     if not fits:
-        with pytest.raises((NotTakenError, NotThereError)):
+        with pytest.raises((NotTakenError, NoSuchCaseError)):
             desk.desk.act(f"C-{first}", wanted, "ada")
         return
     desk.desk.act(f"C-{first}", wanted, "ada")
@@ -266,11 +266,13 @@ def done(desk: Desk, twin: Twin, act: str, first: int, second: int) -> None:
 
 def test_what_was_taken_and_how_far_is_one_transaction(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    desk.take(alert("x1"), mark=Mark(4, 1, "p"))
+    desk.take(alert("x1"), mark=IntakePosition(4, 1, "p"))
     with pytest.raises(KeyError):
-        desk.intake.take([("alerts", orjson.dumps(alert("x2"))), ("alerts", b'{"kind": "alert"}')], Mark(5, 2, "p"))
+        desk.intake.take(
+            [("alerts", orjson.dumps(alert("x2"))), ("alerts", b'{"kind": "alert"}')], IntakePosition(5, 2, "p")
+        )
     assert alerts_by_case(desk) == {"C-1": ["x1"]}
     desk.close()
     again = Desk(tmp_path)
-    assert again.intake.mark() == Mark(4, 1, "p")
+    assert again.intake.mark() == IntakePosition(4, 1, "p")
     again.close()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from crossline.serve.cases.acts.values import Act
-from crossline.serve.cases.links.values import Bounds, Entity, Graph, LeftOut
-from crossline.serve.cases.links.walking import walked
+from crossline.serve.cases.actions.values import CaseAction
+from crossline.serve.cases.links.traversal import walked
+from crossline.serve.cases.links.values import Entity, Graph, LeftOut, LinkLimits
 
 from .casekit import HOUR, START, Desk, alert
 
@@ -75,7 +75,7 @@ def test_what_only_finds_cases_is_shown_and_not_gone_on_from(desk: Desk) -> None
 def test_cases_decisions_and_fraud_are_told_of_each(desk: Desk) -> None:
     desk.take(paying("x1", "a1", card_hash="c1"), paying("y1", "a2", 100, card_hash="c1"))
     desk.take({"kind": "decision", "stream": "payments", "record_id": "r-y1", "decision": "block", "reasons": []})
-    desk.desk.act("C-1", Act("resolve", label="fraud"), "mary")
+    desk.desk.act("C-1", CaseAction("resolve", label="fraud"), "mary")
     by_name = {each.entity: each for each in walked(desk.cases.file, A, 2).entities}
     assert (by_name[CARD].cases, by_name[CARD].numbers, by_name[CARD].fraud) == (2, (2, 1), 1)
     assert (by_name[B].decision, by_name[A].decision, by_name[B].fraud) == (3, -1, 0)  # block is the fourth
@@ -83,7 +83,7 @@ def test_cases_decisions_and_fraud_are_told_of_each(desk: Desk) -> None:
 
 def test_a_merged_case_counts_once(desk: Desk) -> None:
     desk.take(paying("x1", "a1", card_hash="c1"), paying("y1", "a1", 100, card_hash="c1"))
-    desk.desk.act("C-1", Act("merge", case_ids=("C-2",)), "mary")
+    desk.desk.act("C-1", CaseAction("merge", case_ids=("C-2",)), "mary")
     graph = walked(desk.cases.file, A, 1)
     assert pairs(graph) == {frozenset((A, CARD)): 2}
     assert [each.numbers for each in graph.entities] == [(1,), (1,)]
@@ -93,11 +93,11 @@ def test_bounds_hold_and_what_is_left_out_is_counted(desk: Desk) -> None:
     for number in range(12):
         desk.take(paying(f"x{number}", "a1", number * 100, card_hash=f"c{number:02}"))
     desk.take(paying("again", "a1", 1101, card_hash="c11"))
-    graph = walked(desk.cases.file, A, 2, Bounds(entities=6, beside=4))
+    graph = walked(desk.cases.file, A, 2, LinkLimits(entities=6, beside=4))
     assert list(told(graph)) == [A, *(("card_hash", f"c{number:02}") for number in (11, 10, 9, 8))]
     assert (graph.left_out, graph.entities[0].more) == (LeftOut(entities=8), 8)
-    assert walked(desk.cases.file, A, 1, Bounds(cases=5)).left_out == LeftOut(cases=7)
-    few = walked(desk.cases.file, A, 1, Bounds(alerts=3))
+    assert walked(desk.cases.file, A, 1, LinkLimits(cases=5)).left_out == LeftOut(cases=7)
+    few = walked(desk.cases.file, A, 1, LinkLimits(alerts=3))
     assert (len(few.entities), few.left_out) == (3, LeftOut(cases=10))
 
 
@@ -128,6 +128,6 @@ def test_without_reaching_a_bound_it_is_what_a_naive_walk_finds(desk: Desk, seed
         desk.take(paying(f"x{number}", account, chance.randrange(2_000), **record))
         held.append({("account_id", account), *record.items()})
     for depth in (1, 2, 3):
-        graph = walked(desk.cases.file, A, depth, Bounds(1_000, 1_000, 1_000, 100_000))
+        graph = walked(desk.cases.file, A, depth, LinkLimits(1_000, 1_000, 1_000, 100_000))
         assert (told(graph), pairs(graph)) == naive(held, A, depth)
         assert graph.left_out == LeftOut()

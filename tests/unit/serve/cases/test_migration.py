@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tests.unit.serve.cases.casekit import START, Desk, alert
 
-from crossline.serve.cases.acts.values import Act
-from crossline.serve.cases.hiding import suppressions
-from crossline.serve.cases.hiding.suppressions import NewSuppression
+from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.queue.filters import QueueFilter
+from crossline.serve.cases.suppressions import store
+from crossline.serve.cases.suppressions.store import NewSuppression
 
 VERSION_1 = Path(__file__).parent / "cases_v1.sql"
 FIRST, SECOND = (f"00000000-0000-4000-8000-{number:012}" for number in (1, 2))
@@ -56,7 +56,7 @@ def test_old_cases_are_found_worked_on_and_joined(tmp_path: Path) -> None:
     assert desk.desk.case("C-1")["alert_ids"] == ["al1", "al2", "new"]
     desk.take(alert("other", START, account="a9"))
     assert found(view="unassigned") == ["C-3"]
-    assert desk.desk.act(FIRST, Act("resolve", label="fraud"), "bob")["status"] == "resolved"
+    assert desk.desk.act(FIRST, CaseAction("resolve", label="fraud"), "bob")["status"] == "resolved"
     desk.close()
 
 
@@ -73,7 +73,7 @@ def test_what_suppressions_hid_is_counted_in_a_file_of_version_3(tmp_path: Path)
     desk = Desk(tmp_path)
     for rules in (["burst"], ["travel"], ["none"]):
         new = NewSuppression(START + 3_600_000, "a load test", rules=rules)
-        suppressions.make(desk.cases.file, new, "ada", desk.now_ms)
+        store.make(desk.cases.file, new, "ada", desk.now_ms)
     more = {"x1": {}, "x2": {"record_id": "r-x1"}, "x3": {"rule_id": "travel"}, "x4": {"rule_id": "other"}}
     desk.take(*(alert(name, START + number, **each) for number, (name, each) in enumerate(more.items())))
     desk.cases.put_label("payments", "r-x1", True, who="ada")
@@ -86,7 +86,7 @@ def test_what_suppressions_hid_is_counted_in_a_file_of_version_3(tmp_path: Path)
         connection.execute("PRAGMA user_version = 3")
     connection.close()
     desk = Desk(tmp_path)
-    told = suppressions.listed(desk.cases.file, START, None, 9)
+    told = store.listed(desk.cases.file, START, None, 9)
     names = ("suppression_id", "hidden_count", "hidden_last_at", "fraud_count")
     assert [tuple(each[name] for name in names) for each in told] == [
         (3, 0, None, 0),

@@ -11,21 +11,21 @@ import orjson
 import pytest
 
 from crossline.serve.cases.cases import Cases
-from crossline.serve.cases.plain import PlainCases
+from crossline.serve.cases.json_cases import JsonCases
 from crossline.serve.cases.values import ChangedError, NotTakenError
 
 START = 1_767_225_600_000
 
 
 @pytest.fixture
-def plain(tmp_path: Path) -> Iterator[PlainCases]:
+def plain(tmp_path: Path) -> Iterator[JsonCases]:
     ticks, ids = count(START), count(1)
     store = Cases(tmp_path / "cases.db", clock_ms=lambda: next(ticks), make_id=lambda: f"case-{next(ids)}")
-    yield PlainCases(store)
+    yield JsonCases(store)
     store.close()
 
 
-def test_labels(plain: PlainCases) -> None:
+def test_labels(plain: JsonCases) -> None:
     said = {"is_fraud": True, "known_at": "2025-12-31T00:00:00.000Z", "reason": None}
     made = plain.put_label("p", "t1", said, "ada", None)
     assert made == plain.label("p", "t1")
@@ -39,7 +39,7 @@ def test_labels(plain: PlainCases) -> None:
     assert plain.label("p", "none") is None
 
 
-def test_cases(plain: PlainCases) -> None:
+def test_cases(plain: JsonCases) -> None:
     given: dict[str, Any] = {"title": "One", "key": {"account_id": "a1"}, "alert_ids": ["x", "y"], "assignee": None}
     made = plain.create_case(given, "ada")
     assert {name: made[name] for name in given} == given
@@ -66,7 +66,7 @@ def test_cases(plain: PlainCases) -> None:
         plain.change_case("case-1", 4, {"color": "red"}, "ada")
 
 
-def test_pages_go_on_behind_a_case(plain: PlainCases) -> None:
+def test_pages_go_on_behind_a_case(plain: JsonCases) -> None:
     for number in range(1, 6):
         plain.create_case({"title": f"{number}", "assignee": "bob" if number % 2 else None}, "ada")
     assert [each["case_id"] for each in plain.cases({}, None, 3)] == ["case-5", "case-4", "case-3"]

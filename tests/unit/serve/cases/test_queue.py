@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.serve.cases.casekit import HOUR, SETTINGS, START, Desk, alert, decision
 
-from crossline.serve.cases.acts.values import Act
+from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.queue import pages, views
 from crossline.serve.cases.queue.filters import QueueFilter
-from crossline.serve.cases.values import LinkedAlert, NotTakenError, NotThereError
+from crossline.serve.cases.values import LinkedAlert, NoSuchCaseError, NotTakenError
 
 SEVERITIES = ["info", "low", "medium", "high", "critical"]
 
@@ -67,12 +67,12 @@ def test_filters_and_orders(desk: Desk) -> None:
 def test_views_and_their_counts(desk: Desk) -> None:
     filled(desk)
     for case_id, act in (
-        ("C-1", Act("assign")),
-        ("C-2", Act("assign", to="bob")),
-        ("C-3", Act("snooze")),
-        ("C-4", Act("escalate", to="ada")),
-        ("C-5", Act("resolve")),
-        ("C-6", Act("merge", case_ids=("C-7",))),
+        ("C-1", CaseAction("assign")),
+        ("C-2", CaseAction("assign", to="bob")),
+        ("C-3", CaseAction("snooze")),
+        ("C-4", CaseAction("escalate", to="ada")),
+        ("C-5", CaseAction("resolve")),
+        ("C-6", CaseAction("merge", case_ids=("C-7",))),
     ):
         desk.desk.act(case_id, act, "ada")
     found = {name: numbers(desk, QueueFilter(view=name)) for name in desk.desk.counts("ada")}  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def test_counts_above_a_bound_say_so(desk: Desk, monkeypatch: pytest.MonkeyPatch
 def test_one_search_over_all_that_is_known(desk: Desk) -> None:
     desk.take(alert("aa-77", account="b0005534", message="Überweisung to a mule", record={"card_hash": "4929deadbeef"}))
     desk.take(alert("x2", account="other", message="nothing of note"))
-    desk.desk.act("C-2", Act("note", text='called the customer, it\'s "fine"'), "ada")
+    desk.desk.act("C-2", CaseAction("note", text='called the customer, it\'s "fine"'), "ada")
     desk.cases.create_case(
         "Ring of three", [LinkedAlert("z9", "payments", "t0000007")], who="ada", about={"zone": "north"}
     )
@@ -119,7 +119,7 @@ def test_one_search_over_all_that_is_known(desk: Desk) -> None:
     assert found("mule called") == found("C-99") == found("'; DROP TABLE cases; --") == found("C-" + "9" * 40) == []
     assert found(")(*:^") == []
     assert found("  ") == [3, 2, 1]
-    desk.desk.act("C-1", Act("merge", case_ids=("C-2",)), "ada")
+    desk.desk.act("C-1", CaseAction("merge", case_ids=("C-2",)), "ada")
     assert found("nothing of note") == [1], "alerts are found where they are now"
 
 
@@ -127,7 +127,7 @@ def test_pages_neither_repeat_nor_skip_while_cases_change(desk: Desk) -> None:
     filled(desk)
     first = desk.desk.page(QueueFilter(), "ada", "newest", None, 4)
     desk.take(alert("late", START + 20 * HOUR, "acc0"), alert("fresh", START + 21 * HOUR, "new"))
-    desk.desk.act("C-4", Act("resolve"), "ada")
+    desk.desk.act("C-4", CaseAction("resolve"), "ada")
     second = desk.desk.page(QueueFilter(), "ada", "newest", first.place, 4)
     third = desk.desk.page(QueueFilter(), "ada", "newest", second.place, 4)
     found = [int(each["number"][2:]) for page in (first, second, third) for each in page.items]
@@ -168,7 +168,7 @@ def test_what_another_process_changed_is_seen(desk: Desk) -> None:
     filled(desk)
     assert numbers(desk, QueueFilter(view="resolved")) == []
     other = Desk(desk.path.parents[1])
-    other.desk.act("C-3", Act("resolve"), "bob")
+    other.desk.act("C-3", CaseAction("resolve"), "bob")
     other.take(alert("more", START + 30 * HOUR, "later"))
     other.close()
     assert numbers(desk, QueueFilter(view="resolved")) == [3]
@@ -180,7 +180,7 @@ def test_similar_cases_are_resolved_ones_of_a_same_rule(desk: Desk) -> None:
     desk.take(alert("k", key={"card": "c1"}, account="", rule_id="travel"))
     for number in (7, 1, 2, 10):
         desk.now_ms += 1
-        desk.desk.act(f"C-{number}", Act("resolve", label="good"), "ada")
+        desk.desk.act(f"C-{number}", CaseAction("resolve", label="good"), "ada")
     assert [each["number"] for each in desk.desk.similar("C-4")] == ["C-1", "C-7"]
     assert [each["number"] for each in desk.desk.similar("C-4", 1)] == ["C-1"]
     assert [each["number"] for each in desk.desk.similar("C-1")] == ["C-7"]
@@ -196,7 +196,7 @@ def test_saved_views(desk: Desk) -> None:
         {"name": "mules", "query": {"rule_id": "burst"}, "default": False},
     ]
     views.remove(file, "ada", "all")
-    with pytest.raises(NotThereError):
+    with pytest.raises(NoSuchCaseError):
         views.remove(file, "ada", "all")
     assert [each["name"] for each in views.views(file, "bob")] == ["mules"]
 
@@ -228,9 +228,9 @@ def test_a_queue_is_what_a_plain_list_says(
         record = {"amount_cents": euros * 100, "currency": "EUR"} if euros else {}
         desk.take(alert(f"n{number}", START + hour * HOUR, f"acc{number}", severity=SEVERITIES[grave], record=record))
         if assigned:
-            desk.desk.act(f"C-{number}", Act("assign"), "ada")
+            desk.desk.act(f"C-{number}", CaseAction("assign"), "ada")
         if resolved:
-            desk.desk.act(f"C-{number}", Act("resolve"), "ada")
+            desk.desk.act(f"C-{number}", CaseAction("resolve"), "ada")
         seen = {"open": not resolved, "unassigned": not resolved and not assigned, "resolved": resolved, "all": True}[
             view
         ]

@@ -12,10 +12,10 @@ from tests.unit.serve.cases.casekit import HOUR, START, Desk, alert
 
 from crossline.basics.times import instant_text
 from crossline.serve.cases import labels
-from crossline.serve.cases.hiding import suppressions
-from crossline.serve.cases.hiding.matching import Condition
-from crossline.serve.cases.hiding.suppressions import NewSuppression
-from crossline.serve.cases.values import NotTakenError, NotThereError
+from crossline.serve.cases.suppressions import store
+from crossline.serve.cases.suppressions.conditions import SuppressionCondition
+from crossline.serve.cases.suppressions.store import NewSuppression
+from crossline.serve.cases.values import NoSuchCaseError, NotTakenError
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def suppress(desk: Desk, **more: Any) -> dict[str, Any]:
     new = NewSuppression(**{"until_ms": START + HOUR, "reason": "a load test", **more})
-    return suppressions.make(desk.cases.file, new, "ada", desk.now_ms)
+    return store.make(desk.cases.file, new, "ada", desk.now_ms)
 
 
 def shown(desk: Desk) -> list[str]:
@@ -41,10 +41,13 @@ def shown(desk: Desk) -> list[str]:
         ({"rules": ["burst", "travel"]}, []),
         ({"key": {"account_id": "a2"}}, ["x1", "x3"]),
         ({"rules": ["travel"], "key": {"account_id": "a1"}}, ["x1", "x2"]),
-        ({"conditions": [Condition("value", ">=", 7)]}, ["x2"]),
-        ({"conditions": [Condition("record.shop", "in", ["s1", "s2"])]}, ["x1", "x3"]),
-        ({"conditions": [Condition("record.shop", "!=", "s9"), Condition("value", "<", 7)]}, ["x1", "x3"]),
-        ({"conditions": [Condition("value", "<", "text")]}, ["x1", "x2", "x3"]),
+        ({"conditions": [SuppressionCondition("value", ">=", 7)]}, ["x2"]),
+        ({"conditions": [SuppressionCondition("record.shop", "in", ["s1", "s2"])]}, ["x1", "x3"]),
+        (
+            {"conditions": [SuppressionCondition("record.shop", "!=", "s9"), SuppressionCondition("value", "<", 7)]},
+            ["x1", "x3"],
+        ),
+        ({"conditions": [SuppressionCondition("value", "<", "text")]}, ["x1", "x2", "x3"]),
     ],
     ids=str,
 )
@@ -52,7 +55,7 @@ def test_what_is_hidden(desk: Desk, wanted: dict[str, Any], visible: list[str]) 
     suppress(desk, **wanted)
     desk.take(alert("x1"), alert("x2", account="a2", value=3, record={"shop": "s2"}), alert("x3", rule_id="travel"))
     assert shown(desk) == visible
-    (told,) = suppressions.listed(desk.cases.file, START, None, 10)
+    (told,) = store.listed(desk.cases.file, START, None, 10)
     assert told["hidden_count"] == 3 - len(visible)
 
 
@@ -64,28 +67,28 @@ def test_it_ends_by_itself_or_by_hand(desk: Desk) -> None:
     desk.now_ms = START
     desk.take(alert("x2"))
     assert shown(desk) == ["x1"]
-    ended = suppressions.end(desk.cases.file, made["suppression_id"], 1, "bob", START)
+    ended = store.end(desk.cases.file, made["suppression_id"], 1, "bob", START)
     assert (ended["in_force"], ended["ended_by"], ended["version"]) == (False, "bob", 2)
     desk.take(alert("x3"), alert("x2"))
     assert shown(desk) == ["x1", "x3"], "what was hidden stays so"
     with pytest.raises(NotTakenError, match="has ended"):
-        suppressions.end(desk.cases.file, made["suppression_id"], 2, "bob", START)
+        store.end(desk.cases.file, made["suppression_id"], 2, "bob", START)
 
 
 def test_the_fraud_that_it_hid_shows_once_it_is_labelled(desk: Desk) -> None:
     number = suppress(desk, rules=["burst"])["suppression_id"]
     desk.take(alert("x1"), alert("x2"), alert("x3", record_id="r-x1"))
-    assert suppressions.one(desk.cases.file, number, START)["fraud_count"] == 0
+    assert store.one(desk.cases.file, number, START)["fraud_count"] == 0
     desk.cases.put_label("payments", "r-x1", True, who="ada")
     desk.cases.put_label("payments", "r-x2", False, who="ada")
-    told = suppressions.one(desk.cases.file, number, START)
+    told = store.one(desk.cases.file, number, START)
     assert (told["hidden_count"], told["fraud_count"]) == (3, 1)
     assert [each["alert_id"] for each in told["frauds"]] == ["x3", "x1"]
 
 
 def counted(desk: Desk) -> list[tuple[Any, ...]]:
     names = ("suppression_id", "hidden_count", "hidden_last_at", "fraud_count")
-    return [tuple(each[name] for name in names) for each in suppressions.listed(desk.cases.file, START, None, 9)]
+    return [tuple(each[name] for name in names) for each in store.listed(desk.cases.file, START, None, 9)]
 
 
 def counted_naively(desk: Desk) -> list[tuple[Any, ...]]:
@@ -131,14 +134,14 @@ def test_what_is_counted_is_what_the_tables_say(desk: Desk) -> None:
         {"rules": ["burst"], "until_ms": START},
         {"rules": ["burst"], "until_ms": START + 400 * 24 * HOUR},
         {"rules": ["x"] * 101},
-        {"conditions": [Condition("value", "~", 1)]},
-        {"conditions": [Condition("value", "in", 1)]},
-        {"conditions": [Condition("value", "==", [1])]},
+        {"conditions": [SuppressionCondition("value", "~", 1)]},
+        {"conditions": [SuppressionCondition("value", "in", 1)]},
+        {"conditions": [SuppressionCondition("value", "==", [1])]},
     ],
     ids=str,
 )
 def test_what_is_no_suppression(desk: Desk, wanted: dict[str, Any]) -> None:
     with pytest.raises(NotTakenError):
         suppress(desk, **wanted)
-    with pytest.raises(NotThereError):
-        suppressions.one(desk.cases.file, 1, START)
+    with pytest.raises(NoSuchCaseError):
+        store.one(desk.cases.file, 1, START)

@@ -20,7 +20,7 @@ from crossline.io.sqlite.sink import SqliteSink
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.serve.cases.cases import FILE, Cases
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.intake.batches import CaseIntake
 from crossline.settings.process.casework import CasesSettings
 
 RECORDS, SEED = 144_000, 7
@@ -89,7 +89,7 @@ def _cases(folder: Path, alerts: list[dict[str, Any]], decisions: list[dict[str,
     """As the API makes them, by the clock of the last alert."""
     at = folder / "serve" / FILE
     Cases(at, clock_ms=lambda: last_ms(folder)).close()
-    intake = Intake(at, CASEWORK, clock_ms=lambda: last_ms(folder))
+    intake = CaseIntake(at, CASEWORK, clock_ms=lambda: last_ms(folder))
     alerted = {each["record_id"] for each in alerts}
     steps: list[Any] = [("alerts", orjson.dumps(each)) for each in alerts]
     steps += [("decisions", orjson.dumps(each)) for each in decisions if each["record_id"] in alerted]

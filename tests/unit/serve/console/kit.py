@@ -21,18 +21,18 @@ from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.access.roles import Principal
-from crossline.serve.app.auditing import Audited
+from crossline.serve.app.audit_writes import AuditMiddleware
 from crossline.serve.app.split import Split
 from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.cases.cases import FILE, Cases
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.service import CaseService
+from crossline.serve.console.accounts.passwords import Passwords
+from crossline.serve.console.accounts.users import UserFile
 from crossline.serve.console.app import Console
-from crossline.serve.console.parts import Parts, parts_of
-from crossline.serve.console.people.passwords import Passwords
-from crossline.serve.console.people.users import UserFile
+from crossline.serve.console.dependencies import PageDependencies, parts_of
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
-from crossline.serve.http.reads.dead import DeadLetters
+from crossline.serve.http.reads.dead_letters import DeadLetters
 from crossline.serve.http.reads.decisions import DecisionStore
 from crossline.settings.config import PipelineConfig, load_pipeline
 from crossline.settings.process.serve import LimitSettings, OidcSettings, ServeSettings
@@ -137,7 +137,7 @@ class Seat:
 class Room:
     """A console that a test looks at."""
 
-    parts: Parts
+    parts: PageDependencies
     console: Console
     app: Any
     clock: Clock
@@ -186,7 +186,7 @@ def room(
         shutil.copytree(project, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("in"))
         (folder / "in").symlink_to(project / "in")  # nobody writes there
         config, clock.now_ms = read_pipeline_in_place(folder / "pipeline.yaml"), last_ms(folder) + 120_000
-        desk = CaseDesk(Cases(path / FILE, clock_ms=clock), clock_ms=clock)
+        desk = CaseService(Cases(path / FILE, clock_ms=clock), clock_ms=clock)
         stores = {"cases": StoredCases(desk), "desk": desk}
         more = {"cases": CASEWORK, **more}
     settings = ServeSettings(
@@ -203,7 +203,7 @@ def room(
     deps = Dependencies(folder / "pipeline.yaml", config, path, **given)
     rest = create_api(deps)
     access = guarded(rest, settings)
-    made = parts_of(deps, settings, Audited(rest, audit), audit, access.charge, environment or {})
+    made = parts_of(deps, settings, AuditMiddleware(rest, audit), audit, access.charge, environment or {})
     users = UserFile(Path(settings.users), FAST)
     made.sessions._users = users
     parts = replace(made, users=users)

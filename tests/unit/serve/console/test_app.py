@@ -12,8 +12,8 @@ from crossline.serve.app.split import is_of_api
 from crossline.serve.console.access import AUDITS_ITSELF, NEEDS, UNATTENDED
 from crossline.serve.console.pages import index
 from crossline.serve.console.pages.index import PAGES
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import conflict, invalid
 from crossline.settings.process.serve import OidcSettings
 
@@ -106,20 +106,20 @@ def test_a_link_from_elsewhere_finds_who_is_logged_in(tmp_path: Path) -> None:
         assert at.seat().get("/audit", {**link, "Sec-Fetch-Site": "same-origin"}).status_code == 303
 
 
-def broken(_: Asked) -> None:
+def broken(_: PageRequest) -> None:
     raise ValueError("the password is hunter2")
 
 
-def taken(_: Asked) -> None:
+def taken(_: PageRequest) -> None:
     raise conflict("tomas.brandt resolved this case at 14:09")
 
 
-def wrong(_: Asked) -> None:
+def wrong(_: PageRequest) -> None:
     raise invalid("/until", "yesterday", "a time to come")
 
 
 def with_pages(at: Room, monkeypatch: pytest.MonkeyPatch, **views: object) -> Room:
-    ways = tuple(Way("GET", f"/{name}", view) for name, view in views.items())  # type: ignore[arg-type]
+    ways = tuple(PageRoute("GET", f"/{name}", view) for name, view in views.items())  # type: ignore[arg-type]
     for way in ways:
         monkeypatch.setitem(NEEDS, ("GET", way.path), NEEDS["GET", "/profile"])
     console = type(at.console)(at.parts, (*index.PAGES, Page("broken", ways)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crossline.serve.console.warming import ASKED, warm
+from crossline.serve.console.warmup import ASKED, warm
 
 from .cards import cards
 from .kit import room

@@ -12,11 +12,11 @@ import orjson
 from crossline.basics.errors import RetryableError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.decisions.decision import decision_id
-from crossline.serve.decisions.parts import Claim, Given, Parts
+from crossline.serve.decisions.interfaces import IdClaim, RecordedAnswer, ServiceParts
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.replies import Answer
-from crossline.serve.decisions.service import Decisions
-from crossline.serve.decisions.values import Asked, AsOf, Basis, Degraded, NotJudgedError, Place, Verdict
+from crossline.serve.decisions.replies import DecisionAnswer
+from crossline.serve.decisions.service import DecisionService
+from crossline.serve.decisions.values import Asked, AsOf, Basis, Degraded, NotJudgedError, Place, RecordVerdict
 
 PAYMENTS = StreamSpec.model_validate(
     {
@@ -62,7 +62,7 @@ class FakeJudge:
     dry: list[str] = field(default_factory=list)
     dry_calls: int = 0
 
-    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[Verdict | NotJudgedError]:
+    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[RecordVerdict | NotJudgedError]:
         self.dry_calls += not keep
         (self.seen if keep else self.dry).extend(each.record_id for each in asked)
         self.numbers.update(each.number for each in asked)
@@ -71,7 +71,7 @@ class FakeJudge:
         if self.error is not None:
             raise self.error
         as_of = AsOf(7, 40, 0)
-        return [Verdict(decided(each, self.says), {}, {}, as_of, "basis", self.degraded) for each in asked]
+        return [RecordVerdict(decided(each, self.says), {}, {}, as_of, "basis", self.degraded) for each in asked]
 
     def lay(self, asked: Sequence[Asked]) -> None:
         self.laid.extend(each.record_id for each in asked)
@@ -134,26 +134,26 @@ class FakeLedger:
     error: RetryableError | None = None
     elsewhere: set[str] = field(default_factory=set)
 
-    async def claim(self, asked: Asked, _: float) -> Claim:
+    async def claim(self, asked: Asked, _: float) -> IdClaim:
         if self.error is not None:
             raise self.error
         if asked.record_id in self.elsewhere:
-            return Claim("pending")
+            return IdClaim("pending")
         digest, body = self.known.setdefault((asked.stream, asked.record_id), (asked.digest, None))
         if digest != asked.digest:
-            return Claim("differs")
-        return Claim("fresh") if body is None else Claim("answered", body)
+            return IdClaim("differs")
+        return IdClaim("fresh") if body is None else IdClaim("answered", body)
 
-    async def answer(self, answer: Answer, said: Mapping[str, Any]) -> Given | None:
+    async def answer(self, answer: DecisionAnswer, said: Mapping[str, Any]) -> RecordedAnswer | None:
         self.asked += 1
         await self.keeps.wait()
         if self.fails is not None:
             raise self.fails
         asked, body = answer.asked, orjson.dumps({**said, "receipt": "r"})
         if self.other is not None:
-            return Given(self.other, first=False)
+            return RecordedAnswer(self.other, first=False)
         self.known[asked.stream, asked.record_id] = asked.digest, body
-        return Given(body)
+        return RecordedAnswer(body)
 
     async def release(self, asked: Asked) -> None:
         await self.frees.wait()
@@ -190,7 +190,7 @@ class Desk:
     stream: FakeStream = field(default_factory=FakeStream)
     ledger: FakeLedger = field(default_factory=FakeLedger)
     outbox: FakeOutbox = field(default_factory=FakeOutbox)
-    answers: list[tuple[Answer, Place | None]] = field(default_factory=list)
+    answers: list[tuple[DecisionAnswer, Place | None]] = field(default_factory=list)
     by_broker: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -200,7 +200,7 @@ class Desk:
         files = PAYMENTS.model_copy(update={"format": "csv"})
         records = StreamRecords({"payments": PAYMENTS, "generated": PAYMENTS, "files": files})
         logs = {"payments": self.log}
-        parts = Parts(
+        parts = ServiceParts(
             records=records,
             judge=self.judge,
             stream=self.stream,
@@ -211,7 +211,7 @@ class Desk:
             on_answer=lambda answer, place: self.answers.append((answer, place)),
             by_broker=self.by_broker,
         )
-        self.decisions = Decisions(parts)
+        self.decisions = DecisionService(parts)
 
     def held(self) -> tuple[asyncio.Event, ...]:
         """What a part waits for before it goes on."""

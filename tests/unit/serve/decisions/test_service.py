@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from crossline.basics.errors import RetryableError
-from crossline.serve.decisions.replies import Reply
+from crossline.serve.decisions.replies import HttpReply
 from crossline.serve.decisions.values import NotJudgedError
 
 from .fakes import Desk, payment
@@ -33,7 +33,7 @@ def with_desk(work: Callable[[Desk], Awaitable[Any]], by_broker: frozenset[str] 
     return asyncio.run(run())
 
 
-def said(reply: Reply) -> dict[str, Any]:
+def said(reply: HttpReply) -> dict[str, Any]:
     found: dict[str, Any] = orjson.loads(reply.body)
     return found
 

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.io.feed.files import FeedBatch
-from crossline.serve.decisions.replies import Answer
-from crossline.serve.decisions.settling import Expected, Settling
+from crossline.serve.decisions.reconciliation import Expected, Reconciliation
+from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.values import Asked, Place
 
 from .fakes import decided
 
 
-def answered(name: str, decision: str, how: Any = "peek") -> Answer:
+def answered(name: str, decision: str, how: Any = "peek") -> DecisionAnswer:
     asked = Asked(1, "payments", name, b"{}", "d", 5)
-    return Answer(asked, decided(asked, decision), how)
+    return DecisionAnswer(asked, decided(asked, decision), how)
 
 
 def of_stream(name: str, decision: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def batch(
 
 
 def test_what_the_stream_decides_otherwise_is_revised_once_the_batch_covers_it() -> None:
-    settling = Settling()
+    settling = Reconciliation()
     for number, name in enumerate(("a", "b", "c", "d")):
         settling.answered(answered(name, "review"), Place("p-0", number))
     said = [of_stream("a", "review"), of_stream("b", "block")]
@@ -62,7 +62,7 @@ def test_what_the_stream_decides_otherwise_is_revised_once_the_batch_covers_it()
 
 
 def test_what_the_stream_took_later_waits_for_its_own_batch() -> None:
-    settling = Settling()
+    settling = Reconciliation()
     settling.answered(answered("a", "allow", "fallback"), None)
     assert settling.batch(batch(5, 100)) == []
     settling.placed("payments", "a", Place("p-0", 100))
@@ -72,20 +72,20 @@ def test_what_the_stream_took_later_waits_for_its_own_batch() -> None:
 
 
 def test_the_streams_own_answer_is_not_compared_with_itself() -> None:
-    settling = Settling()
+    settling = Reconciliation()
     settling.answered(answered("a", "block", "exact"), Place("p-0", 0))
     assert settling.waiting == 0
 
 
 def test_what_the_stream_decides_nothing_about_is_not_compared() -> None:
-    settling = Settling()
+    settling = Reconciliation()
     settling.answered(answered("a", "review", "fallback"), Place("p-0", 3))
     assert settling.batch(batch(5, 4, late=(3,))) == []
     assert (settling.counts.compared, settling.waiting) == ({}, 0)
 
 
 def test_of_a_copy_what_the_first_record_was_decided_is_asked_for() -> None:
-    settling = Settling()
+    settling = Reconciliation()
     copies: list[Expected] = []
     settling.on_copy = copies.append
     settling.answered(answered("a", "allow", "fallback"), Place("p-0", 3))
@@ -101,7 +101,7 @@ def test_of_a_copy_what_the_first_record_was_decided_is_asked_for() -> None:
 
 def test_an_answer_that_comes_after_its_batch_asks_for_it_again() -> None:
     covered: list[tuple[str, Place]] = []
-    settling = Settling(on_covered=lambda stream, place: covered.append((stream, place)))
+    settling = Reconciliation(on_covered=lambda stream, place: covered.append((stream, place)))
     decided_by_stream = batch(5, 4, of_stream("a", "block"))
     settling.batch(decided_by_stream)
     settling.answered(answered("a", "review", "fallback"), Place("p-0", 3))
@@ -113,7 +113,7 @@ def test_an_answer_that_comes_after_its_batch_asks_for_it_again() -> None:
 
 def test_a_batch_after_its_own_does_not_allow_what_was_blocked() -> None:
     covered: list[tuple[str, Place]] = []
-    settling = Settling(on_covered=lambda stream, place: covered.append((stream, place)))
+    settling = Reconciliation(on_covered=lambda stream, place: covered.append((stream, place)))
     first = batch(1, 4, of_stream("a", "block"))
     settling.batch(first)
     settling.answered(answered("a", "block", "fallback"), Place("p-0", 3))
@@ -124,7 +124,7 @@ def test_a_batch_after_its_own_does_not_allow_what_was_blocked() -> None:
 
 
 def test_what_no_batch_has_any_more_is_forgotten() -> None:
-    settling = Settling()
+    settling = Reconciliation()
     settling.answered(answered("a", "block", "fallback"), Place("p-0", 3))
     assert settling.batch(batch(7, 9, begin=4)) == []
     settling.forget("payments", Place("p-0", 3))
@@ -144,7 +144,7 @@ def test_a_batch_looks_at_nothing_but_what_it_has() -> None:
             looked.append(place)
             return super().has(stream, place)
 
-    settling = Settling()
+    settling = Reconciliation()
     for number in range(100_000):
         settling.expect("payments", f"t{number}", f"d{number}", "peek", "allow", Place("p-0", number))
     made = batch(1, 3, of_stream("t1", "block"))
@@ -179,7 +179,7 @@ STEP = st.one_of(
 def test_what_is_compared_with_which_batch_is_what_a_look_at_all_says(steps: list[tuple[str, int, Any]]) -> None:
     """Places are those of the record's number; a batch that an answer came too late for is given again, as asked."""
     naive, covered = Naive(), list[Place]()
-    settling, found = Settling(on_covered=lambda _, place: covered.append(place)), list[tuple[str, int]]()
+    settling, found = Reconciliation(on_covered=lambda _, place: covered.append(place)), list[tuple[str, int]]()
     end, made = 0, list[FeedBatch]()
 
     def take(of: FeedBatch) -> None:
@@ -216,7 +216,7 @@ def test_what_is_compared_with_which_batch_is_what_a_look_at_all_says(steps: lis
 
 def test_an_answer_that_is_told_twice_is_held_to_its_batch_once() -> None:
     """A slow answer and the one of who asked again: the ledger has the first, and both are told of it."""
-    settling = Settling()
+    settling = Reconciliation()
     settling.answered(answered("a", "review"), Place("p-0", 1))
     settling.answered(answered("a", "block", "fallback"), None)
     settling.answered(answered("a", "review"), Place("p-0", 1))

@@ -38,4 +38,4 @@ def test_a_fault_of_any_kind_ends_no_watching(
             return [number for number, _, _ in await taken(reader, 1)]
 
     assert run(follow()) == [0]
-    assert "".join(capsys.readouterr()).count("the feed cannot be looked at") == 1
+    assert "".join(capsys.readouterr()).count("the feed cannot be read") == 1

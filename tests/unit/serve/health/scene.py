@@ -12,7 +12,7 @@ from crossline.basics.times import instant_text
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof, text_digest
 from crossline.serve.cases.cases import FILE, Cases
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.intake.batches import CaseIntake
 from crossline.settings.process.casework import CasesSettings
 
 DAY_MS = 86_400_000
@@ -57,7 +57,7 @@ def alerts_of(rule_id: str, by_day: Sequence[int], now_ms: int, **more: Any) -> 
 
 def take(path: Path, now_ms: int, alerts: Sequence[Mapping[str, Any]], decisions: Sequence[Any] = ()) -> None:
     """Into the cases of the folder ``path``."""
-    intake = Intake(path / FILE, MONEY, clock_ms=lambda: now_ms)
+    intake = CaseIntake(path / FILE, MONEY, clock_ms=lambda: now_ms)
     steps: list[Any] = [("alerts", orjson.dumps(each)) for each in alerts]
     steps += [("decisions", orjson.dumps(each)) for each in decisions]
     for begin in range(0, len(steps), 500):

@@ -10,10 +10,10 @@ from crossline.analysis.health.delays import Cell
 from crossline.analysis.health.rhythm import Rhythm
 from crossline.analysis.health.shares import Precision
 from crossline.analysis.predicted import Predicted
-from crossline.serve.cases.counting.reading import RuleCounts, Verdicts
+from crossline.serve.cases.statistics.queries import RuleCounts, Verdicts
 from crossline.serve.health.assess import Measured, assessed
-from crossline.serve.health.values import Foretold, Met, Parity, RuleFacts, RuleHealth
-from crossline.serve.health.words import Note, notes_of, parity_said
+from crossline.serve.health.sentences import HealthNote, notes_of, parity_text
+from crossline.serve.health.values import Foretold, Parity, RuleFacts, RuleHealth, RuleOverlap
 
 TODAY, DAY_MS = 20_000, 86_400_000
 FACTS = RuleFacts("burst", 2, "velocity", "high", "active", "risk", since_day=TODAY - 20)
@@ -64,7 +64,7 @@ def test_what_was_foretold_is_held_against_its_own_version_since_it_was_publishe
     assert health.wrong == ("money",)
     assert health.calls
     # 8 * sqrt((1/3 + 1/4) / (5/4)) = 5.465 on each side of 10.
-    assert notes_of(health) == (Note("money", "Money a day: 70.00, predicted 4.53 to 15.47"),)
+    assert notes_of(health) == (HealthNote("money", "Money a day: 70.00, predicted 4.53 to 15.47"),)
 
 
 def test_labels_of_90_days_and_those_to_come() -> None:
@@ -91,9 +91,9 @@ def test_overlap_suppressions_drift_and_parity() -> None:
     found.days["burst", 2, "alert"][TODAY] = (10, 0, 35)  # of 70 in seven days
     health = one(found, parity={"burst": Parity(5, 1, 2)})
     assert health.met == (
-        Met("geo", 0.4, 0.5, 0.0),
-        Met("mule", 0.2, 0.75, 0.38),
-        Met("few", 0.02, 0.0, 0.0),
+        RuleOverlap("geo", 0.4, 0.5, 0.0),
+        RuleOverlap("mule", 0.2, 0.75, 0.38),
+        RuleOverlap("few", 0.02, 0.0, 0.0),
     )
     assert health.hidden == 0.5
     assert health.wrong == ("parity", "drift")
@@ -107,9 +107,9 @@ def test_overlap_suppressions_drift_and_parity() -> None:
 
 
 def test_words_of_parity() -> None:
-    said = [parity_said(one(counts(), parity={"burst": each})) for each in (Parity(3), Parity(), Parity(3, 1))]
+    said = [parity_text(one(counts(), parity={"burst": each})) for each in (Parity(3), Parity(), Parity(3, 1))]
     assert said == ["same", "no answers", "1 differs"]
-    assert parity_said(one(counts())) == "not there"
+    assert parity_text(one(counts())) == "not there"
 
 
 def test_floods_say_since_when_and_a_paused_rule_is_not_silent() -> None:
@@ -135,8 +135,8 @@ def test_a_cooldown_starves_its_own_rule_and_those_whose_decisions_rest_on_it() 
     cooled = {"burst": {"burst": 40, "mule": 18, "calm": 3}}
     health = one(counts(pairs=pairs, cooled=cooled))
     assert health.held_back == 0.4
-    assert health.met == (Met("mule", 0.5, 0.4, 0.5, 0.3), Met("calm", 0.0, 0.0, 0.0, 0.05))
-    assert Note("cooldown", "Its cooldown holds back 40 % of its alerts") in notes_of(health)
-    assert Note("met", "Starved by mule in its cooldown, 30 %") in notes_of(health)
+    assert health.met == (RuleOverlap("mule", 0.5, 0.4, 0.5, 0.3), RuleOverlap("calm", 0.0, 0.0, 0.0, 0.05))
+    assert HealthNote("cooldown", "Its cooldown holds back 40 % of its alerts") in notes_of(health)
+    assert HealthNote("met", "Starved by mule in its cooldown, 30 %") in notes_of(health)
     assert one(counts(cooled={"burst": {"burst": 5}})).held_back == 1.0, "none of its alerts came"
     assert one(counts()).held_back == 0.0

@@ -14,12 +14,12 @@ import pytest
 from crossline.analysis.health.predictions import Held, held_mean
 from crossline.analysis.predicted import Predicted
 from crossline.serve.app.events import AllEvents
-from crossline.serve.cases.counting.reading import RuleCounts
+from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.health.assess import Measured, assessed
-from crossline.serve.health.broken import PredictionWatch
+from crossline.serve.health.prediction_events import PredictionWatch
 from crossline.serve.health.values import HealthReport, RuleFacts
-from crossline.serve.http.events.source import Event, EventsGoneError
+from crossline.serve.http.events.source import EventsGoneError, LiveEvent
 from crossline.serve.revisions.revision_log import NumberedLog, RevisedLog
 
 AHEAD = Predicted(10.0, 2.0, 18.0, 4.0)
@@ -135,8 +135,8 @@ def test_a_file_that_takes_nothing_leaves_the_event_to_the_next_look(
 
 
 def test_who_listens_hears_of_it_and_goes_on_from_its_id(tmp_path: Path) -> None:
-    async def take(events: AllEvents, after: str, count: int) -> list[Event]:
-        found: list[Event] = []
+    async def take(events: AllEvents, after: str, count: int) -> list[LiveEvent]:
+        found: list[LiveEvent] = []
         async with aclosing(events.follow(after)) as source:  # type: ignore[type-var]
             async for each in source:
                 found.append(each)
@@ -176,7 +176,7 @@ def test_looking_goes_on_whatever_fails(tmp_path: Path, monkeypatch: pytest.Monk
             raise ValueError("a bug")
 
         monkeypatch.setattr(rules.watch, "look", look)
-        monkeypatch.setattr("crossline.serve.health.broken.LOOK_S", 0.0)
+        monkeypatch.setattr("crossline.serve.health.prediction_events.LOOK_S", 0.0)
         task = asyncio.create_task(rules.watch.run())
         await over.wait()
         task.cancel()

@@ -15,8 +15,8 @@ from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.io.stores.opening import open_store
 from crossline.io.stores.stores import AlertFilter
-from crossline.serve.health.gathering import costs_of, facts_of, foretold_of, parity_of
-from crossline.serve.health.values import Cost, Foretold, Parity
+from crossline.serve.health.reader import costs_of, facts_of, foretold_of, parity_of
+from crossline.serve.health.values import Foretold, Parity, RuleCost
 
 from .scene import DAY_MS, alert, alerts_of, publish, take
 
@@ -29,7 +29,7 @@ def test_costs_are_shares_of_what_the_last_batches_measured() -> None:
     ]
     when = ("2026-01-05T09:00:00.000Z", "2026-01-05T09:00:10.000Z")
     # 4 ms for 4,000 records are 1 µs each; of 8 ms of rules they are half.
-    assert costs_of(batches) == {"burst": Cost(1.0, 0.5, *when), "mule": Cost(0.25, 0.125, *when)}
+    assert costs_of(batches) == {"burst": RuleCost(1.0, 0.5, *when), "mule": RuleCost(0.25, 0.125, *when)}
     assert costs_of([]) == costs_of([("2026-01-05T09:00:00.000Z", {"records": 5})]) == {}
 
 

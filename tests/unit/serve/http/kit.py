@@ -26,11 +26,11 @@ from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.cases.cases import Cases
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.service import CaseService
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
-from crossline.serve.http.events.source import Event, EventsGoneError
-from crossline.serve.http.events.stream import Bounds
+from crossline.serve.http.events.source import EventsGoneError, LiveEvent
+from crossline.serve.http.events.stream import StreamLimits
 
 NOW_MS = 1_767_604_500_000  # 2026-01-05T09:15:00Z, when the example is over
 POLICY = "schema_version: 1\nversion: 1\nbands: [{from: 50, decision: block}]\n"
@@ -132,10 +132,10 @@ class FakeLedger:
 class FakeEvents:
     """Events that happened, in order; whoever follows is told those, and then it ends."""
 
-    def __init__(self, events: Sequence[Event] = ()) -> None:
+    def __init__(self, events: Sequence[LiveEvent] = ()) -> None:
         self.events = list(events)
 
-    async def follow(self, after: str | None) -> AsyncIterator[Event]:
+    async def follow(self, after: str | None) -> AsyncIterator[LiveEvent]:
         ids = [each.id for each in self.events]
         if after is not None and after not in ids:
             raise EventsGoneError(f"{after} is not kept")
@@ -154,7 +154,7 @@ def dependencies(folder: Path, path: Path) -> Dependencies:
     """Of the pipeline in ``folder``; its clock stands still."""
     pipeline = folder / "pipeline.yaml"
     config = read_pipeline_in_place(pipeline)
-    desk = CaseDesk(Cases(path / "cases.db", clock_ms=lambda: NOW_MS), clock_ms=lambda: NOW_MS)
+    desk = CaseService(Cases(path / "cases.db", clock_ms=lambda: NOW_MS), clock_ms=lambda: NOW_MS)
     stores: Any = {"cases": StoredCases(desk), "desk": desk, "events": FakeEvents()}
     return Dependencies(pipeline, config, path, now_ms=lambda: NOW_MS, **stores)
 
@@ -195,7 +195,7 @@ class Client:
 
 
 @contextmanager
-def client_of(deps: Dependencies, bounds: Bounds | None = None) -> Iterator[Client]:
+def client_of(deps: Dependencies, bounds: StreamLimits | None = None) -> Iterator[Client]:
     """A client of the API, which runs as long as the context lasts."""
     client = Client(create_api(deps, bounds=bounds))
     try:

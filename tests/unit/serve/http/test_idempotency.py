@@ -10,7 +10,7 @@ import pytest
 from starlette.types import Message
 from tests.unit.serve.http.kit import NOW_MS, Client, Someone, detail, example, served
 
-from crossline.serve.http.idempotency import KEPT_MS, Answer, Answers, IdempotentWrites
+from crossline.serve.http.idempotency import KEPT_MS, IdempotentWrites, ResponseStore, StoredResponse
 from crossline.serve.http.problems import ProblemError
 
 KEY = {"Idempotency-Key": "k-1"}
@@ -108,7 +108,7 @@ def test_of_two_at_once_one_is_done(tmp_path: Path) -> None:
         return sent
 
     async def main() -> None:
-        answers = Answers(tmp_path / "a.db", lambda: NOW_MS)
+        answers = ResponseStore(tmp_path / "a.db", lambda: NOW_MS)
         app = IdempotentWrites(slow, answers)
         first = asyncio.create_task(ask(app))
         await entered.wait()
@@ -126,15 +126,15 @@ def test_of_two_at_once_one_is_done(tmp_path: Path) -> None:
 def test_a_write_that_nobody_answered_is_done_again(tmp_path: Path) -> None:
     now = [NOW_MS]
     clocks = (lambda: now[0], lambda: now[0] / 1_000)
-    first = Answers(tmp_path / "a.db", *clocks)
+    first = ResponseStore(tmp_path / "a.db", *clocks)
     assert first.claim("mary", "k", "digest") is None
-    second = Answers(tmp_path / "a.db", *clocks)  # the process was killed meanwhile
+    second = ResponseStore(tmp_path / "a.db", *clocks)  # the process was killed meanwhile
     assert second.claim("mary", "k", "digest") is None
-    first.keep("mary", "k", Answer(200, [], b"late"))
+    first.keep("mary", "k", StoredResponse(200, [], b"late"))
     with pytest.raises(ProblemError, match="is still being answered"):
         second.claim("mary", "k", "digest")
-    second.keep("mary", "k", Answer(201, [(b"etag", b'"x"')], b"done"))
-    assert second.claim("mary", "k", "digest") == Answer(201, [(b"etag", b'"x"')], b"done")
+    second.keep("mary", "k", StoredResponse(201, [(b"etag", b'"x"')], b"done"))
+    assert second.claim("mary", "k", "digest") == StoredResponse(201, [(b"etag", b'"x"')], b"done")
     now[0] += KEPT_MS + 1
     assert second.claim("mary", "k", "other") is None, "a day later it is forgotten"
     first.close()

@@ -14,15 +14,15 @@ import pytest
 from tests.unit.serve.http.kit import example
 
 from crossline.serve.http import commands
+from crossline.serve.http.fork_server.client import ForkServer
 from crossline.serve.http.problems import problem_of
-from crossline.serve.http.warm.asking import Warm
 
 
-def with_warm(work: Callable[[Warm], Awaitable[None]], **more: float) -> None:
+def with_warm(work: Callable[[ForkServer], Awaitable[None]], **more: float) -> None:
     """Do it over a process that has loaded nothing but the command line."""
 
     async def main() -> None:
-        warm = Warm((), **more)
+        warm = ForkServer((), **more)
         try:
             await work(warm)
         finally:
@@ -55,7 +55,7 @@ def test_the_answer_is_that_of_a_process_of_its_own() -> None:
 def test_codes_and_texts_are_those_of_the_command_line(tmp_path: Path) -> None:
     asked = ["rules", "list", "--rules", str(tmp_path / "none")]
 
-    async def work(warm: Warm) -> None:
+    async def work(warm: ForkServer) -> None:
         ended = await warm.run(asked)
         cold = await commands._run(commands.command_line(asked))
         assert ended is not None
@@ -66,7 +66,7 @@ def test_codes_and_texts_are_those_of_the_command_line(tmp_path: Path) -> None:
 
 
 def test_one_that_was_killed_is_started_anew() -> None:
-    async def work(warm: Warm) -> None:
+    async def work(warm: ForkServer) -> None:
         assert await warm.run(["--help"]) is not None
         before = warm.pid
         assert before is not None
@@ -87,7 +87,7 @@ def test_a_command_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     asked = ["rules", "check", str(pipe)]
 
-    async def work(warm: Warm) -> None:
+    async def work(warm: ForkServer) -> None:
         running = asyncio.create_task(warm.run(asked))
         opened = await asyncio.to_thread(os.open, pipe, os.O_WRONLY)  # returns once the command has it open
         assert warm.pid is not None
@@ -103,7 +103,7 @@ def test_a_command_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
 
 
 def test_it_ends_where_nobody_asks() -> None:
-    async def work(warm: Warm) -> None:
+    async def work(warm: ForkServer) -> None:
         assert await warm.run(["--help"]) is not None
         assert warm._process is not None
         assert await asyncio.to_thread(warm._process.wait, 60) == 0
@@ -115,7 +115,7 @@ def test_it_ends_where_nobody_asks() -> None:
 def test_one_that_is_gone_before_it_begins_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process ended between two looks: the command is run otherwise."""
 
-    async def work(warm: Warm) -> None:
+    async def work(warm: ForkServer) -> None:
         asked = warm._started()
         assert warm._process is not None
         warm._process.kill()
@@ -129,8 +129,10 @@ def test_one_that_is_gone_before_it_begins_says_so(monkeypatch: pytest.MonkeyPat
 def test_a_fault_of_a_command_is_for_the_log_and_not_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says then are lines of code and paths; as an answer it is a fault with an id."""
 
-    async def broken(_: object, __: object) -> commands.Done:
-        return commands.Done(1, b"", 'Traceback (most recent call last):\n  File "/srv/secret.py"\nKeyError: 1')
+    async def broken(_: object, __: object) -> commands.CommandResult:
+        return commands.CommandResult(
+            1, b"", 'Traceback (most recent call last):\n  File "/srv/secret.py"\nKeyError: 1'
+        )
 
     async def main() -> None:
         monkeypatch.setattr(commands.Commands, "_done", broken)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from crossline.serve.decisions.values import Asked, Basis
 from crossline.serve.ledger.base import DecisionLedger
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
-from crossline.serve.ledger.receipts import Entry
+from crossline.serve.ledger.receipts import ReceiptEntry
 
 Open = Callable[..., PostgresLedger]
 Opened = TypeVar("Opened", bound=DecisionLedger)
@@ -89,9 +89,9 @@ def decision_of(record_id: str, decision: str = "allow", answered: str = "peek",
     }
 
 
-def entry(record_id: str, body: str = "{}", basis: Basis | None = BASIS, **more: Any) -> Entry:
+def entry(record_id: str, body: str = "{}", basis: Basis | None = BASIS, **more: Any) -> ReceiptEntry:
     figures, evidence = (FIGURES, EVIDENCE) if basis else (None, None)
-    return Entry(asked(record_id, body), decision_of(record_id, **more), basis, figures, evidence)
+    return ReceiptEntry(asked(record_id, body), decision_of(record_id, **more), basis, figures, evidence)
 
 
 def key_files(folder: Path, name: str = "signing") -> tuple[Path, Path]:

@@ -10,8 +10,8 @@ import pytest
 
 from crossline.basics.times import BEGINNING_MS
 from crossline.rule_registry.events import RuleEvent
-from crossline.serve.ledger.comparing import Again, RecordPlace, differences
-from crossline.serve.ledger.receipts import Link, receipt_body
+from crossline.serve.ledger.comparison import RecordPlace, ReplayResult, differences
+from crossline.serve.ledger.receipts import ChainHead, receipt_body
 
 from .ledgerkit import BASIS, EVIDENCE, FIGURES, entry
 
@@ -22,7 +22,7 @@ REASON = {"rule_id": "card_burst", "rule_version": 3, "action": "review", "score
 
 def receipt(**more: Any) -> dict[str, Any]:
     given = {"decision": "review", "reasons": [REASON], "policy_version": 2, "decided_at": AT, **more}
-    return receipt_body(entry("t0", **given), Link("a"), None)
+    return receipt_body(entry("t0", **given), ChainHead("a"), None)
 
 
 def alert(ids: list[str], count: int = 10, **more: Any) -> dict[str, Any]:
@@ -30,14 +30,14 @@ def alert(ids: list[str], count: int = 10, **more: Any) -> dict[str, Any]:
     return {**FIGURES["card_burst"], "evidence": evidence, "record_id": "t0", "alert_id": "a1", **more}
 
 
-def again(**more: Any) -> Again:
+def again(**more: Any) -> ReplayResult:
     decided = {**receipt()["decision"], "ingest_time": AT}
     given = {"rules": BASIS.rules, "policy_version": 2, "policy_digest": BASIS.policy_digest}
     alerts = {"card_burst": alert(EVIDENCE["card_burst"]["record_ids"])}
-    return Again(decided, **{**given, "alerts": alerts, **more})
+    return ReplayResult(decided, **{**given, "alerts": alerts, **more})
 
 
-def because(found: Again, **more: Any) -> list[tuple[str, list[str]]]:
+def because(found: ReplayResult, **more: Any) -> list[tuple[str, list[str]]]:
     return [(each.what, list(each.because)) for each in differences(receipt(**more), found)]
 
 
@@ -48,7 +48,7 @@ def test_nothing() -> None:
 def test_a_figure_beyond_64_bits_is_as_receipts_have_it() -> None:
     figures = {"card_burst": {**FIGURES["card_burst"], "value": 2.0**65}}  # the float nearest to 2**65 + 1
     said = {"decision": "review", "reasons": [REASON], "policy_version": 2, "decided_at": AT}
-    kept = receipt_body(replace(entry("t0", **said), figures=figures), Link("a"), None)
+    kept = receipt_body(replace(entry("t0", **said), figures=figures), ChainHead("a"), None)
     found = again(alerts={"card_burst": alert(EVIDENCE["card_burst"]["record_ids"], value=2**65 + 1)})
     assert differences(kept, found) == []
     (other,) = differences({**kept, "figures": []}, found)
@@ -179,6 +179,6 @@ def test_revisions_one_after_the_other() -> None:
 
 
 def test_no_decision_at_all() -> None:
-    found = Again(missing="the log refuses the record: duplicate, known")
+    found = ReplayResult(missing="the log refuses the record: duplicate, known")
     (only,) = differences(receipt(), found)
     assert (only.what, only.receipt, only.log, only.because) == ("record", "t0", None, (found.missing,))

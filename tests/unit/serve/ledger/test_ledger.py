@@ -194,7 +194,7 @@ def test_a_full_disk(opened: Open, path: Path) -> None:
 
 
 def test_a_chain_is_checked_in_parts(opened: Open, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crossline.serve.ledger.reading._PART", 2)
+    monkeypatch.setattr("crossline.serve.ledger.queries._PART", 2)
     ledger = opened()
     ledger.answer([entry(f"t{number}") for number in range(7)])
     assert (check_ledger(path).faults, check_ledger(path).chains) == ([], {ledger.replica: 7})

@@ -13,7 +13,7 @@ from crossline.basics.errors import RetryableError, StateError, UsageError
 from crossline.cli.main import run_command
 from crossline.io.postgres.client import Place
 from crossline.serve.ledger.chain import faults_of
-from crossline.serve.ledger.postgres.cutting import Cutter
+from crossline.serve.ledger.postgres.connection_cutter import Cutter
 from crossline.serve.ledger.postgres.reads import PostgresReads, check_postgres
 from crossline.serve.ledger.reports import answered_later, check_ledger, receipt_of
 from crossline.serve.ledger.signing import Signer

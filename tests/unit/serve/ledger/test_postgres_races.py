@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from crossline.io.postgres.client import Place
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.postgres.reads import check_postgres
-from crossline.serve.ledger.reading import LedgerCheck
+from crossline.serve.ledger.queries import LedgerCheck
 from crossline.serve.ledger.reports import check_ledger
 from crossline.serve.ledger.sqlite import SqliteLedger
 

@@ -24,7 +24,7 @@ from crossline.serve.ledger.receipts import (
     BEGINNING,
     FIELDS,
     BasisTexts,
-    Link,
+    ChainHead,
     basis_json,
     digest_of,
     receipt_body,
@@ -47,11 +47,11 @@ def sealed(body: dict[str, Any], signer: Signer | None = SIGNER) -> dict[str, An
 
 
 def chain(count: int, signer: Signer | None = SIGNER, replica: str = "a") -> list[dict[str, Any]]:
-    link, found = Link(replica), []
+    link, found = ChainHead(replica), []
     for number in range(count):
         body = receipt_body(entry(f"t{number}"), link, signer.key_id if signer else None)
         found.append(sealed(body, signer))
-        link = Link(replica, link.sequence + 1, found[-1]["digest"])
+        link = ChainHead(replica, link.sequence + 1, found[-1]["digest"])
     return found
 
 
@@ -60,7 +60,7 @@ def named(receipts: list[dict[str, Any]], **more: Any) -> list[tuple[str, int]]:
 
 
 def test_a_receipt_by_hand() -> None:
-    body = receipt_body(entry("t0"), Link("a", 41, "ab" * 32), None)
+    body = receipt_body(entry("t0"), ChainHead("a", 41, "ab" * 32), None)
     assert body == {
         "schema_version": 1,
         "decision": {
@@ -107,7 +107,7 @@ def test_the_digest_is_that_of_the_canonical_text() -> None:
 
 
 def test_a_fallback_has_a_receipt() -> None:
-    body = receipt_body(entry("t0", basis=None, answered="fallback"), Link("a"), None)
+    body = receipt_body(entry("t0", basis=None, answered="fallback"), ChainHead("a"), None)
     assert (body["rules"], body["policy_digest"], body["lists"], body["figures"]) == ([], None, {}, [])
     assert (body["sequence"], body["previous"]) == (1, BEGINNING)
     assert faults_of(sealed(body, None)) == []
@@ -124,7 +124,7 @@ BEFORE = [
 
 def test_reasons_of_before_are_named_with_what_they_rest_on() -> None:
     """They have no figure at the record, which the receipt says; one that is altered there is found."""
-    body = receipt_body(entry("t0", reasons=BEFORE), Link("a"), None)
+    body = receipt_body(entry("t0", reasons=BEFORE), ChainHead("a"), None)
     told = [(each["name"], each["alert_id"], each["held_by"], each["message"]) for each in body["standing"]]
     assert told == [
         ("spree", "a1", None, "spree still holds"),
@@ -195,7 +195,7 @@ def test_a_chain(signer: Signer | None) -> None:
     whole = chain(5, signer)
     checked = check_chain(whole, verifier=signer.public() if signer else None)
     assert (checked.receipts, checked.faults, checked.unchecked) == (5, [], 0)
-    assert checked.end == Link("a", 5, whole[4]["digest"])
+    assert checked.end == ChainHead("a", 5, whole[4]["digest"])
     assert check_chain(whole).unchecked == (5 if signer else 0)
 
 
@@ -210,9 +210,9 @@ def test_one_altered() -> None:
 def test_one_left_out() -> None:
     whole = chain(5)
     assert named([*whole[:2], *whole[3:]]) == [("left_out", 3)]
-    end = Link("a", 5, whole[4]["digest"])
+    end = ChainHead("a", 5, whole[4]["digest"])
     assert named(whole[:3], end=end) == [("left_out", 5)]
-    assert named(whole[2:], begin=Link("a")) == [("left_out", 1)]
+    assert named(whole[2:], begin=ChainHead("a")) == [("left_out", 1)]
     assert named([], end=end) == [("left_out", 5)]
 
 
@@ -226,7 +226,7 @@ def test_two_swapped() -> None:
 
 def test_a_fork() -> None:
     whole = chain(5)
-    body = receipt_body(entry("another"), Link("a", 2, whole[1]["digest"]), SIGNER.key_id)
+    body = receipt_body(entry("another"), ChainHead("a", 2, whole[1]["digest"]), SIGNER.key_id)
     other = sealed(body)
     assert faults_of(other, SIGNER.public()) == []
     assert named([*whole, other]) == [("fork", 3)]
@@ -239,14 +239,14 @@ def test_the_last_one_written_anew_shows_by_the_end() -> None:
     whole = chain(3, None)
     anew = sealed({**whole[2], "record_digest": "0"}, None)
     assert named([*whole[:2], anew]) == [], "nothing says otherwise"
-    assert named([*whole[:2], anew], end=Link("a", 3, whole[2]["digest"])) == [("altered", 3)]
+    assert named([*whole[:2], anew], end=ChainHead("a", 3, whole[2]["digest"])) == [("altered", 3)]
 
 
 @given(data=st.data(), count=st.integers(2, 6))
 def test_a_chain_with_one_change_anywhere_is_refused(data: st.DataObject, count: int) -> None:
     """Whoever made it has no key: the digest may be written anew, the signature not."""
     whole = chain(count)
-    end = Link("a", count, whole[-1]["digest"])
+    end = ChainHead("a", count, whole[-1]["digest"])
     assert named(whole, end=end, verifier=SIGNER.public()) == []
     at = data.draw(st.integers(0, count - 1))
     path = data.draw(st.sampled_from([each for each in leaves(whole[at]) if each]))

@@ -16,51 +16,53 @@ from starlette.routing import Route
 from tests.unit.serve.decisions.fakes import FakeLedger, decided
 
 from crossline.basics.errors import RetryableError, UsageError
-from crossline.observe.watch.listener import Listener
+from crossline.observe.watch.listener import HttpListener
 from crossline.serve.access.credentials import Credentials
 from crossline.serve.access.keyring import KeyRing
 from crossline.serve.access.middleware import Access
 from crossline.serve.decisions.outbox import SqliteOutbox
-from crossline.serve.decisions.replies import Answer
-from crossline.serve.decisions.settling import Revised
+from crossline.serve.decisions.reconciliation import Revised
+from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.values import Asked, Degraded
 from crossline.serve.health.values import HealthReport
 from crossline.serve.metrics import exposition
-from crossline.serve.metrics.exposition import ApiCollector, Standing, told_at
-from crossline.serve.metrics.figures import OTHERS, PARTS_MAX, ApiFigures, Counted, TimedAnswers
+from crossline.serve.metrics.exposition import ApiCollector, ApiStatus, told_at
+from crossline.serve.metrics.figures import OTHERS, PARTS_MAX, ApiFigures, RequestCounter, TimedAnswers
 from crossline.serve.metrics.rules import RuleGauges
-from crossline.serve.replica.answers import Lag
+from crossline.serve.replica.answers import ReplicationLag
 from crossline.settings.process.serve import LimitSettings, ServeSettings
 from e2e.scraping import Scrape, alerting_rules, get, names_in
 
-STANDING = Standing(Lag(1_500, 812, ready=True), 3, 2, 1, (40, 0.25), 0)
+STANDING = ApiStatus(ReplicationLag(1_500, 812, ready=True), 3, 2, 1, (40, 0.25), 0)
 
 
 def asked(number: int) -> Asked:
     return Asked(number, "payments", f"t{number}", b"{}", f"digest{number}", 0)
 
 
-def answer(number: int, answered: Any, decision: str, *parts: str) -> Answer:
+def answer(number: int, answered: Any, decision: str, *parts: str) -> DecisionAnswer:
     given = asked(number)
-    return Answer(given, decided(given, decision), answered, degraded=tuple(Degraded(part, "late") for part in parts))
+    return DecisionAnswer(
+        given, decided(given, decision), answered, degraded=tuple(Degraded(part, "late") for part in parts)
+    )
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> list[Listener]:
+def place(monkeypatch: pytest.MonkeyPatch) -> list[HttpListener]:
     """The listeners that were made."""
-    made: list[Listener] = []
+    made: list[HttpListener] = []
 
-    class Kept(Listener):
+    class Kept(HttpListener):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr(exposition, "Listener", Kept)
+    monkeypatch.setattr(exposition, "HttpListener", Kept)
     return made
 
 
 def scraped(
-    figures: ApiFigures, made: list[Listener], standing: Standing = STANDING, rules: RuleGauges | None = None
+    figures: ApiFigures, made: list[HttpListener], standing: ApiStatus = STANDING, rules: RuleGauges | None = None
 ) -> Scrape:
     settings = ServeSettings(open=True, metrics="127.0.0.1:0")
     with told_at(settings, ApiCollector("shop", figures, lambda: standing, rules)):
@@ -73,7 +75,7 @@ async def requests_of(app: Any, *paths: str, headers: Mapping[str, str] | None =
         return [(await client.get(path)).status_code for path in paths]
 
 
-def test_requests_are_counted_by_route_and_status(tmp_path: Path, place: list[Listener]) -> None:
+def test_requests_are_counted_by_route_and_status(tmp_path: Path, place: list[HttpListener]) -> None:
     async def rules(_: Any) -> Response:
         return PlainTextResponse("rules")
 
@@ -81,10 +83,10 @@ def test_requests_are_counted_by_route_and_status(tmp_path: Path, place: list[Li
     figures = ApiFigures(lambda route, status, took_s: objectives.append((route, status, took_s >= 0)))
     inner = Starlette(routes=[Route("/v1/rules", rules), Route("/v1/rules/{rule_id}", rules), Route("/healthz", rules)])
     few = LimitSettings(per_s=1, burst=3)
-    free = Counted(Access(inner, None, few), figures)
+    free = RequestCounter(Access(inner, None, few), figures)
     found = asyncio.run(requests_of(free, "/v1/rules", "/v1/rules/a", "/v1/rules/b", "/v1/rules"))
     assert found == [200, 200, 200, 429]
-    keys = Counted(Access(inner, Credentials(KeyRing(tmp_path / "keys.db")), few), figures)
+    keys = RequestCounter(Access(inner, Credentials(KeyRing(tmp_path / "keys.db")), few), figures)
     wrong = {"Authorization": "Bearer clk_nobodys"}
     assert asyncio.run(requests_of(keys, "/v1/rules/<secret>", "/nothing", headers=wrong)) == [401, 401]
     assert asyncio.run(requests_of(keys, "/healthz")) == [200]
@@ -105,7 +107,7 @@ def test_requests_are_counted_by_route_and_status(tmp_path: Path, place: list[Li
     assert buckets["+Inf", "/v1/rules/{rule_id}"] == 2
 
 
-def test_decisions_revisions_and_what_was_degraded(place: list[Listener]) -> None:
+def test_decisions_revisions_and_what_was_degraded(place: list[HttpListener]) -> None:
     figures, passed = ApiFigures(), list[Any]()
     for each in (
         answer(1, "peek", "allow"),
@@ -138,7 +140,7 @@ def test_of_many_parts_the_rest_are_told_together() -> None:
     assert figures.degraded[OTHERS] == 5
 
 
-def test_how_it_stands(place: list[Listener]) -> None:
+def test_how_it_stands(place: list[HttpListener]) -> None:
     page = scraped(ApiFigures(), place)
     assert {name: page.values(f"crossline_api_{name}")[()] for name in (
         "ready", "replica_behind_seconds", "replica_batch", "laid_over_records", "unsettled_answers", "outbox_records",
@@ -148,7 +150,7 @@ def test_how_it_stands(place: list[Listener]) -> None:
         "unsettled_answers": 2, "outbox_records": 1, "judge_calls_total": 40, "judge_seconds_total": 0.25,
         "replicas_lost_total": 0,
     }  # fmt: skip
-    unknown = Standing(STANDING.lag, 0, 0, None, (0, 0.0), 0)
+    unknown = ApiStatus(STANDING.lag, 0, 0, None, (0, 0.0), 0)
     assert scraped(ApiFigures(), place, unknown).values("crossline_api_outbox_records") == {}
     assert page.values("process_cpu_seconds_total")[()] > 0
 
@@ -184,12 +186,12 @@ def test_the_outbox_says_how_many_wait(tmp_path: Path) -> None:
         outbox.count()
 
 
-def test_nowhere_unless_it_is_asked_for(place: list[Listener]) -> None:
+def test_nowhere_unless_it_is_asked_for(place: list[HttpListener]) -> None:
     with told_at(ServeSettings(open=True), ApiCollector("shop", ApiFigures(), lambda: STANDING)):
         assert place == []
 
 
-def test_only_its_page_is_there_and_a_place_that_is_taken_is_told(place: list[Listener]) -> None:
+def test_only_its_page_is_there_and_a_place_that_is_taken_is_told(place: list[HttpListener]) -> None:
     collector = ApiCollector("shop", ApiFigures(), lambda: STANDING)
     with told_at(ServeSettings(open=True, metrics="127.0.0.1:0"), collector):
         there = place[-1].place
@@ -201,7 +203,7 @@ def test_only_its_page_is_there_and_a_place_that_is_taken_is_told(place: list[Li
             pass
 
 
-def test_every_metric_of_the_alerts_is_told(place: list[Listener]) -> None:
+def test_every_metric_of_the_alerts_is_told(place: list[HttpListener]) -> None:
     report = HealthReport("shop", 0, (), counted=True, since_day=None, answered=True, refused={})
     names = scraped(ApiFigures(), place, rules=RuleGauges(lambda: report)).names()
     rules = alerting_rules("api-alerts.yaml")

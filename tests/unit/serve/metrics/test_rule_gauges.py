@@ -9,7 +9,7 @@ from crossline.analysis.health.predictions import Held
 from crossline.analysis.health.shares import Precision
 from crossline.analysis.predicted import Predicted
 from crossline.basics.errors import RetryableError
-from crossline.serve.cases.counting.reading import RuleCounts
+from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.health.assess import Measured, assessed
 from crossline.serve.health.values import Foretold, HealthReport, RuleFacts
 from crossline.serve.metrics.rules import RuleGauges

@@ -15,8 +15,8 @@ from tests.oracle.replicated import Pipeline
 from tests.unit.rules.onnxkit import model
 
 from crossline.basics.models.processes import HERE
-from crossline.serve.decisions.values import Verdict
-from crossline.serve.replica.overlay import Laid, Overlay, overlay_snapshot
+from crossline.serve.decisions.values import RecordVerdict
+from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 from crossline.serve.replica.replicas import Replicas
 
 from .conftest import BURST, START_MS, STREAM, Asks, lines, ready, snapshot_of
@@ -55,7 +55,7 @@ def no_process_stays() -> Iterator[None]:
 
 def judged(*bodies: dict[str, Any], amounts: tuple[int, ...]) -> list[tuple[str, tuple[str, ...]]]:
     """What is decided about payments of these amounts, judged in one call, and what could not judge each."""
-    overlay = Overlay(overlay_snapshot(snapshot_of(BURST, *bodies)), {})
+    overlay = StateOverlay(overlay_snapshot(snapshot_of(BURST, *bodies)), {})
     laid = []
     for number, amount in enumerate(amounts):
         at_ms = START_MS + 1_000 * number
@@ -125,8 +125,8 @@ def test_forks_ask_the_models_that_their_follower_started(pipeline: Pipeline) ->
             for batch in range(-1, 3):
                 await ready(replicas, batch)
                 good, bad = await replicas.judge([asks.record(amount=100), asks.record(amount=-1)])
-                assert isinstance(good, Verdict)
-                assert isinstance(bad, Verdict)
+                assert isinstance(good, RecordVerdict)
+                assert isinstance(bad, RecordVerdict)
                 assert (good.decision["decision"], good.degraded) == ("block", ())
                 assert [each.part for each in bad.degraded] == ["rule:scored"]
                 (follower,) = replicas._followers.pids()

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.oracle.replicated import Pipeline, told
 
-from crossline.serve.decisions.values import AsOf, NotJudgedError, Verdict
-from crossline.serve.replica import dry as dry_runs
-from crossline.serve.replica.dry import AT_ONCE, SHARE, DryRuns, laid_of
-from crossline.serve.replica.messages import DRY, Answer, Hello, packed
-from crossline.serve.replica.overlay import Judged
+from crossline.serve.decisions.values import AsOf, NotJudgedError, RecordVerdict
+from crossline.serve.replica import dry_runs
+from crossline.serve.replica.dry_runs import AT_ONCE, SHARE, DryRunQueue, laid_of
+from crossline.serve.replica.messages import DRY, ForkReply, Hello, packed
+from crossline.serve.replica.overlay import JudgedRecord
 
 from .conftest import Asks, lines, ready
 from .test_replicas import decisions, run
@@ -33,7 +33,7 @@ class Clock:
 class Told(asyncio.StreamReader):
     """What a copy of a fork says, and no more."""
 
-    def __init__(self, *said: Answer) -> None:
+    def __init__(self, *said: ForkReply) -> None:
         super().__init__()
         for each in said:
             self.feed_data(packed(each))
@@ -52,19 +52,19 @@ def hello(token: int) -> Hello:
 
 
 def found(token: int) -> Any:
-    return Answer(dry=[[(Judged({"decision": "review", "token": token}), "")]])
+    return ForkReply(dry=[[(JudgedRecord({"decision": "review", "token": token}), "")]])
 
 
-def played(monkeypatch: pytest.MonkeyPatch, work: Callable[[DryRuns, Clock, list[str]], Awaitable[None]]) -> None:
+def played(monkeypatch: pytest.MonkeyPatch, work: Callable[[DryRunQueue, Clock, list[str]], Awaitable[None]]) -> None:
     async def whole() -> None:
         woken: list[str] = []
-        await work(DryRuns(lambda: woken.append("now"), lambda _: None), Clock(monkeypatch), woken)
+        await work(DryRunQueue(lambda: woken.append("now"), lambda _: None), Clock(monkeypatch), woken)
 
     asyncio.run(whole())
 
 
 def test_one_copy_is_under_way_at_a_time_and_the_next_leaves_time_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(runs: DryRuns, clock: Clock, _: list[str]) -> None:
+    async def work(runs: DryRunQueue, clock: Clock, _: list[str]) -> None:
         waiting = [runs.put([Asks().record()]) for _ in range(AT_ONCE + 5)]
         first = runs.take()
         assert len(first) == AT_ONCE
@@ -72,11 +72,11 @@ def test_one_copy_is_under_way_at_a_time_and_the_next_leaves_time_to_others(monk
         runs.judged_on(token, AsOf(7, 1, 0))
         assert runs.take() == [], "one is under way"
         clock.later_s += 0.1
-        answer = Answer(dry=[[(Judged({"decision": "review"}), "")]] * AT_ONCE)
+        answer = ForkReply(dry=[[(JudgedRecord({"decision": "review"}), "")]] * AT_ONCE)
         await runs.hear(hello(token), Told(answer), Gone())  # type: ignore[arg-type]
         assert [each.done() for each in waiting] == [True] * AT_ONCE + [False] * 5
         (verdict,) = await waiting[0]
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, RecordVerdict)
         assert (verdict.decision["decision"], verdict.as_of.batch) == ("review", 7)
         clock.later_s += 0.1 * (1 / SHARE - 1) - 0.05
         assert runs.take() == [], "the share is used up"
@@ -87,8 +87,8 @@ def test_one_copy_is_under_way_at_a_time_and_the_next_leaves_time_to_others(monk
 
 
 def test_a_copy_that_ends_or_fails_says_so_to_its_own_and_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(runs: DryRuns, clock: Clock, _: list[str]) -> None:
-        for said, why in (((), "the process that judged it ended"), ((Answer(error="KeyError: x"),), "KeyError: x")):
+    async def work(runs: DryRunQueue, clock: Clock, _: list[str]) -> None:
+        for said, why in (((), "the process that judged it ended"), ((ForkReply(error="KeyError: x"),), "KeyError: x")):
             answer = runs.put([Asks().record()])
             token = runs.begin(runs.take())
             runs.judged_on(token, AsOf(7, 1, 0))
@@ -105,7 +105,7 @@ def test_a_copy_that_ends_or_fails_says_so_to_its_own_and_to_nobody_else(monkeyp
 def test_a_copy_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_runs, "WITHIN_S", 0.01)
 
-    async def work(runs: DryRuns, _: Clock, woken: list[str]) -> None:
+    async def work(runs: DryRunQueue, _: Clock, woken: list[str]) -> None:
         answer = runs.put([Asks().record()])
         runs.begin(runs.take())
         (failed,) = await answer
@@ -116,7 +116,7 @@ def test_a_copy_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_where_the_fork_is_lost_that_was_to_make_the_copy_the_next_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(runs: DryRuns, _: Clock, __: list[str]) -> None:
+    async def work(runs: DryRunQueue, _: Clock, __: list[str]) -> None:
         answer = runs.put([Asks().record()])
         token = runs.begin(runs.take())
         runs.lost(token)
@@ -125,13 +125,13 @@ def test_where_the_fork_is_lost_that_was_to_make_the_copy_the_next_one_does(monk
         runs.judged_on(again, AsOf(7, 1, 0))
         await runs.hear(hello(again), Told(found(again)), Gone())  # type: ignore[arg-type]
         (verdict,) = await answer
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, RecordVerdict)
 
     played(monkeypatch, work)
 
 
 def test_who_does_not_wait_any_more_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(runs: DryRuns, _: Clock, __: list[str]) -> None:
+    async def work(runs: DryRunQueue, _: Clock, __: list[str]) -> None:
         gone, here = runs.put([Asks().record()]), runs.put([Asks().record("a2")])
         gone.cancel()
         assert [[each.raw for each in one] for one in laid_of(runs.take())] == [[Asks().record("a2").raw]]

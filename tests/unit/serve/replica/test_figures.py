@@ -11,9 +11,9 @@ from tests.oracle.replicated import Pipeline, told
 from crossline.basics.errors import RetryableError
 from crossline.basics.times import instant_text
 from crossline.serve.decisions.values import AsOf
-from crossline.serve.replica.dry import DryRuns
+from crossline.serve.replica.dry_runs import DryRunQueue
 from crossline.serve.replica.entity import KeyAsked, KeyFigures
-from crossline.serve.replica.messages import Answer
+from crossline.serve.replica.messages import ForkReply
 from crossline.serve.replica.replicas import Replicas
 
 from .conftest import BURST, START_MS, STREAM, Asks, lines, ready, snapshot_of
@@ -133,7 +133,7 @@ def test_where_no_replica_answers_it_says_so(pipeline: Pipeline) -> None:
     async def work() -> None:
         replicas = Replicas(str(pipeline.folder))
         replicas._gone_s -= 60
-        with pytest.raises(RetryableError, match="the figures cannot be told now: no replica is ready"):
+        with pytest.raises(RetryableError, match="the figures cannot be computed now: no replica is ready"):
             await replicas.figures("account", "a1")
 
     asyncio.run(work())
@@ -141,12 +141,12 @@ def test_where_no_replica_answers_it_says_so(pipeline: Pipeline) -> None:
 
 def test_a_copy_that_fails_or_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = (
-        ((Answer(error="KeyError: x"),), "KeyError: x"),
+        ((ForkReply(error="KeyError: x"),), "KeyError: x"),
         ((), "the process that judged it ended"),
-        ((Answer(dry=[KeyFigures([], [], "it ended")]),), "it ended"),
+        ((ForkReply(dry=[KeyFigures([], [], "it ended")]),), "it ended"),
     )
 
-    async def work(runs: DryRuns, clock: Clock, _: list[str]) -> None:
+    async def work(runs: DryRunQueue, clock: Clock, _: list[str]) -> None:
         for said, why in failed:
             answer = runs.put_key(KeyAsked("account", "a1"), lambda: None)
             token = runs.begin(runs.take())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from crossline.serve.replica.forks import Pace
+from crossline.serve.replica.forks import CallPace
 
 
 def test_where_a_processor_is_there_the_next_call_follows_at_once() -> None:
-    pace = Pace()
+    pace = CallPace()
     assert pace.pause_s() == 0.0
     for _ in range(100):
         pace.took(2.0, 2.0)
@@ -16,7 +16,7 @@ def test_where_a_processor_is_there_the_next_call_follows_at_once() -> None:
 
 
 def test_where_calls_wait_for_a_processor_there_are_fewer_of_them() -> None:
-    pace = Pace()
+    pace = CallPace()
     for _ in range(300):
         pace.took(2.0, 0.5)  # three quarters of the call was waiting
     assert pace.pause_s() == pytest.approx(0.006, rel=1e-4)  # three times 2 ms
@@ -28,7 +28,7 @@ def test_where_calls_wait_for_a_processor_there_are_fewer_of_them() -> None:
 
 
 def test_one_call_says_little_and_one_without_a_time_nothing() -> None:
-    pace = Pace()
+    pace = CallPace()
     pace.took(2.0, 0.0)
     assert pace.pause_s() == pytest.approx(0.002 * (0.25 + 2.75 * 0.05))
     pace.took(0.0, 0.0)

@@ -19,8 +19,8 @@ from crossline.basics.errors import StateError, UsageError
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.follow import FollowedState
 from crossline.serve.app.compose import replicas_of
-from crossline.serve.decisions.values import NotJudgedError, Place, Verdict
-from crossline.serve.replica.answers import Bounds
+from crossline.serve.decisions.values import NotJudgedError, Place, RecordVerdict
+from crossline.serve.replica.answers import ReplicaLimits
 from crossline.serve.replica.replicas import Replicas
 
 from .conftest import BURST, Asks, lines, ready, rules_of, snapshot_of
@@ -38,8 +38,8 @@ def run(pipeline: Pipeline, play: Callable[[Replicas], Awaitable[None]], **more:
     uvloop.run(whole())  # as the API does
 
 
-def decisions(found: list[Verdict | NotJudgedError]) -> list[Any]:
-    return [told(each.decision) if isinstance(each, Verdict) else str(each) for each in found]
+def decisions(found: list[RecordVerdict | NotJudgedError]) -> list[Any]:
+    return [told(each.decision) if isinstance(each, RecordVerdict) else str(each) for each in found]
 
 
 SUM = {**BURST, "rule_id": "spent", "aggregation_type": "sum", "aggregation_field": "amount"}
@@ -54,7 +54,7 @@ def test_a_sum_beyond_64_bits_is_a_figure_that_can_be_answered(pipeline: Pipelin
     async def play(replicas: Replicas) -> None:
         await ready(replicas, 0)
         found = await replicas.judge(huge)
-        figures = [each.figures for each in found if isinstance(each, Verdict)]
+        figures = [each.figures for each in found if isinstance(each, RecordVerdict)]
         assert [len(each) for each in figures] == [0, 0, 1]
         assert orjson.loads(orjson.dumps(figures[2]))["spent"]["value"] == 2.7e19
         assert decisions(found) == [told(each) for each in pipeline.batch(lines(huge))]
@@ -71,16 +71,16 @@ def test_what_is_asked_counts_for_what_is_asked_later_and_is_what_the_pipeline_d
         await ready(replicas, 0)
         said = [await replicas.judge([each]) for each in later]
         first = said[0][0]
-        assert isinstance(first, Verdict)
+        assert isinstance(first, RecordVerdict)
         assert first.as_of.batch == 0
-        assert [each.as_of.laid_over for found in said for each in found if isinstance(each, Verdict)] == [
+        assert [each.as_of.laid_over for found in said for each in found if isinstance(each, RecordVerdict)] == [
             1,
             2,
             3,
             4,
             5,
         ]
-        assert [each.decision["decision"] for found in said for each in found if isinstance(each, Verdict)] == [
+        assert [each.decision["decision"] for found in said for each in found if isinstance(each, RecordVerdict)] == [
             "allow",
             "review",
             "review",
@@ -88,7 +88,7 @@ def test_what_is_asked_counts_for_what_is_asked_later_and_is_what_the_pipeline_d
             "review",
         ]
         third = said[1][0]
-        assert isinstance(third, Verdict)
+        assert isinstance(third, RecordVerdict)
         assert third.figures["burst"]["value"] == 3
         assert third.evidence["burst"] == {"record_ids": ["t1", "t2", "t3"], "count": 3}
         basis = replicas.basis(third.basis)
@@ -108,9 +108,13 @@ def test_a_dry_run_leaves_nothing_and_a_known_record_is_not_judged_again(pipelin
     async def play(replicas: Replicas) -> None:
         await ready(replicas, 0)
         dry = await replicas.judge(asks.records(3), keep=False)
-        assert [each.decision["decision"] for each in dry if isinstance(each, Verdict)] == ["allow", "review", "review"]
+        assert [each.decision["decision"] for each in dry if isinstance(each, RecordVerdict)] == [
+            "allow",
+            "review",
+            "review",
+        ]
         kept = await replicas.judge(asks.records(2))
-        assert [each.decision["decision"] for each in kept if isinstance(each, Verdict)] == ["allow", "review"]
+        assert [each.decision["decision"] for each in kept if isinstance(each, RecordVerdict)] == ["allow", "review"]
         (again,) = await replicas.judge(before)
         assert isinstance(again, NotJudgedError)
         assert str(again).startswith("record: known already")
@@ -138,7 +142,7 @@ def test_batches_take_over_what_was_laid_over(pipeline: Pipeline) -> None:
             assert said == [told(each) for each in decided]
             await ready(replicas, batch)
         (last,) = await replicas.judge([asks.record()])
-        assert isinstance(last, Verdict)
+        assert isinstance(last, RecordVerdict)
         assert last.as_of.laid_over == 1, "what batches have is laid over no more"
         assert len(replicas._waiting) <= 4
 
@@ -176,7 +180,7 @@ def test_a_fork_that_dies_or_freezes_is_missed_by_nobody(pipeline: Pipeline, how
         assert forks(replicas) != [pid]
         assert decisions(said) == [told(each) for each in pipeline.batch(lines(later))]
 
-    run(pipeline, play, bounds=Bounds(call_max_s=0.5, ready_max_s=30))
+    run(pipeline, play, bounds=ReplicaLimits(call_max_s=0.5, ready_max_s=30))
 
 
 def test_a_follower_that_is_killed_is_started_again_and_its_fork_answers_meanwhile(pipeline: Pipeline) -> None:
@@ -194,7 +198,7 @@ def test_a_follower_that_is_killed_is_started_again_and_its_fork_answers_meanwhi
         await ready(replicas, 1)
         assert replicas._followers.pids() not in ([], [pid])
         (last,) = await replicas.judge([asks.record()])
-        assert isinstance(last, Verdict)
+        assert isinstance(last, RecordVerdict)
         assert last.as_of.batch == 1
 
     run(pipeline, play)
@@ -213,7 +217,7 @@ def test_a_rule_that_is_published_holds_from_the_next_batch(pipeline: Pipeline) 
         asked = asks.records(2)
         said = await replicas.judge(asked)
         assert decisions(said) == [told(each) for each in pipeline.batch(lines(asked))]
-        assert isinstance(said[1], Verdict)
+        assert isinstance(said[1], RecordVerdict)
         assert said[1].decision["decision"] == "block"
 
     run(pipeline, play)
@@ -239,7 +243,7 @@ def test_who_is_behind_says_so_and_an_idle_pipeline_is_not(pipeline: Pipeline) -
         pipeline.commit()
         await ready(replicas, 1)
         (said,) = await replicas.judge([asks.record()])
-        assert isinstance(said, Verdict)
+        assert isinstance(said, RecordVerdict)
         assert said.as_of.laid_over == 2, "what came while it was behind is laid over too"
 
     run(pipeline, play)
@@ -259,7 +263,7 @@ def test_without_a_replica_nobody_waits_for_long(pipeline: Pipeline) -> None:
             assert isinstance(later.exception(), NotJudgedError)
 
     (pipeline.folder / "snapshot.json").unlink()
-    run(pipeline, play, bounds=Bounds(ready_max_s=0.1))
+    run(pipeline, play, bounds=ReplicaLimits(ready_max_s=0.1))
 
 
 def test_a_record_that_does_not_fit_says_why(pipeline: Pipeline) -> None:
@@ -271,7 +275,7 @@ def test_a_record_that_does_not_fit_says_why(pipeline: Pipeline) -> None:
         assert isinstance(odd, NotJudgedError)
         assert odd.part == "record"
         assert "amount" in odd.why
-        assert isinstance(good, Verdict)
+        assert isinstance(good, RecordVerdict)
 
     run(pipeline, play)
 
@@ -290,7 +294,7 @@ def test_records_that_find_no_room_are_told_and_nobody_judges_without_them(pipel
         with pytest.raises(NotJudgedError, match="not in a batch yet, and not laid over"):
             await replicas.judge([asks.record()])
 
-    run(pipeline, play, bounds=Bounds(laid_max=2))
+    run(pipeline, play, bounds=ReplicaLimits(laid_max=2))
 
 
 def test_two_followers_one_of_which_is_frozen(pipeline: Pipeline) -> None:

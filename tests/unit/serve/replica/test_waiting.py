@@ -13,9 +13,9 @@ import uvloop
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.replica.answers import together
 from crossline.serve.replica.forks import Fork, LostError
-from crossline.serve.replica.messages import FORK, Ask, Hello
+from crossline.serve.replica.messages import FORK, ForkRequest, Hello
+from crossline.serve.replica.pending_records import BatchEnds, PendingRecords
 from crossline.serve.replica.setup import Source
-from crossline.serve.replica.waiting import SourceEnds, Waiting
 
 
 def asked(number: int) -> Asked:
@@ -23,7 +23,7 @@ def asked(number: int) -> Asked:
 
 
 def test_a_record_goes_once_a_batch_is_beyond_its_place() -> None:
-    waiting = Waiting()
+    waiting = PendingRecords()
     for number in (11, 12, 13):
         waiting.add(asked(number), None)
     waiting.placed(11, Place("f", 100))
@@ -39,7 +39,7 @@ def test_a_record_goes_once_a_batch_is_beyond_its_place() -> None:
 
 def test_one_that_stands_nowhere_for_long_is_forgotten_and_one_that_is_waited_for_is_not() -> None:
     async def play() -> None:
-        waiting = Waiting(lost_s=-1)
+        waiting = PendingRecords(lost_s=-1)
         waiting.add(asked(1), None)
         waiting.add(asked(2), asyncio.get_running_loop().create_future())
         assert [each.asked.number for each in waiting.prune({})] == [1]
@@ -49,7 +49,7 @@ def test_one_that_stands_nowhere_for_long_is_forgotten_and_one_that_is_waited_fo
 
 
 def test_who_was_part_of_a_call_that_failed_is_judged_alone() -> None:
-    waiting = Waiting()
+    waiting = PendingRecords()
     entries = [waiting.add(asked(number), None) for number in range(4)]
     assert together(entries) == entries
     entries[2].failures = 1
@@ -71,7 +71,7 @@ def test_batches_end_where_spark_says(tmp_path: Path) -> None:
         for n, (file, start, end) in enumerate(chunks)
     ]
     (listed / "chunks.jsonl").write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in said))
-    ends = SourceEnds(str(tmp_path), [Source("payments", "kafka"), Source("logins", "api"), Source("none", "files")])
+    ends = BatchEnds(str(tmp_path), [Source("payments", "kafka"), Source("logins", "api"), Source("none", "files")])
     assert ends.of(4) == {"payments": {"pay-0": 7, "pay-1": 9}, "logins": {"0.jsonl": 80}}
     assert ends.of(5)["logins"] == {"0.jsonl": 80, "1.jsonl": 30}
     assert ends.of(4)["logins"] == {"0.jsonl": 80}, "an earlier one again"
@@ -87,7 +87,7 @@ def test_a_fork_that_was_ended_is_lost_to_who_asks_it() -> None:
         fork = Fork(Hello(FORK, 0, 0), *await asyncio.open_unix_connection(folder / "socket"), str(folder))
         fork.close()
         with pytest.raises(LostError, match="ended"):
-            await fork.ask(Ask(), 1.0)
+            await fork.ask(ForkRequest(), 1.0)
         other = await accepted
         other.close()
         await other.wait_closed()

@@ -74,7 +74,7 @@ def test_who_follows_is_told_at_once_and_of_what_others_put_too(
             waiting = [asyncio.create_task(anext(each)) for each in (first, second)]
             await asyncio.sleep(0)
             mine.put([revision(2)])
-            mine.told()
+            mine.notify()
             assert names([await each for each in waiting]) == ["r2", "r2"]
             waiting = [asyncio.create_task(anext(each)) for each in (first, second)]
             others.put([revision(3)])

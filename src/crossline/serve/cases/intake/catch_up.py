@@ -9,7 +9,7 @@ import orjson
 
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.stores.stores import AlertFilter, DecisionFilter, Store
-from crossline.serve.cases.intake.taking import Intake, Step
+from crossline.serve.cases.intake.batches import CaseIntake, Step
 
 AT_ONCE = 250  # that are held in memory, and taken in one transaction
 
@@ -26,7 +26,7 @@ class Missed:
         self._pipeline = pipeline
         self._open = open_store
 
-    def take(self, intake: Intake, first: int, last: int) -> int | None:
+    def take(self, intake: CaseIntake, first: int, last: int) -> int | None:
         """The alerts and decisions of batches ``first`` to ``last``, in order of their event times; how many they are.
 
         What was taken before changes nothing, so that one that was broken off is done again. None where there is no

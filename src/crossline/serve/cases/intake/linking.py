@@ -23,7 +23,7 @@ last_ms = max(last_ms, excluded.last_ms)"""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidateCase:
     """A case that may take an alert."""
 
     seq: int
@@ -87,29 +87,29 @@ class Linker:
             summary.refresh(self._file, seq)
         self._dirty.clear()
 
-    def _joined(self, facts: AlertFacts) -> Candidate | None:
+    def _joined(self, facts: AlertFacts) -> CandidateCase | None:
         within_ms, at_ms = self._settings.within, facts.event_ms
-        found: dict[int, Candidate] = {}
+        found: dict[int, CandidateCase] = {}
         for each in facts.ties:
             if each.joins:
                 near = (each.field, each.value, at_ms + within_ms, at_ms - within_ms, checks.ALERTS_MAX)
-                found |= {row["seq"]: Candidate(**row) for row in self._file.rows(_CANDIDATES, near)}
+                found |= {row["seq"]: CandidateCase(**row) for row in self._file.rows(_CANDIDATES, near)}
         unresolved = [each for each in found.values() if each.state != "resolved"]
         if unresolved:
             return min(unresolved, key=lambda each: each.seq)
         recent = [each for each in found.values() if at_ms <= each.last_ms + self._settings.reopen]
         return max(recent, key=lambda each: each.seq, default=None)
 
-    def _opened(self, facts: AlertFacts) -> Candidate:
+    def _opened(self, facts: AlertFacts) -> CandidateCase:
         title = facts.message[: checks.TITLE_MAX] or facts.rule_id
         seq, case_id = rows.insert(self._file, title, LINKER, self._now_ms, facts.event_ms)
         for number, (name, value) in enumerate(list(facts.key.items())[: checks.KEY_MAX]):
             self._file.run("INSERT INTO case_keys VALUES (?, ?, ?, ?)", (seq, name, value, number))
         after = {"title": title, "state": "open", "alerts": [facts.alert_id]}
         rows.event(self._file, case_id, 1, "created", LINKER, self._now_ms, "", {}, after)
-        return Candidate(seq, case_id, "open", None, 1, 0, facts.event_ms)
+        return CandidateCase(seq, case_id, "open", None, 1, 0, facts.event_ms)
 
-    def _woken(self, case: Candidate) -> None:
+    def _woken(self, case: CandidateCase) -> None:
         """A snoozed case comes back, a resolved one is opened again."""
         state = "acknowledged" if case.assignee else "open"
         self._file.run(

@@ -9,7 +9,7 @@ Entity = tuple[str, str]  # a field, and its value
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class LinkLimits:
     """What a walk costs at most.
 
     ``entities``: in all; ``beside``: linked with one that are taken; ``cases``: of one entity, the latest; ``alerts``:
@@ -22,7 +22,7 @@ class Bounds:
     alerts: int = 1_500
 
 
-BOUNDS = Bounds()
+BOUNDS = LinkLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Linked:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class EntityLink:
     """Two entities, by their places among all, and in how many alerts and cases both stand; ``last_ms``: the latest."""
 
     source: int
@@ -70,5 +70,5 @@ class Graph:
     """Entities by their steps from the first, and what links them."""
 
     entities: Sequence[Linked]
-    links: Sequence[Link]
+    links: Sequence[EntityLink]
     left_out: LeftOut = field(default_factory=LeftOut)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossline.serve.cases.file import CaseFile
-from crossline.serve.cases.queue import reading, searching
-from crossline.serve.cases.queue.board import Board, Rows
+from crossline.serve.cases.queue import case_search, queries
+from crossline.serve.cases.queue.case_columns import CaseColumns, Rows
 from crossline.serve.cases.queue.filters import QueueFilter
 
 FROZEN_MAX = 10_000  # cases of a list that is frozen; behind them it goes on by the order as it is then
@@ -21,7 +21,7 @@ COUNTED_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePage:
+class QueueResult:
     """``items``: cases; ``place``: where the next page begins, None at the end; ``total``: how many there are."""
 
     items: list[dict[str, Any]]
@@ -43,27 +43,27 @@ class Queue:
 
     def __init__(self, file: CaseFile) -> None:
         self._file = file
-        self.board = Board(file)
+        self.board = CaseColumns(file)
         self._frozen: OrderedDict[str, Frozen] = OrderedDict()
         self._lock = threading.Lock()
 
     def rows(self, wanted: QueueFilter, who: str) -> Rows:
         """The rows of all cases that meet ``wanted``, in the order in which they were opened."""
         self.board.follow()
-        searched = searching.found(self._file, wanted.q) if wanted.q.strip() else None
-        having = searching.having(self._file, wanted.key) if wanted.key else None
-        return self.board.rows(wanted, who, searching.both((searched, having)))
+        searched = case_search.matching_rows(self._file, wanted.q) if wanted.q.strip() else None
+        having = case_search.having(self._file, wanted.key) if wanted.key else None
+        return self.board.rows(wanted, who, case_search.both((searched, having)))
 
     def page(
         self, wanted: QueueFilter, who: str, sort: str = "newest", place: Sequence[Any] | None = None, limit: int = 50
-    ) -> QueuePage:
+    ) -> QueueResult:
         """A page of cases. ``place``: that of the page before, with the same ``wanted`` and ``sort``."""
         token, at, frozen = self._order(wanted, who, sort, place)
         part, more = frozen.order[at : at + limit], None
         if len(part) and at + len(part) < frozen.end:
             token = token or self._freeze(frozen)
             more = [token, at + len(part), *self.board.place(int(part[-1]), sort)]
-        return QueuePage(reading.listed(self._file, part.tolist()), more, frozen.total)
+        return QueueResult(queries.listed(self._file, part.tolist()), more, frozen.total)
 
     def count(self, wanted: QueueFilter, who: str) -> dict[str, Any]:
         """How many cases meet ``wanted``: exact up to ``COUNTED_MAX``, beyond that there are ``more``."""

@@ -9,7 +9,7 @@ import orjson
 from crossline.basics.texts.problems import shown
 from crossline.serve.cases import checks
 from crossline.serve.cases.file import CaseFile
-from crossline.serve.cases.values import NotTakenError, NotThereError
+from crossline.serve.cases.values import NoSuchCaseError, NotTakenError
 
 VIEWS_MAX, NAME_MAX, QUERY_MAX = 100, 100, 4_000
 
@@ -39,8 +39,8 @@ def put(file: CaseFile, who: str, name: str, query: dict[str, Any], *, default: 
 
 
 def remove(file: CaseFile, who: str, name: str) -> None:
-    """Forget a view. Raises NotThereError."""
+    """Forget a view. Raises NoSuchCaseError."""
     with file.transaction():
         if not file.rows("SELECT 1 FROM views WHERE who = ? AND name = ?", (who, name)):
-            raise NotThereError(f"there is no view {shown(name)}")
+            raise NoSuchCaseError(f"there is no view {shown(name)}")
         file.run("DELETE FROM views WHERE who = ? AND name = ?", (who, name))

@@ -52,23 +52,23 @@ class Chip:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class QueueQuery:
     """A view, its filters and its order, by their names in the address; what is left out is as by default."""
 
     given: Mapping[str, str]
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> Wanted:
+    def of(cls, query: Mapping[str, str]) -> QueueQuery:
         """What stands in a query, but for what is no filter."""
         return cls({name: query[name].strip() for name in NAMES if query.get(name, "").strip()})
 
     @classmethod
-    def of_text(cls, text: str) -> Wanted:
+    def of_text(cls, text: str) -> QueueQuery:
         """Inverse of ``text``."""
         return cls.of(dict(parse_qsl(text[:4_000])))
 
     @classmethod
-    def of_body(cls, body: Mapping[str, Any]) -> Wanted:
+    def of_body(cls, body: Mapping[str, Any]) -> QueueQuery:
         """Out of a view that is saved."""
         named = {**body, "rule": body.get("rule_id")}
         key = body.get("key") or {}
@@ -122,10 +122,10 @@ class Wanted:
         except ProblemError:
             raise
 
-    def having(self, **changes: str) -> Wanted:
+    def having(self, **changes: str) -> QueueQuery:
         """With other values; an empty one leaves a name out."""
         made = {**self.given, **changes}
-        return Wanted({name: made[name] for name in NAMES if made.get(name)})
+        return QueueQuery({name: made[name] for name in NAMES if made.get(name)})
 
     def text(self) -> str:
         """As it stands behind the question mark."""
@@ -139,12 +139,12 @@ class Wanted:
     def chips(self) -> tuple[Chip, ...]:
         """The filters that are set."""
         return tuple(
-            Chip(FILTERS[name], _said(name, value), self.having(**{name: ""}).address() or "/queue")
+            Chip(FILTERS[name], _label_of(name, value), self.having(**{name: ""}).address() or "/queue")
             for name, value in self.filters.items()
         )
 
 
-def _said(name: str, value: str) -> str:
+def _label_of(name: str, value: str) -> str:
     if name == "severity" and value != SEVERITIES[-1]:
         return f"{value} and above"
     if name == "money":

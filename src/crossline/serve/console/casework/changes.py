@@ -8,11 +8,11 @@ from typing import Any
 
 from crossline.backtest.investigation.knobs import plain
 from crossline.basics.times import parse_instant_ms
-from crossline.serve.console.charts.words import Words, duration
+from crossline.serve.console.charts.words import Wording, duration
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CounterfactualRow:
     """A change under which the verdict turns. ``sooner``: the rule would have fired sooner with it."""
 
     what: str
@@ -23,35 +23,35 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class CounterfactualTable:
     """``share``: how far the search is, 0 to 1; None: it is over. ``why_none``: why nothing was looked for."""
 
-    rows: tuple[Change, ...] = ()
+    rows: tuple[CounterfactualRow, ...] = ()
     left: tuple[str, ...] = ()
     why_none: str = ""
     share: float | None = None
     runs: int = 0
 
 
-def changes_of(status: int, told: Mapping[str, Any], words: Words, money: str | None) -> Changes:
+def changes_of(status: int, body: Mapping[str, Any], words: Wording, money: str | None) -> CounterfactualTable:
     """The answer of the API in words."""
     if status == 202:
-        return Changes(share=float((told.get("progress") or {}).get("share") or 0.0))
+        return CounterfactualTable(share=float((body.get("progress") or {}).get("share") or 0.0))
     rows = tuple(
-        Change(
-            _what(each["what"], each["unit"], words, money),
+        CounterfactualRow(
+            _subject_of(each["what"], each["unit"], words, money),
             _value(each["was"], each["unit"], words, money),
             _value(each["turns_at"], each["unit"], words, money),
             each["then"],
             bool(each["sooner"]),
         )
-        for each in told["rows"]
+        for each in body["rows"]
     )
-    left = tuple(f"{each['what']}: {each['why']}" for each in told["not_found"])
-    return Changes(rows, left, told.get("why_none") or "", None, int(told.get("runs") or 0))
+    left = tuple(f"{each['what']}: {each['why']}" for each in body["not_found"])
+    return CounterfactualTable(rows, left, body.get("why_none") or "", None, int(body.get("runs") or 0))
 
 
-def _what(said: str, unit: str, words: Words, money: str | None) -> str:
+def _subject_of(said: str, unit: str, words: Wording, money: str | None) -> str:
     """What is changed; an amount is not called by the field of its minor units, since it is not shown in them."""
     if not money or unit != money or words.amount(money) == money:
         return said
@@ -59,7 +59,7 @@ def _what(said: str, unit: str, words: Words, money: str | None) -> str:
     return named[:1].upper() + named[1:]
 
 
-def _value(value: Any, unit: str, words: Words, money: str | None) -> str:
+def _value(value: Any, unit: str, words: Wording, money: str | None) -> str:
     if value is None:
         return ""
     if unit == "instant":

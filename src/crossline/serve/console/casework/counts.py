@@ -6,15 +6,15 @@ from typing import Any
 
 from crossline.serve.cases.queue.filters import QueueFilter
 from crossline.serve.cases.queue.views import views
-from crossline.serve.console.casework.address import Wanted
-from crossline.serve.console.layout.shell import Line
-from crossline.serve.console.request import Asked
+from crossline.serve.console.casework.address import QueueQuery
+from crossline.serve.console.layout.shell import NavLine
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.cases.requests import FilterBody
 
 _LINES = {"mine": "My cases", "snoozed": "Snoozed"}
 
 
-def waiting(asked: Asked) -> int | None:
+def waiting(asked: PageRequest) -> int | None:
     """Open cases that nobody has; None where this server has no cases."""
     desk = asked.parts.deps.desk
     return (
@@ -22,7 +22,7 @@ def waiting(asked: Asked) -> int | None:
     )
 
 
-def lines(asked: Asked) -> tuple[Line, ...]:
+def lines(asked: PageRequest) -> tuple[NavLine, ...]:
     """One's own cases, those that are snoozed, and the views that one has saved."""
     desk = asked.parts.deps.desk
     if desk is None:
@@ -32,23 +32,23 @@ def lines(asked: Asked) -> tuple[Line, ...]:
     named = {f"saved {each['name']}": FilterBody.model_validate(each["query"]).wanted() for each in saved}
     counts = desk.counts(asked.who.name, {**wanted, **named})
     here = _here(asked)
-    made = [_line(label, Wanted({"view": name}), counts[name], here) for name, label in _LINES.items()]
+    made = [_line(label, QueueQuery({"view": name}), counts[name], here) for name, label in _LINES.items()]
     made += [
-        _line(each["name"], Wanted.of_body(each["query"]), counts[f"saved {each['name']}"], here) for each in saved
+        _line(each["name"], QueueQuery.of_body(each["query"]), counts[f"saved {each['name']}"], here) for each in saved
     ]
     return tuple(made)
 
 
-def said(count: dict[str, Any]) -> str:
+def count_text(count: dict[str, Any]) -> str:
     """A count as people read it."""
     return "10,000+" if count["more"] else f"{count['count']:,}"
 
 
-def _line(label: str, wanted: Wanted, count: dict[str, Any], here: str) -> Line:
+def _line(label: str, wanted: QueueQuery, count: dict[str, Any], here: str) -> NavLine:
     address = wanted.address()
-    return Line(label, address, address == here, said(count) if count["count"] else "")
+    return NavLine(label, address, address == here, count_text(count) if count["count"] else "")
 
 
-def _here(asked: Asked) -> str:
+def _here(asked: PageRequest) -> str:
     """The address of the view that is looked at; of other pages none."""
-    return Wanted.of(asked.query).address() if asked.request.url.path == "/queue" else ""
+    return QueueQuery.of(asked.query).address() if asked.request.url.path == "/queue" else ""

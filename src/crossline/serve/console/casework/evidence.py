@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossline.backtest.investigation.timeline import Mark, RecordMark, Timeline, timeline_of
-from crossline.serve.console.calling import called
+from crossline.serve.console.api_calls import called
 from crossline.serve.console.casework.rows import one_code, short
 from crossline.serve.console.charts.bars import figure_bar
 from crossline.serve.console.charts.chart import RecordRow, chart, context_of, record_rows
 from crossline.serve.console.charts.dots import LEGEND, key
 from crossline.serve.console.charts.svg import Element
-from crossline.serve.console.charts.words import Words
-from crossline.serve.console.request import Asked
+from crossline.serve.console.charts.words import Wording
+from crossline.serve.console.request import PageRequest
 
 WIDTH, WIDTH_LEAST, WIDTH_MOST, BAR, BAR_NARROW = 872, 280, 1_600, 496, 366
 WIDTH_COOKIE = "crossline-width"
@@ -25,7 +25,7 @@ ROUTE = "/v1/alerts/{alert_id}/evidence"
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class EvidenceFigure:
     """A figure of the formula. ``held``: what it is held against, in words."""
 
     name: str
@@ -50,7 +50,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class EvidenceView:
     """``left_out``: records between ``first`` and ``last`` that are not shown; ``whole``: where they are."""
 
     alert_id: str
@@ -59,7 +59,7 @@ class Evidence:
     at: str
     crossing: str
     legend: tuple[tuple[Element, str], ...]
-    figures: tuple[Figure, ...]
+    figures: tuple[EvidenceFigure, ...]
     columns: tuple[str, ...]
     amount: str
     first: tuple[Record, ...]
@@ -72,30 +72,30 @@ class Evidence:
     csv: str
 
 
-async def evidence_of(asked: Asked, alert_id: str) -> Mapping[str, Any]:
+async def evidence_of(asked: PageRequest, alert_id: str) -> Mapping[str, Any]:
     """What the API says of an alert. Raises ProblemError with its text."""
     now_ms, judged = asked.parts.now_ms(), asked.parts.judged
-    told = judged.get(alert_id, now_ms)
-    if told is None:
+    body = judged.get(alert_id, now_ms)
+    if body is None:
         money = asked.parts.settings.cases.money
         query = {} if money is None else {"money": money.field}
-        told = await called(asked, "GET", ROUTE, {"alert_id": alert_id}, query=query)
-        judged.keep(alert_id, told, now_ms)
-    return told
+        body = await called(asked, "GET", ROUTE, {"alert_id": alert_id}, query=query)
+        judged.keep(alert_id, body, now_ms)
+    return body
 
 
-def kept_of(asked: Asked, alert_id: str) -> Mapping[str, Any] | None:
+def kept_of(asked: PageRequest, alert_id: str) -> Mapping[str, Any] | None:
     """The same, where it was asked for within the last minute."""
     return asked.parts.judged.get(alert_id, asked.parts.now_ms())
 
 
-def words_of(asked: Asked, case: Mapping[str, Any], noun: str = "records") -> Words:
+def words_of(asked: PageRequest, case: Mapping[str, Any], noun: str = "records") -> Wording:
     """How charts say things to who looks."""
     money, code = asked.parts.settings.cases.money, one_code([case])
-    return Words(asked.preferred.tz, code, 1 if money is None else 10 ** money.decimals_of(code), noun)
+    return Wording(asked.preferred.tz, code, 1 if money is None else 10 ** money.decimals_of(code), noun)
 
 
-def width_of(asked: Asked) -> int:
+def width_of(asked: PageRequest) -> int:
     """How wide the drawing may be, as the page measured it."""
     given = asked.query.get("width") or asked.request.cookies.get(WIDTH_COOKIE, "")
     return (
@@ -105,19 +105,19 @@ def width_of(asked: Asked) -> int:
     )
 
 
-def shown(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any], width: int) -> Evidence:
+def evidence_view(asked: PageRequest, case: Mapping[str, Any], body: Mapping[str, Any], width: int) -> EvidenceView:
     """The evidence, drawn to ``width`` pixels."""
-    found = timeline_of(told)
+    found = timeline_of(body)
     words = words_of(asked, case, "records" if not found.records else found.records[0].stream)
     fields = columns_of(found)
     rows = [_record(each, fields) for each in record_rows(found, fields, words)]
     cut = len(rows) > 2 * ROWS_SHOWN and asked.query.get("all") != "1"
     address = f"/cases/{case['number']}"
-    alert_id = str(told["alert_id"])
+    alert_id = str(body["alert_id"])
     marks: list[Mark] = [each for each in LEGEND if any(record.mark == each for record in found.records)]
-    return Evidence(
+    return EvidenceView(
         alert_id=alert_id,
-        drawing=drawn(found, width, words),
+        drawing=chart_of(found, width, words),
         width=width,
         at=words.clock(found.at_ms),
         crossing=found.crossing,
@@ -138,7 +138,7 @@ def shown(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any], width:
     )
 
 
-def drawn(found: Timeline, width: int, words: Words) -> Element | None:
+def chart_of(found: Timeline, width: int, words: Wording) -> Element | None:
     """The drawing that its shape has; of a correlation its own number against that of the other stream."""
     if found.shape != "correlation":
         return chart(found, width, words)
@@ -159,9 +159,9 @@ def columns_of(found: Timeline) -> list[str]:
     return [name for name in names if name != found.money]
 
 
-def as_csv(asked: Asked, case: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+def as_csv(asked: PageRequest, case: Mapping[str, Any], body: Mapping[str, Any]) -> str:
     """All records as CSV; a cell that a spreadsheet would run is text."""
-    found = timeline_of(told)
+    found = timeline_of(body)
     fields = columns_of(found)
     out = io.StringIO()
     table = csv.writer(out)
@@ -187,12 +187,14 @@ def _record(row: RecordRow, fields: Sequence[str]) -> Record:
     return Record(key(mark), LEGEND[mark], kind, row.record_id, row.time, row.amount, tuple(cells), row.note)
 
 
-def _figure(bar: Any, words: Words, width: int) -> Figure:
+def _figure(bar: Any, words: Wording, width: int) -> EvidenceFigure:
     if bar.what.startswith(bar.name):  # its words begin with what it is called
         what = bar.what.removeprefix(bar.name).lstrip(", ")
         drawn_bar = figure_bar(bar, width, words)
-        return Figure(bar.name.replace("_", " "), what, drawn_bar, words.value(bar.value, bar.unit), words.held(bar))
-    return Figure(
+        return EvidenceFigure(
+            bar.name.replace("_", " "), what, drawn_bar, words.value(bar.value, bar.unit), words.held(bar)
+        )
+    return EvidenceFigure(
         bar.name.replace("_", " "),
         bar.what,
         figure_bar(bar, width, words),

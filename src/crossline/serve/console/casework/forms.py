@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from crossline.basics.times import instant_text
-from crossline.serve.cases.acts.bulk import COUNT_FROM
+from crossline.serve.cases.actions.bulk import COUNT_FROM
 from crossline.serve.console.casework.rows import sums
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 
 HOUR_MS = 3_600_000
 # What a person may ask for, by its name in the address; some are done at once, and ask for nothing.
@@ -20,7 +20,7 @@ LABELS = (("fraud", "fraud"), ("good", "good"), ("", "no label"))
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ActionForm:
     """A form in its place on the page.
 
     ``act``: what is done. ``parts``: what it says before, of (text, is strong). ``button``: names the act. ``cases``:
@@ -50,7 +50,7 @@ class Ask:
 
 
 def ask_of(
-    asked: Asked,
+    asked: PageRequest,
     act: str,
     cases: Sequence[Mapping[str, Any]],
     places: tuple[str, str, str],
@@ -58,11 +58,11 @@ def ask_of(
     every: bool = False,
     count: int | None = None,
     problem: str = "",
-) -> Ask:
+) -> ActionForm:
     """The form for an act on cases. ``places``: where it is sent, where one goes back to, and the view as text."""
     action, cancel, back = places
     many = len(cases) if count is None else count
-    return Ask(
+    return ActionForm(
         act=act,
         action=action,
         parts=_parts(asked, act, cases, many),
@@ -88,7 +88,7 @@ def counted(count: int, noun: str = "case") -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _parts(asked: Asked, act: str, cases: Sequence[Mapping[str, Any]], many: int) -> tuple[tuple[str, bool], ...]:
+def _parts(asked: PageRequest, act: str, cases: Sequence[Mapping[str, Any]], many: int) -> tuple[tuple[str, bool], ...]:
     named, money = counted(many), sums(cases)
     others = Counter(each["assignee"] for each in cases if each["assignee"] not in {None, asked.who.name})
     held = f" {_others(others)}" if others else ""
@@ -126,11 +126,11 @@ def _button(act: str, many: int, *, one: bool) -> str:
     return name if one or act in {"note", "detach", "reopen"} else f"{name} {many:,}"
 
 
-def _people(asked: Asked) -> tuple[str, ...]:
+def _people(asked: PageRequest) -> tuple[str, ...]:
     return tuple(each.name for each in asked.parts.users.listed() if each.disabled_ms is None)
 
 
-def _choices(asked: Asked, act: str) -> tuple[tuple[str, str], ...]:
+def _choices(asked: PageRequest, act: str) -> tuple[tuple[str, str], ...]:
     if act == "resolve":
         return LABELS
     if act != "snooze":

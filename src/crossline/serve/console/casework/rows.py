@@ -10,16 +10,16 @@ from typing import Any
 
 from crossline.basics.texts.money import amount_said, with_code
 from crossline.basics.times import parse_instant_ms
-from crossline.serve.console.casework.address import Wanted
+from crossline.serve.console.casework.address import QueueQuery
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import initials
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 
 LONG_ID = 14  # characters; longer ids are cut in their middle
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A part of a sentence. ``whole``: of an id, which may be cut; empty: it is text."""
 
     text: str
@@ -39,7 +39,7 @@ class CaseRow:
     number: str
     address: str
     severity: str
-    sentence: tuple[Piece, ...]
+    sentence: tuple[TextPiece, ...]
     meta: str
     money: str
     amounts: str
@@ -54,13 +54,18 @@ class CaseRow:
 
 
 def row_of(
-    asked: Asked, case: Mapping[str, Any], wanted: Wanted, linked: int = 0, seen: int | None = None, code: str = ""
+    asked: PageRequest,
+    case: Mapping[str, Any],
+    wanted: QueueQuery,
+    linked: int = 0,
+    seen: int | None = None,
+    code: str = "",
 ) -> CaseRow:
     """A case as a row. ``seen``: cases opened after that number are new; ``code``: a currency that the header says."""
     last_ms = parse_instant_ms(case["last_at"])
     who = case["escalated_to"] if case["status"] == "escalated" else case["assignee"]
     decision = case["decision"] or {}
-    money = money_said(case["money"], code)
+    money = money_text(case["money"], code)
     age = asked.times.age(last_ms)
     said = [f"at risk {money}" if money else ""]
     said += [str(decision.get("standing", "")).replace("_", " "), f"{age} ago"]
@@ -106,15 +111,15 @@ def _meta(case: Mapping[str, Any], linked: int) -> Iterable[str]:
         yield case["status"]
 
 
-def pieces(sentence: str, ids: Iterable[str]) -> tuple[Piece, ...]:
+def pieces(sentence: str, ids: Iterable[str]) -> tuple[TextPiece, ...]:
     """A sentence in its parts, ids of it apart; those that are part of a longer word are none.
 
     >>> [each.text for each in pieces("card 25e92bb506fa9863 paid", ["25e92bb506fa9863"])]
     ['card ', '25e92bb5…9863', ' paid']
     """
-    found = [Piece(sentence)]
+    found = [TextPiece(sentence)]
     for each in sorted({one for one in ids if len(one) > 1}, key=len, reverse=True):
-        parts: list[Piece] = []
+        parts: list[TextPiece] = []
         for piece in found:
             if piece.whole:
                 parts.append(piece)
@@ -122,9 +127,9 @@ def pieces(sentence: str, ids: Iterable[str]) -> tuple[Piece, ...]:
             texts = re.split(rf"(?<!\w){re.escape(each)}(?!\w)", piece.text)
             for number, text in enumerate(texts):
                 if number:
-                    parts.append(Piece(short(each), each))
+                    parts.append(TextPiece(short(each), each))
                 if text:
-                    parts.append(Piece(text))
+                    parts.append(TextPiece(text))
         found = parts
     return tuple(found)
 
@@ -134,7 +139,7 @@ def short(value: str) -> str:
     return value if len(value) <= LONG_ID else f"{value[:8]}…{value[-4:]}"
 
 
-def money_said(money: Sequence[Mapping[str, Any]] | None, code: str = "") -> str:
+def money_text(money: Sequence[Mapping[str, Any]] | None, code: str = "") -> str:
     """Amounts by currency: ``EUR 2,683.67``; without the code where the header has it."""
     if not money:
         return ""
@@ -166,4 +171,4 @@ def sums(cases: Iterable[Mapping[str, Any]]) -> str:
     for case in cases:
         for each in case["money"] or ():
             found[each["currency"]] = found.get(each["currency"], Decimal()) + Decimal(each["amount"])
-    return money_said([{"currency": name, "amount": f"{value:f}"} for name, value in sorted(found.items())])
+    return money_text([{"currency": name, "amount": f"{value:f}"} for name, value in sorted(found.items())])

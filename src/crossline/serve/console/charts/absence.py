@@ -9,15 +9,15 @@ from crossline.serve.console.charts.dots import dot
 from crossline.serve.console.charts.frame import Plot
 from crossline.serve.console.charts.scales import text_px
 from crossline.serve.console.charts.svg import Element, drawing, line, text
-from crossline.serve.console.charts.words import Words, duration
+from crossline.serve.console.charts.words import Wording, duration
 
 HEIGHT, TOP, BOTTOM, LANE_Y, SIDE = 126, 10.0, 96.0, 56.0, 18.0
 BEHIND = 5  # the plot goes on for a fifth of the wait behind its end
 
 
-def absence_lane(shown: Timeline, width: int, words: Words | None = None) -> Element:
+def absence_lane(shown: Timeline, width: int, words: Wording | None = None) -> Element:
     """Draw a timeline of the shape ``absence``; the hollow dot at the end is the record that did not come."""
-    words = words or Words()
+    words = words or Wording()
     due_ms = shown.due_ms or shown.at_ms
     behind_ms = due_ms + (due_ms - shown.at_ms) // BEHIND
     plot = Plot.of(shown, words, left=SIDE, right=width - SIDE, top=TOP, bottom=BOTTOM, to_ms=behind_ms)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from crossline.backtest.investigation.bars import FigureBar
 from crossline.serve.console.charts.svg import Element, element, px, rect
-from crossline.serve.console.charts.words import Words
+from crossline.serve.console.charts.words import Wording
 
 HEIGHT, TOP, THICK = 16, 4.0, 8.0
 ARROW_PX = 6.0
 
 
-def figure_bar(bar: FigureBar, width: int, words: Words | None = None) -> Element:
+def figure_bar(bar: FigureBar, width: int, words: Wording | None = None) -> Element:
     """Draw one bar on a scale from 0 to twice the threshold; the words stand beside it, as text.
 
     Ink goes up to the threshold and red beyond it; beyond twice the threshold it ends in an arrow. Where less than the
     threshold is asked for, red is what lacks. A figure that has no such scale has the empty bar.
     """
-    words = words or Words()
+    words = words or Wording()
     middle = width / 2
     parts = [rect("bg", 0, TOP, width, THICK)]
     if bar.share is not None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from crossline.backtest.investigation.timeline import Timeline
 from crossline.serve.console.charts.absence import absence_lane
-from crossline.serve.console.charts.correlation import Context, correlation_lane
+from crossline.serve.console.charts.correlation import ComparedValue, correlation_lane
 from crossline.serve.console.charts.lanes import sequence_lanes
 from crossline.serve.console.charts.svg import Element
 from crossline.serve.console.charts.travel import travel_map
 from crossline.serve.console.charts.window import window_timeline
-from crossline.serve.console.charts.words import Words
+from crossline.serve.console.charts.words import Wording
 
 WIDTH_LEAST, WIDTH_MOST = 280, 1600
 
@@ -38,7 +38,9 @@ class RecordRow:
     note: str
 
 
-def chart(shown: Timeline, width: int, words: Words | None = None, context: Context | None = None) -> Element | None:
+def chart(
+    shown: Timeline, width: int, words: Wording | None = None, context: ComparedValue | None = None
+) -> Element | None:
     """Draw a timeline to a width in pixels; None for a rule that looks at the record alone.
 
     ``context``: of a correlation, what the record is held against.
@@ -53,22 +55,22 @@ def chart(shown: Timeline, width: int, words: Words | None = None, context: Cont
     if shown.shape == "travel":
         return travel_map(shown, width, words)
     if shown.shape == "correlation":
-        return correlation_lane(shown, context or Context((), None), width, words)
+        return correlation_lane(shown, context or ComparedValue((), None), width, words)
     return None
 
 
-def context_of(shown: Timeline, value: str, own: str | None) -> Context:
+def context_of(shown: Timeline, value: str, own: str | None) -> ComparedValue:
     """Of a correlation: the field ``value`` of the context's records, and the field ``own`` of the crossing one."""
     found = [(each.event_ms, each.fields.get(value)) for each in shown.records if each.lane == 1]
     values = sorted((at_ms, float(each)) for at_ms, each in found if isinstance(each, int | float))
     crossing = next((each for each in shown.records if each.mark == "crossing"), None)
     mine = crossing.fields.get(own) if crossing is not None and own is not None else None
-    return Context(values, float(mine) if isinstance(mine, int | float) else None)
+    return ComparedValue(values, float(mine) if isinstance(mine, int | float) else None)
 
 
-def record_rows(shown: Timeline, fields: Sequence[str], words: Words | None = None) -> list[RecordRow]:
+def record_rows(shown: Timeline, fields: Sequence[str], words: Wording | None = None) -> list[RecordRow]:
     """The records of a timeline as text, in the order of their event time."""
-    words = words or Words()
+    words = words or Wording()
     return [
         RecordRow(
             record_id=each.record_id,

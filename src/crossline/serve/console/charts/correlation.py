@@ -10,13 +10,13 @@ from crossline.serve.console.charts.dots import dot
 from crossline.serve.console.charts.frame import Plot
 from crossline.serve.console.charts.scales import Scale, text_px
 from crossline.serve.console.charts.svg import Element, drawing, element, line, px, text
-from crossline.serve.console.charts.words import Words, duration
+from crossline.serve.console.charts.words import Wording, duration
 
 HEIGHT, TOP, BOTTOM, RIGHT = 134, 24.0, 104.0, 18.0
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ComparedValue:
     """What the record is held against.
 
     Attributes:
@@ -28,9 +28,9 @@ class Context:
     own: float | None
 
 
-def correlation_lane(shown: Timeline, context: Context, width: int, words: Words | None = None) -> Element:
+def correlation_lane(shown: Timeline, context: ComparedValue, width: int, words: Wording | None = None) -> Element:
     """Draw a timeline of the shape ``correlation``; the age of the last context is always said."""
-    words = words or Words()
+    words = words or Wording()
     values = [value for _, value in context.values] + ([context.own] if context.own is not None else [])
     if not values:
         parts = [text(0, 20, "The second stream has nothing in the window")]
@@ -52,7 +52,7 @@ def correlation_lane(shown: Timeline, context: Context, width: int, words: Words
 
 
 def _ticks(y: Scale) -> list[tuple[float, str]]:
-    """Three values with as many decimals as tell them apart."""
+    """Three values with as many decimals as distinguish them."""
     span = y.high - y.low
     values = [y.low + span * part for part in (0.1, 0.5, 0.9)]
     places = next((each for each in range(7) if len({f"{value:,.{each}f}" for value in values}) == len(values)), 6)
@@ -64,7 +64,7 @@ def _tick(plot: Plot, at: float, said: str) -> Iterator[Element]:
     yield text(plot.x.start - 8, at + 4, said, None, "end")
 
 
-def _line(plot: Plot, y: Scale, context: Context) -> Iterator[Element]:
+def _line(plot: Plot, y: Scale, context: ComparedValue) -> Iterator[Element]:
     values = [(at_ms, value) for at_ms, value in context.values if at_ms <= plot.x.high]
     if not values:
         return
@@ -80,7 +80,7 @@ def _line(plot: Plot, y: Scale, context: Context) -> Iterator[Element]:
         yield plot.beside(x, f"last before it, {value:g}, {duration(plot.shown.at_ms - at_ms)} old", y(value) - 10, "")
 
 
-def _record(plot: Plot, y: Scale, context: Context) -> Iterator[Element]:
+def _record(plot: Plot, y: Scale, context: ComparedValue) -> Iterator[Element]:
     yield from plot.crossing()
     if context.own is not None:
         x, at = plot.x(plot.shown.at_ms), y(context.own)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from crossline.backtest.investigation.timeline import Timeline
 from crossline.serve.console.charts.scales import Scale, free, text_px, time_step_ms, time_ticks
 from crossline.serve.console.charts.svg import Element, line, rect, text
-from crossline.serve.console.charts.words import Words, duration
+from crossline.serve.console.charts.words import Wording, duration
 
 GAP = 6.0
 NARROW_PX = 560  # below it a chart over time says less in words
@@ -27,14 +27,14 @@ class Plot:
     """
 
     shown: Timeline
-    words: Words
+    words: Wording
     x: Scale
     top: float
     bottom: float
 
     @classmethod
     def of(
-        cls, shown: Timeline, words: Words, *, left: float, right: float, top: float, bottom: float, to_ms: int = 0
+        cls, shown: Timeline, words: Wording, *, left: float, right: float, top: float, bottom: float, to_ms: int = 0
     ) -> Plot:
         """A plot of all that a timeline shows; a hundredth of it stays free behind the last record."""
         low, high = shown.from_ms, max(shown.to_ms, to_ms)
@@ -83,7 +83,7 @@ class Plot:
             taken.append((at - half, at + half))
             yield text(at, self.bottom + 16, said, kind, "middle")
 
-    def window_said(self) -> str:
+    def window_text(self) -> str:
         """``window of 15 min``."""
         start, end = self.shown.window_start_ms, self.shown.window_end_ms
         return f"window of {duration(end - start)}" if start is not None and end is not None else ""

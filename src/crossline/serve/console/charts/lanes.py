@@ -9,15 +9,15 @@ from crossline.serve.console.charts.dots import dot
 from crossline.serve.console.charts.frame import NARROW_PX, Plot
 from crossline.serve.console.charts.scales import text_px
 from crossline.serve.console.charts.svg import Element, drawing, line, text
-from crossline.serve.console.charts.words import Words, duration
+from crossline.serve.console.charts.words import Wording, duration
 
 TOP, LANE_PX, FIRST_PX, UNDER_PX = 10.0, 48.0, 34.0, 30.0
 NAME_PX, RIGHT = 118.0, 18.0
 
 
-def sequence_lanes(shown: Timeline, width: int, words: Words | None = None) -> Element:
+def sequence_lanes(shown: Timeline, width: int, words: Wording | None = None) -> Element:
     """Draw a timeline of the shape ``sequence``; on narrow screens names stand above their lanes."""
-    words = words or Words()
+    words = words or Wording()
     narrow = width < NARROW_PX
     bottom = TOP + FIRST_PX + LANE_PX * (len(shown.lanes) - 1) + UNDER_PX
     left = 12.0 if narrow else max(NAME_PX, *(text_px(each.name) + 16 for each in shown.lanes))

@@ -82,7 +82,7 @@ def rect(kind: str, x: Number, y: Number, width: Number, height: Number) -> Elem
 
 
 def drawing(width: int, height: int, name: str, parts: Iterable[Element]) -> Element:
-    """The whole: as wide as told in pixels, with an accessible name."""
+    """The whole drawing: of the given width in pixels, with an accessible name."""
     return element(
         "svg",
         parts,

@@ -10,7 +10,7 @@ from crossline.serve.console.charts.dots import dot
 from crossline.serve.console.charts.frame import NARROW_PX
 from crossline.serve.console.charts.scales import Scale, text_px
 from crossline.serve.console.charts.svg import Element, drawing, line, text
-from crossline.serve.console.charts.words import Words, duration, number
+from crossline.serve.console.charts.words import Wording, duration, number
 
 HEIGHT, FACTS_PX, LEFT = 176, 190, 44.0
 TOP, BOTTOM, ROW_PX = 8.0, 152.0, 24.0
@@ -19,9 +19,9 @@ POINTS = 48
 LEAST_SPAN = 0.02  # degrees
 
 
-def travel_map(shown: Timeline, width: int, words: Words | None = None) -> Element:
+def travel_map(shown: Timeline, width: int, words: Wording | None = None) -> Element:
     """Draw a timeline of the shape ``travel``; on narrow screens the numbers stand below the map."""
-    words = words or Words()
+    words = words or Wording()
     trip = shown.travel
     if trip is None:
         return drawing(width, HEIGHT, words.conclusion(shown), [text(0, 20, "The place before is not known")])
@@ -96,7 +96,9 @@ def _degrees(value: float, above: str, below: str) -> str:
     return f"{abs(value):g}°{above if value > 0 else below if value < 0 else ''}"
 
 
-def _route(trip: Travel, points: Sequence[tuple[float, float]], x: Scale, y: Scale, words: Words) -> Iterator[Element]:
+def _route(
+    trip: Travel, points: Sequence[tuple[float, float]], x: Scale, y: Scale, words: Wording
+) -> Iterator[Element]:
     yield line("way", *((x(longitude), y(latitude)) for longitude, latitude in points))
     ends = ((trip.start, points[0], "counted"), (trip.end, points[-1], "crossing"))
     for (place, (longitude, latitude), mark), beside in zip(ends, (points[1], points[-2]), strict=True):

@@ -10,7 +10,7 @@ from crossline.serve.console.charts.dots import dot
 from crossline.serve.console.charts.frame import NARROW_PX, Plot
 from crossline.serve.console.charts.scales import Scale, free, text_px, value_ticks
 from crossline.serve.console.charts.svg import Element, drawing, element, line, px, text
-from crossline.serve.console.charts.words import Words
+from crossline.serve.console.charts.words import Wording
 
 HEIGHT = 222
 TOP, FIGURES_TOP, FIGURES_BOTTOM, STEMS_TOP, BOTTOM = 16.0, 36.0, 106.0, 138.0, 200.0
@@ -18,7 +18,7 @@ RIGHT, LABEL_PX = 16.0, 11.0
 AFTER_MAX = 1.4  # what comes after may rise so far above the larger of threshold and crossing
 
 
-def window_timeline(shown: Timeline, width: int, words: Words | None = None) -> Element:
+def window_timeline(shown: Timeline, width: int, words: Wording | None = None) -> Element:
     """Draw a timeline of the shape ``window``.
 
     Args:
@@ -26,7 +26,7 @@ def window_timeline(shown: Timeline, width: int, words: Words | None = None) -> 
         width: In pixels, 320 to 1200; all of it is used.
         words: How it is said.
     """
-    words = words or Words()
+    words = words or Wording()
     high = _high(shown)
     left = 8 + max(text_px(words.value(each, shown.unit)) for each in _ticks(shown, high)) + 8
     plot = Plot.of(shown, words, left=left, right=width - RIGHT, top=TOP, bottom=BOTTOM)
@@ -34,7 +34,7 @@ def window_timeline(shown: Timeline, width: int, words: Words | None = None) -> 
     stems = columns(plot) if len(shown.records) > RECORDS_MAX else _stems(plot)
     parts = [
         *plot.window(),
-        *_said(plot, width),
+        *_labels(plot, width),
         *_value_axis(plot, y, high),
         *_steps(plot, y),
         *plot.crossing(),
@@ -79,7 +79,7 @@ def _value_axis(plot: Plot, y: Scale, high: float) -> Iterator[Element]:
         yield text(plot.x.start - 8, y(threshold) + 4, said, "thr-t", "end")
 
 
-def _said(plot: Plot, width: int) -> Iterator[Element]:
+def _labels(plot: Plot, width: int) -> Iterator[Element]:
     """What the lanes are, and the window."""
     shown, crossing = plot.shown, f"crosses at {plot.words.clock(plot.shown.at_ms)}"
     at = plot.x(shown.at_ms)
@@ -92,7 +92,7 @@ def _said(plot: Plot, width: int) -> Iterator[Element]:
         taken.append((plot.x.start, figure_end))
         if shown.window_start_ms is not None:
             low = max(plot.x.clipped(shown.window_start_ms) + 6, figure_end + 12)
-            for said in (f"{plot.window_said()}, looking back from the record", plot.window_said()):
+            for said in (f"{plot.window_text()}, looking back from the record", plot.window_text()):
                 if free(taken, low, low + text_px(said)) and low + text_px(said) < at:
                     yield text(low, 30, said)
                     break

@@ -17,7 +17,7 @@ _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight",
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Wording:
     """How things are said to one person.
 
     Attributes:

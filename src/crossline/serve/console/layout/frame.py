@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from crossline.serve.console.layout.shell import GLOBAL_KEYS, SEARCH_KEY, Crumb, Group, Key, Line, Shell, Who, initials
+from crossline.serve.console.layout.shell import (
+    GLOBAL_KEYS,
+    SEARCH_KEY,
+    Crumb,
+    NavGroup,
+    NavLine,
+    Shell,
+    ShortcutKey,
+    Who,
+    initials,
+)
 from crossline.serve.console.pages.page import Page
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 
 GROUPS = ("Work", "Rules", "Operations")
 TABS_MAX = 4
@@ -22,13 +32,18 @@ class Frame:
     assets: str
 
     def __call__(
-        self, asked: Asked, title: str, crumbs: tuple[Crumb, ...], keys: tuple[Key, ...], scripts: tuple[str, ...]
+        self,
+        asked: PageRequest,
+        title: str,
+        crumbs: tuple[Crumb, ...],
+        keys: tuple[ShortcutKey, ...],
+        scripts: tuple[str, ...],
     ) -> Shell:
         """The shell for who asks."""
         seen = self.seen_by(asked)
         tabs = [each for each in seen if each.tab] + [each for each in seen if not each.tab]
         search = any(each.path == SEARCH and each.ways[0].need.met(asked.who, None) for each in self.pages)
-        go = tuple(Key(("g", each.label[0].lower()), each.label) for each in seen if each.tab)
+        go = tuple(ShortcutKey(("g", each.label[0].lower()), each.label) for each in seen if each.tab)
         return Shell(
             title=title,
             crumbs=crumbs,
@@ -47,28 +62,28 @@ class Frame:
             toast=asked.toast,
         )
 
-    def seen_by(self, asked: Asked) -> list[Page]:
+    def seen_by(self, asked: PageRequest) -> list[Page]:
         """The pages of the rail that who asks may see."""
         return [each for each in self.pages if each.group is not None and each.ways[0].need.met(asked.who, None)]
 
-    def _groups(self, asked: Asked, seen: Sequence[Page]) -> tuple[Group, ...]:
+    def _groups(self, asked: PageRequest, seen: Sequence[Page]) -> tuple[NavGroup, ...]:
         made = []
         for label in GROUPS:
             lines = tuple(line for each in seen if each.group == label for line in _lines(asked, each))
             if lines:
-                made.append(Group(label, lines))
+                made.append(NavGroup(label, lines))
         return tuple(made)
 
 
-def _lines(asked: Asked, page: Page) -> tuple[Line, ...]:
+def _lines(asked: PageRequest, page: Page) -> tuple[NavLine, ...]:
     """The line of a page, and those beneath it: of several that fit the address, only the closest is current."""
     beneath = page.more(asked) if page.more is not None else ()
     first = _line(asked, page, counted=True)
     return (replace(first, current=first.current and not any(each.current for each in beneath)), *beneath)
 
 
-def _line(asked: Asked, page: Page, *, counted: bool = False) -> Line:
+def _line(asked: PageRequest, page: Page, *, counted: bool = False) -> NavLine:
     count = page.count(asked) if counted and page.count is not None else None
     path = asked.request.url.path
     current = path == page.path or path.startswith(f"{page.path}/")
-    return Line(page.label, page.path, current, "" if not count else f"{count:,}" if count <= 10_000 else "10,000+")
+    return NavLine(page.label, page.path, current, "" if not count else f"{count:,}" if count <= 10_000 else "10,000+")

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 FOLDER = Path(__file__).parents[1]
 
 
-class Context(Protocol):
+class TemplateContext(Protocol):
     """A frozen dataclass: all that its template reads."""
 
     TEMPLATE: ClassVar[str]
@@ -31,7 +31,7 @@ def environment() -> Environment:
     )
 
 
-def rendered(context: Context) -> str:
+def rendered(context: TemplateContext) -> str:
     """The HTML of a context."""
     template = environment().get_template(context.TEMPLATE)
     said: Any = context

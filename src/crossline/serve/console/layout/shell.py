@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crossline.serve.console.people.preferences import Preferences
+from crossline.serve.console.accounts.preferences import Preferences
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NavLine:
     """A line of the rail, or of the bar at the foot. ``count``: as text; empty: none."""
 
     label: str
@@ -18,11 +18,11 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NavGroup:
     """Lines of the rail under one heading."""
 
     label: str
-    lines: tuple[Line, ...]
+    lines: tuple[NavLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Crumb:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ShortcutKey:
     """A key and what it does, as the sheet of ``?`` says it."""
 
     keys: tuple[str, ...]
@@ -70,8 +70,8 @@ class Shell:
 
     title: str
     crumbs: tuple[Crumb, ...]
-    groups: tuple[Group, ...]
-    tabs: tuple[Line, ...]
+    groups: tuple[NavGroup, ...]
+    tabs: tuple[NavLine, ...]
     who: Who
     preferred: Preferences
     pipeline: str
@@ -80,13 +80,18 @@ class Shell:
     nonce: str
     live: bool
     search: bool
-    keys: tuple[Key, ...] = ()
+    keys: tuple[ShortcutKey, ...] = ()
     scripts: tuple[str, ...] = ()
     toast: Toast | None = None
 
 
-SEARCH_KEY = Key(("/",), "search")
-GLOBAL_KEYS = (SEARCH_KEY, Key(("?",), "keys"), Key(("z",), "undo"), Key(("Esc",), "close, then go back"))
+SEARCH_KEY = ShortcutKey(("/",), "search")
+GLOBAL_KEYS = (
+    SEARCH_KEY,
+    ShortcutKey(("?",), "keys"),
+    ShortcutKey(("z",), "undo"),
+    ShortcutKey(("Esc",), "close, then go back"),
+)
 
 
 def initials(name: str) -> str:

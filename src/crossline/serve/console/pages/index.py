@@ -6,7 +6,7 @@ from crossline.serve.console.pages.approvals.view import PAGE as APPROVALS
 from crossline.serve.console.pages.audit.view import PAGE as AUDIT
 from crossline.serve.console.pages.case.view import PAGE as CASE
 from crossline.serve.console.pages.components.view import PAGE as COMPONENTS
-from crossline.serve.console.pages.dead.view import PAGE as DEAD
+from crossline.serve.console.pages.dead_letters.view import PAGE as DEAD
 from crossline.serve.console.pages.decisions.view import PAGE as DECISIONS
 from crossline.serve.console.pages.entities.view import PAGE as ENTITIES
 from crossline.serve.console.pages.events.view import PAGE as EVENTS

@@ -16,7 +16,7 @@ Group = Literal["Work", "Rules", "Operations"]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PageRoute:
     """An address of a page, and what answers there. ``path``: as Starlette has it, such as ``/decisions/{id}``."""
 
     method: Literal["GET", "POST"]
@@ -40,7 +40,7 @@ class Page:
     """
 
     name: str
-    ways: tuple[Way, ...]
+    ways: tuple[PageRoute, ...]
     label: str = ""
     group: Group | None = None
     count: Callable[[Any], int | None] | None = None

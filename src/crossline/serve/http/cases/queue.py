@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from crossline.serve.cases.queue.filters import QueueFilter
 from crossline.serve.cases.queue.views import views
-from crossline.serve.http.cases.requests import CaseId, FilterBody, asked, case_of, desk_of, filter_of
+from crossline.serve.http.cases.requests import CaseId, FilterBody, as_problems, case_of, desk_of, filter_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of
@@ -36,7 +36,7 @@ def queue_routes(deps: Dependencies) -> APIRouter:
         only_known(request, "key.")
         of = f"cases:{etag_of([wanted.to_json(), sort, who.name])}"
         place = place_of(cursor, of, _is_place) if cursor else None
-        found = asked(lambda: desk_of(deps).page(wanted, who.name, sort, place, limit))
+        found = as_problems(lambda: desk_of(deps).page(wanted, who.name, sort, place, limit))
         more = None if found.place is None else cursor_of(found.place, of)
         return json_answer({**page(found.items, more), "total": found.total})
 
@@ -46,7 +46,10 @@ def queue_routes(deps: Dependencies) -> APIRouter:
         only_known(request)
         desk = desk_of(deps)
         saved = {each["name"]: FilterBody.model_validate(each["query"]).wanted() for each in views(desk.file, who.name)}
-        found = {"views": desk.counts(who.name), "saved": asked(lambda: desk.counts(who.name, saved)) if saved else {}}
+        found = {
+            "views": desk.counts(who.name),
+            "saved": as_problems(lambda: desk.counts(who.name, saved)) if saved else {},
+        }
         return json_answer(found)
 
     @routes.get("/v1/cases/{case_id}", openapi_extra=_READ, summary="A case, with its alerts, notes and activity")
@@ -60,13 +63,13 @@ def queue_routes(deps: Dependencies) -> APIRouter:
     def similar(request: Request, case_id: CaseId) -> Any:
         """Of a same rule, about the same kind of entity, the latest resolved first; at most 20."""
         only_known(request)
-        return json_answer(page(asked(lambda: desk_of(deps).similar(case_id)), None))
+        return json_answer(page(as_problems(lambda: desk_of(deps).similar(case_id)), None))
 
     @routes.get("/v1/cases/{case_id}/linked", openapi_extra=_READ, summary="Cases that share a value with it")
     def linked(request: Request, case_id: CaseId) -> Any:
         """By values that link alerts (`shared`), the latest first; at most 20. Only people merge cases."""
         only_known(request)
-        return json_answer(page(asked(lambda: desk_of(deps).linked(case_id)), None))
+        return json_answer(page(as_problems(lambda: desk_of(deps).linked(case_id)), None))
 
     return routes
 

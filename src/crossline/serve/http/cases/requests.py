@@ -10,12 +10,12 @@ from fastapi import Query, Request
 from pydantic import Field, StringConstraints
 
 from crossline.basics.texts.problems import shown
-from crossline.serve.cases.acts.values import Act, ActName
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.actions.values import ActName, CaseAction
 from crossline.serve.cases.intake.facts import VALUE_MAX
 from crossline.serve.cases.queue.filters import QueueFilter, Sort, View
-from crossline.serve.cases.values import ChangedError, NotTakenError, NotThereError
-from crossline.serve.http.deps import Dependencies, there
+from crossline.serve.cases.service import CaseService
+from crossline.serve.cases.values import ChangedError, NoSuchCaseError, NotTakenError
+from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.queries import keys_in
 from crossline.serve.http.reads.alerts import instant
@@ -47,7 +47,7 @@ class FilterBody(Body):
     from_: str | None = Field(default=None, alias="from", max_length=40, description="Latest alert from then on.")
     to: str | None = Field(default=None, max_length=40, description="Latest alert before then.")
     key: dict[Short, Value] = Field(default_factory=dict, max_length=8, description="Values that it has.")
-    q: Short = Field(default="", description="Words, all of which stand in it.")
+    q: Short = Field(default="", description="Words that the case must all contain.")
     sort: Sort = Field(default="newest", description="The order, for views that are saved.")
 
     def wanted(self) -> QueueFilter:
@@ -70,24 +70,24 @@ class ActBody(Body):
     case_ids: list[Short] | None = Field(default=None, max_length=500, description="`merge`: become part of this case.")
     alert_id: Short | None = Field(default=None, description="`detach`: gets a case of its own.")
 
-    def wanted(self) -> Act:
+    def wanted(self) -> CaseAction:
         """As the store takes it."""
         given = self.model_dump(exclude={"until", "case_ids"})
         names = None if self.case_ids is None else tuple(self.case_ids)
-        return Act(**given, until_ms=instant("/until", self.until), case_ids=names)
+        return CaseAction(**given, until_ms=instant("/until", self.until), case_ids=names)
 
 
-def desk_of(deps: Dependencies) -> CaseDesk:
+def desk_of(deps: Dependencies) -> CaseService:
     """The desk. Raises ProblemError (409) where this server has none."""
-    found: CaseDesk = there(deps.desk, "store of cases and labels", TODO)
+    found: CaseService = required(deps.desk, "store of cases and labels", TODO)
     return found
 
 
-def asked(ask: Callable[[], T], what: str = "case") -> T:
+def as_problems(ask: Callable[[], T], what: str = "case") -> T:
     """What ``ask`` gives; the store's errors as problems."""
     try:
         return ask()
-    except NotThereError as error:
+    except NoSuchCaseError as error:
         raise not_found(what, str(error)) from None
     except ChangedError as error:
         raise ProblemError(412, "changed", str(error)) from None
@@ -100,7 +100,7 @@ def case_of(deps: Dependencies, case_id: str) -> dict[str, Any]:
     desk = desk_of(deps)
     try:
         return desk.case(case_id)
-    except NotThereError:
+    except NoSuchCaseError:
         raise not_found(f"case {shown(case_id)}", "GET /v1/cases lists those there are") from None
 
 
@@ -118,7 +118,7 @@ def filter_of(
     ] = None,
     from_: Annotated[str | None, Query(alias="from", max_length=40, description="Latest alert from then on.")] = None,
     to: Annotated[str | None, Query(max_length=40, description="Latest alert before then.")] = None,
-    q: Annotated[str, Query(max_length=200, description="Words, all of which stand in an alert or note of it.")] = "",
+    q: Annotated[str, Query(max_length=200, description="Words that one alert or note must all contain.")] = "",
 ) -> QueueFilter:
     """The filters of a query (a dependency of routes)."""
     return QueueFilter(

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 from fastapi import Path as InPath
 from pydantic import Field, StringConstraints
 
-from crossline.serve.cases.hiding import suppressions as kept
-from crossline.serve.cases.hiding.matching import Condition
-from crossline.serve.http.cases.requests import Short, Value, asked, desk_of
+from crossline.serve.cases.suppressions import store as kept
+from crossline.serve.cases.suppressions.conditions import SuppressionCondition
+from crossline.serve.http.cases.requests import Short, Value, as_problems, desk_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match, etag_of
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of
@@ -50,7 +50,7 @@ class SuppressionBody(Body):
     def wanted(self) -> kept.NewSuppression:
         """As the store takes it."""
         until_ms = instant("/until", self.until) or 0
-        conditions = [Condition(each.field, each.operator, each.value) for each in self.conditions]
+        conditions = [SuppressionCondition(each.field, each.operator, each.value) for each in self.conditions]
         return kept.NewSuppression(until_ms, self.reason, self.rules, self.key, conditions)
 
 
@@ -68,12 +68,15 @@ def suppression_routes(deps: Dependencies) -> APIRouter:
         return json_answer(page(found[:limit], more))
 
     @routes.post(
-        "/v1/suppressions", openapi_extra=needs("write:cases"), summary="Suppress alerts for a time", status_code=201
+        "/v1/suppressions",
+        openapi_extra=needs("write:cases"),
+        summary="Suppress alerts for a time",
+        status_code=201,
     )
     def make(request: Request, wanted: SuppressionBody, who: Asking) -> Any:
         """Of alerts that come from now on; cases that are there stay as they are."""
         only_known(request)
-        made = asked(lambda: kept.make(desk_of(deps).file, wanted.wanted(), who.name, deps.now_ms()))
+        made = as_problems(lambda: kept.make(desk_of(deps).file, wanted.wanted(), who.name, deps.now_ms()))
         at = f"/v1/suppressions/{made['suppression_id']}"
         return json_answer(made, 201, {"ETag": _etag(made), "Location": at})
 
@@ -85,7 +88,7 @@ def suppression_routes(deps: Dependencies) -> APIRouter:
     def one(request: Request, suppression_id: Number) -> Any:
         """`frauds`: of the alerts that it hid, those on records that are labelled as fraud; the last 100."""
         only_known(request)
-        found = asked(lambda: kept.one(desk_of(deps).file, suppression_id, deps.now_ms()), "suppression")
+        found = as_problems(lambda: kept.one(desk_of(deps).file, suppression_id, deps.now_ms()), "suppression")
         return json_answer(found, 200, {"ETag": _etag(found)})
 
     @routes.delete(
@@ -95,9 +98,9 @@ def suppression_routes(deps: Dependencies) -> APIRouter:
         """It stays in the list, with who ended it."""
         only_known(request)
         file, now_ms = desk_of(deps).file, deps.now_ms()
-        before = asked(lambda: kept.one(file, suppression_id, now_ms), "suppression")
+        before = as_problems(lambda: kept.one(file, suppression_id, now_ms), "suppression")
         check_match(if_match, _etag(before), f"suppression {suppression_id}")
-        ended = asked(lambda: kept.end(file, suppression_id, before["version"], who.name, now_ms), "suppression")
+        ended = as_problems(lambda: kept.end(file, suppression_id, before["version"], who.name, now_ms), "suppression")
         return json_answer(ended, 200, {"ETag": _etag(ended)})
 
     return routes

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from crossline.basics.texts.problems import shown
 from crossline.serve.cases.queue import views as kept
-from crossline.serve.http.cases.requests import FilterBody, asked, desk_of
+from crossline.serve.http.cases.requests import FilterBody, as_problems, desk_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match, check_match_of_new, etag_of
 from crossline.serve.http.paging import page
@@ -53,7 +53,7 @@ def view_routes(deps: Dependencies) -> APIRouter:
             check_match(if_match, etag_of(before), f"view {shown(name)}")
         wanted.query.wanted()
         query = wanted.query.model_dump(by_alias=True, exclude_defaults=True)
-        made = asked(lambda: kept.put(file, who.name, name, query, default=wanted.default))
+        made = as_problems(lambda: kept.put(file, who.name, name, query, default=wanted.default))
         return json_answer(made, 201 if before is None else 200, {"ETag": etag_of(made)})
 
     @routes.delete("/v1/views/{name}", openapi_extra=needs("write:cases"), summary="Forget a view", status_code=204)
@@ -65,7 +65,7 @@ def view_routes(deps: Dependencies) -> APIRouter:
         if before is None:
             raise not_found(f"view {shown(name)}")
         check_match(if_match, etag_of(before), f"view {shown(name)}")
-        asked(lambda: kept.remove(file, who.name, name), f"view {shown(name)}")
+        as_problems(lambda: kept.remove(file, who.name, name), f"view {shown(name)}")
         return Response(status_code=204)
 
     return routes

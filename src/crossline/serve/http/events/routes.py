@@ -10,10 +10,10 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from crossline.basics.texts.problems import nearest, one_of, shown
-from crossline.serve.http.deps import Dependencies, there
-from crossline.serve.http.events.source import KINDS, Event, EventId, EventSource
-from crossline.serve.http.events.stream import Bounds, EventStream, Wanted
-from crossline.serve.http.principals import Asking, Principal, needs, sees
+from crossline.serve.http.deps import Dependencies, required
+from crossline.serve.http.events.source import KINDS, EventId, EventSource, LiveEvent
+from crossline.serve.http.events.stream import EventFilter, EventStream, StreamLimits
+from crossline.serve.http.principals import Asking, Principal, may_read, needs
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.queries import keys_in, only_known
 
@@ -54,14 +54,16 @@ class OwnEvents:
         self._source = source
         self._who = who
 
-    async def follow(self, after: EventId | None) -> AsyncIterator[Event]:
+    async def follow(self, after: EventId | None) -> AsyncIterator[LiveEvent]:
         """See ``EventSource``."""
         async for event in self._source.follow(after):
-            if event.kind in {"decision", "revision"} and sees(self._who, str(orjson.loads(event.body).get("stream"))):
+            if event.kind in {"decision", "revision"} and may_read(
+                self._who, str(orjson.loads(event.body).get("stream"))
+            ):
                 yield event
 
 
-def event_routes(deps: Dependencies, listeners: Listeners, bounds: Bounds | None = None) -> APIRouter:
+def event_routes(deps: Dependencies, listeners: Listeners, bounds: StreamLimits | None = None) -> APIRouter:
     """The route of events."""
     routes = APIRouter(tags=["events"])
 
@@ -80,19 +82,19 @@ def event_routes(deps: Dependencies, listeners: Listeners, bounds: Bounds | None
     ) -> Any:
         """Events with ids: ``alert``, ``correction``, ``decision``, ``revision``, ``case``, ``prediction``.
 
-        A ``case`` is told as it stands after a change; changes that come close together may be told as one. A
-        ``prediction`` is told where what a backtest foretold of a rule is broken, mended, or over.
+        A ``case`` is sent as it is after a change; changes in quick succession may be sent as one. A
+        ``prediction`` is sent when the prediction of a backtest is broken, restored, or over.
 
         Filter by ``key.FIELD=VALUE``. ``gap`` says that what came after ``Last-Event-ID`` is not kept any more;
         ``cut_off`` and ``end`` are the last that a client hears.
         """
         only_known(request, "key.")
-        wanted = Wanted(_kinds(kinds), keys_in(request), _id(last_event_id))
-        source: EventSource = there(deps.events, "events", _TODO)
-        if not sees(who):
+        wanted = EventFilter(_kinds(kinds), keys_in(request), _id(last_event_id))
+        source: EventSource = required(deps.events, "events", _TODO)
+        if not may_read(who):
             source = OwnEvents(source, who)
         listeners.take()
-        return EventStream(source, wanted, bounds or Bounds(), listeners.leave)
+        return EventStream(source, wanted, bounds or StreamLimits(), listeners.leave)
 
     return routes
 

@@ -12,7 +12,7 @@ EventId = str  # of one line, at most 200 characters; later ones need not sort b
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LiveEvent:
     """Something that happened. ``body``: its JSON, on one line. ``key``: the values that filters see, as text."""
 
     id: EventId
@@ -28,7 +28,7 @@ class EventsGoneError(Exception):
 class EventSource(Protocol):
     """Follows what happens; each who asks follows for himself."""
 
-    def follow(self, after: EventId | None) -> AsyncIterator[Event]:
+    def follow(self, after: EventId | None) -> AsyncIterator[LiveEvent]:
         """What comes after the event of that id, then whatever happens; None: what happens from now on.
 
         Ends where the server ends. Raises EventsGoneError before the first event where it cannot go on from there.

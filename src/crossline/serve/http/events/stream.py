@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from crossline.logs import get_logger
-from crossline.serve.http.events.source import Event, EventId, EventsGoneError, EventSource
+from crossline.serve.http.events.source import EventId, EventsGoneError, EventSource, LiveEvent
 
 QUEUE_MAX = 1_000
 HEARTBEAT_S = 15.0
@@ -29,20 +29,20 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EventFilter:
     """What a client listens to. ``key``: values that an event's key must have; ``after``: where it broke off."""
 
     kinds: Collection[str]
     key: Mapping[str, str]
     after: EventId | None = None
 
-    def has(self, event: Event) -> bool:
-        """Whether it is told of this one."""
+    def has(self, event: LiveEvent) -> bool:
+        """Whether the filter lets this event through."""
         return event.kind in self.kinds and all(event.key.get(name) == value for name, value in self.key.items())
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class StreamLimits:
     """How many events wait for a client, how often it hears that there are none, how long it may take to take one."""
 
     queue_max: int = QUEUE_MAX
@@ -51,9 +51,11 @@ class Bounds:
 
 
 class EventStream(Response):
-    """An ASGI answer of ``text/event-stream``. ``ended``: told once, when it is over."""
+    """An ASGI answer of ``text/event-stream``. ``ended``: called once, at its end."""
 
-    def __init__(self, source: EventSource, wanted: Wanted, bounds: Bounds, ended: Callable[[], None]) -> None:
+    def __init__(
+        self, source: EventSource, wanted: EventFilter, bounds: StreamLimits, ended: Callable[[], None]
+    ) -> None:
         super().__init__()
         self._source = source
         self._wanted = wanted
@@ -62,8 +64,11 @@ class EventStream(Response):
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of ASGI
-        """Tell the client until it goes, or is cut off, or the server ends."""
-        tasks = [asyncio.ensure_future(each) for each in (self._listen(), self._tell(send), _gone(receive))]
+        """Send events until the client leaves, is cut off, or the server ends."""
+        tasks = [
+            asyncio.ensure_future(each)
+            for each in (self._listen(), self._send_events(send), _until_disconnect(receive))
+        ]
         try:
             # The listener ends by what it leaves in the queue; the other two end the whole.
             await asyncio.wait(tasks[1:], return_when=asyncio.FIRST_COMPLETED)
@@ -87,14 +92,18 @@ class EventStream(Response):
                 except EventsGoneError as error:
                     if after is None:
                         raise
-                    self._waiting.put_nowait(told("gap", {"after": after, "why": str(error) or "it is not kept"}))
+                    self._waiting.put_nowait(
+                        sse_message("gap", {"after": after, "why": str(error) or "it is not kept"})
+                    )
                     after = None
                     continue
-                self._waiting.put_nowait(told("end", {"why": "the server ends: listen again, with Last-Event-ID"}))
+                self._waiting.put_nowait(
+                    sse_message("end", {"why": "the server ends: listen again, with Last-Event-ID"})
+                )
                 return
         except Exception:
             log.exception("events cannot be followed")
-            self._waiting.put_nowait(told("end", {"why": "events cannot be followed now: listen again later"}))
+            self._waiting.put_nowait(sse_message("end", {"why": "events cannot be followed now: listen again later"}))
         finally:
             self._waiting.put_nowait(None)
 
@@ -106,12 +115,12 @@ class EventStream(Response):
                     continue
                 if self._waiting.qsize() >= self._bounds.queue_max:
                     why = f"more than {self._bounds.queue_max:,} events waited: listen again, with Last-Event-ID"
-                    self._waiting.put_nowait(told("cut_off", {"why": why}))
+                    self._waiting.put_nowait(sse_message("cut_off", {"why": why}))
                     return True
                 self._waiting.put_nowait(as_text(event))
         return False
 
-    async def _tell(self, send: Send) -> None:
+    async def _send_events(self, send: Send) -> None:
         headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-store"),
@@ -136,12 +145,12 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": text, "more_body": more})
 
 
-def as_text(event: Event) -> bytes:
+def as_text(event: LiveEvent) -> bytes:
     """An event on the wire. Its id and its body are of one line each, whatever they hold."""
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (_line(event.id.encode()), event.kind.encode(), _line(event.body))
 
 
-def told(kind: str, said: Mapping[str, Any]) -> bytes:
+def sse_message(kind: str, said: Mapping[str, Any]) -> bytes:
     """An event about the events themselves, which has no id."""
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), orjson.dumps(said))
 
@@ -150,12 +159,12 @@ def _line(text: bytes) -> bytes:
     return text.replace(b"\r", b" ").replace(b"\n", b" ").replace(b"\0", b" ")
 
 
-async def _gone(receive: Receive) -> None:
+async def _until_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _closing(events: AsyncIterator[Event]) -> Any:
+async def _closing(events: AsyncIterator[LiveEvent]) -> Any:
     """As a generator, which is closed in any case."""
     try:
         async for event in events:

@@ -31,7 +31,7 @@ def about_routes(deps: Dependencies) -> APIRouter:
         """200 once a replica answers, else 503; how far behind it is."""
         only_known(request)
         found = await deps.ready()
-        return json_answer({"ok": found.ok, **found.told}, 200 if found.ok else 503)
+        return json_answer({"ok": found.ok, **found.details}, 200 if found.ok else 503)
 
     @routes.get(
         "/v1/version",
@@ -46,7 +46,7 @@ def about_routes(deps: Dependencies) -> APIRouter:
             name: {"id": spec.id, "event_time": spec.event_time.field} for name, spec in deps.config.streams.items()
         }
         policy = None if deps.config.policy is None else deps.config.policy.version
-        told = {"crossline": version("crossline"), "api": API_VERSION, "pipeline": deps.config.name}
-        return json_answer({**told, "streams": streams, "policy_version": policy})
+        body = {"crossline": version("crossline"), "api": API_VERSION, "pipeline": deps.config.name}
+        return json_answer({**body, "streams": streams, "policy_version": policy})
 
     return routes

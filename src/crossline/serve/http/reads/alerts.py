@@ -1,4 +1,4 @@
-"""``/v1/alerts``: what the pipeline's store has, as ``crossline alerts`` tells it."""
+"""``/v1/alerts``: the alerts of the pipeline's store, as ``crossline alerts`` prints them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> 
         summary="The records that an alert rests on, read back from their source",
     )
     async def records(request: Request, alert_id: AlertId) -> Any:
-        """What the source no longer has is told in ``records_missing``."""
+        """``records_missing`` names what the source no longer has."""
         only_known(request)
         _check_id(alert_id)
         done = await commands.run(
@@ -94,12 +94,12 @@ def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> 
             WAIT_S,
             not_found(f"alert {alert_id}"),
         )
-        told = orjson.loads(done.out.splitlines()[0])
-        missing = told.get("records_missing", [])
-        if "records" not in told:
+        printed = orjson.loads(done.out.splitlines()[0])
+        missing = printed.get("records_missing", [])
+        if "records" not in printed:
             missing = [done.said]
         return json_answer(
-            {"alert_id": told["alert_id"], "records": told.get("records", []), "records_missing": missing}
+            {"alert_id": printed["alert_id"], "records": printed.get("records", []), "records_missing": missing}
         )
 
 
@@ -118,26 +118,26 @@ def listed(
         for mark, each in piece:
             if len(found) == limit or seen == SEEN_MAX:
                 return found, before
-            told = matches(each)
+            row = matches(each)
             seen += 1
             before = mark
-            if told is not None:
-                found.append(told)
+            if row is not None:
+                found.append(row)
         if len(piece) < min(PIECE, limit + 1):
             return found, None
 
 
 def matching(status: Status | None, q: str | None, store: Store) -> Callable[[Mapping[str, Any]], Any]:
-    """What an alert is told as: with its last word; None where it does not match."""
+    """The filter: an alert with its latest status; None if it does not match."""
     wanted = None if q is None else q.casefold()
 
-    def told(alert: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def row_of(alert: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if wanted is not None and not any(wanted in each.casefold() for each in _texts(alert)):
             return None
         word = last_word(corrections(store, alert))
         return {**alert, "status": word} if status in {None, word} else None
 
-    return told
+    return row_of
 
 
 def _texts(alert: Mapping[str, Any]) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _texts(alert: Mapping[str, Any]) -> Iterator[str]:
 
 
 def corrections(store: Store, alert: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The corrections of ``alert``, in the order in which they were told, each once; those of a correction are none."""
+    """The corrections of ``alert``, in the order of their emission, each once; a correction has none."""
     if alert["corrects"] is not None:
         return []
     at_ms = parse_instant_ms(alert["event_time"])

@@ -12,7 +12,7 @@ import orjson
 from fastapi import APIRouter, Query, Request
 
 from crossline.serve.access.auditfiles import lines_of
-from crossline.serve.http.deps import Dependencies, there
+from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.paging import LIMIT_DEFAULT, Limit
 from crossline.serve.http.principals import needs
 from crossline.serve.http.queries import json_answer, only_known
@@ -30,7 +30,9 @@ def audit_routes(deps: Dependencies) -> APIRouter:
     ) -> Any:
         """Each line names the digest of the one before it; ``crossline serve audit verify`` checks the chain."""
         only_known(request)
-        path: Path = there(deps.audit, "audit log", "start crossline serve over a pipeline that has serve: in its file")
+        path: Path = required(
+            deps.audit, "audit log", "start crossline serve over a pipeline that has serve: in its file"
+        )
         return json_answer({"items": list(islice(_lines(path, after), limit))})
 
     return routes
@@ -44,7 +46,7 @@ def _lines(path: Path, after: int) -> Iterator[Any]:
 
 
 def _read(line: bytes) -> Any:
-    """What a line says; None of what a kill or a full disk has left of one, which ``verify`` tells more of."""
+    """What a line says; None for a line cut by a kill or a full disk, which ``verify`` reports."""
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:

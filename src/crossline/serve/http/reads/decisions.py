@@ -11,10 +11,10 @@ from fastapi import APIRouter, Path, Query, Request
 
 from crossline.basics.texts.problems import shown
 from crossline.io.stores.stores import DecisionFilter, Store
-from crossline.serve.http.deps import Dependencies, there
+from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of
-from crossline.serve.http.principals import Asking, Principal, needs, sees
+from crossline.serve.http.principals import Asking, Principal, may_read, needs
 from crossline.serve.http.problems import ProblemError, not_allowed, not_found
 from crossline.serve.http.queries import json_answer, only_known
 
@@ -75,10 +75,12 @@ def decision_routes(deps: Dependencies) -> APIRouter:
         after = place_of(cursor, of, _is_id)[0] if cursor is not None else None
         found = found_decisions(deps, record_id, stream, after, limit + 1)
         more = cursor_of([found[limit - 1]["decision_id"]], of) if len(found) > limit else None
-        return json_answer(page([each for each in found[:limit] if sees(who, str(each["stream"]))], more))
+        return json_answer(page([each for each in found[:limit] if may_read(who, str(each["stream"]))], more))
 
     @routes.get(
-        "/v1/decisions/{decision_id}", openapi_extra=needs("read:records"), summary="A decision, with its revisions"
+        "/v1/decisions/{decision_id}",
+        openapi_extra=needs("read:records"),
+        summary="A decision, with its revisions",
     )
     def decision(request: Request, who: Asking, decision_id: DecisionId) -> Any:
         """As it was answered, and what the stream decided otherwise since."""
@@ -87,12 +89,14 @@ def decision_routes(deps: Dependencies) -> APIRouter:
         return json_answer(found, headers={"ETag": etag_of(found)})
 
     @routes.get(
-        "/v1/decisions/{decision_id}/receipt", openapi_extra=needs("read:records"), summary="The receipt of a decision"
+        "/v1/decisions/{decision_id}/receipt",
+        openapi_extra=needs("read:records"),
+        summary="The receipt of a decision",
     )
     def receipt(request: Request, who: Asking, decision_id: DecisionId) -> Any:
         """What it rests on, for ``crossline verify``."""
         only_known(request)
-        kept: DecisionStore = there(deps.decisions, "ledger of what was answered", _TODO)
+        kept: DecisionStore = required(deps.decisions, "ledger of what was answered", _TODO)
         _seen(who, lambda: the_decision(deps, decision_id))
         found = kept.receipt(decision_id) if len(decision_id) <= ID_CHARS else None
         if found is None:
@@ -109,10 +113,10 @@ def _seen(who: Principal, find: Callable[[], Mapping[str, Any]]) -> Mapping[str,
     try:
         found = find()
     except ProblemError as problem:
-        if problem.status == HTTPStatus.NOT_FOUND and not sees(who):
+        if problem.status == HTTPStatus.NOT_FOUND and not may_read(who):
             raise not_allowed() from None
         raise
-    if not sees(who, str(found["stream"])):
+    if not may_read(who, str(found["stream"])):
         raise not_allowed()
     return found
 
@@ -170,8 +174,8 @@ def _stored(store: Store, record_id: str, stream: str | None) -> list[dict[str, 
     return sorted(found, key=lambda each: int(each.get("revision", 0)))
 
 
-def _with_revisions(first: Mapping[str, Any], told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {**first, "revisions": [each for each in told if each.get("revises") == first["decision_id"]]}
+def _with_revisions(first: Mapping[str, Any], revisions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {**first, "revisions": [each for each in revisions if each.get("revises") == first["decision_id"]]}
 
 
 def _is_id(place: list[Any]) -> bool:

@@ -18,7 +18,7 @@ from crossline.serve.http.principals import needs
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import listed, matching
 from crossline.serve.http.reads.decisions import found_decisions
-from crossline.serve.http.reads.holding import all_held
+from crossline.serve.http.reads.held_keys import all_held
 from crossline.serve.http.reads.lists import entries_of
 from crossline.serve.http.reads.rulebook import rulebook
 
@@ -44,13 +44,13 @@ def entity_routes(deps: Dependencies) -> APIRouter:
         """The latest alerts and decisions, at most ``limit`` each, and what holds now.
 
         ``figures``: of each rule whose key is the field alone, as a replica has them now, looking back from the
-        stream's own clock; ``missing``: the rules of which a figure cannot be told, each with why. Where no replica
-        answers, ``figures_as_of`` says ``alerts``, and each is the value of a rule's last alert.
+        stream's own clock; ``missing``: the rules whose figure cannot be computed, each with the reason. Where no
+        replica answers, ``figures_as_of`` says ``alerts``, and each is the value of a rule's last alert.
         """
         only_known(request)
-        told = await run_in_threadpool(known_of_entity, deps, field, value, limit)
-        figures = await _figures(deps, field, value, told["alerts"])
-        return json_answer({"field": field, "value": value, **figures, **told})
+        known = await run_in_threadpool(known_of_entity, deps, field, value, limit)
+        figures = await _figures(deps, field, value, known["alerts"])
+        return json_answer({"field": field, "value": value, **figures, **known})
 
     return routes
 
@@ -79,7 +79,7 @@ def lists_with(deps: Dependencies, value: str) -> list[dict[str, Any]]:
 
 
 def _decisions(deps: Dependencies, alerts: Iterable[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
-    """Those on the records of its alerts: the records that no rule hit are not told by key."""
+    """Those on the records of its alerts: records without a hit cannot be found by key."""
     found: dict[str, Mapping[str, Any]] = {}
     for stream, record_id in dict.fromkeys((each["stream"], each["record_id"]) for each in alerts):
         for each in found_decisions(deps, record_id, stream, None, limit):

@@ -34,7 +34,7 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
         summary="The window of an alert as a timeline, and its figures against their thresholds",
     )
     async def evidence(request: Request, alert_id: AlertId, money: Money = None) -> Any:
-        """The figure at every record is the engine's own; what could not be read is told in ``missing``."""
+        """The figure at every record is the engine's own; ``missing`` names what could not be read."""
         only_known(request)
         whole = await run_in_threadpool(_whole_id, deps, alert_id)
         of = [] if money is None else ["--money", money]
@@ -45,7 +45,7 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
         "/v1/alerts/{alert_id}/counterfactuals",
         openapi_extra=needs("read:records"),
         summary="What would not have fired: the smallest changes under which the verdict turns",
-        responses={202: {"description": "It is still looked for: ask again after `Retry-After`."}},
+        responses={202: {"description": "The search is still running: ask again after `Retry-After`."}},
     )
     async def counterfactuals(request: Request, alert_id: AlertId, who: Asking) -> Any:
         """Each change is judged by the engine on both sides of where it turns.

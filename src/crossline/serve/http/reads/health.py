@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from crossline.serve.health.gathering import RuleHealthReader
+from crossline.serve.health.reader import RuleHealthReader
 from crossline.serve.health.report import report_json
 from crossline.serve.http.principals import needs
 from crossline.serve.http.queries import json_answer, only_known

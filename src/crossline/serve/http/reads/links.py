@@ -12,8 +12,8 @@ from crossline.basics.errors import UsageError
 from crossline.basics.times import instant_text
 from crossline.rule_registry.outcomes.holding import held_by_hand
 from crossline.rules.policy.words import ACTIONS
+from crossline.serve.cases.links.traversal import DEPTH_MAX, walked
 from crossline.serve.cases.links.values import Entity, Linked
-from crossline.serve.cases.links.walking import DEPTH_MAX, walked
 from crossline.serve.cases.rows import PREFIX
 from crossline.serve.cases.summary import severity_word
 from crossline.serve.http.cases.requests import desk_of
@@ -21,7 +21,7 @@ from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.principals import needs
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.queries import json_answer, only_known
-from crossline.serve.http.reads.holding import all_held
+from crossline.serve.http.reads.held_keys import all_held
 from crossline.serve.http.reads.rulebook import rulebook
 
 DEPTH = 2
@@ -46,8 +46,8 @@ def link_routes(deps: Dependencies) -> APIRouter:
         """Two entities are linked where both stand in one alert that is in a case.
 
         `entities`: by their `steps` from the first, which is the entity itself; `links`: by the places of both among
-        these. An entity that does not join alerts (`joins`) is told, and its own links are not followed. `more`: how
-        many others stand beside it. `left_out`: entities that are known and not told, the closest come first, and cases
+        these. An entity that does not join alerts (`joins`) is returned, and its own links are not followed. `more`:
+        how many others stand beside it. `left_out`: known entities that are not returned, the closest first, and cases
         that were not read.
         """
         only_known(request)

@@ -85,7 +85,7 @@ def _read(config: PipelineConfig) -> Rulebook:
 
 
 def _marks(config: PipelineConfig) -> Iterator[tuple[str, int, int, int]]:
-    """By which a file that changed is told: its place, when it was written, its size, its number."""
+    """By which a changed file is recognised: its path, modification time, size, inode."""
     path = Path(config.rules.path)
     found = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else []
     for each in (*found, *([Path(config.figures)] if config.figures else [])):

@@ -42,7 +42,7 @@ def rule_routes(deps: Dependencies) -> APIRouter:
         ]
         return json_answer(
             {
-                "items": [_told(each) for each in rows],
+                "items": [_as_json(each) for each in rows],
                 "waiting": waiting,
                 "refused": [{"source": source, "detail": text} for source, text in refused.items()],
                 "next_cursor": None,
@@ -55,7 +55,7 @@ def rule_routes(deps: Dependencies) -> APIRouter:
         only_known(request)
         rows = versions_of(deps.config, rule_id)
         current = current_of(rows)
-        return json_answer(_told(current), headers={"ETag": tag_of(current)})
+        return json_answer(_as_json(current), headers={"ETag": tag_of(current)})
 
     @routes.get(
         "/v1/rules/{rule_id}/versions",
@@ -70,8 +70,8 @@ def rule_routes(deps: Dependencies) -> APIRouter:
         folder, events = snapshot.folder, snapshot.events
         known = events and folder.histories and rule_id in folder.histories[0].rules
         mine = about(rule_id, folder.histories[0], events) if known else []
-        told = [event_row(each) for each in mine[-EVENTS_MAX:]]
-        return json_answer({"items": [_told(each) for each in rows], "events": told, "next_cursor": None})
+        listed = [event_row(each) for each in mine[-EVENTS_MAX:]]
+        return json_answer({"items": [_as_json(each) for each in rows], "events": listed, "next_cursor": None})
 
     return routes
 
@@ -118,18 +118,18 @@ def waiting_tag(rule_id: str | None, version: int | None, digest: str | None) ->
 def tags_of_rule(config: PipelineConfig, rule: Rule) -> tuple[str, ...]:
     """By which a version may be named that waits: as ``waiting`` of ``GET /v1/rules`` has it, or as a version.
 
-    As a version it is told without the bytes of its files (a model): one that has such has the first name alone.
+    A version is answered without the bytes of its files (a model): a version with such files has the first tag alone.
     """
     own = waiting_tag(rule.rule_id, rule.version, review_digest(rule))
     if type(rule).files:
         return (own,)
-    told = _words(rule.told())
-    rows = [each for each in rulebook(config).versions if _words(each["body"]) == told]
+    words = _words(rule.told())
+    rows = [each for each in rulebook(config).versions if _words(each["body"]) == words]
     return (own, *(tag_of(each) for each in rows))
 
 
 def tags_of_version(config: PipelineConfig, rule_id: str, version: int | None) -> tuple[int, tuple[str, ...]]:
-    """A version of a rule (None: that in force) and its entity tags, as ``GET /v1/rules`` tells them.
+    """A version of a rule (None: that in force) and its entity tags, as ``GET /v1/rules`` answers them.
 
     One that waits for approval has a second one, or that alone where it stands in a topic: the log alone knows it.
     Raises ProblemError where there is none.
@@ -161,9 +161,9 @@ def _rules_of(snapshot: Rulebook, rule_id: str, version: int) -> list[Rule]:
 
 
 def _words(body: Mapping[str, Any]) -> dict[str, Any]:
-    """All that is approved of, of a version as it is told."""
+    """All that an approval covers, of a version as it is answered."""
     return {name: value for name, value in body.items() if name not in {"status", "share"}}
 
 
-def _told(row: Row) -> Row:
+def _as_json(row: Row) -> Row:
     return {**row, "etag": tag_of(row)}

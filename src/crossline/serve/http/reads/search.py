@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from crossline.basics.errors import UsageError
-from crossline.serve.cases.queue import finding
+from crossline.serve.cases.queue import search
 from crossline.serve.cases.queue.filters import SEARCH_MAX
 from crossline.serve.cases.rows import seq_of
-from crossline.serve.cases.values import NotThereError
+from crossline.serve.cases.values import NoSuchCaseError
 from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.principals import needs
@@ -50,7 +50,7 @@ def search_routes(deps: Dependencies) -> APIRouter:
 def searched(deps: Dependencies, q: str, limit: int) -> dict[str, Any]:
     """What is found, by kind."""
     text, file = q.strip(), desk_of(deps).file
-    of_cases = finding.found(file, text, limit)
+    of_cases = search.search_all(file, text, limit)
     decisions, rules = _decisions(deps, text, limit + 1), list(_rules(deps, text))
     parts: Mapping[str, Sequence[Any]] = {"decisions": decisions, "rules": rules}
     more = {*of_cases.more, *(name for name, some in parts.items() if len(some) > limit)}
@@ -71,14 +71,14 @@ def _exact(deps: Dependencies, text: str, decisions: Sequence[Said], rules: Sequ
     number = text[:1].upper() + text[1:]
     try:
         seq_of(file, number)
-    except NotThereError:
+    except NoSuchCaseError:
         pass
     else:
         yield {"kind": "case", "case_number": number}
-    alert = finding.the_alert(file, text)
+    alert = search.the_alert(file, text)
     if alert is not None and alert["case_number"] is not None:
         yield {"kind": "alert", "alert_id": text, "case_number": alert["case_number"]}
-    for name, value in finding.having(file, text):
+    for name, value in search.having(file, text):
         yield {"kind": "entity", "field": name, "value": value}
     for each in rules:
         if each["rule_id"] == text:
@@ -111,8 +111,8 @@ def _decisions(deps: Dependencies, text: str, limit: int) -> list[dict[str, Any]
 
 def _decision(said: Said) -> dict[str, Any]:
     stands = (said.get("revisions") or [said])[-1]
-    told = {name: said[name] for name in ("decision_id", "stream", "record_id")}
-    return {**told, "decision": stands["decision"], "event_time": said.get("event_time")}
+    fields = {name: said[name] for name in ("decision_id", "stream", "record_id")}
+    return {**fields, "decision": stands["decision"], "event_time": said.get("event_time")}
 
 
 def _rules(deps: Dependencies, text: str) -> Iterator[dict[str, Any]]:

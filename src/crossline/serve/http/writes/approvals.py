@@ -13,8 +13,8 @@ from crossline.basics.errors import PermanentError
 from crossline.basics.texts.problems import shown
 from crossline.basics.texts.yamltext import SIZE_MAX
 from crossline.serve.approvals import values
-from crossline.serve.approvals.asking import ask_for
 from crossline.serve.approvals.file import ApprovalFile
+from crossline.serve.approvals.submission import ask_for
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of
@@ -34,21 +34,21 @@ Number = Annotated[int, InPath(ge=1, lt=2**31, description="Number of the reques
 class DraftText(Body):
     """What somebody works on."""
 
-    text: str = Field(max_length=SIZE_MAX, description="As far as it is: it may be wrong.")
+    text: str = Field(max_length=SIZE_MAX, description="The text so far; it may be invalid.")
 
 
-class Wanted(Body):
+class ApprovalRequest(Body):
     """Of which text approval is asked for."""
 
     text: str = Field(
-        max_length=SIZE_MAX, description="A file with the one rule, of which a proof was run (`/v1/rules:prove`)."
+        max_length=SIZE_MAX, description="A file with one rule, for which a proof was run (`/v1/rules:prove`)."
     )
 
 
 class Signed(Body):
     """That a request is approved of."""
 
-    proof_id: str = Field(max_length=100, description="Of the proof that was looked at.")
+    proof_id: str = Field(max_length=100, description="Digest of the reviewed proof.")
     reason: str = Field(default="", max_length=2_000, description="For who reads it later.")
 
 
@@ -72,7 +72,7 @@ def draft_routes(deps: Dependencies, kept: ApprovalFile) -> APIRouter:
     def keep(request: Request, rule_id: RuleName, given: DraftText, who: Asking) -> Any:
         """In the place of the one before."""
         only_known(request)
-        kept.keep_draft(values.Draft(rule_id, who.name, given.text, deps.now_ms()))
+        kept.keep_draft(values.RuleDraft(rule_id, who.name, given.text, deps.now_ms()))
         return _draft(kept, rule_id, who.name)
 
     @routes.delete("/v1/drafts/{rule_id}", openapi_extra=needs("rules:draft"), summary="Drop a draft")
@@ -103,7 +103,7 @@ def approval_routes(deps: Dependencies, commands: Commands, kept: ApprovalFile) 
     @routes.post(
         "/v1/approvals", openapi_extra=needs("rules:draft"), summary="Ask for approval of a text", status_code=201
     )
-    async def ask(request: Request, wanted: Wanted, who: Asking) -> Any:
+    async def ask(request: Request, wanted: ApprovalRequest, who: Asking) -> Any:
         """There has to be a proof of exactly this text; another principal decides."""
         only_known(request)
         check_one_user(deps.config)

@@ -38,7 +38,7 @@ class RuleFile(Body):
     """A file of rules."""
 
     name: str = Field(default="rules.yaml", max_length=104, description="What the file is called in the folder.")
-    text: str = Field(max_length=SIZE_MAX, description="What stands in it: YAML or JSON, a rule or a list of rules.")
+    text: str = Field(max_length=SIZE_MAX, description="Its content: YAML or JSON, a rule or a list of rules.")
 
     def checked(self) -> FileContent:
         """Its bytes. Raises ProblemError for a name that is none."""
@@ -59,9 +59,9 @@ class Approval(Body):
     """Of which version somebody approves."""
 
     rule_id: str = Field(max_length=200, description="Name of the rule.")
-    version: int = Field(ge=1, lt=2**31, description="The version that was looked at.")
+    version: int = Field(ge=1, lt=2**31, description="The reviewed version.")
     proof_id: str | None = Field(
-        default=None, max_length=100, description="Of the proof that was looked at; `review: proven` asks for one."
+        default=None, max_length=100, description="Digest of the reviewed proof; required by `review: proven`."
     )
 
 

@@ -11,21 +11,21 @@ from pydantic import Field, StringConstraints
 
 from crossline.basics.texts.problems import nearest, shown
 from crossline.basics.times import format_instant
-from crossline.serve.http.deps import Dependencies, there
+from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.etags import check_match, check_match_of_new, etag_of
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import instant
 from crossline.serve.http.writes.bodies import Body
-from crossline.serve.http.writes.casework import CaseStore, ChangedError
+from crossline.serve.http.writes.casework import CaseStore, VersionConflictError
 
 TEXT_CHARS = 20_000
 ALERTS_MAX = 500
 _TODO = "start crossline serve with serve: in the pipeline file, which has a folder for it"
 
 Status = Literal["open", "acknowledged", "escalated", "resolved"]
-IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of what was looked at, or `*`.")]
+IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of the reviewed version, or `*`.")]
 Short = Annotated[str, StringConstraints(max_length=200)]
 RecordId = Annotated[str, InPath(max_length=1_000, description="Id of the record.")]
 CaseId = Annotated[str, InPath(max_length=200, description="Id of the case.")]
@@ -145,14 +145,14 @@ def changed(what: str, change: Callable[[], Mapping[str, Any]]) -> Mapping[str, 
     """What ``change`` gives; ProblemError (412) where somebody else was first."""
     try:
         return change()
-    except ChangedError as error:
+    except VersionConflictError as error:
         raise ProblemError(
             412, "changed", f"{what} was changed at this moment, and is version {error.version}: look at it again"
         ) from None
 
 
 def _store(deps: Dependencies) -> CaseStore:
-    found: CaseStore = there(deps.cases, "store of cases and labels", _TODO)
+    found: CaseStore = required(deps.cases, "store of cases and labels", _TODO)
     return found
 
 

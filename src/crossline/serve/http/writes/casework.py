@@ -44,7 +44,7 @@ class CaseStore(Protocol):
         ...
 
 
-class ChangedError(Exception):
+class VersionConflictError(Exception):
     """Somebody else changed it at this moment; ``version`` is what is there."""
 
     def __init__(self, version: int) -> None:

@@ -18,7 +18,7 @@ from crossline.rule_registry.sources.folder import Files
 from crossline.rule_registry.sources.folders import approve_in_folder, folder_with_logs, known_of
 from crossline.rule_registry.sources.ownership import me, owner_of
 from crossline.rules.base import Rule
-from crossline.serve.http.commands import Commands, Done, without_folder
+from crossline.serve.http.commands import CommandResult, Commands, without_folder
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.problems import ProblemError, conflict
 from crossline.serve.http.writes.bodies import NewShare, NewStatus, RuleFile
@@ -158,7 +158,7 @@ def of_topic(deps: Dependencies, who: str) -> list[str]:
     return ["--pipeline", str(deps.pipeline), "--as", who, "--json"]
 
 
-def rows_of(done: Done) -> list[Any]:
+def rows_of(done: CommandResult) -> list[Any]:
     """What a command answered: one JSON value a line."""
     return [orjson.loads(line) for line in done.out.splitlines() if line.strip()]
 

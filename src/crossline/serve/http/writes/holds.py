@@ -31,7 +31,7 @@ from crossline.serve.http.principals import Asking, Principal, needs
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.queries import json_answer, keys_in, only_known
 from crossline.serve.http.reads.alerts import instant
-from crossline.serve.http.reads.holding import Held, all_held
+from crossline.serve.http.reads.held_keys import HeldKey, all_held
 from crossline.serve.http.reads.rulebook import rulebook
 from crossline.serve.http.writes.bodies import Body
 from crossline.serve.http.writes.changes import WAIT_S
@@ -88,14 +88,14 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         """Filter by ``key.FIELD=VALUE``. Of each rule and key the alert that holds it longest."""
         only_known(request, "key.")
         found = holding(deps, at, keys_in(request))
-        return json_answer(page([_told(each) for each in found], None))
+        return json_answer(page([_as_json(each) for each in found], None))
 
     @routes.get("/v1/holds/{hold_id}", openapi_extra=needs("read:alerts"), summary="A key that is held")
     def hold(request: Request, hold_id: str, at: At = None) -> Any:
         """Its ETag is what ``DELETE`` wants in ``If-Match``."""
         only_known(request)
         found = _one(deps, hold_id, at)
-        return json_answer(_told(found), headers={"ETag": etag_of(found.to_json())})
+        return json_answer(_as_json(found), headers={"ETag": etag_of(found.to_json())})
 
     @routes.post("/v1/holds", status_code=202, openapi_extra=needs("hold"), summary="Hold a key")
     async def place(
@@ -135,7 +135,7 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
 
 
 async def _release(
-    deps: Dependencies, commands: Commands, found: Held | HeldByHand, reason: str, who: Principal
+    deps: Dependencies, commands: Commands, found: HeldKey | HeldByHand, reason: str, who: Principal
 ) -> dict[str, Any]:
     """Release it as the command line does; what was released."""
     if isinstance(found, HeldByHand):
@@ -192,7 +192,7 @@ def _check(deps: Dependencies, wish: HoldWish) -> None:
         raise invalid("", *problem)
 
 
-def holding(deps: Dependencies, at: str | None, only: dict[str, str] | None = None) -> list[Held | HeldByHand]:
+def holding(deps: Dependencies, at: str | None, only: dict[str, str] | None = None) -> list[HeldKey | HeldByHand]:
     """What is held, as of an instant or of now: by alerts, and then by people."""
     at_ms = instant("?at", at)
     events = rulebook(deps.config).events
@@ -202,7 +202,7 @@ def holding(deps: Dependencies, at: str | None, only: dict[str, str] | None = No
         return all_held(events, store, deps.now_ms() if at_ms is None else at_ms, only, then=at_ms is not None)
 
 
-def _one(deps: Dependencies, hold_id: str, at: str | None) -> Held | HeldByHand:
+def _one(deps: Dependencies, hold_id: str, at: str | None) -> HeldKey | HeldByHand:
     found = next((each for each in holding(deps, at) if each.hold_id == hold_id), None)
     if found is None:
         raise not_found(
@@ -211,6 +211,6 @@ def _one(deps: Dependencies, hold_id: str, at: str | None) -> Held | HeldByHand:
     return found
 
 
-def _told(each: Held | HeldByHand) -> dict[str, Any]:
-    told = each.to_json()
-    return {**told, "etag": etag_of(told)}
+def _as_json(each: HeldKey | HeldByHand) -> dict[str, Any]:
+    body = each.to_json()
+    return {**body, "etag": etag_of(body)}

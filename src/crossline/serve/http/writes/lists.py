@@ -33,7 +33,7 @@ Entry = Annotated[str, InPath(max_length=ENTRY_CHARS, description="The value, as
 class Put(Body):
     """How an entry stands in its list."""
 
-    until: str | None = Field(default=None, max_length=40, description="From when on it stands there no more.")
+    until: str | None = Field(default=None, max_length=40, description="Instant at which the entry ends.")
     value: str | int | float | bool | None = Field(
         default=None, description="The value, where it is no text: a number, true or false, written as in the address."
     )
@@ -130,5 +130,5 @@ def _folder(deps: Dependencies, name: str) -> ListFolder:
 
 
 def _answer(entry: ListEntry, status: int = 200) -> Any:
-    told = entry.to_json()
-    return json_answer(told, status, {"ETag": etag_of(told)})
+    body = entry.to_json()
+    return json_answer(body, status, {"ETag": etag_of(body)})

@@ -11,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from crossline.basics.errors import CrosslineError, RetryableError
 from crossline.logs import get_logger
 from crossline.rule_registry.sources.folder import Files
-from crossline.serve.approvals.asking import digest_beneath
 from crossline.serve.approvals.file import ApprovalFile
+from crossline.serve.approvals.submission import digest_beneath
 from crossline.serve.approvals.values import Request, text_digest
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies

@@ -25,9 +25,9 @@ from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.rules import RuleName, tags_of_version
 from crossline.serve.http.writes import changes
 from crossline.serve.http.writes.bodies import Approval, NewShare, NewStatus, PublishedFile, RuleFile
-from crossline.serve.http.writes.waiting import WAITS, check_rule, told
+from crossline.serve.http.writes.pending_approval import WAITS, check_rule, pending_answer
 
-IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of the version that was looked at, or `*`.")]
+IfMatch = Annotated[str | None, Header(max_length=1_000, description="ETag of the reviewed version, or `*`.")]
 
 
 def rule_writes(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> APIRouter:
@@ -47,7 +47,7 @@ def rule_writes(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> A
         """It is put into the folder, or sent to the topic, if it is right and may follow what is live."""
         only_known(request)
         said = await changes.put(deps, commands, who.name, file)
-        return await run_in_threadpool(told, deps.config, said, said["items"], file.checked())
+        return await run_in_threadpool(pending_answer, deps.config, said, said["items"], file.checked())
 
     @routes.post("/v1/rules:approve", openapi_extra=needs("rules:approve"), summary="Approve of a version")
     async def approve(request: Request, wanted: Approval, who: Asking, if_match: IfMatch = None) -> Any:
@@ -72,7 +72,7 @@ def rule_writes(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> A
         only_known(request)
         await run_in_threadpool(_check_version, deps, rule_id, wanted.version, if_match)
         done = await changes.set_status(deps, commands, who.name, rule_id, wanted)
-        return await run_in_threadpool(told, deps.config, done, [done])
+        return await run_in_threadpool(pending_answer, deps.config, done, [done])
 
     @routes.post(
         "/v1/rules/{rule_id}:set-share",
@@ -87,13 +87,13 @@ def rule_writes(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> A
         only_known(request)
         await run_in_threadpool(_check_version, deps, rule_id, wanted.version, if_match)
         done = await changes.set_share(deps, commands, who.name, rule_id, wanted)
-        return await run_in_threadpool(told, deps.config, done, [done])
+        return await run_in_threadpool(pending_answer, deps.config, done, [done])
 
     return routes
 
 
 def checked(deps: Dependencies, file: RuleFile) -> Mapping[str, Any]:
-    """What is wrong with a file, as ``crossline rules check --json`` tells it, with pointers into it."""
+    """What is wrong with a file, as ``crossline rules check --json`` prints it, with pointers into it."""
     content = file.checked()
     known = known_of(deps.config)
     folder = folder_with_logs(Path(deps.config.rules.path), known)

@@ -145,12 +145,12 @@ def job_routes(deps: Dependencies, jobs: Jobs, kept: ApprovalFile) -> APIRouter:
     """The routes of jobs."""
     routes = APIRouter(tags=["jobs"])
 
-    @routes.get("/v1/jobs", openapi_extra=needs("rules:draft"), summary="The jobs of whoever asks, the latest first")
+    @routes.get("/v1/jobs", openapi_extra=needs("rules:draft"), summary="The jobs of the caller, the latest first")
     async def listed(request: Request, who: Asking) -> Any:
         """Without their results."""
         only_known(request)
-        told = [{**each.to_json(), "result": None} for each in jobs.of(who.name)]
-        return json_answer(page(told, None))
+        rows = [{**each.to_json(), "result": None} for each in jobs.of(who.name)]
+        return json_answer(page(rows, None))
 
     @routes.get("/v1/jobs/{job_id}", openapi_extra=needs("rules:draft"), summary="A job: how far it is, its result")
     async def job(request: Request, job_id: JobId, who: Asking) -> Any:
@@ -161,7 +161,7 @@ def job_routes(deps: Dependencies, jobs: Jobs, kept: ApprovalFile) -> APIRouter:
         if found.kind == "prove" and found.state == "done" and isinstance(said, Mapping) and "digests" in said:
             proof = KeptProof(proof_id_of(said), who.name, deps.now_ms(), said)
             await run_in_threadpool(kept.keep_proof, proof)
-        return _told(found)
+        return _as_json(found)
 
     @routes.delete("/v1/jobs/{job_id}", openapi_extra=needs("rules:draft"), summary="End a job")
     async def end(request: Request, job_id: JobId, who: Asking) -> Any:
@@ -169,7 +169,7 @@ def job_routes(deps: Dependencies, jobs: Jobs, kept: ApprovalFile) -> APIRouter:
         only_known(request)
         found = _one(jobs, job_id, who.name)
         await jobs.end(found)
-        return _told(found)
+        return _as_json(found)
 
     return routes
 
@@ -261,11 +261,11 @@ def file_in(name: str, file: RuleFile) -> str:
 def _one(jobs: Jobs, job_id: str, who: str) -> Job:
     found = jobs.get(job_id, who)
     if found is None:
-        raise not_found(f"job {shown(job_id)}", "jobs are of whoever asked for them, and end with the server")
+        raise not_found(f"job {shown(job_id)}", "a job belongs to its caller, and ends with the server")
     return found
 
 
-def _told(job: Job) -> Any:
+def _as_json(job: Job) -> Any:
     headers = {} if job.state in ENDED else {"Retry-After": "1"}
     return json_answer(job.to_json(), 200, headers)
 

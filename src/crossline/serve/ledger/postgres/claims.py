@@ -10,7 +10,7 @@ from crossline.io.postgres.texts import indexed
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Claimed
 from crossline.serve.ledger.postgres.schema import alive, slots_key
-from crossline.serve.ledger.postgres.session import Owner, Session
+from crossline.serve.ledger.postgres.session import LedgerSession, Owner
 
 # In the order of the key, so that two who claim the same ids do not wait for each other in a circle.
 _CLAIM = b"""INSERT INTO answers (stream, record_id, body_digest, slot, incarnation, claimed_ms)
@@ -30,7 +30,7 @@ Key = tuple[str, str]
 
 
 def claim_all(
-    session: Session,
+    session: LedgerSession,
     place: Place,
     asked: Sequence[Asked],
     now_ms: int,
@@ -39,7 +39,7 @@ def claim_all(
 ) -> list[Claimed]:
     """What became of the claims, in their order. Raises what psycopg raises.
 
-    ``lost``: who made the same claims a moment ago, by a connection that ended before it was told what came of them.
+    ``lost``: who made the same claims a moment ago, by a connection that ended before it had the result.
     """
     given: dict[Key, Asked] = {}
     for each in asked:
@@ -63,10 +63,10 @@ def claim_all(
                     fresh[key] = Claimed("fresh", again=not own)
                 continue  # else another was quicker: it is looked at again
             settled[key] = row
-    return [_told(each, given, fresh, settled) for each in asked]
+    return [_claim_of(each, given, fresh, settled) for each in asked]
 
 
-def _told(each: Asked, given: dict[Key, Asked], fresh: dict[Key, Claimed], settled: dict[Key, Any]) -> Claimed:
+def _claim_of(each: Asked, given: dict[Key, Asked], fresh: dict[Key, Claimed], settled: dict[Key, Any]) -> Claimed:
     """An id that stands twice among those that are asked at once is fresh the first time."""
     key = (each.stream, indexed(each.record_id))
     if key in fresh:
@@ -81,13 +81,13 @@ def _told(each: Asked, given: dict[Key, Asked], fresh: dict[Key, Claimed], settl
     return Claimed("pending") if row[5] is None else Claimed("answered", bytes(row[5]), row[4])
 
 
-def _inserted(session: Session, given: dict[Key, Asked], keys: Sequence[Key], now_ms: int) -> list[Key]:
+def _inserted(session: LedgerSession, given: dict[Key, Asked], keys: Sequence[Key], now_ms: int) -> list[Key]:
     columns = ([key[0] for key in keys], [key[1] for key in keys], [given[key].digest for key in keys])
     rows = session.connection.execute(_CLAIM, (session.slot, session.incarnation, now_ms, *columns)).fetchall()
     return [(str(stream), str(record_id)) for stream, record_id in rows]
 
 
-def _rows(session: Session, place: Place, keys: Sequence[Key]) -> dict[Key, Any]:
+def _rows(session: LedgerSession, place: Place, keys: Sequence[Key]) -> dict[Key, Any]:
     if not keys:
         return {}
     columns = ([key[0] for key in keys], [key[1] for key in keys])

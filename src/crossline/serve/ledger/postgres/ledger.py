@@ -14,23 +14,23 @@ from crossline.io.postgres.client import Place, told
 from crossline.io.postgres.texts import indexed
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.serve.decisions.values import Asked, OutcomeUnknownError
-from crossline.serve.ledger.base import Answer, Claimed, Counts, Kept
+from crossline.serve.ledger.base import AnswerCounts, Claimed, LedgerAnswer, StoredAnswer
 from crossline.serve.ledger.postgres.claims import claim_all
-from crossline.serve.ledger.postgres.cutting import Cutter
-from crossline.serve.ledger.postgres.keeping import KnownBases, LostSlotError, keep_all, remove_oldest, revise_one
-from crossline.serve.ledger.postgres.outbox import drop_untold, take_untold
+from crossline.serve.ledger.postgres.connection_cutter import Cutter
+from crossline.serve.ledger.postgres.outbox import drop_unreported, take_unreported
 from crossline.serve.ledger.postgres.reads import answer_in, counts_in, receipt_in
-from crossline.serve.ledger.postgres.schema import Rows
-from crossline.serve.ledger.postgres.session import Owner, Session, begun, let_go
-from crossline.serve.ledger.reading import read_newest_ms
-from crossline.serve.ledger.receipts import Entry, Link
+from crossline.serve.ledger.postgres.schema import PostgresRows
+from crossline.serve.ledger.postgres.session import LedgerSession, Owner, let_go, open_session
+from crossline.serve.ledger.postgres.writes import KnownBases, LostSlotError, keep_all, remove_oldest, revise_one
+from crossline.serve.ledger.queries import read_newest_ms
+from crossline.serve.ledger.receipts import ChainHead, ReceiptEntry
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import CLAIM_MS_MAX
 from crossline.serve.revisions.values import Revision
 
 CALL_S_MAX = 5.0  # of one call: a server that says nothing more is not waited for
 END_S = 1.0  # of letting go of a slot
-AGAIN_S = 0.2  # after a connection failed, before another is tried: who asks meanwhile is told at once
+AGAIN_S = 0.2  # after a connection failed, before another is tried: calls in between fail at once
 TRIES = 3  # of a transaction that another one stood in the way of
 T = TypeVar("T")
 LOOK_S = 0.02  # between two looks at an id that another process has under way
@@ -54,14 +54,14 @@ class PostgresLedger:
     A process is known by a session that holds an advisory lock. Where that ends (the process is killed, its machine or
     its connection is gone) its claims are for whoever asks next, and its chain goes on with the next that takes the
     slot. A process that lives and lost its connection takes a slot anew. A claim that was not answered in
-    ``claim_ms_max`` is given away in any case; that is told by the clocks of the machines, and nothing breaks where
+    ``claim_ms_max`` is given away in any case; that is measured by the clocks of the machines, and nothing breaks where
     they differ.
 
     Where a connection ends in the midst of a call nobody knows whether that was committed: the same is asked once more
     on another connection, which waits for the end of the transaction of before, by the locks of its rows, and finds
     what it left. Where there is no other connection either, ``OutcomeUnknownError`` says so of answers.
 
-    Answers and then claims are two transactions here: answers that were kept are told though the claims fail, which
+    Answers and then claims are two transactions here: stored answers are returned though the claims fail, which
     are ``pending`` then.
 
     Args:
@@ -97,7 +97,7 @@ class PostgresLedger:
         self._lost: Owner | None = None  # whose connection ended in the midst of this call
         self._bases = KnownBases()
         with told(place, writing=True, opening=True):
-            self._session: Session | None = begun(place, pipeline)
+            self._session: LedgerSession | None = open_session(place, pipeline)
         self._replica = self._session.replica
         self._cutter = Cutter()
         self._open = True
@@ -108,27 +108,29 @@ class PostgresLedger:
         return self._replica
 
     @property
-    def link(self) -> Link:
+    def link(self) -> ChainHead:
         """Where the chain of this process stands."""
         with self._connected() as session:
             found = "SELECT sequence, digest FROM chains WHERE slot = %s"
             row = session.connection.execute(found, (session.slot,)).fetchone()
         if row is None:
             raise StateError(f"the ledger {self.place.name} has lost the chain of {session.replica}")
-        return Link(session.replica, int(row[0]), str(row[1]))
+        return ChainHead(session.replica, int(row[0]), str(row[1]))
 
     def claim(self, asked: Sequence[Asked]) -> list[Claimed]:
         """See ``DecisionLedger``."""
         return self.exchange(asked, ())[0]
 
-    def answer(self, entries: Sequence[Entry]) -> list[Kept | None]:
+    def answer(self, entries: Sequence[ReceiptEntry]) -> list[StoredAnswer | None]:
         """See ``DecisionLedger``."""
         return self.exchange((), entries)[1]
 
-    def exchange(self, asked: Sequence[Asked], entries: Sequence[Entry]) -> tuple[list[Claimed], list[Kept | None]]:
+    def exchange(
+        self, asked: Sequence[Asked], entries: Sequence[ReceiptEntry]
+    ) -> tuple[list[Claimed], list[StoredAnswer | None]]:
         """Keep answers, then claim ids. Raises RetryableError where the server takes nothing now."""
         now_ms = self._clock_ms()
-        kept: list[Kept | None] = []
+        kept: list[StoredAnswer | None] = []
         claimed: list[Claimed] = []
         if entries:
             kept = self._tried(lambda session: keep_all(session, entries, now_ms, self._signer, self._bases))
@@ -140,7 +142,7 @@ class PostgresLedger:
             except RetryableError:
                 if not entries:
                     raise
-                claimed = [Claimed("pending")] * len(asked)  # who waits for them asks again, and is told
+                claimed = [Claimed("pending")] * len(asked)  # whoever waits for them asks again, and gets the answer
         return claimed, kept
 
     def release(self, asked: Sequence[Asked], *, forget: bool = False) -> None:
@@ -158,12 +160,12 @@ class PostgresLedger:
         with self._connected() as session:
             session.connection.execute(mine.encode(), (*given, session.slot, session.incarnation))
 
-    def decision(self, decision_id: str) -> Answer | None:
+    def decision(self, decision_id: str) -> LedgerAnswer | None:
         """See ``DecisionLedger``."""
         with self._connected() as session:
             return answer_in(session.connection, "decision_id = ?", (indexed(decision_id),))
 
-    def by_record(self, stream: str, record_id: str) -> Answer | None:
+    def by_record(self, stream: str, record_id: str) -> LedgerAnswer | None:
         """See ``DecisionLedger``."""
         with self._connected() as session:
             return answer_in(session.connection, "stream = ? AND record_id = ?", (stream, indexed(record_id)))
@@ -173,20 +175,20 @@ class PostgresLedger:
         with self._connected() as session:
             return receipt_in(session.connection, indexed(decision_id))
 
-    def revise(self, decision_id: str, revision: Mapping[str, Any], told: Revision | None = None) -> bool:
-        """See ``DecisionLedger``. Of several APIs that tell the same revision, one is told that it is new."""
-        return self._tried(lambda session: revise_one(session, decision_id, revision, self._clock_ms(), told))
+    def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:
+        """See ``DecisionLedger``. Of several APIs that report the same revision, one gets that it is new."""
+        return self._tried(lambda session: revise_one(session, decision_id, revision, self._clock_ms(), report))
 
-    def untold(self, most: int) -> list[Revision]:
+    def unreported(self, most: int) -> list[Revision]:
         """See ``DecisionLedger``."""
-        return self._tried(lambda session: take_untold(session, self.place, most))
+        return self._tried(lambda session: take_unreported(session, self.place, most))
 
-    def told(self, revision_ids: Sequence[str]) -> None:
+    def mark_reported(self, revision_ids: Sequence[str]) -> None:
         """See ``DecisionLedger``."""
         with self._connected() as session:
-            drop_untold(session.connection, revision_ids)
+            drop_unreported(session.connection, revision_ids)
 
-    def counts(self) -> Counts:
+    def counts(self) -> AnswerCounts:
         """See ``DecisionLedger``: of all processes together."""
         with self._connected() as session:
             return counts_in(session.connection)
@@ -198,7 +200,7 @@ class PostgresLedger:
     def newest_ms(self) -> int | None:
         """See ``DecisionLedger``."""
         with self._connected() as session:
-            return read_newest_ms(Rows(session.connection))
+            return read_newest_ms(PostgresRows(session.connection))
 
     def close(self) -> None:
         """Let go of the slot and of the connection; safe to call twice."""
@@ -211,7 +213,7 @@ class PostgresLedger:
                 session.connection.close()
         self._cutter.close()
 
-    def _tried(self, call: Callable[[Session], T]) -> T:
+    def _tried(self, call: Callable[[LedgerSession], T]) -> T:
         """``call`` in a transaction, again where another one stood in its way, or its slot or connection was lost."""
         self._lost = None
         for left in reversed(range(TRIES)):
@@ -236,7 +238,7 @@ class PostgresLedger:
         raise AssertionError
 
     @contextmanager
-    def _connected(self) -> Iterator[Session]:
+    def _connected(self) -> Iterator[LedgerSession]:
         if not self._open:
             raise StateError(f"the ledger {self.place.name} is not open")
         with told(self.place, writing=True):
@@ -256,11 +258,11 @@ class PostgresLedger:
                         raise _LostError(f"the ledger {self.place.name} cannot be written now: {said}") from error
                 raise
 
-    def _again(self) -> Session:
+    def _again(self) -> LedgerSession:
         if time.monotonic() - self._failed_s < AGAIN_S:
             raise psycopg.OperationalError("the connection was lost a moment ago")
         try:
-            self._session = begun(self.place)
+            self._session = open_session(self.place)
         except psycopg.Error:
             self._failed_s = time.monotonic()
             raise

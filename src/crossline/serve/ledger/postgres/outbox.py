@@ -1,6 +1,6 @@
-"""Revisions that payment systems are yet to be told, beside those that the ledger keeps: made in the same transaction.
+"""Revisions to be delivered to payment systems, written in the transaction of the revision itself.
 
-Who made one tells it, and takes it off. Where that process ended between, another one has it from here.
+The process that made one delivers it and removes it. If that process ends in between, another takes it from here.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.postgres.client import Connection, Place
 from crossline.io.postgres.texts import indexed
 from crossline.serve.ledger.postgres.schema import alive, slots_key
-from crossline.serve.ledger.postgres.session import Session
+from crossline.serve.ledger.postgres.session import LedgerSession
 from crossline.serve.revisions.values import Revision
 
 _KEEP = b"""INSERT INTO untold (decision_id, revision_id, body, slot, incarnation) VALUES (%s, %s, %s, %s, %s)
     ON CONFLICT (revision_id) DO NOTHING"""
-# One's own as well: a call that failed after they were made did not tell them.
+# One's own as well: a call that failed after the commit did not deliver them.
 _TAKE = f"""UPDATE untold SET slot = %s, incarnation = %s WHERE number IN (
         SELECT number FROM untold AS u WHERE (u.slot = %s AND u.incarnation = %s) OR NOT {alive("u")}
         ORDER BY number LIMIT %s FOR UPDATE SKIP LOCKED)
@@ -25,22 +25,22 @@ _TAKE = f"""UPDATE untold SET slot = %s, incarnation = %s WHERE number IN (
 _DONE = b"DELETE FROM untold WHERE revision_id = ANY(%s)"
 
 
-def keep_untold(session: Session, decision_id: str, told: Revision) -> None:
-    """Keep ``told`` until it is told, within the transaction of the revision itself. Raises what psycopg raises."""
-    said = {"id": told.revision_id, "stream": told.stream, "record_id": told.record_id, "body": dict(told.body)}
-    made = (decision_id, indexed(told.revision_id), json_bytes(said), *session.owner)
+def keep_unreported(session: LedgerSession, decision_id: str, report: Revision) -> None:
+    """Store ``report`` until delivery, in the transaction of the revision itself. Raises what psycopg raises."""
+    said = {"id": report.revision_id, "stream": report.stream, "record_id": report.record_id, "body": dict(report.body)}
+    made = (decision_id, indexed(report.revision_id), json_bytes(said), *session.owner)
     session.connection.execute(_KEEP, made)
 
 
-def take_untold(session: Session, place: Place, most: int) -> list[Revision]:
-    """The oldest that this process is to tell: its own, and those of processes that ended, ``most`` at once."""
+def take_unreported(session: LedgerSession, place: Place, most: int) -> list[Revision]:
+    """The oldest to deliver by this process: its own, and those of ended processes; at most ``most``."""
     given = (*session.owner, *session.owner, slots_key(place), most)
     rows = session.connection.execute(_TAKE, given).fetchall()
     return [_revision(bytes(body)) for _, body in sorted(rows)]
 
 
-def drop_untold(connection: Connection, revision_ids: Sequence[str]) -> None:
-    """They are told, or on a disk from which they will be."""
+def drop_unreported(connection: Connection, revision_ids: Sequence[str]) -> None:
+    """Remove them: they are delivered, or durably queued."""
     connection.execute(_DONE, ([indexed(each) for each in revision_ids],))
 
 

@@ -14,9 +14,9 @@ import psycopg
 from crossline.io.net.deadline import Deadline
 from crossline.io.postgres.client import Connection, Place, answered, place_of, place_of_url, told
 from crossline.io.postgres.texts import indexed
-from crossline.serve.ledger.base import Answer, Counts
-from crossline.serve.ledger.postgres.schema import Rows, check_ledger_schema
-from crossline.serve.ledger.reading import (
+from crossline.serve.ledger.base import AnswerCounts, LedgerAnswer
+from crossline.serve.ledger.postgres.schema import PostgresRows, check_ledger_schema
+from crossline.serve.ledger.queries import (
     LedgerCheck,
     check_chains,
     read_answer,
@@ -33,23 +33,23 @@ READ_S_MAX = 10.0
 T = TypeVar("T")
 
 
-def answer_in(connection: Connection, where: str, values: Sequence[str]) -> Answer | None:
+def answer_in(connection: Connection, where: str, values: Sequence[str]) -> LedgerAnswer | None:
     """The answer that ``where`` finds, with its ids as they were asked about: a text of the table may be cut."""
-    found = read_answer(Rows(connection), where, values)
+    found = read_answer(PostgresRows(connection), where, values)
     if found is None:
         return None
     said = orjson.loads(found.body)
     return replace(found, record_id=str(said["record_id"]), decision_id=str(said["decision_id"]))
 
 
-def counts_in(connection: Connection) -> Counts:
+def counts_in(connection: Connection) -> AnswerCounts:
     """How much was answered, by all processes together."""
-    return read_counts(Rows(connection))
+    return read_counts(PostgresRows(connection))
 
 
 def receipt_in(connection: Connection, name: str) -> dict[str, Any] | None:
     """The receipt of the answer with this id, as the table has that."""
-    return read_receipt(Rows(connection), name)
+    return read_receipt(PostgresRows(connection), name)
 
 
 class PostgresReads:
@@ -72,11 +72,11 @@ class PostgresReads:
                 self._connection.close()
                 raise
 
-    def answer(self, decision_id: str) -> Answer | None:
+    def answer(self, decision_id: str) -> LedgerAnswer | None:
         """The answer with this id."""
         return self._read(lambda connection: answer_in(connection, "decision_id = ?", (indexed(decision_id),)))
 
-    def by_record(self, stream: str, record_id: str) -> Answer | None:
+    def by_record(self, stream: str, record_id: str) -> LedgerAnswer | None:
         """The answer about a record."""
         given = (stream, indexed(record_id))
         return self._read(lambda connection: answer_in(connection, "stream = ? AND record_id = ?", given))
@@ -87,12 +87,12 @@ class PostgresReads:
 
     def unsettled(self, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
         """See ``read_unsettled``; what ids were cut in the table is left out."""
-        found = self._read(lambda connection: read_unsettled(Rows(connection), since_ms, most))
+        found = self._read(lambda connection: read_unsettled(PostgresRows(connection), since_ms, most))
         return [each for each in found if "…" not in each[1]]
 
     def differing(self, since_ms: int, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """See ``read_differing``."""
-        return self._read(lambda connection: read_differing(Rows(connection), since_ms, most))
+        return self._read(lambda connection: read_differing(PostgresRows(connection), since_ms, most))
 
     def figures(self, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
         """See ``read_figures``."""
@@ -108,7 +108,7 @@ class PostgresReads:
 def _figures(connection: Connection, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
     """By the ids that were asked for: a text of the table may be cut."""
     asked = {(stream, indexed(record_id)): (stream, record_id) for stream, record_id in records}
-    return {asked[each]: found for each, found in read_figures(Rows(connection), asked).items()}
+    return {asked[each]: found for each, found in read_figures(PostgresRows(connection), asked).items()}
 
 
 def ledger_at(where: object) -> Place:
@@ -123,13 +123,13 @@ def ledger_at(where: object) -> Place:
 
 
 @contextmanager
-def reading(place: Place) -> Iterator[Rows]:
+def reading(place: Place) -> Iterator[PostgresRows]:
     """One moment of the ledger at ``place``, read-only. Raises StateError where there is none."""
     with told(place, writing=False, opening=True), place.connect() as connection:
         check_ledger_schema(connection, place)
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield Rows(connection)
+            yield PostgresRows(connection)
 
 
 def check_postgres(place: Place, verifier: Verifier | None = None) -> LedgerCheck:

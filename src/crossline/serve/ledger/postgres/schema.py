@@ -36,7 +36,7 @@ CREATE TABLE revisions (decision_id text NOT NULL, revision_id text NOT NULL, re
 CREATE TABLE counts (slot integer NOT NULL, name text NOT NULL, answered text NOT NULL, number bigint NOT NULL,
     PRIMARY KEY (slot, name, answered));
 """
-# Revisions that nobody was told of yet. Slot and incarnation: who tells them, unless that process ended.
+# Revisions that are not delivered yet. Slot and incarnation: the process that delivers them, unless it has ended.
 _UNTOLD = """
 CREATE TABLE untold (number bigserial PRIMARY KEY, decision_id text NOT NULL, revision_id text NOT NULL UNIQUE,
     body bytea NOT NULL, slot integer NOT NULL, incarnation bigint NOT NULL);
@@ -45,7 +45,7 @@ CREATE INDEX untold_by_decision ON untold (decision_id);
 STEPS = (Migration(1, "ledger", _TABLES), Migration(2, "untold", _UNTOLD))
 
 
-class Rows:
+class PostgresRows:
     """A connection as ``serve.ledger.reading`` asks one: values stand where ``?`` is."""
 
     def __init__(self, connection: Connection) -> None:

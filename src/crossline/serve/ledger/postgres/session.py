@@ -34,7 +34,7 @@ Owner = tuple[int, int]  # slot and incarnation
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class LedgerSession:
     """``slot``, ``incarnation``: who claims and answers. ``synced``: how answers are committed."""
 
     connection: Connection
@@ -49,7 +49,7 @@ class Session:
         return self.slot, self.incarnation
 
 
-def let_go(session: Session, place: Place) -> None:
+def let_go(session: LedgerSession, place: Place) -> None:
     """Give the slot up: others need not wait until the server has seen the end of the connection.
 
     Raises what psycopg raises.
@@ -57,7 +57,7 @@ def let_go(session: Session, place: Place) -> None:
     session.connection.execute(_LET_GO, (slots_key(place), session.slot))
 
 
-def begun(place: Place, pipeline: str | None = None) -> Session:
+def open_session(place: Place, pipeline: str | None = None) -> LedgerSession:
     """A session with a slot of its own: the lowest that nobody holds. ``pipeline``: whose answers these must be.
 
     Raises what psycopg raises, StateError where the schema holds something else, UsageError where it holds the answers
@@ -80,7 +80,7 @@ def begun(place: Place, pipeline: str | None = None) -> Session:
     except BaseException:
         connection.close()
         raise
-    return Session(connection, str(made[0]), slot, int(made[1]), synced)
+    return LedgerSession(connection, str(made[0]), slot, int(made[1]), synced)
 
 
 def _slot(connection: Connection, place: Place) -> int:

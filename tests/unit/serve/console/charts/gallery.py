@@ -9,15 +9,15 @@ from crossline.backtest.investigation.timeline import Mark
 from crossline.serve.console import charts
 from crossline.serve.console.charts.bars import figure_bar
 from crossline.serve.console.charts.chart import chart
-from crossline.serve.console.charts.correlation import Context
+from crossline.serve.console.charts.correlation import ComparedValue
 from crossline.serve.console.charts.dots import LEGEND, key
 from crossline.serve.console.charts.spark import histogram, sparkline
-from crossline.serve.console.charts.words import Words
+from crossline.serve.console.charts.words import Wording
 
 from .samples import BARS, CORRELATION, MANY, PACIFIC, SENDERS, SEQUENCE, TRAVEL, at
 
-WORDS = Words(currency="EUR", minor=100, noun="payments")
-RATES = Context(
+WORDS = Wording(currency="EUR", minor=100, noun="payments")
+RATES = ComparedValue(
     [(at(time), value) for time, value in (("14:08:30", 1.0818), ("14:09:30", 1.083), ("14:10:40", 1.0812),
      ("14:12:00", 1.0841), ("14:14:00", 1.0821), ("14:15:40", 1.0835), ("14:17:20", 1.0812), ("14:19:46.981", 1.0828))],
     1.1034,

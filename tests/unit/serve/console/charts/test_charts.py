@@ -14,17 +14,17 @@ from crossline.backtest.investigation.timeline import Timeline
 from crossline.serve.console import charts
 from crossline.serve.console.charts.bars import figure_bar
 from crossline.serve.console.charts.chart import chart, context_of, record_rows
-from crossline.serve.console.charts.correlation import Context
+from crossline.serve.console.charts.correlation import ComparedValue
 from crossline.serve.console.charts.dots import LEGEND, key
 from crossline.serve.console.charts.scales import Scale, time_step_ms, time_ticks, value_ticks
 from crossline.serve.console.charts.spark import histogram, sparkline
 from crossline.serve.console.charts.svg import Element, element, px
 from crossline.serve.console.charts.travel import great_circle
-from crossline.serve.console.charts.words import Words, counted, duration
+from crossline.serve.console.charts.words import Wording, counted, duration
 
 from .samples import ABSENCE, BARS, CORRELATION, MANY, PACIFIC, SENDERS, SEQUENCE, TRAVEL, at, mark
 
-WORDS = Words(currency="EUR", minor=100, noun="payments")
+WORDS = Wording(currency="EUR", minor=100, noun="payments")
 TIMELINES = {
     "window": SENDERS,
     "many": MANY,
@@ -38,7 +38,7 @@ CSS = (Path(charts.__file__).parents[1] / "assets" / "css" / "71-charts.css").re
 
 
 def drawn(shown: Timeline, width: int = 872) -> Element:
-    found = chart(shown, width, WORDS, Context([(at("14:10:00"), 1.08)], 1.1))
+    found = chart(shown, width, WORDS, ComparedValue([(at("14:10:00"), 1.08)], 1.1))
     assert found is not None
     return found
 
@@ -223,7 +223,7 @@ def test_the_context_of_a_correlation() -> None:
     rate = replace(mark("r1", "14:10:00", "counted", lane=1), fields={"rate": 1.08})
     own = replace(mark("t1", "14:20:00", "crossing"), fields={"rate_used": 1.1})
     found = context_of(replace(CORRELATION, records=(rate, own)), "rate", "rate_used")
-    assert found == Context([(at("14:10:00"), 1.08)], 1.1)
+    assert found == ComparedValue([(at("14:10:00"), 1.08)], 1.1)
 
 
 def test_text_is_escaped_and_style_is_refused() -> None:

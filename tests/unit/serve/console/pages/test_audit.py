@@ -9,7 +9,7 @@ import pytest
 
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.console.pages.audit import trail
-from crossline.serve.console.pages.audit.trail import Wanted, find
+from crossline.serve.console.pages.audit.trail import TrailQuery, find
 
 from ..kit import NOW_MS, Room, room, who  # noqa: TID252 - the kit of the console's tests
 
@@ -76,7 +76,7 @@ def test_a_day_begins_in_the_zone_of_who_asks(tmp_path: Path) -> None:
 
 
 def test_a_trail_of_nothing(tmp_path: Path) -> None:
-    found = find(tmp_path / "audit.jsonl", Wanted(), 50)
+    found = find(tmp_path / "audit.jsonl", TrailQuery(), 50)
     assert (found.events, found.older, found.looked) == ((), 0, 0)
 
 
@@ -85,7 +85,7 @@ def test_half_a_line_is_left_out(tmp_path: Path) -> None:
         written(at, 2)
         with at.parts.audit.path.open("ab") as file:
             file.write(b'{"sequence": 9')
-        assert [each.resource for each in find(at.parts.audit.path, Wanted(), 50).events] == [
+        assert [each.resource for each in find(at.parts.audit.path, TrailQuery(), 50).events] == [
             "payments/t1",
             "payments/t0",
         ]
@@ -114,7 +114,7 @@ def test_a_page_goes_on_where_the_last_one_stopped_looking(tmp_path: Path, monke
     monkeypatch.setattr(trail, "LOOKED_MAX", 7)
     seen, before, pages = [], 0, 0
     while pages == 0 or before:
-        found = find(path, Wanted(before=before), 50)
+        found = find(path, TrailQuery(before=before), 50)
         assert found.looked <= 7
         seen += [(each.resource, each.outcome) for each in found.events]
         before, pages = found.older, pages + 1
@@ -130,11 +130,11 @@ def test_every_place_of_a_log_is_found(tmp_path: Path) -> None:
         file.write(b'{"sequence": 9')
     log = AuditLog(path.parent, lambda: NOW_MS, 10**9)
     log.end(log.begin(who("mary"), "PUT", "/v1/labels", "payments/t99"), "done")
-    numbers = [each.number for each in find(path, Wanted(), 50).events]
+    numbers = [each.number for each in find(path, TrailQuery(), 50).events]
     assert numbers == sorted(numbers, reverse=True)
     assert len(numbers) == 13
     for before in range(1, max(numbers) + 3):
-        found = find(path, Wanted(before=before), 50)
+        found = find(path, TrailQuery(before=before), 50)
         assert [each.number for each in found.events] == [each for each in numbers if each < before]
 
 

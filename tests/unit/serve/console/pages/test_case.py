@@ -13,8 +13,8 @@ import pytest
 
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
-from crossline.serve.cases.acts.values import Act
-from crossline.serve.cases.desk import CaseDesk
+from crossline.serve.cases.actions.values import CaseAction
+from crossline.serve.cases.service import CaseService
 from crossline.serve.http.reads import evidence
 
 from ..kit import Room  # noqa: TID252 - the kit of the console's tests
@@ -23,7 +23,7 @@ from .test_queue import stored, toast
 MULE = "798ae05b-c6e1-564b-9406-ca9f78ecef3e"
 
 
-def desk_of(room: Room) -> CaseDesk:
+def desk_of(room: Room) -> CaseService:
     found = room.parts.deps.desk
     assert found is not None
     return found
@@ -100,7 +100,7 @@ def test_resolve_and_next_goes_on_in_the_view_that_one_came_from(casework: Room)
 def test_a_case_that_somebody_else_resolved_says_so_and_takes_no_act(casework: Room) -> None:
     seat = casework.seated("ines.vale")
     before = int(stored(casework, "SELECT version FROM cases WHERE seq = 3")[0][0])
-    desk_of(casework).act("C-3", Act("resolve", label="good", reason="a fee"), "tomas.brandt")
+    desk_of(casework).act("C-3", CaseAction("resolve", label="good", reason="a fee"), "tomas.brandt")
     text = seat.get("/cases/C-3").text
     assert "tomas.brandt resolved this case at" in text
     assert "as good." in text

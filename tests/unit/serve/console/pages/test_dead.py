@@ -16,12 +16,12 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
-from crossline.serve.console.pages.dead.display import draft_of, hex_lines, some_of, text_of
-from crossline.serve.dead.mending import JsonMending
-from crossline.serve.dead.resend_log import ResentFile
-from crossline.serve.dead.resending import Resending, Way
+from crossline.serve.console.pages.dead_letters.display import draft_of, hex_lines, some_of, text_of
+from crossline.serve.dead_letters.repair import JsonRepair
+from crossline.serve.dead_letters.resend import Resender, ResendTarget
+from crossline.serve.dead_letters.resend_log import ResentFile
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.http.reads.dead import DeadLetters
+from crossline.serve.http.reads.dead_letters import DeadLetters
 from unit.serve.console import kit
 
 HOSTILE = '{"id":"<script>alert(1)</script>","at":"\u202e\u0000\x1b[31m"}'.encode()
@@ -43,8 +43,8 @@ def room(tmp_path: Path) -> Iterator[Any]:
     sink.deliver(Delivery("payments", 0, dead=LETTERS))
     sink.close()
     log = FileRecordLog(tmp_path / "in", "id")
-    ways = {"payments": Way(JsonMending(StreamRecords(config.streams), "payments"), log)}
-    dead = DeadLetters(resent, Resending(config.streams, ways, resent, lambda: kit.NOW_MS))
+    ways = {"payments": ResendTarget(JsonRepair(StreamRecords(config.streams), "payments"), log)}
+    dead = DeadLetters(resent, Resender(config.streams, ways, resent, lambda: kit.NOW_MS))
     with kit.room(tmp_path, dead=dead) as at:
         yield at
     asyncio.run(log.close())

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from crossline.analysis.forms.reading import form_of
-from crossline.serve.approvals.values import Draft
-from crossline.serve.console.pages.rules.editing import Fault
-from crossline.serve.console.pages.rules.sent import wrongs_of
-from crossline.serve.console.pages.rules.trials import is_of, told
+from crossline.serve.approvals.values import RuleDraft
+from crossline.serve.console.pages.rules.editor_parts import TextFault
+from crossline.serve.console.pages.rules.form_input import wrongs_of
+from crossline.serve.console.pages.rules.trials import is_of, trial_view
 
 from .working import seat, working
 
@@ -37,7 +37,7 @@ FORM = {"base": "0", "rule_id": "new", "text": STEPS, "shown": "form"}
 
 
 def drafted(at: Any) -> str:
-    draft: Draft | None = at.parts.approvals.draft("new", "ines.vale")
+    draft: RuleDraft | None = at.parts.approvals.draft("new", "ines.vale")
     assert draft is not None
     return draft.text
 
@@ -96,7 +96,7 @@ def test_a_backtest_of_a_tab_that_was_closed_is_found_again_and_ends_with_the_ne
 
 
 def test_a_backtest_of_another_text_says_so() -> None:
-    trial = told({"job_id": "j", "state": "done", "progress": {}, "error": None, "result": None})
+    trial = trial_view({"job_id": "j", "state": "done", "progress": {}, "error": None, "result": None})
     digest = "25a3f2c1df4ea1f1f9c4a5d8c45bdcf8ba5e0f2cbd2dcf2be2c9b1b3e3ab8a55"
     assert is_of(trial, "any")  # it has no proof yet
     assert not is_of(replace(trial, proof=(("Rule", "a, version 1", digest),)), "any")
@@ -132,7 +132,9 @@ def test_a_fault_stands_at_its_field_in_the_command_lines_words(tmp_path: Path) 
 
 def test_a_fault_that_no_field_shows_stands_at_the_nearest_part() -> None:
     form = form_of(STEPS, {})
-    faults = [Fault(1, path, "a", "b", "", False) for path in ("steps[1].no_such", "steps[1].name", "nowhere.at.all")]
+    faults = [
+        TextFault(1, path, "a", "b", "", False) for path in ("steps[1].no_such", "steps[1].name", "nowhere.at.all")
+    ]
     assert wrongs_of(form, faults) == {"steps[1]": "found a; expected b", "steps[1].name": "found a; expected b"}
 
 

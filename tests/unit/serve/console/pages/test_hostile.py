@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from crossline.basics.times import instant_text
-from crossline.serve.cases.acts.values import Act
+from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.cases import FILE
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.intake.batches import CaseIntake
 from crossline.serve.cases.values import NotTakenError
 from crossline.settings.process.casework import CasesSettings
 
@@ -38,7 +38,7 @@ NAMES = {
 
 def taken(at: Room, *values: str) -> list[str]:
     """An alert on each of these accounts; the numbers of their cases."""
-    intake = Intake(at.parts.deps.path / FILE, CasesSettings.model_validate(CASES), clock_ms=at.clock)
+    intake = CaseIntake(at.parts.deps.path / FILE, CasesSettings.model_validate(CASES), clock_ms=at.clock)
     steps: list[Any] = []
     for number, value in enumerate(values):
         said = {
@@ -143,9 +143,9 @@ def test_two_at_once_one_acts_and_the_other_is_told(casework: Room) -> None:
     case = desk.case(number)
     assert (case["label"], case["changed_by"]) == ("fraud", "ines.vale")
     with pytest.raises(NotTakenError, match="undo of what"):
-        desk.act(number, Act("undo"), "tomas.brandt")
+        desk.act(number, CaseAction("undo"), "tomas.brandt")
     # Once another has acted, the first one's act is no more the last.
-    desk.act(number, Act("reopen"), "tomas.brandt")
+    desk.act(number, CaseAction("reopen"), "tomas.brandt")
     with pytest.raises(NotTakenError, match="undo of what"):
-        desk.act(number, Act("undo"), "ines.vale")
+        desk.act(number, CaseAction("undo"), "ines.vale")
     assert [each.is_fraud for each in desk.cases.labels() if each.record_id == "a77-record"] == [True]

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.intake.batches import CaseIntake
 from crossline.settings.process.casework import CasesSettings
 from unit.serve.cases.casekit import SETTINGS, START, alert
 from unit.serve.http.kit import NOW_MS
@@ -31,7 +31,7 @@ def room(tmp_path: Path) -> Iterator[Any]:
 
 
 def take(at: Any, settings: CasesSettings) -> None:
-    intake = Intake(at.parts.deps.desk.file.path, settings, clock_ms=lambda: NOW_MS)
+    intake = CaseIntake(at.parts.deps.desk.file.path, settings, clock_ms=lambda: NOW_MS)
     week = 7 * 86_400_000
     said = [
         alert("x1", record={"card_hash": CARD}),

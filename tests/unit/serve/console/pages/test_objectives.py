@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from crossline.observe.running.report import ReplicaLag
-from unit.observe.running.kit import end_of, minutes, promises, promising, run
+from crossline.observe.run_health.report import ReplicaLag
+from unit.observe.run_health.kit import end_of, minutes, promises, promising, run
 from unit.serve.http.kit import NOW_MS, dependencies, project
 
 from .working import seat, working
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_read_leaves_the_page(tmp_path: Path) -> None:
         (tmp_path / "slo.db").chmod(0o600)
         answer = at.get(f"/objectives/{name}")
         assert answer.status_code == 200
-        assert "The objectives cannot be told now:" in text(answer.text)
+        assert "The objectives cannot be read now:" in text(answer.text)
         assert "found what is no database" in text(at.get(f"/health/{name}/pipeline").text)
 
 

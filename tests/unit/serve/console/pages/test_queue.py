@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from crossline.serve.cases.acts.values import Act
+from crossline.serve.cases.actions.values import CaseAction
 
 from ..kit import HERE, Room, Seat  # noqa: TID252 - the kit of the console's tests
 
@@ -193,8 +193,8 @@ def test_the_rail_counts_on_every_page(casework: Room) -> None:
     seat = casework.seated("ines.vale")
     desk = casework.parts.deps.desk
     assert desk is not None
-    desk.act("C-1", Act("assign"), "ines.vale")
-    desk.act("C-2", Act("snooze"), "ines.vale")
+    desk.act("C-1", CaseAction("assign"), "ines.vale")
+    desk.act("C-2", CaseAction("snooze"), "ines.vale")
     text = seat.get("/profile").text
     assert re.search(r'href="/queue">Queue<span class="n">61</span>', text)
     assert re.search(r'href="/queue\?view=mine">My cases<span class="n">1</span>', text)

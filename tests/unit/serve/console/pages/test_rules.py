@@ -16,8 +16,8 @@ from browser.serving import serving
 from crossline.analysis.health.shares import Precision, wilson
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof, text_digest
-from crossline.serve.console.pages.rules import one
-from crossline.serve.console.pages.rules.one import kept_of
+from crossline.serve.console.pages.rules import version_page
+from crossline.serve.console.pages.rules.version_page import kept_of
 from unit.serve.console.kit import HERE, PASSWORD, Room
 
 from .working import seat, working
@@ -220,7 +220,7 @@ def test_the_prediction_is_kept_beside_what_came(tmp_path: Path, monkeypatch: py
             parts = at.parts
 
         days = (0,) * 9 + (50, 10, 2, 9, 99)
-        monkeypatch.setattr(one, "days_of_version", lambda *_: days)
+        monkeypatch.setattr(version_page, "days_of_version", lambda *_: days)
         found = kept_of(Asked(), "large_payment", {"version": 2})  # type: ignore[arg-type]
         # The days since: that of the approval is none, and today is not over.
         assert found is not None

@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from crossline.io.stores.stores import DecisionFilter
-from crossline.serve.cases.acts.values import Act
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.actions.values import CaseAction
+from crossline.serve.cases.intake.batches import CaseIntake
 from unit.serve.cases.casekit import SETTINGS, START, alert
 from unit.serve.http.kit import NOW_MS
 
@@ -27,7 +27,7 @@ ID = "0f" * 16
 def room(tmp_path: Path) -> Iterator[Any]:
     """The example, whose rules and decisions are known, and two cases: C-1 of a1 with a card, C-2 of a22."""
     with working(tmp_path) as at:
-        intake = Intake(at.parts.deps.desk.file.path, SETTINGS, clock_ms=lambda: NOW_MS)
+        intake = CaseIntake(at.parts.deps.desk.file.path, SETTINGS, clock_ms=lambda: NOW_MS)
         said = [
             alert(ID, record={"card_hash": "same-7"}, message="a1 made a burst of <b>gifts</b>"),
             alert("y1", START + WEEK, "a22", severity="critical", message="a22 sent gifts away"),
@@ -35,7 +35,7 @@ def room(tmp_path: Path) -> Iterator[Any]:
         ]
         intake.take([("alerts", orjson.dumps(each)) for each in said], None)
         intake.close()
-        at.parts.deps.desk.act("C-2", Act("note", text="the mule phoned"), "mary")
+        at.parts.deps.desk.act("C-2", CaseAction("note", text="the mule phoned"), "mary")
         yield at
 
 
@@ -118,7 +118,7 @@ def test_every_page_has_the_search_for_who_may_read(room: Any) -> None:
 
 def test_more_than_are_shown_are_said(room: Any) -> None:
     desk = room.parts.deps.desk
-    intake = Intake(desk.file.path, SETTINGS, clock_ms=lambda: NOW_MS)
+    intake = CaseIntake(desk.file.path, SETTINGS, clock_ms=lambda: NOW_MS)
     many = [alert(f"m{n:02}", START + n * WEEK, f"b{n:02}", message=f"pattern {n}") for n in range(12)]
     intake.take([("alerts", orjson.dumps(each)) for each in many], None)
     intake.close()

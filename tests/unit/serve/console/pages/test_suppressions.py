@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from crossline.serve.cases.file import CaseFile
-from crossline.serve.cases.hiding.counting import count_hidden
 from crossline.serve.cases.intake.facts import AlertFacts
 from crossline.serve.cases.intake.linking import keep_alert
+from crossline.serve.cases.suppressions.counts import count_hidden
 
 from .working import seat, working
 

@@ -11,9 +11,9 @@ from typing import Any
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app.split import Split
+from crossline.serve.console.accounts.users import UserFile
 from crossline.serve.console.app import Console
-from crossline.serve.console.parts import parts_of
-from crossline.serve.console.people.users import UserFile
+from crossline.serve.console.dependencies import parts_of
 from crossline.serve.http.api import create_api
 from crossline.settings.process.serve import ServeSettings
 from unit.serve.console.kit import FAST, Clock, Room, apart

@@ -11,7 +11,7 @@ from tests.unit.serve.cases.casekit import SETTINGS, START, alert
 from tests.unit.serve.http.kit import NOW_MS, Client, Someone, client_of, dependencies, detail, example
 
 from crossline.evaluate.alerts.alertjson import json_bytes
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.intake.batches import CaseIntake
 
 ANY = {"If-Match": "*"}
 
@@ -20,7 +20,7 @@ ANY = {"If-Match": "*"}
 def client(tmp_path: Path) -> Iterator[Client]:
     """The API over three cases: C-1 with two alerts, C-2 and C-3 with one each."""
     deps = dependencies(example(), tmp_path / "serve")
-    intake = Intake(tmp_path / "serve/cases.db", SETTINGS, clock_ms=lambda: NOW_MS)
+    intake = CaseIntake(tmp_path / "serve/cases.db", SETTINGS, clock_ms=lambda: NOW_MS)
     said = [alert("x1"), alert("x2", START + 1), alert("y1", account="a2", severity="high"), alert("z1", account="a3")]
     intake.take([("alerts", json_bytes(each)) for each in said], None)
     with client_of(deps) as made:

@@ -15,13 +15,13 @@ from tests.unit.serve.http.kit import Admitting, Client, FakeEvents, dependencie
 
 from crossline.serve.http.api import create_api
 from crossline.serve.http.events.routes import Listeners
-from crossline.serve.http.events.source import Event, EventsGoneError
-from crossline.serve.http.events.stream import Bounds
+from crossline.serve.http.events.source import EventsGoneError, LiveEvent
+from crossline.serve.http.events.stream import StreamLimits
 from crossline.serve.http.problems import ProblemError
 
 
-def event(number: int, kind: Any = "alert", **key: str) -> Event:
-    return Event(f"e{number}", kind, orjson.dumps({"n": number}), key)
+def event(number: int, kind: Any = "alert", **key: str) -> LiveEvent:
+    return LiveEvent(f"e{number}", kind, orjson.dumps({"n": number}), key)
 
 
 EVENTS = [
@@ -82,14 +82,14 @@ def test_what_is_not_kept_any_more_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_what_an_event_holds_stays_on_its_line(tmp_path: Path) -> None:
-    hostile = Event("e1\nevent: x", "alert", b'{"a": 1}\r\n\r\ndata: {}', {})
+    hostile = LiveEvent("e1\nevent: x", "alert", b'{"a": 1}\r\n\r\ndata: {}', {})
     (first, _) = told(listen(tmp_path, events=FakeEvents([replace(hostile, body=b'{"a":\n1}')])))
     assert first == ("e1 event: x", "alert", {"a": 1})
 
 
 def test_a_source_that_breaks_ends_it(tmp_path: Path) -> None:
     class Broken(FakeEvents):
-        async def follow(self, after: str | None) -> AsyncIterator[Event]:
+        async def follow(self, after: str | None) -> AsyncIterator[LiveEvent]:
             del after
             yield event(1)
             raise OSError("the checkpoint")
@@ -108,11 +108,11 @@ class Live:
     """Events that a test lets happen."""
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[Event] = asyncio.Queue()
+        self.queue: asyncio.Queue[LiveEvent] = asyncio.Queue()
         self.followed = asyncio.Event()
         self.left = asyncio.Event()
 
-    async def follow(self, after: str | None) -> AsyncIterator[Event]:
+    async def follow(self, after: str | None) -> AsyncIterator[LiveEvent]:
         if after == "gone":
             raise EventsGoneError
         self.followed.set()
@@ -148,7 +148,7 @@ class Listener:
             await self.told.wait_for(lambda: any(what in each for each in self.taken))
 
 
-def run(tmp_path: Path, bounds: Bounds, work: Any) -> None:
+def run(tmp_path: Path, bounds: StreamLimits, work: Any) -> None:
     async def main() -> None:
         source = Live()
         app = create_api(replace(dependencies(example(), tmp_path / "serve"), events=source), bounds=bounds)
@@ -174,7 +174,7 @@ def test_a_client_that_goes_is_left(tmp_path: Path) -> None:
         client.gone.set()
         await source.left.wait()
 
-    run(tmp_path, Bounds(), work)
+    run(tmp_path, StreamLimits(), work)
 
 
 def test_whoever_hears_nothing_hears_a_heartbeat(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_whoever_hears_nothing_hears_a_heartbeat(tmp_path: Path) -> None:
         await client.hears(b": heartbeat")
         client.gone.set()
 
-    run(tmp_path, Bounds(heartbeat_s=0.01), work)
+    run(tmp_path, StreamLimits(heartbeat_s=0.01), work)
 
 
 def test_a_slow_client_is_cut_off_and_told(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_slow_client_is_cut_off_and_told(tmp_path: Path) -> None:
         assert text.rstrip().endswith(b'"}')
         assert b"event: cut_off" in text.split(b"\n\n")[-2]
 
-    run(tmp_path, Bounds(queue_max=5), work)
+    run(tmp_path, StreamLimits(queue_max=5), work)
 
 
 def test_a_client_that_takes_nothing_holds_nothing(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_client_that_takes_nothing_holds_nothing(tmp_path: Path) -> None:
         await task
         await source.left.wait()
 
-    run(tmp_path, Bounds(send_s=0.01), work)
+    run(tmp_path, StreamLimits(send_s=0.01), work)
 
 
 def test_only_so_many_may_listen(reading: Client) -> None:

@@ -20,13 +20,13 @@ from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.io.sinks.base import Delivery
 from crossline.io.sinks.jsonl import JsonlSink
 from crossline.io.sqlite.sink import SqliteSink
-from crossline.serve.dead import boxes
-from crossline.serve.dead.mending import JsonMending
-from crossline.serve.dead.resend_log import Resent, ResentFile
-from crossline.serve.dead.resending import Resending, Way
+from crossline.serve.dead_letters import stores
+from crossline.serve.dead_letters.repair import JsonRepair
+from crossline.serve.dead_letters.resend import Resender, ResendTarget
+from crossline.serve.dead_letters.resend_log import Resent, ResentFile
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.http.deps import Dependencies
-from crossline.serve.http.reads.dead import DeadLetters
+from crossline.serve.http.reads.dead_letters import DeadLetters
 from crossline.settings.config import load_pipeline
 
 STREAM = """\
@@ -92,8 +92,8 @@ def client(folder: Path, sink: str = SQLITE, log: Any = None) -> Iterator[Client
     resent = ResentFile(folder / "serve/resent.db")
     records = StreamRecords(config.streams)
     file_log = FileRecordLog(folder / "in", "id") if log is None else log
-    ways = {"payments": Way(JsonMending(records, "payments"), file_log)}
-    dead = DeadLetters(resent, Resending(config.streams, ways, resent, lambda: NOW_MS))
+    ways = {"payments": ResendTarget(JsonRepair(records, "payments"), file_log)}
+    dead = DeadLetters(resent, Resender(config.streams, ways, resent, lambda: NOW_MS))
     deps = Dependencies(folder / "pipeline.yaml", config, folder / "serve", dead=dead, now_ms=lambda: NOW_MS)
     with client_of(deps) as at:
         yield at
@@ -151,7 +151,7 @@ def test_pages_neither_repeat_nor_skip(tmp_path: Path, sink: str) -> None:
 
 
 def test_one_look_goes_through_so_many_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boxes, "LOOKED_AT_MAX", 2)
+    monkeypatch.setattr(stores, "LOOKED_AT_MAX", 2)
     with client(tmp_path) as at:
         told = at.get("/v1/dead-letters?reason=malformed_json").json()
         assert (told["items"], told["counted_all"], len(told["counts"])) == ([], False, 2)

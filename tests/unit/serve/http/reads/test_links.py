@@ -11,14 +11,14 @@ from tests.unit.serve.http.kit import NOW_MS, Client, client_of, dependencies, d
 
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.serve.access.routes import RouteTable
-from crossline.serve.cases.intake.taking import Intake
+from crossline.serve.cases.intake.batches import CaseIntake
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
     """Accounts a1 and a/2 share a card in one case."""
     deps = dependencies(example(), tmp_path / "serve")
-    intake = Intake(tmp_path / "serve/cases.db", SETTINGS, clock_ms=lambda: NOW_MS)
+    intake = CaseIntake(tmp_path / "serve/cases.db", SETTINGS, clock_ms=lambda: NOW_MS)
     said = [alert("x1", record={"card_hash": "c1"}), alert("x2", START + 1, "a/2", record={"card_hash": "c1"})]
     intake.take([("alerts", json_bytes(each)) for each in said], None)
     with client_of(deps) as made:

@@ -46,7 +46,7 @@ def test_before_the_first_run_rules_are_the_files(folder: Path, tmp_path: Path) 
 
 def test_the_server_says_how_it_is(tmp_path: Path) -> None:
     async def behind() -> Readiness:
-        return Readiness(ok=False, told={"behind_ms": 2_400})
+        return Readiness(ok=False, details={"behind_ms": 2_400})
 
     with served(example(), tmp_path / "serve", ready=behind) as client:
         nobody = {"x-who": "nobody"}

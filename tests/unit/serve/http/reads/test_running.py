@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from crossline.observe.objectives.report import report
-from crossline.observe.running.report import ReplicaLag
-from unit.observe.running.kit import end_of, minutes, promises, promising
+from crossline.observe.run_health.report import ReplicaLag
+from unit.observe.run_health.kit import end_of, minutes, promises, promising
 from unit.serve.http.kit import NOW_MS, dependencies, detail, project, served
 
 

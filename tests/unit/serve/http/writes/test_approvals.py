@@ -15,7 +15,7 @@ from tests.unit.serve.http.kit import Client, client_of, dependencies, detail
 
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof
-from crossline.serve.http.commands import Commands, Done
+from crossline.serve.http.commands import CommandResult, Commands
 from crossline.settings.sources import RulesTopic
 
 TEXT = """\
@@ -117,11 +117,11 @@ def test_to_a_topic_it_goes_in_the_names_of_both(
 ) -> None:
     sent: list[tuple[Sequence[str], str]] = []
 
-    async def run(_: Commands, arguments: Sequence[str], wait_s: float, missing: object = None) -> Done:
+    async def run(_: Commands, arguments: Sequence[str], wait_s: float, missing: object = None) -> CommandResult:
         del wait_s, missing
         file = Path(arguments[-6 if "--proof" in arguments else 2])
         sent.append((arguments, await asyncio.to_thread(file.read_text)))
-        return Done(0, json.dumps({"rule_id": "large_payment"}).encode() + b"\n", "")
+        return CommandResult(0, json.dumps({"rule_id": "large_payment"}).encode() + b"\n", "")
 
     monkeypatch.setattr(Commands, "run", run)
     deps = dependencies(folder, tmp_path / "serve")

@@ -8,8 +8,8 @@ from tests.unit.serve.http.kit import Client, detail, example, served
 
 from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.cases.cases import Cases
-from crossline.serve.cases.desk import CaseDesk
-from crossline.serve.http.writes.casework import ChangedError
+from crossline.serve.cases.service import CaseService
+from crossline.serve.http.writes.casework import VersionConflictError
 
 
 def test_a_label_is_put_and_changed(reading: Client) -> None:
@@ -81,9 +81,9 @@ def test_cases_are_listed_page_by_page(reading: Client) -> None:
 def test_whoever_was_first_is_not_overwritten(tmp_path: Path) -> None:
     class Racing(StoredCases):
         def change_case(self, *_: object) -> dict[str, object]:  # type: ignore[override]
-            raise ChangedError(7)
+            raise VersionConflictError(7)
 
-    desk = CaseDesk(Cases(tmp_path / "cases.db"))
+    desk = CaseService(Cases(tmp_path / "cases.db"))
     with served(example(), tmp_path / "serve", cases=Racing(desk), desk=desk) as client:
         made = client.post("/v1/cases", json={"title": "x"})
         answer = client.patch(made.headers["location"], json={"title": "y"}, headers={"If-Match": made.headers["etag"]})

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.serve.http.kit import NOW_MS, Client, client_of, dependencies, detail
 
 from crossline.rule_registry.events import RuleEvent
-from crossline.serve.http.commands import Commands, Done
+from crossline.serve.http.commands import CommandResult, Commands
 from crossline.serve.http.problems import ProblemError
 from crossline.settings.sources import ControlTopic, RulesTopic
 
@@ -23,12 +23,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     """The commands that were run; one on a file named bad.yaml says no."""
     found: list[Sequence[str]] = []
 
-    async def run(_: Commands, arguments: Sequence[str], wait_s: float, missing: object = None) -> Done:
+    async def run(_: Commands, arguments: Sequence[str], wait_s: float, missing: object = None) -> CommandResult:
         del wait_s, missing
         found.append(arguments)
         if arguments[2].endswith("bad.yaml"):
             raise ProblemError(400, "refused", f"{arguments[2]}:1: rule_id")
-        return Done(0, json.dumps({"rule_id": "huge"}).encode() + b"\n", "")
+        return CommandResult(0, json.dumps({"rule_id": "huge"}).encode() + b"\n", "")
 
     monkeypatch.setattr(Commands, "run", run)
     return found

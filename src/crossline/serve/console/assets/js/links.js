@@ -1,4 +1,4 @@
-// Draws the links that the table tells, by Cytoscape. What is chosen in the one is marked in the other; a double click
+// Draws the links of the table, by Cytoscape. What is chosen in the one is marked in the other; a double click
 // goes to the links of an entity. Colours are read from the page, so that they are those of the theme.
 
 const STYLE_ID = "__________cytoscape_stylesheet";

@@ -1,4 +1,4 @@
-// One connection for live events, whatever the number of tabs: the tab that holds a lock listens and tells the others.
+// One connection for live events, whatever the number of tabs: the tab that holds a lock listens and passes events to the others.
 // Pages hear of events as `crossline:event` on document, with {kind, id, body}; of how far behind they are at the mark in the header.
 
 const NAME = "crossline-live";
@@ -26,7 +26,7 @@ function show(state) {
   mark.dataset.state = state;
   mark.lastElementChild.textContent = text();
   clearInterval(ticking);
-  // The seconds are for eyes; who listens is told once.
+  // The seconds are for the eye; screen readers announce the change once.
   if (state === "behind") ticking = setInterval(() => (mark.lastElementChild.textContent = text()), 5000);
 }
 

@@ -1,4 +1,4 @@
-// New cases of the view: told as a count, at most every 30 s to who listens; the list does not move.
+// New cases of the view: shown as a count, announced to screen readers at most every 30 s; the list does not move.
 
 const ASK_MS = 1000; // many changes at once are one question
 const SAID_MS = 30000;

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
-from crossline.serve.console.pages.rules.editing import Figure
+from crossline.serve.console.pages.rules.editor_parts import TrialFigure
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class RequestRow:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionRow:
+class PendingVersionRow:
     """A version that was published and waits.
 
     ``address``: of its text; empty where nobody here has it. ``asks``: where it is confirmed; ``act``: whether it is
@@ -54,7 +54,7 @@ class ApprovalsPage:
     TEMPLATE: ClassVar[str] = "pages/approvals/approvals.html"
     shell: Shell
     waiting: tuple[RequestRow, ...]
-    versions: tuple[VersionRow, ...]
+    versions: tuple[PendingVersionRow, ...]
     decided: tuple[RequestRow, ...]
 
 
@@ -75,7 +75,7 @@ class ApprovalPage:
     diff: tuple[tuple[str, str], ...]
     differs: int
     against: int
-    figures: tuple[Figure, ...]
+    figures: tuple[TrialFigure, ...]
     appear: int
     disappear: int
     both: int

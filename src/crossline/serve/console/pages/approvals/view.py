@@ -14,15 +14,15 @@ from crossline.rules.base import Rule
 from crossline.serve.approvals.file import check_may_decide
 from crossline.serve.approvals.texts import diff, differing, english, text_of, the_rule
 from crossline.serve.approvals.values import KeptProof, Request
-from crossline.serve.console.calling import called, segment
+from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.approvals.context import ApprovalPage, ApprovalsPage, RequestRow
 from crossline.serve.console.pages.approvals.versions import approve_version, waiting_events, waiting_versions
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.pages.rules.trials import figures_of, predicted_said, proof_rows
-from crossline.serve.console.pages.rules.writing import number_of
-from crossline.serve.console.request import Asked, Shown, moved
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.pages.rules.editor import number_of
+from crossline.serve.console.pages.rules.trials import figures_of, prediction_text, proof_rows
+from crossline.serve.console.request import PageRequest, Shown, moved
 from crossline.serve.http.problems import ProblemError, not_found
 from crossline.serve.http.reads.rules import current_of, versions_of
 from crossline.serve.http.writes.approvals import proof_of
@@ -32,7 +32,7 @@ SCOPE = "rules:approve"
 ROUTE = "/v1/approvals/{number}"
 
 
-def view(asked: Asked) -> ApprovalsPage:
+def view(asked: PageRequest) -> ApprovalsPage:
     """What waits."""
     kept = asked.parts.approvals
     return ApprovalsPage(
@@ -43,24 +43,24 @@ def view(asked: Asked) -> ApprovalsPage:
     )
 
 
-def waits(asked: Asked) -> int:
+def waits(asked: PageRequest) -> int:
     """How many wait."""
     return len(asked.parts.approvals.waiting()) + len(waiting_events(asked))
 
 
-def one(asked: Asked) -> ApprovalPage:
+def one(asked: PageRequest) -> ApprovalPage:
     """One, with its proof."""
     return _page(asked, _request(asked), asked.query.get("act", ""))
 
 
-def proof(asked: Asked) -> Response:
+def proof(asked: PageRequest) -> Response:
     """The proof, for ``crossline verify``."""
     kept = _proof(asked, _request(asked))
     headers = {"Content-Disposition": 'attachment; filename="proof.json"'}
     return Response(orjson.dumps(dict(kept.said), option=orjson.OPT_INDENT_2), 200, headers, "application/json")
 
 
-async def approve(asked: Asked) -> Any:
+async def approve(asked: PageRequest) -> Any:
     """Publish it, in the name of who asked; approve of it, in that of who does."""
     request = await asyncio.to_thread(_request, asked)
     signed = {"proof_id": asked.form.get("proof_id", ""), "reason": asked.form.get("reason", "")}
@@ -72,7 +72,7 @@ async def approve(asked: Asked) -> Any:
     return saying(moved(f"/rules/{segment(request.rule_id)}"), asked, said)
 
 
-async def reject(asked: Asked) -> Any:
+async def reject(asked: PageRequest) -> Any:
     """Reject it with a reason."""
     request = await asyncio.to_thread(_request, asked)
     body = {"reason": asked.form.get("reason", "")}
@@ -83,14 +83,14 @@ async def reject(asked: Asked) -> Any:
     return saying(moved("/approvals"), asked, f"Version {request.version} of {request.rule_id} is rejected.")
 
 
-async def _refused(asked: Asked, request: Request, act: str, error: ProblemError) -> Shown:
+async def _refused(asked: PageRequest, request: Request, act: str, error: ProblemError) -> Shown:
     if error.status not in {400, 409, 422}:
         raise error
     detail = str(error.to_json()["detail"])
     return Shown(await asyncio.to_thread(_page, asked, request, act, detail), error.status)
 
 
-def _request(asked: Asked) -> Request:
+def _request(asked: PageRequest) -> Request:
     number = number_of(asked.path["number"])
     found = asked.parts.approvals.request(number)
     if found is None:
@@ -98,11 +98,11 @@ def _request(asked: Asked) -> Request:
     return found
 
 
-def _proof(asked: Asked, request: Request) -> KeptProof:
+def _proof(asked: PageRequest, request: Request) -> KeptProof:
     return proof_of(asked.parts.approvals, request)
 
 
-def _row(asked: Asked, each: Request) -> RequestRow:
+def _row(asked: PageRequest, each: Request) -> RequestRow:
     kept = asked.parts.approvals.proof(each.proof_id)
     return RequestRow(
         number=each.number,
@@ -115,11 +115,11 @@ def _row(asked: Asked, each: Request) -> RequestRow:
         decided=None if each.decided_ms is None else asked.times.moment(each.decided_ms),
         decided_by=each.decided_by or "",
         reason=each.reason,
-        predicted="" if kept is None else predicted_said(kept.said),
+        predicted="" if kept is None else prediction_text(kept.said),
     )
 
 
-def _page(asked: Asked, request: Request, act: str, wrong: str = "") -> ApprovalPage:
+def _page(asked: PageRequest, request: Request, act: str, wrong: str = "") -> ApprovalPage:
     config, kept = asked.parts.deps.config, _proof(asked, request)
     said = kept.said
     live, before = _live(asked, request)
@@ -158,7 +158,7 @@ def _page(asked: Asked, request: Request, act: str, wrong: str = "") -> Approval
     )
 
 
-def _live(asked: Asked, request: Request) -> tuple[int, str]:
+def _live(asked: PageRequest, request: Request) -> tuple[int, str]:
     """The version in force and its text; 0: there is none."""
     config = asked.parts.deps.config
     try:
@@ -181,10 +181,10 @@ def _consequence(request: Request, rule: Rule | None, live: int, said: Any) -> s
         whom = f"Version {request.version} decides about {rule.share} of keys from now on{others}."
     was = said["live"]
     now = f" (now {was['alerts_per_day']:,.1f})" if was else ""
-    return f"{whom} Predicted: {predicted_said(said)}{now}. You can roll back; alerts already raised stay."
+    return f"{whom} Predicted: {prediction_text(said)}{now}. You can roll back; alerts already raised stay."
 
 
-def _why_not(asked: Asked, request: Request) -> str:
+def _why_not(asked: PageRequest, request: Request) -> str:
     """Why who looks cannot decide; empty: he can."""
     if request.state != "waiting":
         return f"{request.decided_by} {request.state} it."
@@ -200,7 +200,7 @@ def _why_not(asked: Asked, request: Request) -> str:
     return ""
 
 
-def _ask(asked: Asked, why: str, request: Request) -> str:
+def _ask(asked: PageRequest, why: str, request: Request) -> str:
     """With whom to ask: local users who may."""
     able = [
         each.name
@@ -213,12 +213,12 @@ def _ask(asked: Asked, why: str, request: Request) -> str:
 PAGE = Page(
     "approvals",
     (
-        Way("GET", "/approvals", view),
-        Way("POST", "/approvals/versions", approve_version),
-        Way("GET", "/approvals/{number}", one),
-        Way("GET", "/approvals/{number}/proof.json", proof),
-        Way("POST", "/approvals/{number}/approve", approve),
-        Way("POST", "/approvals/{number}/reject", reject),
+        PageRoute("GET", "/approvals", view),
+        PageRoute("POST", "/approvals/versions", approve_version),
+        PageRoute("GET", "/approvals/{number}", one),
+        PageRoute("GET", "/approvals/{number}/proof.json", proof),
+        PageRoute("POST", "/approvals/{number}/approve", approve),
+        PageRoute("POST", "/approvals/{number}/reject", reject),
     ),
     label="Approvals",
     group="Rules",

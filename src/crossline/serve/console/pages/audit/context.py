@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from crossline.serve.console.layout.moments import Moment
-from crossline.serve.console.layout.shell import Line, Shell
+from crossline.serve.console.layout.shell import NavLine, Shell
 
 
 @dataclass(frozen=True, slots=True)
-class EventRow:
+class AuditRow:
     """A write. ``outcome``: done, refused, failed or begun; ``by``: how who asked was known; ``detail``: its JSON."""
 
     number: int
@@ -32,7 +32,7 @@ class AuditPage:
 
     TEMPLATE: ClassVar[str] = "pages/audit/audit.html"
     shell: Shell
-    rows: tuple[EventRow, ...]
+    rows: tuple[AuditRow, ...]
     who: str
     what: str
     since: str
@@ -41,5 +41,5 @@ class AuditPage:
     filters: int
     looked: int
     older: str
-    newest: Line
+    newest: NavLine
     digest: str

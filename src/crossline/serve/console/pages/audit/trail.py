@@ -17,7 +17,7 @@ BACK_MS = 86_400_000  # by how much clocks may have been set back
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class AuditEvent:
     """A write: the ``number`` of its line, who, what, and how it ended (``begun``: that is not known)."""
 
     number: int
@@ -32,7 +32,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TrailQuery:
     """Which writes: parts of texts, in any case; empty: any. ``before``: number that none reaches; 0: none."""
 
     who: str = ""
@@ -41,7 +41,7 @@ class Wanted:
     since_ms: int = 0
     before: int = 0
 
-    def has(self, event: Event) -> bool:
+    def has(self, event: AuditEvent) -> bool:
         """Whether it is one of them."""
         return (
             self.who.casefold() in event.who.casefold()
@@ -53,23 +53,23 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TrailResult:
     """``events``: the newest first; ``older``: number before which it goes on, 0: there is nothing older.
 
     ``looked``: lines that were looked at; ``digest``: of the last line.
     """
 
-    events: tuple[Event, ...]
+    events: tuple[AuditEvent, ...]
     older: int
     looked: int
     digest: str
 
 
-def find(path: Path, wanted: Wanted, limit: int) -> Found:
+def find(path: Path, wanted: TrailQuery, limit: int) -> TrailResult:
     """The last ``limit`` writes that are wanted, among the last ``LOOKED_MAX`` lines before ``wanted.before``."""
     with mapped(path) as files:
         trail = _Trail(files, wanted.before)
-        events: list[Event] = []
+        events: list[AuditEvent] = []
         looked, older = 0, 0
         for line in trail.lines(wanted.before):
             event = trail.event(line)
@@ -84,7 +84,7 @@ def find(path: Path, wanted: Wanted, limit: int) -> Found:
             if looked == LOOKED_MAX:
                 older = int(line.get("sequence", 0))
                 break
-        return Found(tuple(events), older if older > 1 else 0, looked, trail.digest)
+        return TrailResult(tuple(events), older if older > 1 else 0, looked, trail.digest)
 
 
 class _Trail:
@@ -108,7 +108,7 @@ class _Trail:
                 if line is not None:
                     yield line
 
-    def event(self, line: dict[str, Any]) -> Event | None:
+    def event(self, line: dict[str, Any]) -> AuditEvent | None:
         """The write that ``line`` begins; None for a line that ends one."""
         if line.get("outcome") != "begun":
             self._ended[int(line.get("begun", 0))] = line
@@ -134,7 +134,7 @@ def _place(file: mmap, end: int, number: int) -> int:
         start = max(low, file.rfind(b"\n", 0, (low + high) // 2) + 1)
         after = file.find(b"\n", start) + 1
         line = _read(file[start:after])
-        while line is None and start > low:  # half a line: the one before it tells
+        while line is None and start > low:  # half a line: read the one before it
             start = file.rfind(b"\n", 0, start - 1) + 1
             line = _read(file[start : file.find(b"\n", start) + 1])
         if line is None or int(line.get("sequence", 0)) < number:
@@ -153,11 +153,11 @@ def _read(data: bytes) -> dict[str, Any] | None:
     return said if isinstance(said, dict) else None
 
 
-def _event(first: Mapping[str, Any], last: Mapping[str, Any]) -> Event:
+def _event(first: Mapping[str, Any], last: Mapping[str, Any]) -> AuditEvent:
     said = {name: value for name, value in (("before", first.get("before")), ("after", last.get("after"))) if value}
     if last.get("why"):
         said["why"] = last["why"]
-    return Event(
+    return AuditEvent(
         number=int(first.get("sequence", 0)),
         at_ms=int(first.get("at_ms", 0)),
         who=str(first.get("principal", "")),

@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 import orjson
 
 from crossline.basics.texts.problems import one_of, shown
-from crossline.serve.console.layout.shell import Line
-from crossline.serve.console.pages.audit.context import AuditPage, EventRow
-from crossline.serve.console.pages.audit.trail import Event, Wanted, find
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked
-from crossline.serve.http.deps import there
+from crossline.serve.console.layout.shell import NavLine
+from crossline.serve.console.pages.audit.context import AuditPage, AuditRow
+from crossline.serve.console.pages.audit.trail import AuditEvent, TrailQuery, find
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest
+from crossline.serve.http.deps import required
 from crossline.serve.http.problems import invalid
 
 ROWS = 50
@@ -23,10 +23,10 @@ OUTCOMES = ("done", "refused", "failed", "begun")
 _BEYOND = 10**18 - 1
 
 
-def view(asked: Asked) -> AuditPage:
+def view(asked: PageRequest) -> AuditPage:
     """The last writes that the filters have."""
-    path: Path = there(asked.parts.deps.audit, "audit log", "start crossline serve over a pipeline that has serve:")
-    wanted = _wanted(asked)
+    path: Path = required(asked.parts.deps.audit, "audit log", "start crossline serve over a pipeline that has serve:")
+    wanted = _query_of(asked)
     found = find(path, wanted, ROWS)
     kept = {name: asked.query[name] for name in ("who", "what", "since", "outcome") if asked.query.get(name)}
     older = urlencode({**kept, "before": found.older}) if found.older else ""
@@ -41,16 +41,16 @@ def view(asked: Asked) -> AuditPage:
         filters=len(kept),
         looked=found.looked,
         older=f"/audit?{older}" if older else "",
-        newest=Line("Newest", f"/audit?{urlencode(kept)}" if kept else "/audit", current=not wanted.before),
+        newest=NavLine("Newest", f"/audit?{urlencode(kept)}" if kept else "/audit", current=not wanted.before),
         digest=found.digest,
     )
 
 
-def _wanted(asked: Asked) -> Wanted:
+def _query_of(asked: PageRequest) -> TrailQuery:
     outcome = asked.query.get("outcome", "")
     if outcome not in {"", *OUTCOMES}:
         raise invalid("?outcome", shown(outcome), one_of(OUTCOMES))
-    return Wanted(
+    return TrailQuery(
         who=asked.query.get("who", "")[:TEXT_MAX],
         what=asked.query.get("what", "")[:TEXT_MAX],
         outcome=outcome,
@@ -59,7 +59,7 @@ def _wanted(asked: Asked) -> Wanted:
     )
 
 
-def _since_ms(asked: Asked) -> int:
+def _since_ms(asked: PageRequest) -> int:
     """The begin of the day, in the zone of who asks."""
     text = asked.query.get("since", "")
     if not text:
@@ -71,10 +71,10 @@ def _since_ms(asked: Asked) -> int:
     return int(datetime.combine(day, time(), asked.preferred.tz).timestamp() * 1000)
 
 
-def _row(asked: Asked, event: Event) -> EventRow:
+def _row(asked: PageRequest, event: AuditEvent) -> AuditRow:
     detail = orjson.dumps(event.said, option=orjson.OPT_INDENT_2).decode() if event.said else ""
     moment = asked.times.moment(event.at_ms)
-    return EventRow(event.number, moment, event.who, event.by, event.what, event.resource, event.outcome, detail)
+    return AuditRow(event.number, moment, event.who, event.by, event.what, event.resource, event.outcome, detail)
 
 
-PAGE = Page("audit", (Way("GET", "/audit", view),), label="Audit trail", group="Operations")
+PAGE = Page("audit", (PageRoute("GET", "/audit", view),), label="Audit trail", group="Operations")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crossline.serve.console.casework.changes import Changes
-from crossline.serve.console.casework.evidence import Evidence
-from crossline.serve.console.casework.forms import Ask
-from crossline.serve.console.casework.rows import Piece
+from crossline.serve.console.casework.changes import CounterfactualTable
+from crossline.serve.console.casework.evidence import EvidenceView
+from crossline.serve.console.casework.forms import ActionForm
+from crossline.serve.console.casework.rows import TextPiece
 from crossline.serve.console.charts.svg import Element
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
@@ -29,7 +29,7 @@ class AlertTab:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AnswerStep:
     """An answer, or a revision of one."""
 
     at: Moment
@@ -38,13 +38,13 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecisionPanel:
     """The decision on the record of an alert. ``receipt``: whole, as JSON; empty: it has none."""
 
     decision: str
     score: str
     path: str
-    steps: tuple[Step, ...]
+    steps: tuple[AnswerStep, ...]
     reasons: tuple[str, ...]
     policy: str
     digest: str
@@ -76,7 +76,7 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class CaseStatus:
     """What changes while one reads. ``others``: of (name, initials); ``over``: why acts are not possible any more."""
 
     others: tuple[tuple[str, str], ...]
@@ -86,7 +86,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class ActionButton:
     """What can be done, with its key; ``why_not``: it is there and cannot be done."""
 
     label: str
@@ -106,7 +106,7 @@ class CasePage:
     version: int
     status: str
     severity: str
-    sentence: tuple[Piece, ...]
+    sentence: tuple[TextPiece, ...]
     facts: tuple[str, ...]
     assignee: str
     mark: str
@@ -114,15 +114,15 @@ class CasePage:
     chosen: str
     before: str
     after: str
-    acts: tuple[Act, ...]
-    ask: Ask | None
-    state: State
+    acts: tuple[ActionButton, ...]
+    ask: ActionForm | None
+    state: CaseStatus
     state_path: str
-    evidence: Evidence | None
+    evidence: EvidenceView | None
     evidence_path: str
     evidence_why: str
     changes_path: str
-    decided: Decided | None
+    decided: DecisionPanel | None
     rule: RuleText | None
     linked: tuple[Near, ...]
     similar: tuple[Near, ...]
@@ -142,7 +142,7 @@ class StatePart:
     """What changes while one reads, alone."""
 
     TEMPLATE: ClassVar[str] = "pages/case/state_part.html"
-    state: State
+    state: CaseStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class EvidencePart:
     """The window, the figures and the records alone."""
 
     TEMPLATE: ClassVar[str] = "pages/case/evidence_part.html"
-    evidence: Evidence
+    evidence: EvidenceView
     nonce: str
 
 
@@ -168,7 +168,7 @@ class ChangesPart:
     """What would not have fired. ``path``: where it is asked for again while it is looked for."""
 
     TEMPLATE: ClassVar[str] = "pages/case/changes.html"
-    changes: Changes
+    changes: CounterfactualTable
     path: str
     nonce: str
 
@@ -180,7 +180,7 @@ class EvidencePage:
     TEMPLATE: ClassVar[str] = "pages/case/evidence_page.html"
     shell: Shell
     number: str
-    evidence: Evidence
+    evidence: EvidenceView
     address: str
     nonce: str
 
@@ -192,7 +192,7 @@ class ChangesPage:
     TEMPLATE: ClassVar[str] = "pages/case/changes_page.html"
     shell: Shell
     number: str
-    changes: Changes
+    changes: CounterfactualTable
     path: str
     address: str
     nonce: str

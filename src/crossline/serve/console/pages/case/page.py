@@ -8,38 +8,44 @@ from typing import Any
 from urllib.parse import urlencode
 
 from crossline.basics.times import parse_instant_ms
-from crossline.serve.console.casework.address import Wanted
-from crossline.serve.console.casework.evidence import kept_of, shown, width_of
-from crossline.serve.console.casework.forms import ASKS, Ask, ask_of, counted
-from crossline.serve.console.casework.rows import money_said, pieces
-from crossline.serve.console.layout.shell import Crumb, Key, initials
-from crossline.serve.console.pages.case.beside import activity_of, decided_of, rule_of
-from crossline.serve.console.pages.case.context import Act, AlertTab, CasePage, State
-from crossline.serve.console.pages.case.holding import spans
+from crossline.serve.console.casework.address import QueueQuery
+from crossline.serve.console.casework.evidence import evidence_view, kept_of, width_of
+from crossline.serve.console.casework.forms import ASKS, ActionForm, ask_of, counted
+from crossline.serve.console.casework.rows import money_text, pieces
+from crossline.serve.console.layout.shell import Crumb, ShortcutKey, initials
+from crossline.serve.console.pages.case.context import ActionButton, AlertTab, CasePage, CaseStatus
+from crossline.serve.console.pages.case.holds import spans
+from crossline.serve.console.pages.case.side_panel import activity_of, decided_of, rule_of
 from crossline.serve.console.pages.entities.rows import links_address
 from crossline.serve.console.pages.queue.preview import WHY_NOT, became, gravest, near, shared
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.cases.requests import desk_of
 
 KEYS = (
-    *(Key((key,), said) for key, said in (("a", "assign to me"), ("h", "hold"), ("e", "escalate"), ("s", "snooze"))),
-    *(Key((key,), said) for key, said in (("r", "resolve"), ("n", "note"), ("m", "merge"), ("c", "copy the receipt"))),
-    Key(("[", "]"), "previous, next alert"),
+    *(
+        ShortcutKey((key,), said)
+        for key, said in (("a", "assign to me"), ("h", "hold"), ("e", "escalate"), ("s", "snooze"))
+    ),
+    *(
+        ShortcutKey((key,), said)
+        for key, said in (("r", "resolve"), ("n", "note"), ("m", "merge"), ("c", "copy the receipt"))
+    ),
+    ShortcutKey(("[", "]"), "previous, next alert"),
 )
 NEAR_MAX, MERGEABLE_MAX = 4, 12
 WHY_NO_RECORDS = "Your roles let you read alerts and not the records that they rest on: that takes read:records."
 WHY_NO_HOLD = "Your roles let you hold nothing: that takes hold."
 
 
-def page(asked: Asked, case: Mapping[str, Any], *, fact: str = "", problem: str = "") -> CasePage:
+def page(asked: PageRequest, case: Mapping[str, Any], *, fact: str = "", problem: str = "") -> CasePage:
     """The page. ``fact``: what a hold would stop; ``problem``: why an act was not done."""
-    wanted = Wanted.of(asked.query) if not asked.form else Wanted.of_text(asked.form.get("back", ""))
+    wanted = QueueQuery.of(asked.query) if not asked.form else QueueQuery.of_text(asked.form.get("back", ""))
     number, desk = case["number"], desk_of(asked.parts.deps)
     alert = _chosen(asked, case)
     alert_id = "" if alert is None else alert["alert_id"]
     tabs = _tabs(case, alert_id, wanted, asked)
     here = next((at for at, each in enumerate(tabs) if each.current), 0)
-    told = kept_of(asked, alert_id) if alert is not None and asked.allows("read:records") else None
+    judged = kept_of(asked, alert_id) if alert is not None and asked.allows("read:records") else None
     width = width_of(asked)
     state = state_of(asked, case)
     crumbs = (Crumb("Queue", "/queue?view=open"), Crumb(wanted.label, wanted.address()), Crumb(number))
@@ -62,7 +68,7 @@ def page(asked: Asked, case: Mapping[str, Any], *, fact: str = "", problem: str 
         ask=_ask(asked, case, wanted, alert_id, fact, problem),
         state=state,
         state_path=_state_path(case),
-        evidence=None if told is None else shown(asked, case, told, width),
+        evidence=None if judged is None else evidence_view(asked, case, judged, width),
         evidence_path=f"/cases/{number}/evidence/{alert_id}" if records else "",
         evidence_why="" if asked.allows("read:records") else WHY_NO_RECORDS,
         changes_path=f"/cases/{number}/changes/{alert_id}" if records else "",
@@ -89,7 +95,7 @@ def page(asked: Asked, case: Mapping[str, Any], *, fact: str = "", problem: str 
     )
 
 
-def state_of(asked: Asked, case: Mapping[str, Any]) -> State:
+def state_of(asked: PageRequest, case: Mapping[str, Any]) -> CaseStatus:
     """Who else looks, why acts are over, and what is another than the page has it."""
     names = asked.parts.present.others(case["case_id"], asked.who.name, asked.parts.now_ms())
     seen, changed = asked.query, ""
@@ -99,16 +105,16 @@ def state_of(asked: Asked, case: Mapping[str, Any]) -> State:
             if seen.get("alerts") not in {None, str(case["alert_count"])}
             else []
         )
-        money = money_said(case["money"])
+        money = money_text(case["money"])
         parts += [f"{money} at risk, was {seen['money']}"] if seen.get("money") not in {None, money} else []
         at = asked.times.moment(parse_instant_ms(case["changed_at"])).text
         changed = f"changed {at} by {case['changed_by']}: {'; '.join(parts) or 'now ' + _status(case)}"
-    return State(
+    return CaseStatus(
         tuple((each, initials(each)) for each in names), _over(asked, case), changed, f"/cases/{case['number']}"
     )
 
 
-def _over(asked: Asked, case: Mapping[str, Any]) -> str:
+def _over(asked: PageRequest, case: Mapping[str, Any]) -> str:
     if case["status"] == "merged":
         return f"{case['number']} was merged into {case['merged_into']}."
     if case["status"] == "resolved":
@@ -118,7 +124,7 @@ def _over(asked: Asked, case: Mapping[str, Any]) -> str:
     return ""
 
 
-def _chosen(asked: Asked, case: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _chosen(asked: PageRequest, case: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The alert of the address, by its id or how that begins; else the gravest."""
     wanted = asked.query.get("alert", "") or asked.form.get("alert_id", "")
     known = [each for each in case["alerts"] if "message" in each]
@@ -126,7 +132,7 @@ def _chosen(asked: Asked, case: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return mine[0] if mine else gravest(case)
 
 
-def _tabs(case: Mapping[str, Any], alert_id: str, wanted: Wanted, asked: Asked) -> tuple[AlertTab, ...]:
+def _tabs(case: Mapping[str, Any], alert_id: str, wanted: QueueQuery, asked: PageRequest) -> tuple[AlertTab, ...]:
     return tuple(
         AlertTab(
             each["alert_id"],
@@ -152,8 +158,8 @@ def _status(case: Mapping[str, Any]) -> str:
     return f"escalated to {case['escalated_to']}" if case["status"] == "escalated" else str(case["status"])
 
 
-def _facts(asked: Asked, case: Mapping[str, Any]) -> list[str]:
-    money = money_said(case["money"])
+def _facts(asked: PageRequest, case: Mapping[str, Any]) -> list[str]:
+    money = money_text(case["money"])
     found = [f"{case['number']}, {_status(case)}", *([f"{money} at risk"] if money else [])]
     rules = len({each["rule_id"] for each in case["rules"]})
     found.append(f"{counted(case['alert_count'], 'alert')} by {counted(rules, 'rule')}")
@@ -167,8 +173,8 @@ def _facts(asked: Asked, case: Mapping[str, Any]) -> list[str]:
 
 
 def _acts(
-    asked: Asked, case: Mapping[str, Any], wanted: Wanted, alert: Mapping[str, Any] | None, over: str
-) -> tuple[Act, ...]:
+    asked: PageRequest, case: Mapping[str, Any], wanted: QueueQuery, alert: Mapping[str, Any] | None, over: str
+) -> tuple[ActionButton, ...]:
     """What the header offers: the act that stops money first, the one that ends the case last."""
     why = over or ("" if asked.allows("write:cases") else WHY_NOT)
 
@@ -180,14 +186,19 @@ def _acts(
     if alert is not None and alert["key"]:
         name = next(iter(alert["key"])).removesuffix("_id").removesuffix("_hash").replace("_", " ")
         no_hold = over if case["status"] == "merged" else "" if asked.allows("hold") else WHY_NO_HOLD
-        found.append(Act(f"Hold {name}", "h", path("hold"), "danger", no_hold))
+        found.append(ActionButton(f"Hold {name}", "h", path("hold"), "danger", no_hold))
     if case["status"] == "resolved" and asked.allows("write:cases"):
-        return (*found, Act("Open again", "r", path("reopen"), ""))
-    found += [Act("Escalate", "e", path("escalate"), "later", why), Act("Snooze", "s", path("snooze"), "later", why)]
-    return (*found, Act("Resolve", "r", path("resolve"), "pri", why))
+        return (*found, ActionButton("Open again", "r", path("reopen"), ""))
+    found += [
+        ActionButton("Escalate", "e", path("escalate"), "later", why),
+        ActionButton("Snooze", "s", path("snooze"), "later", why),
+    ]
+    return (*found, ActionButton("Resolve", "r", path("resolve"), "pri", why))
 
 
-def _ask(asked: Asked, case: Mapping[str, Any], wanted: Wanted, alert_id: str, fact: str, problem: str) -> Ask | None:
+def _ask(
+    asked: PageRequest, case: Mapping[str, Any], wanted: QueueQuery, alert_id: str, fact: str, problem: str
+) -> ActionForm | None:
     """The form of an act, where one is asked for, or was refused."""
     refused = asked.request.url.path.endswith("/hold")
     name = "hold" if refused else asked.form.get("act") or asked.query.get("ask", "")
@@ -205,7 +216,7 @@ def _ask(asked: Asked, case: Mapping[str, Any], wanted: Wanted, alert_id: str, f
     )
 
 
-def _mergeable(asked: Asked, case: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _mergeable(asked: PageRequest, case: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Linked cases that are not over, each with what both have."""
     found = desk_of(asked.parts.deps).linked(case["number"], MERGEABLE_MAX)
     return tuple(
@@ -215,7 +226,7 @@ def _mergeable(asked: Asked, case: Mapping[str, Any]) -> tuple[tuple[str, str], 
     )
 
 
-def _hold(asked: Asked, case: Mapping[str, Any], made: Ask, alert_id: str, fact: str) -> Ask:
+def _hold(asked: PageRequest, case: Mapping[str, Any], made: ActionForm, alert_id: str, fact: str) -> ActionForm:
     alert = next((each for each in case["alerts"] if each["alert_id"] == alert_id), None)
     key: Sequence[str] = list(alert["key"].values()) if alert is not None else []
     stream = alert["stream"] if alert is not None else "records"
@@ -228,5 +239,5 @@ def _hold(asked: Asked, case: Mapping[str, Any], made: Ask, alert_id: str, fact:
 
 
 def _state_path(case: Mapping[str, Any]) -> str:
-    seen = {"version": case["version"], "alerts": case["alert_count"], "money": money_said(case["money"])}
+    seen = {"version": case["version"], "alerts": case["alert_count"], "money": money_text(case["money"])}
     return f"/cases/{case['number']}/state?{urlencode(seen)}"

@@ -6,38 +6,38 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from crossline.serve.cases.queue.walking import next_case
-from crossline.serve.console.casework.acting import on_one
-from crossline.serve.console.casework.address import Wanted
+from crossline.serve.cases.queue.navigation import next_case
+from crossline.serve.console.casework.actions import on_one
+from crossline.serve.console.casework.address import QueueQuery
 from crossline.serve.console.casework.evidence import evidence_of
 from crossline.serve.console.flash import saying
 from crossline.serve.console.pages.case.context import StatePart
 from crossline.serve.console.pages.case.evidence import changes, evidence, records, small
-from crossline.serve.console.pages.case.holding import hold_fact, place
+from crossline.serve.console.pages.case.holds import hold_fact, place
 from crossline.serve.console.pages.case.page import page, state_of
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked, Shown, moved
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest, Shown, moved
 from crossline.serve.http.cases.requests import case_of, desk_of
 from crossline.serve.http.problems import ProblemError
 
 REFUSED = {403, 404, 409, 412, 422}
 
 
-async def view(asked: Asked) -> Shown:
+async def view(asked: PageRequest) -> Shown:
     """The case. For a hold it is reckoned first what it will stop."""
     case = await asyncio.to_thread(case_of, asked.parts.deps, asked.path["case_id"])
     fact = await _fact(asked, case) if asked.query.get("ask") == "hold" else ""
     return Shown(await asyncio.to_thread(page, asked, case, fact=fact))
 
 
-def state(asked: Asked) -> StatePart:
+def state(asked: PageRequest) -> StatePart:
     """Who else looks, and what changed since the page was made."""
     return StatePart(state_of(asked, case_of(asked.parts.deps, asked.path["case_id"])))
 
 
-def act(asked: Asked) -> Any:
+def act(asked: PageRequest) -> Any:
     """An act; where it is refused, the page says why in its place."""
-    case_id, wanted = asked.path["case_id"], Wanted.of_text(asked.form.get("back", ""))
+    case_id, wanted = asked.path["case_id"], QueueQuery.of_text(asked.form.get("back", ""))
     follows = asked.form.get("next") == "1"
     behind = _behind(asked, wanted, case_id) if follows else (None, 0)
     try:
@@ -54,10 +54,10 @@ def act(asked: Asked) -> Any:
     return saying(moved(target), asked, said, done.undo)
 
 
-async def hold(asked: Asked) -> Any:
+async def hold(asked: PageRequest) -> Any:
     """Hold the entity of an alert, as the API does; where it is refused, the page says why in its place."""
     case = await asyncio.to_thread(case_of, asked.parts.deps, asked.path["case_id"])
-    wanted = Wanted.of_text(asked.form.get("back", ""))
+    wanted = QueueQuery.of_text(asked.form.get("back", ""))
     try:
         said = await place(asked, case)
     except ProblemError as problem:
@@ -68,7 +68,7 @@ async def hold(asked: Asked) -> Any:
     return saying(moved(wanted.address(f"/cases/{case['number']}")), asked, said)
 
 
-async def _fact(asked: Asked, case: Mapping[str, Any]) -> str:
+async def _fact(asked: PageRequest, case: Mapping[str, Any]) -> str:
     """What a hold would have stopped of what can be read back."""
     alert_id = asked.form.get("alert_id") or asked.query.get("alert", "")
     known = [each for each in case["alerts"] if "message" in each]
@@ -76,13 +76,13 @@ async def _fact(asked: Asked, case: Mapping[str, Any]) -> str:
     if alert is None or not asked.allows("read:records"):
         return ""
     try:
-        told = await evidence_of(asked, alert["alert_id"])
+        evidence = await evidence_of(asked, alert["alert_id"])
     except ProblemError as problem:
         return f"What it would have stopped is not known: {problem.detail}"
-    return await asyncio.to_thread(hold_fact, asked, case, alert, told)
+    return await asyncio.to_thread(hold_fact, asked, case, alert, evidence)
 
 
-def _behind(asked: Asked, wanted: Wanted, case_id: str) -> tuple[str | None, int]:
+def _behind(asked: PageRequest, wanted: QueueQuery, case_id: str) -> tuple[str | None, int]:
     """The next case of the view, and how many cases it has. Raises ProblemError (404)."""
     case_of(asked.parts.deps, case_id)
     return next_case(desk_of(asked.parts.deps), wanted.filter(), asked.who.name, wanted.sort, case_id)
@@ -91,13 +91,13 @@ def _behind(asked: Asked, wanted: Wanted, case_id: str) -> tuple[str | None, int
 PAGE = Page(
     "case",
     (
-        Way("GET", "/cases/{case_id}", view),
-        Way("GET", "/cases/{case_id}/state", state),
-        Way("GET", "/cases/{case_id}/small/{alert_id}", small),
-        Way("GET", "/cases/{case_id}/evidence/{alert_id}", evidence),
-        Way("GET", "/cases/{case_id}/changes/{alert_id}", changes),
-        Way("GET", "/cases/{case_id}/records/{alert_id}", records),
-        Way("POST", "/cases/{case_id}/act", act),
-        Way("POST", "/cases/{case_id}/hold", hold),
+        PageRoute("GET", "/cases/{case_id}", view),
+        PageRoute("GET", "/cases/{case_id}/state", state),
+        PageRoute("GET", "/cases/{case_id}/small/{alert_id}", small),
+        PageRoute("GET", "/cases/{case_id}/evidence/{alert_id}", evidence),
+        PageRoute("GET", "/cases/{case_id}/changes/{alert_id}", changes),
+        PageRoute("GET", "/cases/{case_id}/records/{alert_id}", records),
+        PageRoute("POST", "/cases/{case_id}/act", act),
+        PageRoute("POST", "/cases/{case_id}/hold", hold),
     ),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from crossline.serve.console.layout.shell import Toast
 from crossline.serve.console.pages.components.context import ComponentsPage
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest
 
 _DIFF = (
     (" ", "when: >"),
@@ -26,7 +26,7 @@ _PROOF = (
 )
 
 
-def view(asked: Asked) -> ComponentsPage:
+def view(asked: PageRequest) -> ComponentsPage:
     """The sheet."""
     return ComponentsPage(
         shell=asked.shell("Components and states"),
@@ -39,4 +39,6 @@ def view(asked: Asked) -> ComponentsPage:
     )
 
 
-PAGE = Page("components", (Way("GET", "/components", view),), label="Components", group="Operations", only_open=True)
+PAGE = Page(
+    "components", (PageRoute("GET", "/components", view),), label="Components", group="Operations", only_open=True
+)

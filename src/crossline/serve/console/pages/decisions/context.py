@@ -40,7 +40,7 @@ class DecisionsPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class ReasonRow:
     """Why. ``said``: the alert's message, or its id."""
 
     rule: str
@@ -49,7 +49,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RevisionStep:
     """An answer or a revision, in its order. ``how``: what it was answered by, or why it was revised."""
 
     at: Moment
@@ -73,8 +73,8 @@ class DecisionPage:
     policy: str
     rules_digest: str
     event_time: str
-    steps: tuple[Step, ...]
-    reasons: tuple[Reason, ...]
+    steps: tuple[RevisionStep, ...]
+    reasons: tuple[ReasonRow, ...]
     degraded: tuple[str, ...]
     receipt: str
     digest: str

@@ -16,9 +16,15 @@ from crossline.io.stores.stores import DecisionFilter, Mark
 from crossline.rules.policy.words import ACTIONS
 from crossline.serve.access.roles import may_see
 from crossline.serve.console.layout.shell import Crumb
-from crossline.serve.console.pages.decisions.context import DecisionPage, DecisionRow, DecisionsPage, Reason, Step
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked
+from crossline.serve.console.pages.decisions.context import (
+    DecisionPage,
+    DecisionRow,
+    DecisionsPage,
+    ReasonRow,
+    RevisionStep,
+)
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.paging import cursor_of, place_of
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.reads.decisions import ID_CHARS, the_decision
@@ -27,14 +33,14 @@ ROWS = 50
 OF = "console decisions"
 
 
-def view(asked: Asked) -> DecisionsPage:
+def view(asked: PageRequest) -> DecisionsPage:
     """The last decisions that the pipeline delivered, revisions among them."""
     wanted = asked.query.get("decision", "")
     if wanted not in {"", *ACTIONS}:
         raise invalid("?decision", shown(wanted), one_of(ACTIONS))
     record = asked.query.get("record", "")[:ID_CHARS]
     which = DecisionFilter(decision=wanted or None, record_id=record or None)
-    found = _found(asked, which)
+    found = _read_page(asked, which)
     kept = {name: value for name, value in (("decision", wanted), ("record", record)) if value}
     older = {**kept, "before": cursor_of(list(found[ROWS - 1][0]), OF)} if len(found) > ROWS else {}
     return DecisionsPage(
@@ -49,7 +55,7 @@ def view(asked: Asked) -> DecisionsPage:
     )
 
 
-def one(asked: Asked) -> DecisionPage:
+def one(asked: PageRequest) -> DecisionPage:
     """A decision with its revisions, reasons and receipt."""
     decision_id = asked.path["decision_id"]
     found = the_decision(asked.parts.deps, decision_id)
@@ -76,7 +82,7 @@ def one(asked: Asked) -> DecisionPage:
     )
 
 
-def _found(asked: Asked, which: DecisionFilter) -> list[tuple[Mark, dict[str, Any]]]:
+def _read_page(asked: PageRequest, which: DecisionFilter) -> list[tuple[Mark, dict[str, Any]]]:
     """One more than are shown; none where the store is not made yet, since the pipeline delivered nothing."""
     mark = _mark(asked)
     try:
@@ -86,12 +92,12 @@ def _found(asked: Asked, which: DecisionFilter) -> list[tuple[Mark, dict[str, An
         return []
 
 
-def _receipt(asked: Asked, decision_id: str) -> Mapping[str, Any] | None:
+def _receipt(asked: PageRequest, decision_id: str) -> Mapping[str, Any] | None:
     kept = asked.parts.deps.decisions
     return None if kept is None else kept.receipt(decision_id)
 
 
-def _mark(asked: Asked) -> Mark | None:
+def _mark(asked: PageRequest) -> Mark | None:
     cursor = asked.query.get("before", "")
     if not cursor:
         return None
@@ -99,7 +105,7 @@ def _mark(asked: Asked) -> Mark | None:
     return time, number
 
 
-def _row(asked: Asked, said: Mapping[str, Any]) -> DecisionRow:
+def _row(asked: PageRequest, said: Mapping[str, Any]) -> DecisionRow:
     reasons = [_reason(each) for each in said.get("reasons", ())]
     more = f" and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     # A revision stands on the page of what it revises.
@@ -117,20 +123,20 @@ def _row(asked: Asked, said: Mapping[str, Any]) -> DecisionRow:
     )
 
 
-def _step(asked: Asked, said: Mapping[str, Any], kind: str) -> Step:
+def _step(asked: PageRequest, said: Mapping[str, Any], kind: str) -> RevisionStep:
     """An answer, with how it was judged; a revision, with the correction that it follows from."""
     because = said.get("because")
     how = said.get("answered") if kind == "decision" else because and f"correction {because}"
     moment = asked.times.moment(_ms(said, "decided_at"), exact=True)
-    return Step(moment, kind, str(said["decision"]), str(said.get("score", "")), _plain(how))
+    return RevisionStep(moment, kind, str(said["decision"]), str(said.get("score", "")), _plain(how))
 
 
-def _reason(said: Any) -> Reason:
+def _reason(said: Any) -> ReasonRow:
     if not isinstance(said, Mapping):
-        return Reason("", _plain(said), "")
+        return ReasonRow("", _plain(said), "")
     rule, version = said.get("rule_id", ""), said.get("rule_version")
     named = f"{rule}, version {version}" if rule and version else str(rule)
-    return Reason(named, str(said.get("message") or said.get("alert_id") or ""), str(said.get("score", "")))
+    return ReasonRow(named, str(said.get("message") or said.get("alert_id") or ""), str(said.get("score", "")))
 
 
 def _plain(said: Any) -> str:
@@ -150,7 +156,7 @@ def _ms(said: Mapping[str, Any], name: str = "event_time") -> int:
 
 PAGE = Page(
     "decisions",
-    (Way("GET", "/decisions", view), Way("GET", "/decisions/{decision_id}", one)),
+    (PageRoute("GET", "/decisions", view), PageRoute("GET", "/decisions/{decision_id}", one)),
     label="Decisions",
     group="Work",
 )

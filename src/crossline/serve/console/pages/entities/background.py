@@ -1,4 +1,4 @@
-"""What the stores know of an entity beside what the API's route tells: its cases, its past 30 days, labels."""
+"""Data of an entity from the stores, besides the API's route: its cases, its past 30 days, labels."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from crossline.basics.times import parse_instant_ms
 from crossline.evaluate.alerts.standing import last_words
 from crossline.io.stores.stores import AlertFilter
 from crossline.serve.cases.file import CaseFile
-from crossline.serve.cases.queue.reading import listed
-from crossline.serve.cases.queue.searching import having
+from crossline.serve.cases.queue.case_search import having
+from crossline.serve.cases.queue.queries import listed
 from crossline.serve.console.pages.entities.consequence import PAST_MS, Record, Stopped, stopped
 from crossline.serve.console.pages.entities.rows import DAY_MS, DAYS
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.reads.decisions import found_decisions
 
 ALERTS_MAX, SHOWN_MAX, RECORDS_MAX = 2_000, 10, 200
@@ -27,30 +27,30 @@ _GOOD = "SELECT is_fraud FROM labels_now WHERE stream = ? AND record_id = ?"
 
 
 @dataclass(frozen=True, slots=True)
-class Casework:
-    """The cases of an entity, as the API tells them, and other entities in them: field, value, cases."""
+class EntityCases:
+    """The cases of an entity, as in the API, and the other entities in them: field, value, cases."""
 
     cases: tuple[dict[str, Any], ...] = ()
     links: tuple[tuple[str, str, int], ...] = ()
     more: int = 0
 
 
-def casework_of(asked: Asked, field: str, value: str) -> Casework:
+def casework_of(asked: PageRequest, field: str, value: str) -> EntityCases:
     """Of the desk, where there is one."""
     desk = asked.parts.deps.desk
     if desk is None:
-        return Casework()
+        return EntityCases()
     file: CaseFile = desk.file
     with file.reading():
         rows = sorted(having(file, {field: value}), reverse=True)
         found = file.rows(_LINKED, (field, value, SHOWN_MAX))
         cases = listed(file, rows[:SHOWN_MAX])
-    return Casework(
+    return EntityCases(
         tuple(cases), tuple((each["field"], each["value"], each["n"]) for each in found), len(rows) - len(cases)
     )
 
 
-def alerts_of_days(asked: Asked, key: Mapping[str, str]) -> list[dict[str, Any]]:
+def alerts_of_days(asked: PageRequest, key: Mapping[str, str]) -> list[dict[str, Any]]:
     """Alerts of the past 30 days as they stand after corrections, the latest first; at most ``ALERTS_MAX``."""
     since_ms = asked.parts.now_ms() - DAYS * DAY_MS
     try:
@@ -61,7 +61,7 @@ def alerts_of_days(asked: Asked, key: Mapping[str, str]) -> list[dict[str, Any]]
     return [each for each in last_words(reversed(found)) if each["kind"] == "alert"][::-1]
 
 
-def consequence_of(asked: Asked, recent: Collection[Mapping[str, Any]]) -> Stopped:
+def consequence_of(asked: PageRequest, recent: Collection[Mapping[str, Any]]) -> Stopped:
     """Of the past 24 hours. ``recent``: alerts of that time at least, after corrections."""
     since_ms = asked.parts.now_ms() - PAST_MS
     mine = [each for each in recent if parse_instant_ms(each["event_time"]) >= since_ms]
@@ -69,7 +69,7 @@ def consequence_of(asked: Asked, recent: Collection[Mapping[str, Any]]) -> Stopp
     return stopped(mine, stands_on(asked, records), _good(asked, records), asked.parts.settings.cases.money)
 
 
-def stands_on(asked: Asked, records: Collection[Record]) -> dict[Record, str]:
+def stands_on(asked: PageRequest, records: Collection[Record]) -> dict[Record, str]:
     """The decisions that stand on records; those on which none is known are left out."""
     deps, found = asked.parts.deps, dict[Record, str]()
     if not records:
@@ -77,15 +77,15 @@ def stands_on(asked: Asked, records: Collection[Record]) -> dict[Record, str]:
     try:
         with closing(deps.store()) as store:
             for stream, record_id in records:
-                told = found_decisions(deps, record_id, stream, None, 1, store)
-                if told:
-                    found[stream, record_id] = str((told[0].get("revisions") or [told[0]])[-1]["decision"])
+                decisions = found_decisions(deps, record_id, stream, None, 1, store)
+                if decisions:
+                    found[stream, record_id] = str((decisions[0].get("revisions") or [decisions[0]])[-1]["decision"])
     except UsageError:  # nothing was delivered yet, so that there is no store
         return found
     return found
 
 
-def _good(asked: Asked, records: Collection[Record]) -> set[Record]:
+def _good(asked: PageRequest, records: Collection[Record]) -> set[Record]:
     """Those that are labelled as no fraud."""
     desk = asked.parts.deps.desk
     if desk is None:

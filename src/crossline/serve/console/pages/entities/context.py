@@ -35,7 +35,7 @@ class FigureRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AlertRow:
+class EntityAlertRow:
     """An alert. ``status``: its last word by corrections."""
 
     at: Moment
@@ -73,7 +73,7 @@ class HoldRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ListRow:
+class EntityListRow:
     """An entry that is it. ``until``: None: for good."""
 
     name: str
@@ -82,7 +82,7 @@ class ListRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseRow:
+class EntityCaseRow:
     """A case in which its alerts are."""
 
     number: str
@@ -142,12 +142,12 @@ class EntityPage:
     as_of: str
     figures: tuple[FigureRow, ...]
     missing: tuple[tuple[str, str], ...]
-    alerts: tuple[AlertRow, ...]
+    alerts: tuple[EntityAlertRow, ...]
     alerts_more: bool
     decisions: tuple[DecidedRow, ...]
     holds: tuple[HoldRow, ...]
-    lists: tuple[ListRow, ...]
-    cases: tuple[CaseRow, ...]
+    lists: tuple[EntityListRow, ...]
+    cases: tuple[EntityCaseRow, ...]
     links: tuple[LinkRow, ...]
     days: tuple[int, ...]
     days_said: str

@@ -9,19 +9,19 @@ from urllib.parse import urlencode
 from crossline.basics.times import parse_instant_ms
 from crossline.serve.access.routes import is_part
 from crossline.serve.cases.intake.facts import VALUE_MAX as LINKED_MAX
-from crossline.serve.console.calling import segment
+from crossline.serve.console.api_calls import segment
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.numbers import held_against, number
 from crossline.serve.console.pages.entities.context import (
-    AlertRow,
-    CaseRow,
     DecidedRow,
+    EntityAlertRow,
+    EntityCaseRow,
+    EntityListRow,
     FigureRow,
     HoldRow,
     LinkRow,
-    ListRow,
 )
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.etags import etag_of
 
 DAYS, DAY_MS = 30, 86_400_000
@@ -55,14 +55,14 @@ def _address(page: str, field: str, value: str) -> str:
     return f"/queue?{urlencode({'view': 'all', 'entity': f'{field}:{value[:LINKED_MAX]}'})}"
 
 
-def moment_of(asked: Asked, text: str, *, exact: bool = False) -> Moment:
-    """A time that the API told."""
+def moment_of(asked: PageRequest, text: str, *, exact: bool = False) -> Moment:
+    """A time from the API."""
     return asked.times.moment(parse_instant_ms(text), exact=exact)
 
 
-def figures(told: Iterable[Mapping[str, Any]]) -> Iterator[FigureRow]:
+def figures(items: Iterable[Mapping[str, Any]]) -> Iterator[FigureRow]:
     """Each figure with what it is held against."""
-    for each in told:
+    for each in items:
         value, line = each.get("value"), each.get("threshold")
         beyond = _BEYOND.get(str(each.get("operator")))
         numbers = isinstance(value, int | float) and isinstance(line, int | float)
@@ -78,17 +78,17 @@ def figures(told: Iterable[Mapping[str, Any]]) -> Iterator[FigureRow]:
 
 
 def _window(each: Mapping[str, Any]) -> str:
-    """From when to when it looks, as far as it is told."""
+    """The span of its window, as far as it is known."""
     ends = each.get("window_start"), each.get("window_end")
     if None in ends:
         return ""
     return " to ".join(str(one)[11:19] for one in ends)
 
 
-def alerts(asked: Asked, told: Iterable[Mapping[str, Any]]) -> Iterator[AlertRow]:
+def alerts(asked: PageRequest, items: Iterable[Mapping[str, Any]]) -> Iterator[EntityAlertRow]:
     """Each alert with its sentence."""
-    for each in told:
-        yield AlertRow(
+    for each in items:
+        yield EntityAlertRow(
             at=moment_of(asked, each["event_time"]),
             severity=_GRADES.get(each["severity"], each["severity"]),
             message=each["message"],
@@ -99,9 +99,9 @@ def alerts(asked: Asked, told: Iterable[Mapping[str, Any]]) -> Iterator[AlertRow
         )
 
 
-def decisions(asked: Asked, told: Iterable[Mapping[str, Any]]) -> Iterator[DecidedRow]:
+def decisions(asked: PageRequest, items: Iterable[Mapping[str, Any]]) -> Iterator[DecidedRow]:
     """Each decision as it stands now: after its revisions."""
-    for each in told:
+    for each in items:
         now = (each.get("revisions") or [each])[-1]
         reasons = [one["rule_id"] for one in now.get("reasons", ()) if isinstance(one, Mapping) and "rule_id" in one]
         yield DecidedRow(
@@ -113,9 +113,9 @@ def decisions(asked: Asked, told: Iterable[Mapping[str, Any]]) -> Iterator[Decid
         )
 
 
-def holds(asked: Asked, told: Iterable[Mapping[str, Any]], field: str, at: str) -> Iterator[HoldRow]:
+def holds(asked: PageRequest, items: Iterable[Mapping[str, Any]], field: str, at: str) -> Iterator[HoldRow]:
     """Each hold; by whom."""
-    for each in told:
+    for each in items:
         more = {name: value for name, value in each["key"].items() if name != field}
         by = f"by {each['placed_by']}" if each.get("placed_by") else f"by {each['rule_id']}"
         yield HoldRow(
@@ -130,20 +130,20 @@ def holds(asked: Asked, told: Iterable[Mapping[str, Any]], field: str, at: str) 
         )
 
 
-def lists(asked: Asked, told: Iterable[Mapping[str, Any]]) -> Iterator[ListRow]:
+def lists(asked: PageRequest, items: Iterable[Mapping[str, Any]]) -> Iterator[EntityListRow]:
     """Each list in which it stands."""
-    for each in told:
+    for each in items:
         until = None if each["until"] is None else moment_of(asked, each["until"])
-        yield ListRow(each["list"], f"/lists/{segment(each['list'])}", until)
+        yield EntityListRow(each["list"], f"/lists/{segment(each['list'])}", until)
 
 
-def cases(told: Iterable[Mapping[str, Any]]) -> Iterator[CaseRow]:
+def cases(items: Iterable[Mapping[str, Any]]) -> Iterator[EntityCaseRow]:
     """Each case."""
-    for each in told:
+    for each in items:
         whose = f", {each['assignee']}" if each["assignee"] else ""
         how = f", {each['label']}" if each["label"] else ""
         said = f"{each['status']}{how}{whose}"
-        yield CaseRow(each["number"], f"/cases/{segment(each['number'])}", each["sentence"], said)
+        yield EntityCaseRow(each["number"], f"/cases/{segment(each['number'])}", each["sentence"], said)
 
 
 def links(found: Iterable[tuple[str, str, int]]) -> tuple[LinkRow, ...]:

@@ -10,25 +10,30 @@ from typing import Any
 from starlette.responses import Response
 
 from crossline.basics.times import parse_instant_ms
-from crossline.serve.console.calling import called
+from crossline.serve.console.api_calls import called
 from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.numbers import counted
-from crossline.serve.console.layout.shell import Crumb, Key
+from crossline.serve.console.layout.shell import Crumb, ShortcutKey
 from crossline.serve.console.pages.entities import rows
-from crossline.serve.console.pages.entities.background import Casework, alerts_of_days, casework_of, consequence_of
+from crossline.serve.console.pages.entities.background import EntityCases, alerts_of_days, casework_of, consequence_of
 from crossline.serve.console.pages.entities.consequence import Stopped
 from crossline.serve.console.pages.entities.context import EntitiesPage, EntityPage
-from crossline.serve.console.pages.entities.holding import panel_of, said_of, until_of, why_not
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked, Shown, moved
+from crossline.serve.console.pages.entities.holds import panel_of, said_of, until_of, why_not
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest, Shown, moved
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import read_rules
 
 ENTITY = "/v1/entities/{field}/{value:path}"
-KEYS = (Key(("h",), "hold"), Key(("b",), "block until"), Key(("l",), "lists"), Key(("k",), "links"))
+KEYS = (
+    ShortcutKey(("h",), "hold"),
+    ShortcutKey(("b",), "block until"),
+    ShortcutKey(("l",), "lists"),
+    ShortcutKey(("k",), "links"),
+)
 
 
-def ask(asked: Asked) -> EntitiesPage | Response:
+def ask(asked: PageRequest) -> EntitiesPage | Response:
     """Go to an entity by its id."""
     field, value = asked.query.get("field", "").strip(), asked.query.get("value", "").strip()
     if field and value:
@@ -37,7 +42,7 @@ def ask(asked: Asked) -> EntitiesPage | Response:
     return EntitiesPage(asked.shell("Entities"), fields_of(asked), field, value, wrong)
 
 
-def fields_of(asked: Asked) -> tuple[str, ...]:
+def fields_of(asked: PageRequest) -> tuple[str, ...]:
     """The fields of keys: of the rules' keys first, then whatever records have."""
     found: dict[str, None] = {}
     for row in read_rules(asked.parts.deps.config)[0]:
@@ -55,18 +60,18 @@ class _Known:
     """All that is known of an entity."""
 
     api: Mapping[str, Any]
-    casework: Casework
+    casework: EntityCases
     recent: list[dict[str, Any]]
     past: Stopped
 
 
-async def view(asked: Asked) -> EntityPage:
+async def view(asked: PageRequest) -> EntityPage:
     """Who it is now; with ``?act=hold`` or ``block`` what that would stop, with ``?release=ID`` what is released."""
     known = await _known(asked)
     return _page(asked, known, dict(asked.query))
 
 
-async def hold(asked: Asked) -> Any:
+async def hold(asked: PageRequest) -> Any:
     """Hold it."""
     field, value = _whose(asked)
     form = asked.form
@@ -92,7 +97,7 @@ async def hold(asked: Asked) -> Any:
     return saying(moved(rows.entity_address(field, value)), asked, said)
 
 
-async def release(asked: Asked) -> Any:
+async def release(asked: PageRequest) -> Any:
     """Release a hold of it."""
     form = asked.form
     try:
@@ -109,7 +114,7 @@ async def release(asked: Asked) -> Any:
     return saying(moved(rows.entity_address(*_whose(asked))), asked, said)
 
 
-def _whose(asked: Asked) -> tuple[str, str]:
+def _whose(asked: PageRequest) -> tuple[str, str]:
     """Field and value: of the address, or of the form. Raises ProblemError (422) where neither names them."""
     given = asked.path if "field" in asked.path else asked.form
     field, value = given.get("field", ""), given.get("value", "")
@@ -118,17 +123,17 @@ def _whose(asked: Asked) -> tuple[str, str]:
     return field, value
 
 
-async def _known(asked: Asked) -> _Known:
+async def _known(asked: PageRequest) -> _Known:
     field, value = _whose(asked)
-    api = await _told(asked, field, value)
+    api = await _fetched(asked, field, value)
     casework = await asyncio.to_thread(casework_of, asked, field, value)
     recent = await asyncio.to_thread(alerts_of_days, asked, {field: value})
     past = await asyncio.to_thread(consequence_of, asked, recent)
     return _Known(api, casework, recent, past)
 
 
-async def _told(asked: Asked, field: str, value: str) -> Mapping[str, Any]:
-    """As the API tells it; where nothing was delivered yet, nothing."""
+async def _fetched(asked: PageRequest, field: str, value: str) -> Mapping[str, Any]:
+    """The answer of the API; empty if nothing was delivered yet."""
     try:
         found: Mapping[str, Any] = await called(asked, "GET", ENTITY, {"field": field, "value": value})
     except ProblemError as error:
@@ -139,7 +144,7 @@ async def _told(asked: Asked, field: str, value: str) -> Mapping[str, Any]:
     return found
 
 
-def _page(asked: Asked, known: _Known, wanted: Mapping[str, str], wrong: str = "") -> EntityPage:
+def _page(asked: PageRequest, known: _Known, wanted: Mapping[str, str], wrong: str = "") -> EntityPage:
     field, value = _whose(asked)
     at = rows.entity_address(field, value)
     api, work = known.api, known.casework
@@ -156,7 +161,7 @@ def _page(asked: Asked, known: _Known, wanted: Mapping[str, str], wrong: str = "
         value=value,
         address=at,
         around=rows.links_address(field, value),
-        stands=_stands(held, listed),
+        stands=_state_of(held, listed),
         facts=_facts(work, known.recent),
         as_of=_as_of(asked, api),
         figures=tuple(rows.figures(api["figures"])),
@@ -178,7 +183,7 @@ def _page(asked: Asked, known: _Known, wanted: Mapping[str, str], wrong: str = "
     )
 
 
-def _stands(held: tuple[Any, ...], listed: tuple[Any, ...]) -> tuple[str, str]:
+def _state_of(held: tuple[Any, ...], listed: tuple[Any, ...]) -> tuple[str, str]:
     """State and word: what holds it weighs more than a list in which it stands."""
     if held:
         return "held", f"Held until {max(each.until.text for each in held)}"
@@ -187,14 +192,14 @@ def _stands(held: tuple[Any, ...], listed: tuple[Any, ...]) -> tuple[str, str]:
     return "off", "Not held"
 
 
-def _facts(work: Casework, recent: list[dict[str, Any]]) -> tuple[str, ...]:
+def _facts(work: EntityCases, recent: list[dict[str, Any]]) -> tuple[str, ...]:
     going = sum(1 for each in work.cases if each["status"] not in {"resolved", "merged"})
     done = sum(1 for each in work.cases if each["status"] == "resolved")
     cases = (counted(going, "case") + " not resolved", f"{done:,} resolved") if work.cases else ("no case",)
     return (*cases, counted(len(recent), "alert") + " in 30 days")
 
 
-def _as_of(asked: Asked, api: Mapping[str, Any]) -> str:
+def _as_of(asked: PageRequest, api: Mapping[str, Any]) -> str:
     """From where the figures are, and as of when."""
     figures = api["figures"]
     if api["figures_as_of"] == "replica":
@@ -210,10 +215,10 @@ def _as_of(asked: Asked, api: Mapping[str, Any]) -> str:
 PAGE = Page(
     "entities",
     (
-        Way("GET", "/entities", ask),
-        Way("GET", "/entities/{field}/{value:path}", view),
-        Way("POST", "/entities/hold", hold),
-        Way("POST", "/entities/release", release),
+        PageRoute("GET", "/entities", ask),
+        PageRoute("GET", "/entities/{field}/{value:path}", view),
+        PageRoute("POST", "/entities/hold", hold),
+        PageRoute("POST", "/entities/release", release),
     ),
     label="Entities",
     group="Work",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.parts import Receive, Scope, Send
-from crossline.serve.console.request import Asked
+from crossline.serve.console.dependencies import Receive, Scope, Send
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest
 
 ADDRESS = "/v1/events"
 
 
-async def view(asked: Asked) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+async def view(asked: PageRequest) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """The API's own answer to who asks."""
     api, who = asked.parts.api, asked.who
 
@@ -23,4 +23,4 @@ async def view(asked: Asked) -> Callable[[Scope, Receive, Send], Awaitable[None]
     return answer
 
 
-PAGE = Page("events", (Way("GET", "/events", view),))
+PAGE = Page("events", (PageRoute("GET", "/events", view),))

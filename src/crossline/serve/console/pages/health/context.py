@@ -10,7 +10,7 @@ from crossline.serve.console.layout.shell import Shell
 
 
 @dataclass(frozen=True, slots=True)
-class Tab:
+class HealthTab:
     """A part of health, or a span of time, that may be looked at."""
 
     label: str
@@ -100,8 +100,8 @@ class HealthPage:
     shell: Shell
     pipeline: str
     as_of: Moment | None
-    tabs: tuple[Tab, ...]
-    spans: tuple[Tab, ...]
+    tabs: tuple[HealthTab, ...]
+    spans: tuple[HealthTab, ...]
     rows: tuple[HealthRow, ...]
     calls: int
     calls_said: str

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crossline.analysis.health.predictions import Held
-from crossline.serve.console.calling import segment
+from crossline.serve.console.api_calls import segment
 from crossline.serve.console.layout.numbers import DASH, counted, number
 from crossline.serve.console.pages.health.context import HealthRow, HeldRow, MetRow, Remark
-from crossline.serve.health.words import NAMES, figure_said, held_said, percent
+from crossline.serve.health.sentences import NAMES, figure_text, percent, prediction_text
 
 _CRIT = frozenset({"floods", "silent", "alerts", "money", "precision"})
 _HIGH = frozenset({"parity"})
@@ -59,21 +59,21 @@ def held_rows(said: Mapping[str, Any]) -> Iterator[HeldRow]:
     for each in said["kept"]:
         held = Held(**each)
         of = "label" if held.figure == "precision" else "whole day"
-        low, high = (figure_said(one, held.figure) for one in (held.low, held.high))
+        low, high = (figure_text(one, held.figure) for one in (held.low, held.high))
         yield HeldRow(
             rule_id=said["rule_id"],
             address=f"/rules/{segment(said['rule_id'])}",
             what=NAMES[held.figure],
-            predicted=f"{figure_said(held.predicted, held.figure)}, {low} to {high}",
-            came=_came(held),
+            predicted=f"{figure_text(held.predicted, held.figure)}, {low} to {high}",
+            came=_observed_text(held),
             of=counted(held.of, of),
             beyond=held.beyond,
         )
 
 
-def _came(held: Held) -> str:
+def _observed_text(held: Held) -> str:
     if held.came is not None:
-        return figure_said(held.came, held.figure)
+        return figure_text(held.came, held.figure)
     return "too few labels" if held.figure == "precision" else "no whole day yet"
 
 
@@ -96,9 +96,9 @@ def met_rows(said: Mapping[str, Any]) -> Iterator[MetRow]:
             )
 
 
-def kept_said(said: Mapping[str, Any]) -> tuple[str, ...]:
+def figure_sentences(said: Mapping[str, Any]) -> tuple[str, ...]:
     """Each figure in a sentence."""
-    return tuple(held_said(Held(**each)) for each in said["kept"])
+    return tuple(prediction_text(Held(**each)) for each in said["kept"])
 
 
 def _spark(said: Mapping[str, Any], span: str, due: Mapping[str, Any] | None) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 from crossline.basics.texts.problems import one_of, shown
 from crossline.basics.times import parse_instant_ms
 from crossline.serve.console.access import NEEDS
-from crossline.serve.console.calling import called, segment
+from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.layout.shell import Crumb
-from crossline.serve.console.pages.health.context import HealthPage, Tab
+from crossline.serve.console.pages.health.context import HealthPage, HealthTab
 from crossline.serve.console.pages.health.rows import held_rows, met_rows, row_of
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked, moved
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest, moved
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 
 SPANS = {"24h": "24 h", "7d": "7 d", "28d": "28 d"}
@@ -25,12 +25,12 @@ _TABS = {
 }
 
 
-async def first(asked: Asked) -> Any:
+async def first(asked: PageRequest) -> Any:
     """This server has one pipeline."""
     return moved(f"/health/{segment(asked.parts.deps.config.name)}")
 
 
-async def view(asked: Asked) -> HealthPage:
+async def view(asked: PageRequest) -> HealthPage:
     """The rules of the pipeline."""
     pipeline, span = asked.parts.deps.config.name, asked.query.get("span", "28d")
     if asked.path["pipeline"] != pipeline:
@@ -54,10 +54,10 @@ async def view(asked: Asked) -> HealthPage:
         pipeline=pipeline,
         as_of=asked.times.moment(parse_instant_ms(report["as_of"])) if report else None,
         tabs=tuple(tabs_of(pipeline, "Rules")),
-        spans=tuple(Tab(said, f"?span={name}", name == span) for name, said in SPANS.items()),
+        spans=tuple(HealthTab(said, f"?span={name}", name == span) for name, said in SPANS.items()),
         rows=tuple(row_of(each, span) for each in items),
         calls=len(report.get("calls", ())),
-        calls_said=calls_said(items),
+        calls_said=summary_text(items),
         held=tuple(row for each in items for row in held_rows(each)),
         met=tuple(row for each in items for row in met_rows(each)),
         counted=_counted(report),
@@ -67,16 +67,16 @@ async def view(asked: Asked) -> HealthPage:
     )
 
 
-def tabs_of(pipeline: str, current: str) -> list[Tab]:
+def tabs_of(pipeline: str, current: str) -> list[HealthTab]:
     """The parts of health that this server has."""
     return [
-        Tab(label, path.replace("{pipeline}", segment(pipeline)), label == current)
+        HealthTab(label, path.replace("{pipeline}", segment(pipeline)), label == current)
         for label, path in _TABS.items()
         if ("GET", path) in NEEDS
     ]
 
 
-def calls_said(items: list[Mapping[str, Any]]) -> str:
+def summary_text(items: list[Mapping[str, Any]]) -> str:
     """``one floods, one is silent``."""
     words = {
         "floods": ("floods", "flood"),
@@ -102,7 +102,7 @@ def _counted(report: Mapping[str, Any]) -> str:
 
 PAGE = Page(
     "health",
-    (Way("GET", "/health", first), Way("GET", "/health/{pipeline}", view)),
+    (PageRoute("GET", "/health", first), PageRoute("GET", "/health/{pipeline}", view)),
     label="Health",
     group="Operations",
     tab=True,

@@ -9,29 +9,29 @@ from typing import Any
 import orjson
 
 from crossline.basics.times import parse_instant_ms
-from crossline.serve.cases.links.walking import DEPTH_MAX
-from crossline.serve.console.calling import called
+from crossline.serve.cases.links.traversal import DEPTH_MAX
+from crossline.serve.console.api_calls import called
 from crossline.serve.console.casework.rows import short
 from crossline.serve.console.layout.numbers import counted
-from crossline.serve.console.layout.shell import Crumb, Key
+from crossline.serve.console.layout.shell import Crumb, ShortcutKey
 from crossline.serve.console.pages.entities.rows import entity_address, links_address
 from crossline.serve.console.pages.links.context import Beside, EntityRow, LinksPage
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest
 
 LINKS = "/v1/entities/{field}/{value:path}/links"
 DEPTH, BESIDE_MAX, NUMBERS_MAX = 2, 3, 2
 SHAPES = ("ellipse", "rectangle", "diamond", "hexagon", "triangle")
 OTHER = "octagon"
-KEYS = (Key(("1", "2", "3"), "so many steps"), Key(("i",), "the entity's page"))
+KEYS = (ShortcutKey(("1", "2", "3"), "so many steps"), ShortcutKey(("i",), "the entity's page"))
 
 
-async def view(asked: Asked) -> LinksPage:
-    """The graph around an entity, as the API tells it."""
+async def view(asked: PageRequest) -> LinksPage:
+    """The graph around an entity, from the API."""
     depth = asked.whole("depth", 1, DEPTH_MAX, DEPTH)
     field, value = asked.path["field"], asked.path["value"]
-    told = await called(asked, "GET", LINKS, {"field": field, "value": value}, query={"depth": depth})
-    entities: Sequence[Mapping[str, Any]] = told["entities"]
+    graph = await called(asked, "GET", LINKS, {"field": field, "value": value}, query={"depth": depth})
+    entities: Sequence[Mapping[str, Any]] = graph["entities"]
     kinds = _kinds(entities)
     crumbs = (Crumb("Entities", "/entities"), Crumb(short(value), entity_address(field, value)), Crumb("Links"))
     scripts = ("vendor/cytoscape.js", "js/links.js")
@@ -44,12 +44,12 @@ async def view(asked: Asked) -> LinksPage:
         depths=tuple(
             (each, f"{links_address(field, value)}?depth={each}", each == depth) for each in range(1, DEPTH_MAX + 1)
         ),
-        facts=tuple(_facts(told)),
-        said=_said(told),
-        left_out=_left_out(told["left_out"]),
+        facts=tuple(_facts(graph)),
+        said=_conclusion(graph),
+        left_out=_left_out(graph["left_out"]),
         kinds=tuple(kinds.items()),
-        rows=tuple(_rows(asked, told)),
-        graph=_graph(told, kinds),
+        rows=tuple(_rows(asked, graph)),
+        graph=_graph(graph, kinds),
     )
 
 
@@ -66,21 +66,21 @@ def _kinds(entities: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return dict(zip(dict.fromkeys(fields), shapes, strict=False))
 
 
-def _facts(told: Mapping[str, Any]) -> Iterator[str]:
-    others = told["entities"][1:]
+def _facts(graph: Mapping[str, Any]) -> Iterator[str]:
+    others = graph["entities"][1:]
     stopped = sum(map(is_stopped, others))
-    yield f"{counted(len(others), 'other entity', 'other entities')} within {counted(told['depth'], 'step')}"
+    yield f"{counted(len(others), 'other entity', 'other entities')} within {counted(graph['depth'], 'step')}"
     yield f"{stopped:,} held or blocked" if stopped else "none held or blocked"
-    yield counted(len(told["links"]), "link")
+    yield counted(len(graph["links"]), "link")
     if fraud := sum(1 for each in others if each["fraud_cases"]):
         yield f"{fraud:,} in cases of fraud"
 
 
-def _said(told: Mapping[str, Any]) -> str:
+def _conclusion(graph: Mapping[str, Any]) -> str:
     """What a person would conclude of the drawing."""
-    near = [each for each in told["entities"] if each["steps"] == 1]
-    beyond = len(told["entities"]) - 1 - len(near)
-    stopped = sum(map(is_stopped, told["entities"][1:]))
+    near = [each for each in graph["entities"] if each["steps"] == 1]
+    beyond = len(graph["entities"]) - 1 - len(near)
+    stopped = sum(map(is_stopped, graph["entities"][1:]))
     return (
         f"Drawing of links: {counted(len(near), 'entity', 'entities')} in the same alerts, {beyond:,} farther away, "
         f"{stopped:,} held or blocked. The table says the same."
@@ -96,10 +96,10 @@ def _left_out(left: Mapping[str, int]) -> str:
     return f"Left out, to stay within bounds: {' and '.join(parts)}." if parts else ""
 
 
-def _rows(asked: Asked, told: Mapping[str, Any]) -> Iterator[EntityRow]:
-    entities = told["entities"]
+def _rows(asked: PageRequest, graph: Mapping[str, Any]) -> Iterator[EntityRow]:
+    entities = graph["entities"]
     beside: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
-    for link in told["links"]:
+    for link in graph["links"]:
         beside.setdefault(link["target"], []).append((link["source"], link))
     for place, each in enumerate(entities[1:], 1):
         linked = sorted(beside.get(place, []), key=lambda one: (entities[one[0]]["steps"], -one[1]["alerts"], one[0]))
@@ -129,7 +129,7 @@ def _beside(entity: Mapping[str, Any], link: Mapping[str, Any]) -> Beside:
     return Beside(entity["field"], entity["value"], short(entity["value"]), said)
 
 
-def _graph(told: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
+def _graph(graph: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
     """What the drawing needs, and no more."""
     nodes = [
         {
@@ -139,10 +139,10 @@ def _graph(told: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
             "steps": each["steps"],
             "path": links_address(each["field"], each["value"]),
         }
-        for each in told["entities"]
+        for each in graph["entities"]
     ]
-    links = [[each["source"], each["target"], each["alerts"]] for each in told["links"]]
+    links = [[each["source"], each["target"], each["alerts"]] for each in graph["links"]]
     return orjson.dumps({"nodes": nodes, "links": links}).decode()
 
 
-PAGE = Page("links", (Way("GET", "/links/{field}/{value:path}", view),))
+PAGE = Page("links", (PageRoute("GET", "/links/{field}/{value:path}", view),))

@@ -11,12 +11,12 @@ from starlette.responses import Response
 from crossline.basics.texts.problems import nearest, shown
 from crossline.basics.times import FOREVER_MS
 from crossline.rule_registry.sources.listedit import ListEntry, entry_text
-from crossline.serve.console.calling import called, segment
+from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.shell import Crumb
 from crossline.serve.console.pages.lists.context import EntryRow, ListPage, ListRow, ListsPage
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.request import Asked, Shown, moved
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest, Shown, moved
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.reads.lists import entries_of
@@ -29,7 +29,7 @@ WEEK_MS = 7 * 86_400_000
 SCOPE = "write:lists"
 
 
-def view(asked: Asked) -> ListsPage:
+def view(asked: PageRequest) -> ListsPage:
     """All lists; with ``?entry=…`` in which of them it stands."""
     found, now_ms = entries_of(asked.parts.deps.config), asked.parts.now_ms()
     entry = asked.query.get("entry", "").strip()
@@ -45,18 +45,18 @@ def view(asked: Asked) -> ListsPage:
     return ListsPage(asked.shell("Lists"), tuple(rows), entry, where)
 
 
-async def one(asked: Asked) -> ListPage:
+async def one(asked: PageRequest) -> ListPage:
     """One list."""
     return await asyncio.to_thread(_page, asked, asked.query)
 
 
-async def put(asked: Asked) -> Any:
+async def put(asked: PageRequest) -> Any:
     """Put an entry in, or give the one that is there another end."""
     name, form = asked.path["name"], asked.form
     value, until = form.get("value", "").strip(), form.get("until", "").strip()
     try:
         if not value:
-            raise invalid("value", "nothing", "the value that is to stand in the list")
+            raise invalid("value", "nothing", "the value to put into the list")
         _check_reason(form)
         body = {"until": f"{until}:00Z" if until and not until.endswith("Z") else until or None}
         match = await asyncio.to_thread(_etag, asked, name, value)
@@ -64,10 +64,10 @@ async def put(asked: Asked) -> Any:
     except ProblemError as error:
         return await _refused(asked, error)
     end = f"until {until.replace('T', ' ')} UTC" if until else "without an end"
-    return _done(asked, name, f"{value} stands in {name} {end}; a pipeline takes it up with its next batch.")
+    return _redirect(asked, name, f"{value} stands in {name} {end}; a pipeline takes it up with its next batch.")
 
 
-async def end(asked: Asked) -> Any:
+async def end(asked: PageRequest) -> Any:
     """Take an entry out."""
     name, form = asked.path["name"], asked.form
     value = form.get("value", "")
@@ -76,26 +76,26 @@ async def end(asked: Asked) -> Any:
         await called(asked, "DELETE", ENTRY, {"name": name, "entry": value}, match=form.get("etag", ""))
     except ProblemError as error:
         return await _refused(asked, error)
-    return _done(asked, name, f"{value} stands in {name} no more; a pipeline takes it up with its next batch.")
+    return _redirect(asked, name, f"{value} stands in {name} no more; a pipeline takes it up with its next batch.")
 
 
 def _check_reason(form: Mapping[str, str]) -> None:
     if not form.get("reason", "").strip():
-        raise invalid("reason", "nothing", "why: it stands in the audit trail")
+        raise invalid("reason", "nothing", "the reason, for the audit trail")
 
 
-def _done(asked: Asked, name: str, said: str) -> Response:
+def _redirect(asked: PageRequest, name: str, said: str) -> Response:
     return saying(moved(f"/lists/{segment(name)}"), asked, said)
 
 
-async def _refused(asked: Asked, error: ProblemError) -> Shown:
+async def _refused(asked: PageRequest, error: ProblemError) -> Shown:
     if error.status not in {404, 409, 412, 422}:
         raise error
     page = await asyncio.to_thread(_page, asked, asked.form, str(error.to_json()["detail"]))
     return Shown(page, error.status)
 
 
-def _etag(asked: Asked, name: str, value: str) -> str | None:
+def _etag(asked: PageRequest, name: str, value: str) -> str | None:
     """Of the entry that is there; None where none is."""
     found = entries_of(asked.parts.deps.config).get(name, ())
     ends = [until_ms for each, until_ms in found if entry_text(each) == value]
@@ -103,7 +103,7 @@ def _etag(asked: Asked, name: str, value: str) -> str | None:
     return None if literal is None else etag_of(ListEntry(name, literal, max(ends)).to_json())
 
 
-def _page(asked: Asked, wanted: Mapping[str, str], wrong: str = "") -> ListPage:
+def _page(asked: PageRequest, wanted: Mapping[str, str], wrong: str = "") -> ListPage:
     name, lists = asked.path["name"], asked.parts.deps.config.lists
     found = entries_of(asked.parts.deps.config)
     if name not in found:
@@ -135,13 +135,13 @@ def _page(asked: Asked, wanted: Mapping[str, str], wrong: str = "") -> ListPage:
     )
 
 
-def _row(asked: Asked, name: str, value: Any, until_ms: int) -> EntryRow:
+def _row(asked: PageRequest, name: str, value: Any, until_ms: int) -> EntryRow:
     until = None if until_ms >= FOREVER_MS else asked.times.moment(until_ms)
     etag = etag_of(ListEntry(name, value, until_ms).to_json())
     return EntryRow(entry_text(value), until, etag, until_ms <= asked.parts.now_ms())
 
 
-def _readers(asked: Asked) -> dict[str, tuple[str, ...]]:
+def _readers(asked: PageRequest) -> dict[str, tuple[str, ...]]:
     """By list the rules whose conditions name it."""
     found: dict[str, dict[str, None]] = {}
     for row in read_rules(asked.parts.deps.config)[0]:
@@ -163,10 +163,10 @@ def _named(body: Any) -> set[str]:
 PAGE = Page(
     "lists",
     (
-        Way("GET", "/lists", view),
-        Way("GET", "/lists/{name}", one),
-        Way("POST", "/lists/{name}/put", put),
-        Way("POST", "/lists/{name}/end", end),
+        PageRoute("GET", "/lists", view),
+        PageRoute("GET", "/lists/{name}", one),
+        PageRoute("POST", "/lists/{name}/put", put),
+        PageRoute("POST", "/lists/{name}/end", end),
     ),
     label="Lists",
     group="Rules",

@@ -12,14 +12,14 @@ from crossline.basics.errors import RetryableError
 from crossline.logs import get_logger
 from crossline.serve.access.credentials import RefusedCredentialError
 from crossline.serve.access.roles import Principal
-from crossline.serve.console.answers import bounced, icon_address, style_address
+from crossline.serve.console.accounts.login_attempts import Tried
+from crossline.serve.console.accounts.sessions import IDLE_MS, WHOLE_MS, By
+from crossline.serve.console.accounts.users import User
 from crossline.serve.console.gate import NOBODY, check_origin, origin_of, peer_of, safe_next
 from crossline.serve.console.pages.login.context import LoginPage
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.people.sessions import IDLE_MS, WHOLE_MS, By
-from crossline.serve.console.people.tries import Tried
-from crossline.serve.console.people.users import User
-from crossline.serve.console.request import Asked, Shown, moved
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.request import PageRequest, Shown, moved
+from crossline.serve.console.responses import bounced, icon_address, style_address
 from crossline.serve.http.problems import refusal
 
 BINDING = "crossline-login"  # the cookie of a log-in with the provider that is under way
@@ -31,7 +31,7 @@ _LOOKING = asyncio.Semaphore(2)
 log = get_logger(__name__)
 
 
-def view(asked: Asked) -> Any:
+def view(asked: PageRequest) -> Any:
     """The form; for who is logged in, the page that he wanted."""
     next_page = safe_next(asked.query.get("next", "/"))
     if asked.token:
@@ -40,7 +40,7 @@ def view(asked: Asked) -> Any:
     return Shown(_page(asked, next_page, notice=over))
 
 
-async def log_in(asked: Asked) -> Any:
+async def log_in(asked: PageRequest) -> Any:
     """A local user, by name and password."""
     check_origin(asked.request.headers)
     next_page, name = safe_next(asked.form.get("next", "/")), asked.form.get("user", "")[:_NAME_MAX]
@@ -57,7 +57,7 @@ async def log_in(asked: Asked) -> Any:
     return await _logged_in(asked, user.name, "local", user.roles, next_page)
 
 
-async def begin(asked: Asked) -> Response:
+async def begin(asked: PageRequest) -> Response:
     """To the provider."""
     provider = asked.parts.provider
     if provider is None:
@@ -73,7 +73,7 @@ async def begin(asked: Asked) -> Response:
     return answer
 
 
-async def come_back(asked: Asked) -> Any:
+async def come_back(asked: PageRequest) -> Any:
     """From the provider."""
     provider = asked.parts.provider
     if provider is None:
@@ -86,7 +86,7 @@ async def come_back(asked: Asked) -> Any:
         person = await provider.come_back(binding, asked.query, origin, asked.parts.now_ms())
     except (RefusedCredentialError, RetryableError) as error:
         log.warning("a log-in with the provider failed", reason=str(error))
-        await _told(asked, NOBODY, "login/provider", "refused", str(error))
+        await _audited(asked, NOBODY, "login/provider", "refused", str(error))
         text = "The log-in with your organisation did not work. Nobody is logged in. Try it again."
         answer: Any = Shown(_page(asked, "/", notice=text), 403)
     else:
@@ -96,27 +96,27 @@ async def come_back(asked: Asked) -> Any:
     return answer
 
 
-def log_out(asked: Asked) -> Response:
+def log_out(asked: PageRequest) -> Response:
     """This browser."""
     if asked.session_id:
         asked.parts.sessions.end(asked.session_id)
-    return _gone(asked)
+    return _logged_out(asked)
 
 
-def log_out_everywhere(asked: Asked) -> Response:
+def log_out_everywhere(asked: PageRequest) -> Response:
     """All browsers of who asks."""
     asked.parts.sessions.end_all(asked.who.name)
-    return _gone(asked)
+    return _logged_out(asked)
 
 
-def _gone(asked: Asked) -> Response:
+def _logged_out(asked: PageRequest) -> Response:
     answer = moved("/login")
     answer.headers.append("set-cookie", asked.gate.cookie_of(asked.gate.cookie, "", lasts_s=0))
     answer.headers["clear-site-data"] = '"cache"'
     return answer
 
 
-async def _looked(asked: Asked, name: str) -> tuple[User | None, bool]:
+async def _looked(asked: PageRequest, name: str) -> tuple[User | None, bool]:
     """The user of that name, and whether the password is his; of nobody's it takes as long to say no."""
     users, password = asked.parts.users, asked.form.get("password", "")
     user = await asyncio.to_thread(users.find, name)
@@ -127,10 +127,10 @@ async def _looked(asked: Asked, name: str) -> tuple[User | None, bool]:
     return user, fits
 
 
-async def _refused(asked: Asked, next_page: str, name: str, user: User | None, tried: Tried) -> Shown:
+async def _refused(asked: PageRequest, next_page: str, name: str, user: User | None, tried: Tried) -> Shown:
     """One text for whatever was wrong. A name that is nobody's is not logged: it may be a password."""
     who = NOBODY if user is None else Principal(user.name, frozenset(), "session")
-    await _told(asked, who, "login", "refused", f"{tried.left} tries left")
+    await _audited(asked, who, "login", "refused", f"{tried.left} tries left")
     if tried.left:
         tries = "1 try is" if tried.left == 1 else f"{tried.left} tries are"
         text, status, headers = (
@@ -146,14 +146,14 @@ async def _refused(asked: Asked, next_page: str, name: str, user: User | None, t
     return Shown(_page(asked, next_page, user=name, notice=text), status, headers)
 
 
-async def _logged_in(asked: Asked, name: str, by: By, roles: tuple[str, ...], next_page: str) -> Response:
+async def _logged_in(asked: PageRequest, name: str, by: By, roles: tuple[str, ...], next_page: str) -> Response:
     """A new session, under a new id: what the browser had before is worth nothing."""
     now_ms, sessions = asked.parts.now_ms(), asked.parts.sessions
     before = asked.gate.session_id_of(asked.request.headers)
     if before:
         await asyncio.to_thread(sessions.end, before)
     who = Principal(name, frozenset(), "session")
-    await _told(asked, who, "login", "done", by)
+    await _audited(asked, who, "login", "done", by)
     session_id = await asyncio.to_thread(sessions.begin, name, by, roles, now_ms)
     # From the provider one comes by a redirect, with which the new cookie would not go: the page asks again, from here.
     answer = HTMLResponse(bounced(next_page)) if by == "provider" else moved(next_page)
@@ -161,13 +161,13 @@ async def _logged_in(asked: Asked, name: str, by: By, roles: tuple[str, ...], ne
     return answer
 
 
-async def _told(asked: Asked, who: Principal, what: str, outcome: Any, how: str) -> None:
+async def _audited(asked: PageRequest, who: Principal, what: str, outcome: Any, how: str) -> None:
     """A log-in, or one that failed, in the audit log. Raises RetryableError where that takes nothing."""
     async with asked.parts.audit.writing(who, "POST", f"console /{what}", f"users/{quote(who.name)}") as write:
         write.outcome, write.after = outcome, {"how": how, "from": peer_of(asked.request.scope)}
 
 
-def _page(asked: Asked, next_page: str, *, user: str = "", notice: str = "") -> LoginPage:
+def _page(asked: PageRequest, next_page: str, *, user: str = "", notice: str = "") -> LoginPage:
     parts = asked.parts
     return LoginPage(
         style=style_address(),
@@ -186,11 +186,11 @@ def _page(asked: Asked, next_page: str, *, user: str = "", notice: str = "") -> 
 PAGE = Page(
     "login",
     (
-        Way("GET", "/login", view),
-        Way("POST", "/login", log_in),
-        Way("GET", "/login/provider", begin),
-        Way("GET", "/login/callback", come_back),
-        Way("POST", "/logout", log_out),
-        Way("POST", "/logout/everywhere", log_out_everywhere),
+        PageRoute("GET", "/login", view),
+        PageRoute("POST", "/login", log_in),
+        PageRoute("GET", "/login/provider", begin),
+        PageRoute("GET", "/login/callback", come_back),
+        PageRoute("POST", "/logout", log_out),
+        PageRoute("POST", "/logout/everywhere", log_out_everywhere),
     ),
 )

@@ -46,7 +46,7 @@ class Burning:
 
 @dataclass(frozen=True, slots=True)
 class ObjectivesPage:
-    """``as_of``: the end of the last minute that is counted. ``failed``: why they cannot be told now."""
+    """``as_of``: the end of the last minute that is counted. ``failed``: why they cannot be read now."""
 
     TEMPLATE: ClassVar[str] = "pages/objectives/objectives.html"
     shell: Shell

@@ -7,17 +7,17 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from crossline.serve.access.roles import ROLES, SCOPES
+from crossline.serve.console.accounts.users import User
 from crossline.serve.console.flash import saying
-from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.pages.people.context import PeoplePage, PersonRow, RoleRow
-from crossline.serve.console.people.users import User
-from crossline.serve.console.request import Asked, moved
+from crossline.serve.console.request import PageRequest, moved
 from crossline.serve.http.problems import conflict, not_found
 
 _PEOPLE = frozenset(ROLES) - {"service"}  # which is for programs
 
 
-def view(asked: Asked) -> PeoplePage:
+def view(asked: PageRequest) -> PeoplePage:
     """All users; with ``?user=…`` the form of one."""
     rows = tuple(_row(asked, each) for each in asked.parts.users.listed())
     wanted = asked.query.get("user", "")
@@ -39,14 +39,14 @@ def view(asked: Asked) -> PeoplePage:
     )
 
 
-def set_roles(asked: Asked) -> Response:
+def set_roles(asked: PageRequest) -> Response:
     """Other roles, which hold from the next request on."""
     user, roles = _other(asked, "roles"), [each for each in asked.form.get("role", "").split("\n") if each]
     asked.parts.users.set_roles(user.name, roles)
     return saying(moved("/people"), asked, f"{user.name} is {', '.join(roles)} from now on.")
 
 
-def disable(asked: Asked) -> Response:
+def disable(asked: PageRequest) -> Response:
     """He is logged out everywhere, and cannot log in."""
     user = _other(asked, "user")
     asked.parts.users.disable(user.name, now_ms=asked.parts.now_ms())
@@ -55,14 +55,14 @@ def disable(asked: Asked) -> Response:
     return saying(moved("/people"), asked, said, f"/people/{quote(user.name, safe='')}/enable")
 
 
-def enable(asked: Asked) -> Response:
+def enable(asked: PageRequest) -> Response:
     """He may log in again."""
     user = _other(asked, "user")
     asked.parts.users.enable(user.name)
     return saying(moved("/people"), asked, f"{user.name} may log in again.")
 
 
-def _other(asked: Asked, what: str) -> User:
+def _other(asked: PageRequest, what: str) -> User:
     """The user of the address. Raises ProblemError: 404 where there is none, 409 where it is who asks."""
     user = asked.parts.users.find(asked.path["name"])
     if user is None:
@@ -72,7 +72,7 @@ def _other(asked: Asked, what: str) -> User:
     return user
 
 
-def _row(asked: Asked, user: User) -> PersonRow:
+def _row(asked: PageRequest, user: User) -> PersonRow:
     moment = asked.times.moment
     return PersonRow(
         name=user.name,
@@ -88,10 +88,10 @@ def _row(asked: Asked, user: User) -> PersonRow:
 PAGE = Page(
     "people",
     (
-        Way("GET", "/people", view),
-        Way("POST", "/people/{name}/roles", set_roles),
-        Way("POST", "/people/{name}/disable", disable),
-        Way("POST", "/people/{name}/enable", enable),
+        PageRoute("GET", "/people", view),
+        PageRoute("POST", "/people/{name}/roles", set_roles),
+        PageRoute("POST", "/people/{name}/disable", disable),
+        PageRoute("POST", "/people/{name}/enable", enable),
     ),
     label="People",
     group="Operations",

@@ -60,7 +60,7 @@ class DeadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class PipelineFact:
     """A line beneath the figures. ``against``: what it is held against; empty: nothing."""
 
     label: str
@@ -74,7 +74,7 @@ class PipelinePage:
     """``state``: ready, not ready or unknown, and ``reasons`` for it. ``began``: when the run was started.
 
     ``stale``: since when no minute has been written, where that is long ago; ``no_minutes``: why there are none.
-    ``runs``: whether a run answers; what only it could tell is empty else. ``failed``: why nothing can be told.
+    ``runs``: whether a run answers; its values are empty otherwise. ``failed``: why the API gave no answer.
     """
 
     TEMPLATE: ClassVar[str] = "pages/pipeline/pipeline.html"
@@ -84,7 +84,7 @@ class PipelinePage:
     reasons: tuple[str, ...]
     began: Moment | None
     stats: tuple[Stat, ...]
-    facts: tuple[Fact, ...]
+    facts: tuple[PipelineFact, ...]
     sinks: tuple[SinkRow, ...]
     replicas: tuple[ReplicaRow, ...]
     dead: tuple[DeadRow, ...]

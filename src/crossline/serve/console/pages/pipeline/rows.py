@@ -1,4 +1,4 @@
-"""Rows of the page of a pipeline's health, out of what the API tells."""
+"""Rows of the page of a pipeline's health, from the API's answer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crossline.basics.times import rounded_duration
-from crossline.observe.running.words import limit_said, said
+from crossline.observe.run_health.formatting import limit_text, value_text
 from crossline.serve.console.layout.numbers import DASH, counted
-from crossline.serve.console.pages.pipeline.context import DeadRow, Fact, ReplicaRow, SinkRow
-from crossline.serve.console.request import Asked
+from crossline.serve.console.pages.pipeline.context import DeadRow, PipelineFact, ReplicaRow, SinkRow
+from crossline.serve.console.request import PageRequest
 
 _PHASES = {
     "plan": "Plan",
@@ -21,64 +21,72 @@ _PHASES = {
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-def sink_row(told: Mapping[str, Any]) -> SinkRow:
+def sink_row(sink: Mapping[str, Any]) -> SinkRow:
     """A sink, which batches wait for or which gets them later."""
-    behind_ms, backlog = told["behind_ms"], told["backlog_batches"]
+    behind_ms, backlog = sink["behind_ms"], sink["backlog_batches"]
     behind = rounded_duration(behind_ms) if behind_ms else "0 s"
     if backlog:
         behind += f", {counted(backlog, 'batch', 'batches')}"
     return SinkRow(
-        name=told["name"],
+        name=sink["name"],
         state="behind" if behind_ms else "writing",
         behind=behind,
-        against=limit_said(told["limit_ms"], "alert", "ms") + ("" if backlog is None else "; no batch waits for it"),
-        crossed=told["crossed"],
-        took=DASH if told["delivery_ms"] is None else rounded_duration(told["delivery_ms"]),
-        retries=f"{told['retries']:,}",
+        against=limit_text(sink["limit_ms"], "alert", "ms") + ("" if backlog is None else "; no batch waits for it"),
+        crossed=sink["crossed"],
+        took=DASH if sink["delivery_ms"] is None else rounded_duration(sink["delivery_ms"]),
+        retries=f"{sink['retries']:,}",
     )
 
 
-def replica_row(told: Mapping[str, Any]) -> ReplicaRow:
+def replica_row(replica: Mapping[str, Any]) -> ReplicaRow:
     """A replica of the state."""
     return ReplicaRow(
-        number=told["number"] + 1,
-        behind="has no state yet" if told["ms"] is None else rounded_duration(told["ms"]) if told["ms"] else "0 s",
-        against=limit_said(told["limit_ms"], "setting", "ms"),
-        batch=DASH if told["batch"] is None else f"{told['batch']:,}",
-        crossed=told["crossed"],
+        number=replica["number"] + 1,
+        behind="has no state yet"
+        if replica["ms"] is None
+        else rounded_duration(replica["ms"])
+        if replica["ms"]
+        else "0 s",
+        against=limit_text(replica["limit_ms"], "setting", "ms"),
+        batch=DASH if replica["batch"] is None else f"{replica['batch']:,}",
+        crossed=replica["crossed"],
     )
 
 
-def dead_row(told: Mapping[str, Any]) -> DeadRow:
+def dead_row(reason: Mapping[str, Any]) -> DeadRow:
     """A reason for dead letters."""
-    return DeadRow(told["stream"], told["reason"], f"{told['count']:,}")
+    return DeadRow(reason["stream"], reason["reason"], f"{reason['count']:,}")
 
 
-def facts_of(asked: Asked, told: Mapping[str, Any], figures: Mapping[str, Mapping[str, Any]]) -> Iterator[Fact]:
+def facts_of(
+    asked: PageRequest, health: Mapping[str, Any], figures: Mapping[str, Mapping[str, Any]]
+) -> Iterator[PipelineFact]:
     """Batches, phases, the checkpoint, and what waits."""
     share = figures.get("checkpoint_share")
     if share is not None:
-        against = limit_said(share["limit"], share["source"], "share")
-        yesterday = "" if share["yesterday"] is None else f"{said(share['yesterday'], 'share')} yesterday"
-        value = "unknown" if share["value"] is None else said(share["value"], "share")
+        against = limit_text(share["limit"], share["source"], "share")
+        yesterday = "" if share["yesterday"] is None else f"{value_text(share['yesterday'], 'share')} yesterday"
+        value = "unknown" if share["value"] is None else value_text(share["value"], "share")
         compared = ", ".join(each for each in (against, yesterday) if each)
-        yield Fact(f"{share['label']}, {share['over']}", value, compared, bool(share["crossed"]))
-    run = told.get("run")
+        yield PipelineFact(f"{share['label']}, {share['over']}", value, compared, bool(share["crossed"]))
+    run = health.get("run")
     if run is None:
         return
     now_ms = asked.times.now_ms
     running = rounded_duration(run["running_ms"]) if run["running_ms"] else "none"
-    yield Fact("Batch that runs", running, limit_said(run["running_limit_ms"], "alert", "ms"), run["running_crossed"])
-    yield Fact("Batches of this run", f"{run['batches']:,}", _ago("last one", run["last_ms"], now_ms))
+    yield PipelineFact(
+        "Batch that runs", running, limit_text(run["running_limit_ms"], "alert", "ms"), run["running_crossed"]
+    )
+    yield PipelineFact("Batches of this run", f"{run['batches']:,}", _ago("last one", run["last_ms"], now_ms))
     whole_ms = sum(run["phases_ms"].values())
     for name, ms in run["phases_ms"].items():
-        part = f"{said(ms / whole_ms, 'share')} of a batch" if whole_ms else ""
-        yield Fact(f"{_PHASES.get(name, name)}, on average", rounded_duration(ms), part)
+        part = f"{value_text(ms / whole_ms, 'share')} of a batch" if whole_ms else ""
+        yield PipelineFact(f"{_PHASES.get(name, name)}, on average", rounded_duration(ms), part)
     state = "unknown" if run["state_written_ms"] is None else _bytes(run["state_bytes"])
-    yield Fact("State on the disk", state, _ago("written", run["state_written_ms"], now_ms))
+    yield PipelineFact("State on the disk", state, _ago("written", run["state_written_ms"], now_ms))
     for stream, waits in run["waiting"].items():
         amount = f"{waits['amount']:,} records" if waits["unit"] == "records" else _bytes(waits["amount"])
-        yield Fact(f"Waits in {stream}", amount, "behind the last batch")
+        yield PipelineFact(f"Waits in {stream}", amount, "behind the last batch")
 
 
 def _ago(what: str, at_ms: int | None, now_ms: int) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.basics.times import parse_instant_ms
-from crossline.observe.running.words import limit_said, said
-from crossline.serve.console.calling import called, segment
+from crossline.observe.run_health.formatting import limit_text, value_text
+from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Crumb
-from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.pages.pipeline.context import PipelinePage, Stat
 from crossline.serve.console.pages.pipeline.rows import dead_row, facts_of, replica_row, sink_row
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import ProblemError, not_found
 
 STALE_MS = 180_000  # since the last minute that was written
@@ -21,7 +21,7 @@ UNKNOWN = "unknown"
 SHOWN = ("lag", "alert_latency", "records_per_s", "batch", "late_share", "dead_letters")
 
 
-async def view(asked: Asked) -> PipelinePage:
+async def view(asked: PageRequest) -> PipelinePage:
     """How the pipeline runs."""
     name = asked.parts.deps.config.name
     if asked.path["pipeline"] != name:
@@ -32,17 +32,17 @@ async def view(asked: Asked) -> PipelinePage:
         return _page(asked, name, None, error.detail)
 
 
-def _page(asked: Asked, name: str, told: Mapping[str, Any] | None, failed: str = "") -> PipelinePage:
+def _page(asked: PageRequest, name: str, body: Mapping[str, Any] | None, failed: str = "") -> PipelinePage:
     health = f"/health/{segment(name)}"
     crumbs = (Crumb("Health", health), Crumb(name))
-    known: Mapping[str, Any] = told or {"state": UNKNOWN, "reasons": [], "figures": [], "minutes": {}}
+    known: Mapping[str, Any] = body or {"state": UNKNOWN, "reasons": [], "figures": [], "minutes": {}}
     figures = {each["name"]: each for each in known["figures"]}
     last = known["minutes"].get("last")
-    as_of_ms = parse_instant_ms(known["as_of"]) if told else 0
+    as_of_ms = parse_instant_ms(known["as_of"]) if body else 0
     stale = bool(last) and as_of_ms - parse_instant_ms(last) > STALE_MS
     return PipelinePage(
         shell=asked.shell(f"Pipeline {name}", crumbs),
-        as_of=asked.times.moment(as_of_ms) if told else None,
+        as_of=asked.times.moment(as_of_ms) if body else None,
         state=known["state"],
         reasons=tuple(known["reasons"]),
         began=_moment(asked, known.get("began")),
@@ -60,25 +60,28 @@ def _page(asked: Asked, name: str, told: Mapping[str, Any] | None, failed: str =
     )
 
 
-def _moment(asked: Asked, instant: str | None) -> Moment | None:
+def _moment(asked: PageRequest, instant: str | None) -> Moment | None:
     return None if instant is None else asked.times.moment(parse_instant_ms(instant))
 
 
-def _stat(told: Mapping[str, Any]) -> Stat:
-    unit, value, yesterday = told["unit"], told["value"], told["yesterday"]
-    hours = [each for each in told["hours"] if each is not None]
+def _stat(figure: Mapping[str, Any]) -> Stat:
+    unit, value, yesterday = figure["unit"], figure["value"], figure["yesterday"]
+    hours = [each for each in figure["hours"] if each is not None]
     most = max([*hours, 0.0])
     return Stat(
-        label=told["label"],
-        value=UNKNOWN if value is None else said(value, unit),
-        over=told["over"],
-        against=limit_said(told["limit"], told["source"], unit) or ("limit unknown" if told["source"] else "no limit"),
-        before="" if yesterday is None else f"{'at most ' if told['peaks'] else ''}{said(yesterday, unit)} yesterday",
-        crossed=bool(told["crossed"]),
+        label=figure["label"],
+        value=UNKNOWN if value is None else value_text(value, unit),
+        over=figure["over"],
+        against=limit_text(figure["limit"], figure["source"], unit)
+        or ("limit unknown" if figure["source"] else "no limit"),
+        before=""
+        if yesterday is None
+        else f"{'at most ' if figure['peaks'] else ''}{value_text(yesterday, unit)} yesterday",
+        crossed=bool(figure["crossed"]),
         points=tuple(each / most if most else 0.0 for each in hours) if len(hours) > 1 else (),
-        said=f"{told['label']}, {len(hours)} of the last 24 hours: {'at most ' if told['peaks'] else 'up to '}"
-        f"{said(most, unit)}",
+        said=f"{figure['label']}, {len(hours)} of the last 24 hours: {'at most ' if figure['peaks'] else 'up to '}"
+        f"{value_text(most, unit)}",
     )
 
 
-PAGE = Page("pipeline", (Way("GET", "/health/{pipeline}/pipeline", view),))
+PAGE = Page("pipeline", (PageRoute("GET", "/health/{pipeline}/pipeline", view),))

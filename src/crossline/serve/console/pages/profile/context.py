@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from crossline.serve.console.accounts.preferences import Preferences
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
-from crossline.serve.console.people.preferences import Preferences
 
 
 @dataclass(frozen=True, slots=True)

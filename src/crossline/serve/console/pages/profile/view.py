@@ -5,14 +5,14 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from crossline.serve.access.roles import SCOPES
+from crossline.serve.console.accounts.preferences import preferences_of, zones
 from crossline.serve.console.flash import saying
-from crossline.serve.console.pages.page import Page, Way
+from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.pages.profile.context import ProfilePage
-from crossline.serve.console.people.preferences import preferences_of, zones
-from crossline.serve.console.request import Asked, moved
+from crossline.serve.console.request import PageRequest, moved
 
 
-def view(asked: Asked) -> ProfilePage:
+def view(asked: PageRequest) -> ProfilePage:
     """The form."""
     ends_ms = asked.who.expires_ms
     return ProfilePage(
@@ -24,10 +24,10 @@ def view(asked: Asked) -> ProfilePage:
     )
 
 
-def keep(asked: Asked) -> Response:
+def keep(asked: PageRequest) -> Response:
     """Keep what was chosen."""
     asked.parts.preferences.keep(asked.who.name, preferences_of(asked.form))
     return saying(moved("/profile"), asked, "The profile is kept.")
 
 
-PAGE = Page("profile", (Way("GET", "/profile", view), Way("POST", "/profile", keep)))
+PAGE = Page("profile", (PageRoute("GET", "/profile", view), PageRoute("POST", "/profile", keep)))

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from crossline.serve.console.casework.address import Chip
-from crossline.serve.console.casework.forms import Ask
-from crossline.serve.console.casework.rows import CaseRow, Piece
+from crossline.serve.console.casework.forms import ActionForm
+from crossline.serve.console.casework.rows import CaseRow, TextPiece
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
 
 
 @dataclass(frozen=True, slots=True)
-class Tab:
+class QueueTab:
     """A view. ``count``: as text."""
 
     label: str
@@ -38,7 +38,7 @@ class Near:
 
     number: str
     address: str
-    sentence: tuple[Piece, ...]
+    sentence: tuple[TextPiece, ...]
     severity: str
     said: str
     at: Moment
@@ -51,7 +51,7 @@ class Preview:
     number: str
     address: str
     severity: str
-    sentence: tuple[Piece, ...]
+    sentence: tuple[TextPiece, ...]
     at: Moment
     facts: tuple[str, ...]
     chart: str
@@ -77,7 +77,7 @@ class QueuePage:
 
     TEMPLATE: ClassVar[str] = "pages/queue/queue.html"
     shell: Shell
-    tabs: tuple[Tab, ...]
+    tabs: tuple[QueueTab, ...]
     chips: tuple[Chip, ...]
     order: tuple[tuple[str, str, bool], ...]
     order_label: str
@@ -90,7 +90,7 @@ class QueuePage:
     news: str
     empty: Empty | None
     preview: Preview | None
-    ask: Ask | None
+    ask: ActionForm | None
     back: str
     view_label: str
     query: str

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.basics.times import parse_instant_ms
-from crossline.serve.console.casework.address import Wanted
-from crossline.serve.console.casework.rows import money_said, pieces
+from crossline.serve.console.casework.address import QueueQuery
+from crossline.serve.console.casework.rows import money_text, pieces
 from crossline.serve.console.pages.queue.context import Near, Preview
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.cases.requests import case_of, desk_of
 
 NEAR_MAX = 3
 WHY_NOT = "Your roles let you read cases and not change them: that takes write:cases."
 
 
-def preview_of(asked: Asked, wanted: Wanted, case_id: str) -> Preview:
+def preview_of(asked: PageRequest, wanted: QueueQuery, case_id: str) -> Preview:
     """The preview of a case. Raises ProblemError (404)."""
     case, desk = case_of(asked.parts.deps, case_id), desk_of(asked.parts.deps)
     number, decision = case["number"], case["decision"] or {}
@@ -54,7 +54,7 @@ def gravest(case: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return found[-1] if found else None
 
 
-def near(asked: Asked, wanted: Wanted, case: Mapping[str, Any], said: str) -> Near:
+def near(asked: PageRequest, wanted: QueueQuery, case: Mapping[str, Any], said: str) -> Near:
     """A case beside another one."""
     return Near(
         number=case["number"],
@@ -73,12 +73,12 @@ def shared(case: Mapping[str, Any]) -> str:
 
 def became(case: Mapping[str, Any]) -> str:
     """What became of a case that is like another one."""
-    money = money_said(case["money"])
+    money = money_text(case["money"])
     return f"resolved as {case['label'] or 'no label'}" + (f", {money}" if money else "")
 
 
 def _facts(case: Mapping[str, Any]) -> list[str]:
-    money, rules = money_said(case["money"]), len({each["rule_id"] for each in case["rules"]})
+    money, rules = money_text(case["money"]), len({each["rule_id"] for each in case["rules"]})
     found = [f"{money} at risk"] if money else []
     found.append(f"{rules} {'rule' if rules == 1 else 'rules'}")
     found.append(case["assignee"] or "unassigned")

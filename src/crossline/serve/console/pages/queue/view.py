@@ -10,24 +10,24 @@ from typing import Any
 from starlette.responses import Response
 
 from crossline.basics.times import parse_instant_ms
-from crossline.serve.cases.queue import reading
-from crossline.serve.cases.queue.pages import QueuePage as Found
+from crossline.serve.cases.queue import queries
+from crossline.serve.cases.queue.navigation import linked_counts, newest, news
+from crossline.serve.cases.queue.pages import QueueResult as Found
 from crossline.serve.cases.queue.views import views
-from crossline.serve.cases.queue.walking import linked_counts, newest, news
 from crossline.serve.cases.rows import seq_of
-from crossline.serve.cases.values import NotThereError
-from crossline.serve.console.casework.acting import on_many, undone
-from crossline.serve.console.casework.address import DECISIONS, FILTERS, SEVERITIES, SORTS, VIEWS, Wanted
-from crossline.serve.console.casework.counts import lines, said, waiting
-from crossline.serve.console.casework.forms import ASKS, Ask, ask_of
+from crossline.serve.cases.values import NoSuchCaseError
+from crossline.serve.console.casework.actions import on_many, undone
+from crossline.serve.console.casework.address import DECISIONS, FILTERS, SEVERITIES, SORTS, VIEWS, QueueQuery
+from crossline.serve.console.casework.counts import count_text, lines, waiting
+from crossline.serve.console.casework.forms import ASKS, ActionForm, ask_of
 from crossline.serve.console.casework.rows import CaseRow, number_of, one_code, row_of
 from crossline.serve.console.flash import saying
-from crossline.serve.console.layout.shell import Crumb, Key
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.pages.queue.context import Empty, MoreRows, NewsPart, PreviewPart, QueuePage, Tab
+from crossline.serve.console.layout.shell import Crumb, ShortcutKey
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.pages.queue.context import Empty, MoreRows, NewsPart, PreviewPart, QueuePage, QueueTab
 from crossline.serve.console.pages.queue.preview import preview_of
-from crossline.serve.console.request import Asked, Shown, moved
-from crossline.serve.http.cases.requests import asked as told
+from crossline.serve.console.request import PageRequest, Shown, moved
+from crossline.serve.http.cases.requests import as_problems as answered
 from crossline.serve.http.cases.requests import desk_of
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import cursor_of, place_of
@@ -36,29 +36,29 @@ from crossline.serve.http.problems import ProblemError, not_found
 ROWS, LISTED_MAX = 50, 1_000
 TABS = ("unassigned", "mine", "open", "snoozed")
 KEYS = (
-    Key(("j", "k"), "next, previous case"),
-    Key(("o",), "open the case"),
-    Key(("Space",), "preview"),
-    Key(("x",), "select"),
-    Key(("X",), "select up to here"),
-    Key(("*",), "select all of this filter"),
-    Key(("a",), "assign to me"),
-    Key(("s",), "snooze"),
-    Key(("e",), "escalate"),
-    Key(("r",), "resolve"),
-    Key(("h",), "hold"),
-    Key(("b",), "block until"),
-    Key(("m",), "merge"),
-    Key(("n",), "note"),
-    Key((".",), "show new cases"),
-    Key(("f",), "filter"),
+    ShortcutKey(("j", "k"), "next, previous case"),
+    ShortcutKey(("o",), "open the case"),
+    ShortcutKey(("Space",), "preview"),
+    ShortcutKey(("x",), "select"),
+    ShortcutKey(("X",), "select up to here"),
+    ShortcutKey(("*",), "select all of this filter"),
+    ShortcutKey(("a",), "assign to me"),
+    ShortcutKey(("s",), "snooze"),
+    ShortcutKey(("e",), "escalate"),
+    ShortcutKey(("r",), "resolve"),
+    ShortcutKey(("h",), "hold"),
+    ShortcutKey(("b",), "block until"),
+    ShortcutKey(("m",), "merge"),
+    ShortcutKey(("n",), "note"),
+    ShortcutKey((".",), "show new cases"),
+    ShortcutKey(("f",), "filter"),
 )
 WHY_NOT = "Your roles let you read cases and not change them: that takes write:cases."
 
 
-def view(asked: Asked) -> Shown | Response:
+def view(asked: PageRequest) -> Shown | Response:
     """The queue; without filters the view that whoever asks has as the default."""
-    wanted = Wanted.of(asked.query)
+    wanted = QueueQuery.of(asked.query)
     if not wanted.given and not asked.query:
         own = _default(asked)
         if own is not None and own.given:
@@ -66,7 +66,7 @@ def view(asked: Asked) -> Shown | Response:
     return Shown(page(asked, wanted))
 
 
-def page(asked: Asked, wanted: Wanted, problem: str = "") -> QueuePage:
+def page(asked: PageRequest, wanted: QueueQuery, problem: str = "") -> QueuePage:
     """The page for those filters. ``problem``: why an act was not done."""
     desk, who = desk_of(asked.parts.deps), asked.who.name
     found = _page(asked, wanted)
@@ -102,9 +102,9 @@ def page(asked: Asked, wanted: Wanted, problem: str = "") -> QueuePage:
     )
 
 
-def more(asked: Asked) -> Any:
+def more(asked: PageRequest) -> Any:
     """The next rows: as a part for the script, else as a page that begins with them."""
-    wanted = Wanted.of(asked.query)
+    wanted = QueueQuery.of(asked.query)
     if not asked.by_htmx:
         return Shown(page(asked, wanted))
     found = _page(asked, wanted)
@@ -112,22 +112,22 @@ def more(asked: Asked) -> Any:
     return MoreRows(rows, _more(wanted, found, asked.who.name))
 
 
-def preview(asked: Asked) -> PreviewPart:
+def preview(asked: PageRequest) -> PreviewPart:
     """One case beside the list."""
-    wanted = Wanted.of(asked.query)
+    wanted = QueueQuery.of(asked.query)
     return PreviewPart(preview_of(asked, wanted, asked.path["case_id"]), asked.nonce, asked.token)
 
 
-def whats_new(asked: Asked) -> NewsPart:
+def whats_new(asked: PageRequest) -> NewsPart:
     """How many cases of the view were opened since it was shown."""
-    wanted, seen = Wanted.of(asked.query), asked.whole("seen", 0, 10**15, 0)
+    wanted, seen = QueueQuery.of(asked.query), asked.whole("seen", 0, 10**15, 0)
     found = news(desk_of(asked.parts.deps), wanted.filter(), asked.who.name, seen)
     return NewsPart(found.count, found.critical, wanted.address(seen=str(seen)))
 
 
-def act(asked: Asked) -> Any:
+def act(asked: PageRequest) -> Any:
     """An act on many cases; where it is refused, the page says why in its place."""
-    wanted = Wanted.of_text(asked.form.get("back", ""))
+    wanted = QueueQuery.of_text(asked.form.get("back", ""))
     try:
         done = on_many(asked)
     except ProblemError as problem:
@@ -137,7 +137,7 @@ def act(asked: Asked) -> Any:
     return saying(moved(wanted.address()), asked, done.said, done.undo)
 
 
-def undo(asked: Asked) -> Response:
+def undo(asked: PageRequest) -> Response:
     """Take back what was done at that moment."""
     at = asked.path["at"]
     if not (at.isascii() and at.isdigit() and len(at) < 16):
@@ -148,23 +148,23 @@ def undo(asked: Asked) -> Response:
     return saying(moved(f"/{back}" if back.startswith(("queue", "cases/")) else "/queue"), asked, said_then)
 
 
-def _page(asked: Asked, wanted: Wanted) -> Found:
+def _page(asked: PageRequest, wanted: QueueQuery) -> Found:
     cursor = asked.query.get("cursor", "")
     place = place_of(cursor, _of(wanted, asked.who.name), lambda found: len(found) > 2) if cursor else None
     desk, sort = desk_of(asked.parts.deps), wanted.sort
     which = wanted.filter()
-    return told(lambda: desk.page(which, asked.who.name, sort, place, ROWS))
+    return answered(lambda: desk.page(which, asked.who.name, sort, place, ROWS))
 
 
-def _of(wanted: Wanted, who: str) -> str:
+def _of(wanted: QueueQuery, who: str) -> str:
     return f"queue:{etag_of([wanted.body(), who])}"
 
 
-def _more(wanted: Wanted, found: Found, who: str) -> str:
+def _more(wanted: QueueQuery, found: Found, who: str) -> str:
     return "" if found.place is None else wanted.address("/queue/more", cursor=cursor_of(found.place, _of(wanted, who)))
 
 
-def _rows(asked: Asked, wanted: Wanted, cases: Sequence[Mapping[str, Any]], code: str) -> tuple[CaseRow, ...]:
+def _rows(asked: PageRequest, wanted: QueueQuery, cases: Sequence[Mapping[str, Any]], code: str) -> tuple[CaseRow, ...]:
     seen = asked.whole("seen", 0, 10**15, -1)
     linked = linked_counts(desk_of(asked.parts.deps).file, [number_of(each) for each in cases]) if cases else {}
     return tuple(
@@ -172,28 +172,30 @@ def _rows(asked: Asked, wanted: Wanted, cases: Sequence[Mapping[str, Any]], code
     )
 
 
-def _tabs(asked: Asked, wanted: Wanted) -> tuple[Tab, ...]:
+def _tabs(asked: PageRequest, wanted: QueueQuery) -> tuple[QueueTab, ...]:
     names = (*TABS, *([wanted.view] if wanted.view not in TABS else []))
     which = wanted.filter()
     filters = {name: replace(which, view=name) for name in names}  # type: ignore[arg-type]  # they are views
     counts = desk_of(asked.parts.deps).counts(asked.who.name, filters)
     return tuple(
-        Tab(VIEWS.get(name, name), wanted.having(view=name).address(), said(counts[name]), name == wanted.view)
+        QueueTab(
+            VIEWS.get(name, name), wanted.having(view=name).address(), count_text(counts[name]), name == wanted.view
+        )
         for name in names
     )
 
 
-def _fields(wanted: Wanted) -> tuple[tuple[str, str, str, tuple[str, ...]], ...]:
+def _fields(wanted: QueueQuery) -> tuple[tuple[str, str, str, tuple[str, ...]], ...]:
     choices = {"severity": SEVERITIES, "decision": DECISIONS}
     names = [name for name in FILTERS if name != "q"]
     return tuple((name, FILTERS[name], wanted.given.get(name, ""), choices.get(name, ())) for name in names)
 
 
-def _empty(asked: Asked, wanted: Wanted) -> Empty:
+def _empty(asked: PageRequest, wanted: QueueQuery) -> Empty:
     desk, filters = desk_of(asked.parts.deps), len(wanted.filters)
     if filters:
-        without = Wanted({name: value for name, value in wanted.given.items() if name in {"view", "sort"}})
-        count = said(desk.counts(asked.who.name, {"all": without.filter()})["all"])
+        without = QueueQuery({name: value for name, value in wanted.given.items() if name in {"view", "sort"}})
+        count = count_text(desk.counts(asked.who.name, {"all": without.filter()})["all"])
         noun = "filter" if filters == 1 else "filters"
         are = "is" if count == "1" else "are"
         match = f"No case matches {filters} {noun}."
@@ -212,7 +214,7 @@ def _empty(asked: Asked, wanted: Wanted) -> Empty:
     )
 
 
-def _ask(asked: Asked, wanted: Wanted, found: Found, problem: str) -> Ask | None:
+def _ask(asked: PageRequest, wanted: QueueQuery, found: Found, problem: str) -> ActionForm | None:
     """The form of an act, where one is asked for, or was refused."""
     name = asked.form.get("act") or asked.query.get("ask", "")
     given = asked.form or asked.query
@@ -221,7 +223,7 @@ def _ask(asked: Asked, wanted: Wanted, found: Found, problem: str) -> Ask | None
     every = given.get("every") == "1"
     if every:
         cases = _all(asked, wanted) if len(found.items) < found.total <= LISTED_MAX else found.items
-        cases = cases if found.total <= LISTED_MAX else []  # of more than that only the count is told
+        cases = cases if found.total <= LISTED_MAX else []  # of more than that only the count is shown
         return ask_of(
             asked,
             name,
@@ -238,34 +240,34 @@ def _ask(asked: Asked, wanted: Wanted, found: Found, problem: str) -> Ask | None
     )
 
 
-def _named(asked: Asked, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+def _named(asked: PageRequest, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
     """Those of these cases that there are."""
     file, seqs = desk_of(asked.parts.deps).file, []
     for each in dict.fromkeys(names):
-        with suppress(NotThereError):
+        with suppress(NoSuchCaseError):
             seqs.append(seq_of(file, each))
-    return reading.listed(file, seqs)
+    return queries.listed(file, seqs)
 
 
-def _all(asked: Asked, wanted: Wanted) -> Sequence[Mapping[str, Any]]:
+def _all(asked: PageRequest, wanted: QueueQuery) -> Sequence[Mapping[str, Any]]:
     desk = desk_of(asked.parts.deps)
-    return told(lambda: desk.page(wanted.filter(), asked.who.name, wanted.sort, None, LISTED_MAX)).items
+    return answered(lambda: desk.page(wanted.filter(), asked.who.name, wanted.sort, None, LISTED_MAX)).items
 
 
-def _default(asked: Asked) -> Wanted | None:
+def _default(asked: PageRequest) -> QueueQuery | None:
     own = views(desk_of(asked.parts.deps).file, asked.who.name)
-    return next((Wanted.of_body(each["query"]) for each in own if each["default"]), None)
+    return next((QueueQuery.of_body(each["query"]) for each in own if each["default"]), None)
 
 
 PAGE = Page(
     "queue",
     (
-        Way("GET", "/queue", view),
-        Way("GET", "/queue/more", more),
-        Way("GET", "/queue/news", whats_new),
-        Way("GET", "/queue/preview/{case_id}", preview),
-        Way("POST", "/queue/act", act),
-        Way("POST", "/queue/undo/{at}", undo),
+        PageRoute("GET", "/queue", view),
+        PageRoute("GET", "/queue/more", more),
+        PageRoute("GET", "/queue/news", whats_new),
+        PageRoute("GET", "/queue/preview/{case_id}", preview),
+        PageRoute("POST", "/queue/act", act),
+        PageRoute("POST", "/queue/undo/{at}", undo),
     ),
     label="Queue",
     group="Work",

@@ -8,12 +8,12 @@ from typing import Any
 
 from crossline.basics.texts.problems import one_of, shown
 from crossline.rule_registry.events import RuleEvent
-from crossline.serve.console.calling import segment
+from crossline.serve.console.api_calls import segment
 from crossline.serve.console.layout.numbers import number
 from crossline.serve.console.pages.rules.context import RuleRow, RulesPage
-from crossline.serve.console.pages.rules.health import Doing, doing_of
+from crossline.serve.console.pages.rules.health import RuleFigures, doing_of
 from crossline.serve.console.pages.rules.hits import DAYS, daily
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import invalid
 from crossline.serve.http.reads.rules import read_rules
 
@@ -33,12 +33,12 @@ def _later(iso: str) -> str:
     return "".join(chr(0x10FFFF - ord(letter)) for letter in iso)
 
 
-async def view(asked: Asked) -> RulesPage:
+async def view(asked: PageRequest) -> RulesPage:
     """The catalogue."""
     return await asyncio.to_thread(_page, asked, await doing_of(asked))
 
 
-def _page(asked: Asked, known: Mapping[str, Doing]) -> RulesPage:
+def _page(asked: PageRequest, known: Mapping[str, RuleFigures]) -> RulesPage:
     status, text, sort = asked.query.get("status", ""), asked.query.get("q", "")[:200], asked.query.get("sort", "name")
     if status not in {"", *STATUSES}:
         raise invalid("?status", shown(status), one_of(STATUSES))
@@ -91,17 +91,17 @@ def points_of(days: Sequence[int]) -> tuple[float, ...]:
 
 
 def _row(
-    asked: Asked,
+    asked: PageRequest,
     row: dict[str, Any],
     rows: Sequence[dict[str, Any]],
     events: Sequence[RuleEvent],
     days: tuple[int, ...],
-    known: Mapping[str, Doing],
+    known: Mapping[str, RuleFigures],
 ) -> RuleRow:
     rule_id = row["rule_id"]
     changed = [each.at_ms for each in events if each.rule_id == rule_id and each.event in _CHANGES]
     waits = [each["version"] for each in rows if each["rule_id"] == rule_id and each["version"] > row["version"]]
-    mine = known.get(rule_id, Doing())
+    mine = known.get(rule_id, RuleFigures())
     return RuleRow(
         rule_id=rule_id,
         address=f"/rules/{segment(rule_id)}",

@@ -9,7 +9,7 @@ from typing import ClassVar
 from crossline.analysis.forms.values import RuleForm, TypeChange
 from crossline.serve.console.layout.moments import Moment
 from crossline.serve.console.layout.shell import Shell
-from crossline.serve.console.pages.rules.editing import Curve, Fault, GoingOn, Sample, Trial
+from crossline.serve.console.pages.rules.editor_parts import Curve, GoingOn, Sample, TextFault, TrialView
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class VersionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class EventRow:
+class RuleEventRow:
     """What became of the rule."""
 
     at: Moment
@@ -76,7 +76,7 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AlertRow:
+class RuleAlertRow:
     """An alert of the rule."""
 
     at: Moment
@@ -87,7 +87,7 @@ class AlertRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PredictionRow:
     """The prediction beside what came. ``today``: how many so far.
 
     ``beyond``: it is beyond its band; ``band``: of the sparkline, from 0 to 1.
@@ -144,8 +144,8 @@ class RulePage:
     differs: int
     before: int
     versions: tuple[VersionRow, ...]
-    events: tuple[EventRow, ...]
-    alerts: tuple[AlertRow, ...]
+    events: tuple[RuleEventRow, ...]
+    alerts: tuple[RuleAlertRow, ...]
     days: tuple[int, ...]
     days_said: str
     per_day: str
@@ -154,7 +154,7 @@ class RulePage:
     money: str
     cost: str
     held: tuple[tuple[str, bool], ...]
-    kept: Kept | None
+    kept: PredictionRow | None
     rollout: Rollout
     edit: str
     etag: str
@@ -181,7 +181,7 @@ class EditPage:
     text: str
     saved: Moment | None
     live: str
-    faults: tuple[Fault, ...]
+    faults: tuple[TextFault, ...]
     said: str
     ok: bool
     differs: int
@@ -196,7 +196,7 @@ class EditPage:
     sample: Sample | None
     records: str
     first: str
-    trial: Trial | None
+    trial: TrialView | None
     stale: bool
     going_on: tuple[GoingOn, ...]
     job: str

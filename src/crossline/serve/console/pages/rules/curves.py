@@ -10,11 +10,11 @@ from crossline.plan.compose import sources_of
 from crossline.programs.thresholds import ThresholdLine
 from crossline.rules.ruleset import RuleSet
 from crossline.serve.approvals.texts import text_of, the_rule
-from crossline.serve.console.calling import called
+from crossline.serve.console.api_calls import called
 from crossline.serve.console.charts.curve import CurvePoint, curve, curve_x
 from crossline.serve.console.layout.numbers import number
-from crossline.serve.console.pages.rules.editing import Curve, CurvePart, CurveRow
-from crossline.serve.console.request import Asked
+from crossline.serve.console.pages.rules.editor_parts import Curve, CurvePart, CurveRow
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import current_of, versions_of
 from crossline.settings.config import PipelineConfig
@@ -23,7 +23,7 @@ JOB = "/v1/jobs/{job_id}"
 WIDTHS = (640, 440, 288)  # pixels: the page shows the widest that there is room for
 
 
-async def view(asked: Asked) -> CurvePart:
+async def view(asked: PageRequest) -> CurvePart:
     """How far it is, or what it found: at the threshold that it was asked with."""
     job, live = await job_of(asked, asked.path["job_id"]), asked.query.get("live", "")
     present = (job["result"] or {}).get("present", {}).get("threshold")
@@ -33,7 +33,7 @@ async def view(asked: Asked) -> CurvePart:
         raise invalid("?live", repr(live[:40]), "a number") from None
 
 
-async def job_of(asked: Asked, job_id: str) -> Mapping[str, Any]:
+async def job_of(asked: PageRequest, job_id: str) -> Mapping[str, Any]:
     """The job; one that is not there any more has failed."""
     try:
         found: Mapping[str, Any] = await called(asked, "GET", JOB, {"job_id": job_id})
@@ -56,7 +56,7 @@ def threshold_of(config: PipelineConfig, text: str) -> ThresholdLine | None:
         return None
 
 
-def live_line(asked: Asked, rule_id: str) -> float | None:
+def live_line(asked: PageRequest, rule_id: str) -> float | None:
     """The threshold of the version in force; None where there is none."""
     config = asked.parts.deps.config
     try:
@@ -84,15 +84,15 @@ def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None
     points = [CurvePoint(each["threshold"], each["alerts_per_day"], _share(each)) for each in rows]
     scales = [curve_x(points, width) for width in WIDTHS]
     at = min(range(len(points)), key=lambda place: abs(points[place].threshold - looked_at))
-    told = tuple(_row(each, tuple(round(x(each["threshold"]), 1) for x in scales)) for each in rows)
+    drawn = tuple(_row(each, tuple(round(x(each["threshold"]), 1) for x in scales)) for each in rows)
     said_of_it = conclusion(named, points, at)
     return Curve(
         *begun,
-        rows=told,
+        rows=drawn,
         at=at,
         live="" if live is None else plain(live),
-        before=told[at - 1].threshold if at else "",
-        after=told[at + 1].threshold if at + 1 < len(told) else "",
+        before=drawn[at - 1].threshold if at else "",
+        after=drawn[at + 1].threshold if at + 1 < len(drawn) else "",
         drawings=tuple(curve(points, points[at].threshold, live, width, said_of_it) for width in WIDTHS),
     )
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from crossline.analysis.health.predictions import Held
 from crossline.analysis.health.shares import Precision
-from crossline.serve.cases.counting.reading import money_said
-from crossline.serve.console.calling import called
+from crossline.serve.cases.statistics.queries import money_text
+from crossline.serve.console.api_calls import called
 from crossline.serve.console.layout.numbers import DASH, counted
-from crossline.serve.console.request import Asked
-from crossline.serve.health.words import held_said
+from crossline.serve.console.request import PageRequest
+from crossline.serve.health.sentences import prediction_text
 from crossline.serve.http.problems import ProblemError
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class RuleFigures:
     """``labels``: of how many precision is; ``cost``: µs a record.
 
     ``held``: each figure that was foretold beside what came, and whether it is beyond. ``days``: alerts of each
@@ -32,8 +32,8 @@ class Doing:
     days: tuple[int, ...] = ()
 
 
-async def doing_of(asked: Asked) -> dict[str, Doing]:
-    """By rule; nothing where it cannot be told now."""
+async def doing_of(asked: PageRequest) -> dict[str, RuleFigures]:
+    """By rule; empty if it cannot be read now."""
     try:
         report = await called(asked, "GET", "/v1/health/rules")
     except ProblemError as error:
@@ -43,15 +43,15 @@ async def doing_of(asked: Asked) -> dict[str, Doing]:
     return {each["rule_id"]: doing(each) for each in report["items"]}
 
 
-def doing(said: Mapping[str, Any]) -> Doing:
+def doing(said: Mapping[str, Any]) -> RuleFigures:
     """Of one rule."""
     held = [Held(**each) for each in said["kept"]]
     true, labels = said["precision"]["true"], said["precision"]["labels"]
-    return Doing(
+    return RuleFigures(
         labels=f"of {counted(labels, 'label')}, {true:,} of fraud",
         precision=Precision(true, labels).said(),
-        money=money_said(said["fraud"]),
+        money=money_text(said["fraud"]),
         cost=DASH if said["cost"] is None else f"{said['cost']['us_per_record']:.2g}",
-        held=tuple((held_said(each), each.beyond) for each in held),
+        held=tuple((prediction_text(each), each.beyond) for each in held),
         days=tuple(said["alerts"]["by_day"]),
     )

@@ -8,9 +8,9 @@ from contextlib import closing
 
 from crossline.basics.errors import UsageError
 from crossline.io.stores.stores import AlertFilter, Store
-from crossline.serve.cases.counting.reading import read_days
-from crossline.serve.console.pages.rules.health import Doing
-from crossline.serve.console.request import Asked
+from crossline.serve.cases.statistics.queries import read_days
+from crossline.serve.console.pages.rules.health import RuleFigures
+from crossline.serve.console.request import PageRequest
 
 DAYS, DAY_MS = 14, 86_400_000
 KINDS = ("alert", "shadow")
@@ -20,13 +20,15 @@ _over: dict[tuple[str, str, str, int, int | None], int] = {}
 _lock = threading.Lock()
 
 
-def daily(asked: Asked, rules: Iterable[tuple[str, str]], known: Mapping[str, Doing]) -> dict[str, tuple[int, ...]]:
+def daily(
+    asked: PageRequest, rules: Iterable[tuple[str, str]], known: Mapping[str, RuleFigures]
+) -> dict[str, tuple[int, ...]]:
     """As ``days_of``, by what was counted where that is anything: a query of the store is slow over many alerts."""
     found = {name: ((0,) * DAYS + each.days)[-DAYS:] for name, each in known.items() if any(each.days[-DAYS:])}
     return found | days_of(asked, [each for each in rules if each[0] not in found])
 
 
-def days_of(asked: Asked, rules: Iterable[tuple[str, str]]) -> dict[str, tuple[int, ...]]:
+def days_of(asked: PageRequest, rules: Iterable[tuple[str, str]]) -> dict[str, tuple[int, ...]]:
     """Alerts of each of the past 14 days, today last, by rule; of ``rules``: name and kind of their alerts."""
     today = asked.parts.now_ms() // DAY_MS
     try:
@@ -41,7 +43,7 @@ def days_of(asked: Asked, rules: Iterable[tuple[str, str]]) -> dict[str, tuple[i
         return {}  # nothing was delivered yet, so that there is no store
 
 
-def days_of_version(asked: Asked, rule_id: str, version: int) -> tuple[int, ...]:
+def days_of_version(asked: PageRequest, rule_id: str, version: int) -> tuple[int, ...]:
     """Alerts of a version on each of the past 14 days, today last: of all keys, shadow alerts too.
 
     As they were counted when they came; of days before anything was counted the store is asked.

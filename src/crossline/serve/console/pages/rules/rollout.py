@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crossline.basics.share import keys_of
-from crossline.serve.console.calling import called, segment
+from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.flash import saying
-from crossline.serve.console.pages.rules.context import Kept, Rollout
-from crossline.serve.console.request import Asked, moved
+from crossline.serve.console.pages.rules.context import PredictionRow, Rollout
+from crossline.serve.console.request import PageRequest, moved
 from crossline.serve.http.reads.rules import current_of, tag_of, versions_of
 
 WIDER = ("1%", "5%", "10%", "25%", "50%", "100%")
@@ -19,7 +19,7 @@ ACTS = ("widen", "back")
 Row = Mapping[str, Any]
 
 
-def rollout_of(rows: Sequence[Row], now: Row, kept: Kept | None, asked: str) -> Rollout:
+def rollout_of(rows: Sequence[Row], now: Row, kept: PredictionRow | None, asked: str) -> Rollout:
     """Of the version in force ``now``; ``rows``: all versions; ``asked``: the share that somebody is about to set."""
     share, before = share_of(now), before_of(rows, now)
     said = ""
@@ -60,7 +60,7 @@ def before_of(rows: Sequence[Row], now: Row) -> int:
     return max(older, default=0)
 
 
-def consequence_of(rows: Sequence[Row], now: Row, act: str, wanted: str, kept: Kept | None) -> str:
+def consequence_of(rows: Sequence[Row], now: Row, act: str, wanted: str, kept: PredictionRow | None) -> str:
     """What widening or rolling back does, before it is done; empty for another act."""
     version, share, before = now["version"], share_of(now), before_of(rows, now)
     if act == "back" and before:
@@ -85,7 +85,7 @@ def consequence_of(rows: Sequence[Row], now: Row, act: str, wanted: str, kept: K
     return f"{what}{foretold} You can roll back; alerts already raised stay."
 
 
-async def widen(asked: Asked) -> Any:
+async def widen(asked: PageRequest) -> Any:
     """Another share of keys, by the API."""
     rule_id, share = asked.path["rule_id"], asked.form.get("share", "")
     done = await called(
@@ -97,27 +97,27 @@ async def widen(asked: Asked) -> Any:
         match=asked.form.get("etag", ""),
     )
     said = f"Version {done['version']} of {rule_id} is to decide about {share} of keys, "
-    said += waits_said(done) or "from the next batch on."
+    said += pending_text(done) or "from the next batch on."
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
 
 
-async def narrow_to_none(asked: Asked, rows: Sequence[Row], now: Row) -> Any:
+async def narrow_to_none(asked: PageRequest, rows: Sequence[Row], now: Row) -> Any:
     """Roll back while the version before goes on: it has all keys again."""
     rule_id = asked.path["rule_id"]
     body = {"share": NONE, "version": int(now["version"])}
     route = "/v1/rules/{rule_id}:set-share"
     done = await called(asked, "POST", route, {"rule_id": rule_id}, body, match=tag_of(dict(now)))
     said = f"Version {before_of(rows, now)} of {rule_id} is to decide about all keys again, "
-    said += waits_said(done) or "from the next batch on."
+    said += pending_text(done) or "from the next batch on."
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
 
 
-def waits_said(done: Mapping[str, Any]) -> str:
-    """How a sentence ends that tells of a change which waits; empty: it does not."""
+def pending_text(done: Mapping[str, Any]) -> str:
+    """The end of a sentence about a pending change; empty: nothing is pending."""
     return "once a second person approves of it, under Approvals: it waits until then." if done.get("waits") else ""
 
 
-async def standing(asked: Asked) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+async def versions_and_live(asked: PageRequest) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All versions of the rule, and that in force. Raises ProblemError (404) where there is none."""
     rows = await asyncio.to_thread(versions_of, asked.parts.deps.config, asked.path["rule_id"])
     return rows, current_of(rows)

@@ -11,24 +11,24 @@ import orjson
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import shown
 from crossline.serve.approvals.texts import the_rule
-from crossline.serve.console.calling import called
+from crossline.serve.console.api_calls import called
 from crossline.serve.console.pages.rules.curves import job_of
-from crossline.serve.console.pages.rules.editing import SamplePart
-from crossline.serve.console.pages.rules.sent import derived, text_of
+from crossline.serve.console.pages.rules.editor import keep, refused_page
+from crossline.serve.console.pages.rules.editor_parts import SamplePart
+from crossline.serve.console.pages.rules.form_input import derived, text_of
 from crossline.serve.console.pages.rules.trials import sample_of
-from crossline.serve.console.pages.rules.writing import keep, refused_page
-from crossline.serve.console.request import Asked
+from crossline.serve.console.request import PageRequest
 from crossline.serve.http.problems import ProblemError, invalid
 
 RECORDS_MAX = 20_000
 
 
-async def view(asked: Asked) -> SamplePart:
+async def view(asked: PageRequest) -> SamplePart:
     """How far it is, or what it found."""
     return SamplePart(sample_of(await job_of(asked, asked.path["job_id"])), asked.nonce)
 
 
-async def run(asked: Asked) -> Any:
+async def run(asked: PageRequest) -> Any:
     """Keep the draft, and try it on the sample, as a job."""
     try:
         text = await asyncio.to_thread(text_of, asked)

@@ -9,33 +9,33 @@ from typing import Any
 from urllib.parse import urlencode
 
 from crossline.basics.times import parse_instant_ms
-from crossline.serve.console.calling import called, segment
+from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.layout.numbers import counted, number
 from crossline.serve.console.pages.entities.rows import entity_address
-from crossline.serve.console.pages.rules.editing import (
+from crossline.serve.console.pages.rules.editor_parts import (
+    AlertChange,
     Blasted,
     BlastRow,
-    Change,
-    Figure,
     GoingOn,
     Sample,
     SampleRow,
-    Trial,
+    TrialFigure,
     TrialPart,
+    TrialView,
 )
-from crossline.serve.console.request import Asked, moved
+from crossline.serve.console.request import PageRequest, moved
 from crossline.serve.http.problems import ProblemError
 
 JOB = "/v1/jobs/{job_id}"
 GOING_ON = frozenset({"queued", "running"})
 
 
-async def view(asked: Asked) -> TrialPart:
+async def view(asked: PageRequest) -> TrialPart:
     """The part of the page that changes."""
     return TrialPart(await trial_of(asked, asked.path["job_id"]), asked.nonce)
 
 
-async def stop(asked: Asked) -> Any:
+async def stop(asked: PageRequest) -> Any:
     """End it; without script the editor is what comes next."""
     await called(asked, "DELETE", JOB, {"job_id": asked.path["job_id"]})
     if not asked.by_htmx:
@@ -45,21 +45,21 @@ async def stop(asked: Asked) -> Any:
     return TrialPart(await trial_of(asked, asked.path["job_id"]), asked.nonce)
 
 
-async def trial_of(asked: Asked, job_id: str) -> Trial:
+async def trial_of(asked: PageRequest, job_id: str) -> TrialView:
     """A job of who asks; the API keeps its proof, once it is done."""
     try:
         job = await called(asked, "GET", JOB, {"job_id": job_id})
     except ProblemError as error:
         if error.status != 404:
             raise
-        return told({"job_id": job_id, "state": "failed", "progress": {}, "error": error.detail, "result": None})
-    return told(job, asked.parts.settings.cases.money, asked.parts.now_ms())
+        return trial_view({"job_id": job_id, "state": "failed", "progress": {}, "error": error.detail, "result": None})
+    return trial_view(job, asked.parts.settings.cases.money, asked.parts.now_ms())
 
 
-async def going_on(asked: Asked) -> tuple[GoingOn, ...]:
+async def going_on(asked: PageRequest) -> tuple[GoingOn, ...]:
     """The backtests of who asks that are not over: of a tab that was closed, too."""
-    told = await called(asked, "GET", "/v1/jobs")
-    mine = [each for each in told["items"] if each["kind"] == "prove" and each["state"] in GOING_ON]
+    jobs = await called(asked, "GET", "/v1/jobs")
+    mine = [each for each in jobs["items"] if each["kind"] == "prove" and each["state"] in GOING_ON]
     return tuple(
         GoingOn(each["job_id"], asked.times.moment(parse_instant_ms(each["created_at"])), _far(each)) for each in mine
     )
@@ -70,7 +70,7 @@ def _far(job: Mapping[str, Any]) -> str:
     return "waits" if job["state"] == "queued" else f"{share:.0%}" if share else "has begun"
 
 
-async def end(asked: Asked, job_id: str) -> None:
+async def end(asked: PageRequest, job_id: str) -> None:
     """End a job that may be over, or forgotten."""
     try:
         await called(asked, "DELETE", JOB, {"job_id": job_id})
@@ -79,12 +79,12 @@ async def end(asked: Asked, job_id: str) -> None:
             raise
 
 
-def is_of(job: Trial, text: str) -> bool:
+def is_of(job: TrialView, text: str) -> bool:
     """Whether a backtest that is done is of exactly this text."""
     return not job.proof or job.proof[0][2] == hashlib.sha256(text.encode()).hexdigest()
 
 
-def left_said(job: Mapping[str, Any], now_ms: int) -> str:
+def remaining_text(job: Mapping[str, Any], now_ms: int) -> str:
     """About how long it still takes, by how far it came since it began; empty where that is not known.
 
     >>> job = {"started_at": "1970-01-01T00:00:00.000Z", "progress": {"share": 0.25}}
@@ -98,19 +98,19 @@ def left_said(job: Mapping[str, Any], now_ms: int) -> str:
     return "" if left_s <= 0 else f"about {left_s / 60:.0f} min left" if left_s >= 120 else f"about {left_s:.0f} s left"
 
 
-def told(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> Trial:
+def trial_view(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> TrialView:
     """As the page shows it."""
     said = job["result"] or {}
     progress = job["progress"] or {}
     against = said.get("against", {})
-    return Trial(
+    return TrialView(
         job_id=job["job_id"],
         state=job["state"],
         said=progress.get("said") or "",
         share=progress.get("share") or 0.0,
-        left=left_said(job, now_ms) if job["state"] == "running" else "",
+        left=remaining_text(job, now_ms) if job["state"] == "running" else "",
         error=job["error"] or "" if job["state"] in {"failed", "ended"} else "",
-        past=past_said(said),
+        past=span_text(said),
         figures=tuple(figures_of(said, money)) if said else (),
         against=against.get("version") or 0,
         appear=against.get("appear", 0),
@@ -119,12 +119,12 @@ def told(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> Trial:
         appearing=tuple(_changes(against.get("appearing", ()))),
         disappearing=tuple(_changes(against.get("disappearing", ()))),
         proof=proof_rows(said) if said else (),
-        predicted=predicted_said(said) if said else "",
+        predicted=prediction_text(said) if said else "",
         blast=blasted(said.get("blast")),
     )
 
 
-def past_said(said: Mapping[str, Any]) -> str:
+def span_text(said: Mapping[str, Any]) -> str:
     """Of which past it is."""
     if not said:
         return ""
@@ -134,7 +134,7 @@ def past_said(said: Mapping[str, Any]) -> str:
     )
 
 
-def predicted_said(said: Mapping[str, Any]) -> str:
+def prediction_text(said: Mapping[str, Any]) -> str:
     """``8 to 12 alerts a day``."""
     ahead = said["predicted"]
     return f"{number(round(ahead['low'], 1))} to {number(round(ahead['high'], 1))} alerts a day"
@@ -145,22 +145,22 @@ def proof_rows(said: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
     digests = said["digests"]
     return (
         ("Rule", f"{said['rule_id']}, version {said['version']}", digests["rule"]),
-        ("Data", past_said(said), digests["data"]),
+        ("Data", span_text(said), digests["data"]),
         (
             "Result",
-            f"{counted(said['result']['alerts'], 'alert')}; predicted {predicted_said(said)}",
+            f"{counted(said['result']['alerts'], 'alert')}; predicted {prediction_text(said)}",
             digests["result"],
         ),
     )
 
 
-def figures_of(said: Mapping[str, Any], money: Any = None) -> Iterable[Figure]:
+def figures_of(said: Mapping[str, Any], money: Any = None) -> Iterable[TrialFigure]:
     """Each figure beside that of the live version."""
     mine, live = said["draft"], said["live"] or {}
     was = f"was {number(live['alerts_per_day'])}" if live else "no version is live"
-    yield Figure("Alerts a day", number(mine["alerts_per_day"]), "", was, "")
+    yield TrialFigure("Alerts a day", number(mine["alerts_per_day"]), "", was, "")
     if "precision" not in mine:
-        yield Figure("Frauds found", "unknown", "no labels", "", "")
+        yield TrialFigure("Frauds found", "unknown", "no labels", "", "")
         return
     yield _share("Precision", mine["precision"], live.get("precision"), f"of {mine['alerts']:,}")
     yield _share("Recall", mine["recall"], live.get("recall"), f"of {mine['frauds']:,}")
@@ -171,31 +171,31 @@ def figures_of(said: Mapping[str, Any], money: Any = None) -> Iterable[Figure]:
         more = (
             "high" if live and good["draft"] > good["live"] else "ok" if live and good["draft"] < good["live"] else ""
         )
-        yield Figure(
+        yield TrialFigure(
             "Good customers met", number(good["draft"]), "", f"was {number(good['live'])}" if live else "", more
         )
     met, before = mine["alerts"] - mine["true"], live.get("alerts", 0) - live.get("true", 0)
     grade = "high" if live and met > before else "ok" if live and met < before else ""
-    yield Figure("Not on frauds", number(met), "alerts", f"was {number(before)}" if live else "", grade)
+    yield TrialFigure("Not on frauds", number(met), "alerts", f"was {number(before)}" if live else "", grade)
 
 
-def _share(name: str, value: float | None, was: float | None, small: str) -> Figure:
+def _share(name: str, value: float | None, was: float | None, small: str) -> TrialFigure:
     if value is None:
-        return Figure(name, number(None), small, "", "")
+        return TrialFigure(name, number(None), small, "", "")
     grade = "" if was is None or value == was else "ok" if value > was else "high"
-    return Figure(name, f"{value:.2f}", small, "" if was is None else f"was {was:.2f}", grade)
+    return TrialFigure(name, f"{value:.2f}", small, "" if was is None else f"was {was:.2f}", grade)
 
 
-def _money(name: str, value: float, was: float | None, money: Any) -> Figure:
+def _money(name: str, value: float, was: float | None, money: Any) -> TrialFigure:
     decimals = 0 if money is None or money.decimals == "currency" else money.decimals
     scaled = f"{Decimal(str(value)).scaleb(-decimals):,}"
     before = "" if was is None else f"was {Decimal(str(was)).scaleb(-decimals):,}"
-    return Figure(name, scaled, "", before, "" if was is None or value == was else "ok" if value > was else "high")
+    return TrialFigure(name, scaled, "", before, "" if was is None or value == was else "ok" if value > was else "high")
 
 
-def _changes(found: Iterable[Mapping[str, Any]]) -> Iterable[Change]:
+def _changes(found: Iterable[Mapping[str, Any]]) -> Iterable[AlertChange]:
     for each in found:
-        yield Change(each["record_id"], str(each["event_time"])[:19].replace("T", " "), each["message"])
+        yield AlertChange(each["record_id"], str(each["event_time"])[:19].replace("T", " "), each["message"])
 
 
 def blasted(said: Mapping[str, Any] | None) -> Blasted | None:

@@ -10,7 +10,7 @@ from crossline.serve.console.layout.shell import Shell
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """One thing that was found. ``name``: its id or number; ``said``: its sentence; ``meta``: what else is known.
 
     ``severity``, ``decision``: empty where it has none.
@@ -26,11 +26,11 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class SearchHits:
     """What was found of one kind. ``more``: where more of it stands; empty: nowhere. ``is_more``: there is more."""
 
     label: str
-    hits: tuple[Hit, ...]
+    hits: tuple[SearchHit, ...]
     is_more: bool = False
     more: str = ""
 
@@ -43,4 +43,4 @@ class SearchPage:
     shell: Shell
     q: str
     wrong: str
-    groups: tuple[Hits, ...]
+    groups: tuple[SearchHits, ...]

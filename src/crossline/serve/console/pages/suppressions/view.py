@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossline.basics.times import parse_instant_ms
-from crossline.serve.console.calling import called
+from crossline.serve.console.api_calls import called
 from crossline.serve.console.flash import saying
-from crossline.serve.console.pages.page import Page, Way
-from crossline.serve.console.pages.rules.writing import number_of
+from crossline.serve.console.pages.page import Page, PageRoute
+from crossline.serve.console.pages.rules.editor import number_of
 from crossline.serve.console.pages.suppressions.context import FraudRow, SuppressionRow, SuppressionsPage
-from crossline.serve.console.request import Asked, Shown, moved
+from crossline.serve.console.request import PageRequest, Shown, moved
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.problems import ProblemError, invalid
 from crossline.serve.http.reads.rules import read_rules
@@ -21,12 +21,12 @@ SCOPE, LIMIT = "write:cases", 200
 _FIELDS = ("rule", "field", "value", "until", "reason")
 
 
-async def view(asked: Asked) -> SuppressionsPage:
+async def view(asked: PageRequest) -> SuppressionsPage:
     """Those in force and those that ended; with ``?of=NUMBER`` the fraud that one hid."""
     return await _page(asked, asked.query)
 
 
-async def make(asked: Asked) -> Any:
+async def make(asked: PageRequest) -> Any:
     """A new one."""
     form = asked.form
     rules = [each for each in form.get("rule", "").split("\n") if each]
@@ -47,7 +47,7 @@ async def make(asked: Asked) -> Any:
     return saying(moved("/suppressions"), asked, f"These alerts open no case until {until.replace('T', ' ')} UTC.")
 
 
-async def end(asked: Asked) -> Any:
+async def end(asked: PageRequest) -> Any:
     """End one now."""
     number = number_of(asked.path["number"])
     try:
@@ -57,13 +57,13 @@ async def end(asked: Asked) -> Any:
     return saying(moved("/suppressions"), asked, f"Suppression {number} is ended: alerts open cases again.")
 
 
-async def _refused(asked: Asked, error: ProblemError) -> Shown:
+async def _refused(asked: PageRequest, error: ProblemError) -> Shown:
     if error.status not in {404, 409, 412, 422}:
         raise error
     return Shown(await _page(asked, asked.form, str(error.to_json()["detail"])), error.status)
 
 
-async def _page(asked: Asked, wanted: Mapping[str, str], wrong: str = "") -> SuppressionsPage:
+async def _page(asked: PageRequest, wanted: Mapping[str, str], wrong: str = "") -> SuppressionsPage:
     found: list[Mapping[str, Any]] = []
     if asked.parts.deps.desk is not None:
         found = (await called(asked, "GET", ALL, query={"limit": LIMIT}))["items"]
@@ -71,9 +71,9 @@ async def _page(asked: Asked, wanted: Mapping[str, str], wrong: str = "") -> Sup
     force = {each["suppression_id"] for each in found if each["in_force"]}
     chosen, frauds = None, ()
     if wanted.get("of"):
-        told = await called(asked, "GET", ONE, {"suppression_id": str(number_of(wanted["of"]))})
-        chosen = _row(asked, told)
-        frauds = tuple(_fraud(asked, each) for each in told["frauds"])  # type: ignore[assignment]
+        suppression = await called(asked, "GET", ONE, {"suppression_id": str(number_of(wanted["of"]))})
+        chosen = _row(asked, suppression)
+        frauds = tuple(_fraud(asked, each) for each in suppression["frauds"])  # type: ignore[assignment]
     why_not = (
         "" if asked.allows(SCOPE) else f"To suppress alerts needs the scope {SCOPE}, which {asked.who.name} has not."
     )
@@ -90,7 +90,7 @@ async def _page(asked: Asked, wanted: Mapping[str, str], wrong: str = "") -> Sup
     )
 
 
-def _row(asked: Asked, each: Mapping[str, Any]) -> SuppressionRow:
+def _row(asked: PageRequest, each: Mapping[str, Any]) -> SuppressionRow:
     key = [f"{name} {value}" for name, value in each["key"].items()]
     conditions = [f"{one['field']} {one['operator']} {one['value']}" for one in each["conditions"]]
     rules = ", ".join(each["rules"]) or "all rules"
@@ -108,7 +108,7 @@ def _row(asked: Asked, each: Mapping[str, Any]) -> SuppressionRow:
     )
 
 
-def _fraud(asked: Asked, each: Mapping[str, Any]) -> FraudRow:
+def _fraud(asked: PageRequest, each: Mapping[str, Any]) -> FraudRow:
     at = asked.times.moment(parse_instant_ms(each["event_time"]))
     return FraudRow(at, each["rule_id"], each["record_id"], each["message"])
 
@@ -116,9 +116,9 @@ def _fraud(asked: Asked, each: Mapping[str, Any]) -> FraudRow:
 PAGE = Page(
     "suppressions",
     (
-        Way("GET", "/suppressions", view),
-        Way("POST", "/suppressions", make),
-        Way("POST", "/suppressions/{number}/end", end),
+        PageRoute("GET", "/suppressions", view),
+        PageRoute("POST", "/suppressions", make),
+        PageRoute("POST", "/suppressions/{number}/end", end),
     ),
     label="Suppressions",
     group="Rules",

@@ -1,0 +1,62 @@
+"""Figures from files as a plan that computes them for every record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crossline.api.declarations import Stream, check_alone
+from crossline.backtest.figures import types_of
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.problems import RefusedError
+from crossline.rule_registry.reading import read_figures, told_of
+from crossline.rules.composition import Sources
+from crossline.rules.ruleset import RuleSet
+from crossline.rules.shared import PlacedFigure, feature_query
+from crossline.runtime.stages.feature_table import FigureTypes
+
+
+@dataclass(frozen=True, slots=True)
+class FigurePlan:
+    """The programs that compute figures, and the columns of their table."""
+
+    rules: RuleSet
+    columns: FigureTypes
+
+
+def figure_plan(path: Path, stream: Stream, hitting: RuleSet | None) -> FigurePlan:
+    """The figures of a file or folder, all of ``stream``; ``hitting``: the rules that risk scores are made of.
+
+    Raises:
+        RefusedError: all that is wrong in the files.
+        UsageError: figures of another stream, or risk scores without rules.
+    """
+    specs = {stream.name: stream.spec}
+    declared = told_of(read_figures(path, specs, None))
+    if not declared:
+        raise UsageError(f"{path}: found only figures that are retired; expected one that is not")
+    elsewhere = next((each for each in declared if each.stream != stream.name), None)
+    if elsewhere is not None:
+        raise UsageError(f"{elsewhere.where}: found a figure of {elsewhere.stream}; expected those of {stream.name}")
+    rules = _hitting(declared, hitting, stream)
+    both = RuleSet((*feature_query(declared, rules.heads).versions, *rules.versions))
+    check_alone(both, stream)
+    return FigurePlan(both, types_of(declared, specs))
+
+
+def _hitting(declared: list[PlacedFigure], hitting: RuleSet | None, stream: Stream) -> RuleSet:
+    """The rules that risk scores are made of; none where there are no scores."""
+    scores = [each for each in declared if each.fields.risk is not None]
+    if not scores:
+        return RuleSet()
+    if hitting is None:
+        raise UsageError(f"{scores[0].where}: {scores[0].name} is a risk score; pass the rules that it is of as rules=")
+    sources = Sources.of({stream.name: stream.spec}, hitting.heads)
+    problems = [
+        each.problem(replace(finding, path=("risk",)))
+        for each in scores
+        if (finding := sources.finding(str(each.fields.source))) is not None
+    ]
+    if problems:
+        raise RefusedError(problems)
+    return hitting

@@ -1,0 +1,177 @@
+"""Takes what a batch gave into ``cases.db``: some of it at a time, and how far it came in the same transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from crossline.evaluate.alerts.alertjson import read_alert
+from crossline.io.feed.files import FeedBatch
+from crossline.io.sinks.base import wall_clock_ms
+from crossline.rules.policy.words import ACTIONS
+from crossline.serve.cases.file import CaseFile
+from crossline.serve.cases.intake.facts import facts_of, opens_cases
+from crossline.serve.cases.intake.linking import Linker
+from crossline.serve.cases.statistics.alerts import (
+    aside_kind,
+    count_alert,
+    count_aside,
+    count_led,
+    count_retracted,
+    forget,
+    retract_aside,
+)
+from crossline.serve.cases.statistics.cooldowns import Cools, count_cooled
+from crossline.serve.cases.statistics.schema import DAY_MS
+from crossline.serve.cases.suppressions.conditions import Hidden
+from crossline.serve.cases.suppressions.counts import count_hidden
+from crossline.settings.process.casework import CasesSettings
+
+_NAME = "feed"
+
+Step = tuple[Literal["alerts", "decisions"], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class IntakePosition:
+    """How far batches were read: ``step`` lines of batch ``batch``; ``planned`` identifies its checkpoint."""
+
+    batch: int = -1
+    step: int = 0
+    planned: str = ""
+
+
+def steps_of(batch: FeedBatch) -> list[Step]:
+    """The lines of a batch in the order in which they are taken: decisions are about alerts that are known then."""
+    return [(name, line) for name in ("alerts", "decisions") for line in batch.section(name)]  # type: ignore[misc]  # of two names
+
+
+def planned_of(batch: FeedBatch) -> str:
+    """Distinguishes this batch from one of the same number in another checkpoint."""
+    return str(batch.head.get("planned_ms", ""))
+
+
+class CaseIntake:
+    """The one way of alerts into cases. It has the file open for itself: nobody who reads cases waits for it.
+
+    Args:
+        path: ``cases.db``.
+        settings: By what alerts are linked.
+        clock_ms: The wall clock, which is only noted.
+        on_change: Called after each transaction that changed a case.
+        cooling: Whether a version of a rule is silent, where it holds, by its cooldown alone.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: CasesSettings,
+        *,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+        on_change: Callable[[], None] = lambda: None,
+        cooling: Cools = lambda _, __: False,
+    ) -> None:
+        self._file = CaseFile(path)
+        self._settings = settings
+        self._clock_ms = clock_ms
+        self._on_change = on_change
+        self._cooling = cooling
+        self._forgot_day = -1
+
+    def mark(self) -> IntakePosition:
+        """How far it came."""
+        found = self._file.rows("SELECT batch, step, planned FROM marks WHERE name = ?", (_NAME,))
+        return IntakePosition(**found[0]) if found else IntakePosition()
+
+    def take(self, steps: Iterable[Step], mark: IntakePosition | None) -> None:
+        """Take them, and note ``mark``. An alert that was taken before changes nothing.
+
+        Raises RetryableError where the file takes nothing now: nothing of it was taken then.
+        """
+        now_ms = self._clock_ms()
+        with self._file.transaction():
+            linker, hidden = Linker(self._file, self._settings, now_ms), Hidden(self._file)
+            for name, line in steps:
+                said = read_alert(line) if name == "alerts" else orjson.loads(line)
+                if name == "decisions":
+                    self._decided(said, linker)
+                elif said["kind"] == "correction":
+                    self._corrected(said, linker)
+                elif opens_cases(said):
+                    self._alert(said, linker, hidden, now_ms)
+                else:
+                    self._aside(said)
+            linker.finish()
+            if now_ms // DAY_MS != self._forgot_day:
+                forget(self._file, now_ms)
+                self._forgot_day = now_ms // DAY_MS
+            if mark is not None:
+                self._file.run(
+                    "INSERT OR REPLACE INTO marks (name, batch, step, planned) VALUES (?, ?, ?, ?)",
+                    (_NAME, mark.batch, mark.step, mark.planned),
+                )
+        self._on_change()
+
+    def take_alerts(self, alerts: Sequence[dict[str, Any]]) -> None:
+        """Take alerts of elsewhere, such as of a store, in their order; those that were taken before change nothing."""
+        self.take([("alerts", orjson.dumps(each)) for each in alerts], None)
+
+    def close(self) -> None:
+        """Let go of the file; safe to call twice."""
+        self._file.close()
+
+    def _alert(self, said: dict[str, Any], linker: Linker, hidden: Hidden, now_ms: int) -> None:
+        if linker.knows(said["alert_id"]):
+            return
+        facts = facts_of(said, self._settings)
+        suppression = hidden.by(said, facts, now_ms)
+        if suppression is None:
+            linker.take(facts)
+        else:
+            linker.hide(facts, suppression)
+        count_alert(self._file, facts, said.get("value"), hidden=suppression is not None)
+        if suppression is not None:
+            count_hidden(self._file, facts, suppression)
+
+    def _aside(self, said: dict[str, Any]) -> None:
+        if said.get("corrects"):
+            retract_aside(self._file, said["corrects"], retracted=said["outcome"] == "retracted")
+        else:
+            count_aside(self._file, facts_of(said, self._settings), aside_kind(said), said.get("value"))
+
+    def _corrected(self, said: dict[str, Any], linker: Linker) -> None:
+        found = self._file.rows(
+            "SELECT retracted, message, suppressed_by FROM alerts WHERE alert_id = ?", (said["corrects"],)
+        )
+        if not found:
+            self._aside(said)
+            return
+        retracted = said["outcome"] == "retracted"
+        message = found[0]["message"] if retracted else facts_of(said, self._settings).message
+        if (int(retracted), message) != (found[0]["retracted"], found[0]["message"]):
+            put = (int(retracted), message, said["corrects"])
+            self._file.run("UPDATE alerts SET retracted = ?, message = ? WHERE alert_id = ?", put)
+            if retracted is not bool(found[0]["retracted"]):
+                count_retracted(self._file, "alerts", said["corrects"], retracted=retracted)
+            linker.changed(said["corrects"], raised=True)
+
+    def _decided(self, said: dict[str, Any], linker: Linker) -> None:
+        count_cooled(self._file, said, self._cooling)
+        decision = ACTIONS.index(said["decision"])
+        revised = int(said.get("kind") == "revision")
+        found = self._file.rows(
+            "SELECT DISTINCT a.alert_id, a.decision, a.gravest, a.revised FROM case_alerts AS c "
+            "JOIN alerts AS a USING (alert_id) WHERE c.stream = ? AND c.record_id = ?",
+            (said["stream"], said["record_id"]),
+        )
+        for each in found:
+            count_led(self._file, each["alert_id"], said)
+            now = (decision, max(each["gravest"], decision), max(each["revised"], revised))
+            if now != (each["decision"], each["gravest"], each["revised"]):
+                put = "UPDATE alerts SET decision = ?, gravest = ?, revised = ? WHERE alert_id = ?"
+                self._file.run(put, (*now, each["alert_id"]))
+                linker.changed(each["alert_id"], raised=False)

@@ -1,0 +1,97 @@
+"""What the service is made of, each as it asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from crossline.serve.decisions.records import StreamRecords
+from crossline.serve.decisions.replies import DecisionAnswer
+from crossline.serve.decisions.values import Asked, Judge, Place, RecordLog
+
+
+@dataclass(frozen=True, slots=True)
+class IdClaim:
+    """What the ledger says of an id: ``fresh``, ``answered`` (then ``body``), ``differs``, or ``pending`` elsewhere."""
+
+    outcome: Literal["fresh", "answered", "differs", "pending"]
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAnswer:
+    """The answer that holds for an id, as it is sent. ``first``: it is the one that was to be kept, and no other's."""
+
+    body: bytes
+    first: bool = True
+
+
+class AnswerLedger(Protocol):
+    """The ledger: which ids were asked about, and what was answered."""
+
+    async def claim(self, asked: Asked, timeout_s: float) -> IdClaim:
+        """Claim its id; one that is ``pending`` is waited for, until time is up."""
+        ...
+
+    async def answer(self, answer: DecisionAnswer, said: Mapping[str, Any]) -> RecordedAnswer | None:
+        """Keep an answer with its receipt; what to send, which names it. None: another content has the id."""
+        ...
+
+    async def release(self, asked: Asked) -> None:
+        """Nothing was decided about it: who asks again begins anew."""
+        ...
+
+
+class Outbox(Protocol):
+    """Records that were answered before their stream took them."""
+
+    async def put(self, asked: Sequence[Asked]) -> None:
+        """Keep them, on disk, until ``done``."""
+        ...
+
+    async def done(self, asked: Asked) -> None:
+        """Its stream has it."""
+        ...
+
+
+class PipelineStream(Protocol):
+    """What the pipeline itself decides."""
+
+    async def decision(self, asked: Asked, place: Place, ingest_ms: int | None) -> Mapping[str, Any]:
+        """Its decision about a record, once a batch covers it. Raises NotJudgedError where it makes none.
+
+        ``ingest_ms``: of the record, as the pipeline reads it; None where nobody knows.
+        """
+        ...
+
+
+class FallbackPolicy(Protocol):
+    """What the policy says where nothing can be judged."""
+
+    version: int
+
+    def decide(self, asked: Asked) -> str:
+        """A decision by the record's own fields."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceParts:
+    """What the service is made of.
+
+    ``by_broker``: streams whose ingest time is a broker's: who waits for the stream needs no replica to know it.
+    ``on_answer`` is called with every answer and the place of its record (None: it has none yet); ``on_placed`` where
+    such a record came to stand (stream, id, place).
+    """
+
+    records: StreamRecords
+    judge: Judge
+    stream: PipelineStream
+    ledger: AnswerLedger
+    outbox: Outbox
+    logs: Mapping[str, RecordLog]
+    fallback: FallbackPolicy
+    on_answer: Callable[[DecisionAnswer, Place | None], None] = lambda _, __: None
+    on_placed: Callable[[str, str, Place], None] = lambda _, __, ___: None
+    by_broker: frozenset[str] = frozenset()
