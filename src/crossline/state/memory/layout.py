@@ -348,7 +348,7 @@ OF_PROGRAM = [each for each in TABLE.words if COLUMN_FLOAT <= each.number <= CLA
 OF_HITS = [each for each in TABLE.words if each.life == "hits" and each.says == "array"]
 CARRIED = [each for each in TABLE.words if each.carried]
 # Rows by the word of their address: the declaration, the word of their width, and of how many there are.
-ROWS_OF = {
+ROWS_OF: dict[int, tuple[Row, int, int]] = {
     RECORDS: (RECORD, RECORD_BYTES, N_RECORDS),
     SLOTS: (KEYED, SLOT_BYTES, N_SLOTS),
     TAKEN: (STEPPED, TAKEN_BYTES, N_TAKEN),

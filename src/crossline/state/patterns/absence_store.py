@@ -274,7 +274,7 @@ def memory_of(plan: AbsenceSpacePlan) -> MemoryMap:
         if not 0 <= line.within_ms + line.cooldown_ms <= plan.retention_ms:
             raise ValueError(f"{said} is within {line.within_ms} ms, not from 0 to the plan's {plan.retention_ms}")
     records = KeySpacePlan((), plan.entries, (), (), (), plan.retention_ms)
-    counts = {
+    counts: dict[int, int] = {
         at.LINES: len(plan.lines),
         at.LINE_BYTES: (len(plan.lines) + 7) // 8,
         at.BITS_BYTES: (plan.entries + 7) // 8,

@@ -51,7 +51,7 @@ def memory_of(plan: PatternSpacePlan) -> MemoryMap:
     lines = plan.lines
     steps = [entries_of(line) for line in lines]
     cooling, columns = cooldowns(lines), cooldown_columns(lines)
-    counts = {
+    counts: dict[int, int] = {
         at.LINES: len(lines),
         at.JUDGING: len(lines),
         at.STEPS: sum(map(len, steps)),

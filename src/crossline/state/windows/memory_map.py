@@ -26,13 +26,13 @@ STEPWISE_FROM, FILL_GROW, FILL_HARD, STEP_GROWTH = 1 << 14, 0.82, 0.94, 1.25
 NARROW = 1 << 32  # distances of clocks that 32 bits hold
 ALL = slice(None)
 # Rows and pools by the word of their address: the word of their width (0: a byte), of how many there are.
-_POOLS = {pool: (width, count) for pool, (_, width, count) in at.ROWS_OF.items()}
+_POOLS: dict[int, tuple[int, int]] = {pool: (width, count) for pool, (_, width, count) in at.ROWS_OF.items()}
 _DECLARED = {at.TABLE.words[pool].name: row for pool, (row, _, _) in at.ROWS_OF.items()}
 _POOLS |= {at.IDS: (0, at.N_ID_BYTES), at.KEYS: (0, at.N_KEY_BYTES)}
 # What numpy compares a kind with, made once.
 _DTYPES = {number: np.dtype(word.dtype) for number, word in enumerate(at.TABLE.words) if word.dtype is not None}
 # Tables by the word of their address: places of a block, what fills them.
-_TABLES = {
+_TABLES: dict[int, tuple[int, int]] = {
     at.ID_TABLE: (PLACES, REBUILD_IDS),
     at.KEY_TABLE: (PLACES, REBUILD_KEYS),
     at.VALUE_TABLE: (VALUE_PLACES, REBUILD_VALUES),
