@@ -46,7 +46,7 @@ class Services:
 
     def run(self, *arguments: str) -> tuple[int, list[str]]:
         """Its exit code, and the lines that it said."""
-        program = f"import sys; sys.path[:0] = ['tools']; import services; from pathlib import Path; services.services_folder = services.usual_folder = lambda: Path({str(self.folder)!r}); sys.exit(services.main(sys.argv[1:]))"  # noqa: E501 - the checkout's own folder stays as it is
+        program = f"import sys; import dev.services.__main__ as services; from pathlib import Path; services.services_folder = services.usual_folder = lambda: Path({str(self.folder)!r}); sys.exit(services.main(sys.argv[1:]))"  # noqa: E501 - the checkout's own folder stays as it is
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments],
             cwd=ROOT,

@@ -40,6 +40,12 @@ def sources_of(*packages: str) -> bytes:
     return found.digest()
 
 
+@cache
+def _linking() -> bytes:
+    """The digest of how functions are put together (``parts``), of which compilations are made as well."""
+    return sha256((resources.files("crossline.basics") / "parts.py").read_bytes()).digest()
+
+
 def shared(function: Any, *packages: str) -> Any:
     """``function``, just made by ``njit(cache=True)`` and not compiled yet, as one that processes share.
 
@@ -129,4 +135,4 @@ class _Shared(FunctionCache):  # type: ignore[misc]
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         build = (bool(config.BOUNDSCHECK), str(config.OPT))
         sources = sources_of(*self._packages) if self._packages else b""
-        return (*super()._index_key(sig, codegen), sources, build)
+        return (*super()._index_key(sig, codegen), sources, build, _linking())

@@ -17,7 +17,7 @@ from llvmlite import binding  # type: ignore[import-untyped]
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
-_EXTERNAL = binding.Linkage.external
+_EXTERNAL, _ODR = binding.Linkage.external, binding.Linkage.linkonce_odr
 # What Python meets where it calls a part all the same, with the signature of what numba would have compiled for it: a
 # TypeError, since what numba hands over in the place of a function cannot be called.
 _REFUSES = ctypes.cast(ctypes.pythonapi.PyObject_Call, ctypes.c_void_p).value
@@ -53,6 +53,18 @@ class _Door(JITCodeLibrary):  # type: ignore[misc]
     """Is kept as machine code and names; to read what numba keeps besides takes longer than all else of a load."""
 
     _shared_module: Any
+
+    def _optimize_final_module(self) -> None:
+        """Whatever it is linked of is its own.
+
+        Numba numbers functions in each process anew, and their symbols have these numbers. Of two doors that were kept
+        by two processes, or of one that was kept and one that is compiled now, functions of one name made of different
+        closures may have the same symbol; whoever is loaded first would stand for both.
+        """
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == _ODR:
+                function.linkage = "internal"
+        super()._optimize_final_module()
 
     def _get_module_for_linking(self) -> Any:
         """What is defined here, by name, with nothing in it: nobody is linked of it."""

@@ -37,6 +37,22 @@ def test_what_calls_parts_is_linked_of_all_below_it(options: dict[str, Any]) -> 
     assert compiled(-1) == -6
 
 
+def test_what_a_door_is_linked_of_is_its_own() -> None:
+    """Of two that two processes kept, functions of one name may have one symbol: neither stands for the other."""
+    _, _, sum_of = made()
+    door = njit(**DOOR)(sum_of)
+    door(1)
+    (kept,) = door.overloads.values()
+    seen = {each.name for each in kept.library._final_module.functions if not each.is_declaration and shown(each)}
+    assert seen
+    assert not [name for name in seen if "doubled" in name or "four_times" in name]
+    assert any("sum_of" in name for name in seen)
+
+
+def shown(function: Any) -> bool:
+    return str(function.linkage) not in {"Linkage.internal", "Linkage.private"}
+
+
 def test_a_part_that_raises_does_so_through_what_calls_it() -> None:
     @njit(**PART)
     def refuses(x: int) -> int:

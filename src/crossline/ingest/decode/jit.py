@@ -44,7 +44,7 @@ def making_kernel(function: F) -> F:
 
 def _in_python(function: F) -> F:
     """``function`` for a debugger: numbers overflow, and zero divides, as they do in compiled code."""
-    return cast("F", np.errstate(all="ignore")(function))
+    return np.errstate(all="ignore")(function)
 
 
 def _intrinsic(in_python: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:

@@ -10,7 +10,7 @@ from crossline.io.kafka.data_loss import absent_somewhere, deleted_before_read, 
 
 # A worker's exception arrives as text: "crossline.basics.errors.StateError: <message>", then the JVM's own lines.
 _OURS = re.compile(
-    r"crossline\.core\.basics\.errors\.(\w+): (.*?)(?=\n\s*(?:at |Caused by|\t|SQLSTATE)|\n\n|\Z)", re.DOTALL
+    rf"{re.escape(errors.__name__)}\.(\w+): (.*?)(?=\n\s*(?:at |Caused by|\t|SQLSTATE)|\n\n|\Z)", re.DOTALL
 )
 _PYTHON = re.compile(r"^(?:[\w.]+(?:Error|Exception)): .+$", re.MULTILINE)
 # The innermost cause stands last; what py4j says of it is only that something was thrown.

@@ -9,10 +9,10 @@ a few, linked both ways, so that a key with few of them is small and one with ma
 from __future__ import annotations
 
 from crossline.state.memory.declare import F64, I32, I64, U8, U32, U64, Item, Row, Table
-from crossline.state.memory.layout import BYTE, EIGHT_BYTES, LIMB
-from crossline.state.windows.emission import decision
-
-__all__ = ["BYTE", "EIGHT_BYTES", "LIMB"]  # as windows have them
+from crossline.state.memory.layout import BYTE as BYTE  # noqa: PLC0414 - as windows have them
+from crossline.state.memory.layout import EIGHT_BYTES as EIGHT_BYTES  # noqa: PLC0414 - as above
+from crossline.state.memory.layout import LIMB as LIMB  # noqa: PLC0414 - as above
+from crossline.state.windows.emission.words import NONE_MS as NONE_MS  # noqa: PLC0414 - as above
 
 TABLE = Table()
 _count, _number, _array = TABLE.count, TABLE.number, TABLE.array
@@ -170,7 +170,6 @@ LINE_MASK = _array("LINE_MASK", U8, "LINE_BYTES", "of what is loaded, the lines 
 CLASS_LINES = _array("CLASS_LINES", U8, "CLASSES * LINE_BYTES", "the lines of each class", "batch")
 
 # A slot.
-NONE_MS = decision.NONE_MS  # a clock that is none
 KEYED = Row("a slot", 64, SLOTS, SLOT_BYTES)
 OWN_HASH = KEYED.field("OWN_HASH", U64, "hash of its key", carried=True)
 OWN_KEY = KEYED.field("OWN_KEY", U32, "block of its key; 0: the slot is free", carried=True)

@@ -18,7 +18,8 @@ from crossline.state.patterns.deadlines import Deadlines, Tier
 from crossline.state.patterns.entry import MEET, MEET_ALL, compiled
 from crossline.state.patterns.store import without_values
 from crossline.state.windows.emission.columns import in_force, lines_of
-from crossline.state.windows.emission.decision import NONE_MS, is_cooling
+from crossline.state.windows.emission.decision import is_cooling
+from crossline.state.windows.emission.words import NONE_MS
 from crossline.state.windows.gather import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.program import compile_plan

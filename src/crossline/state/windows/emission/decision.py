@@ -18,9 +18,7 @@ from typing import Any, NamedTuple
 
 from crossline.state.memory.access import inlined, jit
 from crossline.state.memory.fields import get, load, put, store
-from crossline.state.windows.emission.words import LineWords
-
-NONE_MS = -(2**63)  # a clock that is none
+from crossline.state.windows.emission.words import NONE_MS, LineWords
 
 
 def still_counts(judged_ms: int, since_ms: int) -> bool:

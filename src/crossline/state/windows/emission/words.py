@@ -6,6 +6,8 @@ from typing import Protocol
 
 from crossline.state.memory.declare import Declared
 
+NONE_MS = -(2**63)  # a clock that is none
+
 
 class BoundWords(Protocol):
     """What lines hold a figure against, by the kernel's own number of the line."""

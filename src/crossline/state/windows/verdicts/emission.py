@@ -9,8 +9,9 @@ from crossline.state.memory.access import jit
 from crossline.state.memory.fields import get, put
 from crossline.state.memory.header import clock, sat_at
 from crossline.state.windows.emission.bounds import bounds_in
-from crossline.state.windows.emission.decision import NONE_MS, LineMemory, decisions_in
+from crossline.state.windows.emission.decision import LineMemory, decisions_in
 from crossline.state.windows.emission.hits import hits_in
+from crossline.state.windows.emission.words import NONE_MS
 
 EVIDENCE_MAX = 50
 
