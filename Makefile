@@ -52,7 +52,8 @@ docs:
 	$(SETUP) site
 	NO_MKDOCS_2_WARNING=1 $(VENV)/python -m mkdocs $(or $(ARGS),build) --strict
 
-lint: setup
+lint:
+	$(SETUP) site
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	$(VENV)/mypy

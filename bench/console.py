@@ -38,10 +38,10 @@ from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.console.app import Console
 from crossline.serve.console.dependencies import PageDependencies, parts_of
 from crossline.serve.console.warmup import warm
+from crossline.serve.dead_letters.resend import DeadLetters
 from crossline.serve.dead_letters.resend_log import ResentFile
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
-from crossline.serve.http.reads.dead_letters import DeadLetters
 from crossline.settings.process.serve import LimitSettings, ServeSettings
 
 PROFILED = 25  # functions

@@ -11,10 +11,9 @@ from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.serve.dead_letters.repair import JsonRepair
-from crossline.serve.dead_letters.resend import Resender, ResendTarget
+from crossline.serve.dead_letters.resend import DeadLetters, Resender, ResendTarget
 from crossline.serve.dead_letters.resend_log import ResentFile
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.http.reads.dead_letters import DeadLetters
 from unit.serve.cases.casekit import SETTINGS
 from unit.serve.console import kit
 from unit.serve.console.pages.test_dead import GOOD, LETTERS

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from crossline.basics.streams.reading import HIT
 from crossline.basics.texts.problems import Finding
 from crossline.basics.times import format_duration
 
-if TYPE_CHECKING:
-    from crossline.rules.base import Rule
+
+class HoldingRule(Protocol):
+    """A rule whose alerts hold their key for ``hold`` milliseconds; None: they hold nothing."""
+
+    hold: int | None
+
+    @property
+    def key_of_alerts(self) -> tuple[str, ...]:
+        """The fields of its alerts' key; none where they have no key."""
+        ...
 
 
-def hold_findings(rule: Rule) -> list[Finding]:
+def hold_findings(rule: HoldingRule) -> list[Finding]:
     """Why the alerts of ``rule``, in which all else is right, cannot hold anything."""
     if rule.hold is None:
         return []

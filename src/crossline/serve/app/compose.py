@@ -30,7 +30,7 @@ from crossline.serve.assembly import Api
 from crossline.serve.console.app import Console
 from crossline.serve.console.dependencies import parts_of
 from crossline.serve.console.warmup import warm
-from crossline.serve.dead_letters.resend import Resender
+from crossline.serve.dead_letters.resend import DeadLetters, Resender
 from crossline.serve.dead_letters.resend_log import FILE as RESENT
 from crossline.serve.dead_letters.resend_log import ResentFile
 from crossline.serve.dead_letters.targets import close_own, ways_of
@@ -40,7 +40,6 @@ from crossline.serve.health.reader import RuleHealthReader
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies, Readiness
 from crossline.serve.http.problems import install
-from crossline.serve.http.reads.dead_letters import DeadLetters
 from crossline.serve.metrics.exposition import ApiCollector, ApiStatus
 from crossline.serve.metrics.figures import RequestCounter
 from crossline.serve.metrics.rules import RuleGauges

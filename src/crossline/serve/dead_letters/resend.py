@@ -175,3 +175,11 @@ def _refusal(stands: Resent) -> str:
             "stands in the stream nobody knows. Expected the same bytes, which may be sent again"
         )
     return f"found that {stands.who} sent it again already, as record {stands.record_id}; it is sent once"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """What the routes need beside the sinks: what was sent again, and who sends. ``resending``: None: nobody here."""
+
+    resent: ResentFile
+    resending: Resender | None = None

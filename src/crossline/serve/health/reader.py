@@ -16,11 +16,11 @@ from crossline.rule_registry.events import RuleEvent
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.cases.statistics.queries import RuleCounts, Slow, read_counts, read_slow
 from crossline.serve.cases.statistics.schema import DAY_MS
+from crossline.serve.decisions.store import DecisionStore
 from crossline.serve.health.assess import Measured, assessed, predicted_of
 from crossline.serve.health.values import Foretold, HealthReport, Parity, RuleCost, RuleFacts
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.problems import ProblemError
-from crossline.serve.http.reads.decisions import DecisionStore
 from crossline.serve.http.reads.rules import read_rules
 
 BATCHES, SAMPLED, DIFFERING_MAX = 200, 5, 1_000

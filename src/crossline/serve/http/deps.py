@@ -16,9 +16,9 @@ from crossline.settings.config import PipelineConfig
 if TYPE_CHECKING:
     from crossline.observe.run_health.report import ReplicaLag
     from crossline.serve.cases.service import CaseService
+    from crossline.serve.dead_letters.resend import DeadLetters
+    from crossline.serve.decisions.store import DecisionStore
     from crossline.serve.http.events.source import EventSource
-    from crossline.serve.http.reads.dead_letters import DeadLetters
-    from crossline.serve.http.reads.decisions import DecisionStore
     from crossline.serve.http.writes.casework import CaseStore
 
 BODY_MAX = 8 << 20

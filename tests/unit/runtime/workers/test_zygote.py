@@ -38,7 +38,7 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int
         while not path.exists():
             assert process.poll() is None
             time.sleep(0.01)
-        # Whoever closes its input while it still loads ends it at once, with another exit code: a fork of it is awaited.
+        # One that still loads ends with another exit code when its input is closed: a fork shows that it has loaded.
         assert attach("-m", "probe_module", "0", socket=str(path), folder=folder).returncode == 0
         yield path, process.pid
         assert process.stdin is not None

@@ -30,10 +30,10 @@ from crossline.serve.console.accounts.passwords import Passwords
 from crossline.serve.console.accounts.users import UserFile
 from crossline.serve.console.app import Console
 from crossline.serve.console.dependencies import PageDependencies, parts_of
+from crossline.serve.dead_letters.resend import DeadLetters
+from crossline.serve.decisions.store import DecisionStore
 from crossline.serve.http.api import create_api
 from crossline.serve.http.deps import Dependencies
-from crossline.serve.http.reads.dead_letters import DeadLetters
-from crossline.serve.http.reads.decisions import DecisionStore
 from crossline.settings.config import PipelineConfig, load_pipeline
 from crossline.settings.process.serve import LimitSettings, OidcSettings, ServeSettings
 

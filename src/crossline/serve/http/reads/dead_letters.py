@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
@@ -14,8 +13,8 @@ from starlette.concurrency import run_in_threadpool
 from crossline.basics.texts.problems import shown
 from crossline.basics.times import instant_text
 from crossline.serve.dead_letters.repair import NotFitError
-from crossline.serve.dead_letters.resend import RAW_BYTES_MAX, Resender
-from crossline.serve.dead_letters.resend_log import Resent, ResentFile
+from crossline.serve.dead_letters.resend import RAW_BYTES_MAX, DeadLetters, Resender
+from crossline.serve.dead_letters.resend_log import Resent
 from crossline.serve.dead_letters.stores import box_of, why_none
 from crossline.serve.dead_letters.values import LetterBox, StoredDeadLetter
 from crossline.serve.http.deps import Dependencies, required
@@ -30,14 +29,6 @@ WHOLE_BYTES = 1 << 20
 _READ, _WRITE = needs("read:records"), needs("write:records")
 State = Literal["open", "sent", "all"]
 LetterId = Annotated[str, Path(max_length=60, description="Id of the dead letter, as in the list.")]
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetters:
-    """What the routes need beside the sinks: what was sent again, and who sends. ``resending``: None: nobody here."""
-
-    resent: ResentFile
-    resending: Resender | None = None
 
 
 class ResendBody(Body):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from http import HTTPStatus
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 
 from crossline.basics.texts.problems import shown
 from crossline.io.stores.stores import DecisionFilter, Store
+from crossline.serve.decisions.store import DecisionStore
 from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, page, place_of
@@ -21,36 +22,6 @@ from crossline.serve.http.queries import json_answer, only_known
 ID_CHARS = 200
 REVISIONS_MAX = 1_000
 _TODO = "start crossline serve over a pipeline that has serve: in its file"
-
-
-class DecisionStore(Protocol):
-    """What this API answered, by id and by record. Called in a thread, from several at once."""
-
-    def decision(self, decision_id: str) -> Mapping[str, Any] | None:
-        """The decision as it was answered; None where it was never given."""
-        ...
-
-    def decisions(
-        self, record_id: str, stream: str | None, after: str | None, limit: int
-    ) -> Sequence[Mapping[str, Any]]:
-        """The decisions on a record (of ``stream``, None: of any), in order of their ids, from after an id on."""
-        ...
-
-    def revisions(self, decision_id: str) -> Sequence[Mapping[str, Any]]:
-        """What the stream decided otherwise since, in the order in which it did."""
-        ...
-
-    def receipt(self, decision_id: str) -> Mapping[str, Any] | None:
-        """The decision's receipt; None where it has none."""
-        ...
-
-    def differing(self, since_ms: int, most: int) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        """Answers that the stream decided otherwise, each with that decision, the latest first."""
-        ...
-
-    def figures(self, records: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, Any]]:
-        """Of records (stream and id) that were answered by a peek, the answers' figures by the name of the rule."""
-        ...
 
 
 DecisionId = Annotated[str, Path(description="Id of the decision.")]

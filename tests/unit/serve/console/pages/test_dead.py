@@ -18,10 +18,9 @@ from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.serve.console.pages.dead_letters.display import draft_of, hex_lines, some_of, text_of
 from crossline.serve.dead_letters.repair import JsonRepair
-from crossline.serve.dead_letters.resend import Resender, ResendTarget
+from crossline.serve.dead_letters.resend import DeadLetters, Resender, ResendTarget
 from crossline.serve.dead_letters.resend_log import ResentFile
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.http.reads.dead_letters import DeadLetters
 from unit.serve.console import kit
 
 HOSTILE = '{"id":"<script>alert(1)</script>","at":"\u202e\u0000\x1b[31m"}'.encode()

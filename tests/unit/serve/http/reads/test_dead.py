@@ -22,11 +22,10 @@ from crossline.io.sinks.jsonl import JsonlSink
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.serve.dead_letters import stores
 from crossline.serve.dead_letters.repair import JsonRepair
-from crossline.serve.dead_letters.resend import Resender, ResendTarget
+from crossline.serve.dead_letters.resend import DeadLetters, Resender, ResendTarget
 from crossline.serve.dead_letters.resend_log import Resent, ResentFile
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.http.deps import Dependencies
-from crossline.serve.http.reads.dead_letters import DeadLetters
 from crossline.settings.config import load_pipeline
 
 STREAM = """\
