@@ -42,8 +42,8 @@ def _page(command: Any, context: Any, width: int) -> Iterator[str]:
     yield from _section("Arguments and options:", records, width)
     if isinstance(command, TyperGroup):
         names = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
-        said = [(name, each.get_short_help_str(limit=1_000)) for name, each in names if each is not None]
-        yield from _section("Commands:", said, width)
+        lines = [(name, each.get_short_help_str(limit=1_000)) for name, each in names if each is not None]
+        yield from _section("Commands:", lines, width)
 
 
 def _section(title: str, records: Iterable[tuple[str, str]], width: int) -> Iterator[str]:

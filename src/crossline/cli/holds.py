@@ -74,9 +74,9 @@ def place(
         rule,
         tuple(stream or ()),
     )
-    said = {"hold_id": wish.hold_id, "key": dict(wish.key), "until": format_instant(wish.until_ms)}
+    body = {"hold_id": wish.hold_id, "key": dict(wish.key), "until": format_instant(wish.until_ms)}
     text = f"{wish.hold_id}: {key_said(wish.key)} held until {format_instant(wish.until_ms)}"
-    _ask(wish, pipeline, as_, said, text, as_json=as_json)
+    _ask(wish, pipeline, as_, body, text, as_json=as_json)
 
 
 @app.command()
@@ -90,8 +90,8 @@ def release(
 ) -> None:
     """End a hold placed by a person. Holds by alerts are released by crossline rules release."""
     wish = EndWish(hold_id, _given(reason), time.time_ns() // 1_000_000)
-    said = {"hold_id": hold_id, "released": True}
-    _ask(wish, pipeline, as_, said, f"{hold_id}: released", as_json=as_json)
+    body = {"hold_id": hold_id, "released": True}
+    _ask(wish, pipeline, as_, body, f"{hold_id}: released", as_json=as_json)
 
 
 @app.command(name="list")
@@ -114,7 +114,7 @@ def list_holds(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) ->
 
 
 def _ask(
-    wish: HoldWish | EndWish, pipeline: Path, as_: str | None, said: Mapping[str, Any], text: str, *, as_json: bool
+    wish: HoldWish | EndWish, pipeline: Path, as_: str | None, body: Mapping[str, Any], text: str, *, as_json: bool
 ) -> None:
     if goes_to_topic(pipeline):
         sent = ask_there(wish, pipeline, as_, wish.asked_ms)
@@ -126,7 +126,7 @@ def _ask(
         sent = {"who": user_name(os.geteuid()), **({} if fresh else {"change": "unchanged"})}
         by = f"by {sent['who']}"
     if as_json:
-        write_lines([orjson.dumps({**said, "reason": wish.reason, **sent})])
+        write_lines([orjson.dumps({**body, "reason": wish.reason, **sent})])
     else:
         done = "is there already; nothing changes" if sent.get("change") == "unchanged" else _TAKEN_UP
         typer.echo(f"{text}, {by}; {done}")

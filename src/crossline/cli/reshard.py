@@ -36,9 +36,9 @@ def reshard(
     stored = "://" in place
     place = place if stored else str(Path(place).absolute())
     done = _of_store(place, config.name, shards) if stored else _of_folder(Path(place), config.name, shards)
-    said = {"checkpoint": place, "shards": done.shards, "before": done.before}
+    body = {"checkpoint": place, "shards": done.shards, "before": done.before}
     if as_json:
-        sys.stdout.write(f"{orjson.dumps({**said, 'batches': done.batches, 'bytes': done.bytes}).decode()}\n")
+        sys.stdout.write(f"{orjson.dumps({**body, 'batches': done.batches, 'bytes': done.bytes}).decode()}\n")
     elif done.before == done.shards:
         note(f"{place}: has {done.shards} shards already")
     else:

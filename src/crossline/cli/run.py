@@ -56,17 +56,17 @@ def run(
         configure(log_format)
     progress = ProgressLine(sys.stderr)
     startup = Startup(progress.show)
-    said = None
+    text = None
     with stoppable(endless=not drain) as stopping:
         try:
             startup.step("loading")
             wanted = _Wanted(drain, as_json, allow_no_rules, with_api)
-            said = _run(pipeline, stopping, startup, progress, wanted)
+            text = _run(pipeline, stopping, startup, progress, wanted)
         finally:
             startup.done()
             progress.done()
-    if said is not None:  # it was not stopped before it began
-        sys.stdout.write(f"{said}\n")
+    if text is not None:  # it was not stopped before it began
+        sys.stdout.write(f"{text}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +179,8 @@ def _watching(config: PipelineConfig) -> Telemetry | None:
 def _launch_ahead(pipeline: Path) -> Started | None:
     """Have Java come up while the rest is loaded and the file is read with care; whatever is wrong shows then."""
     with suppress(OSError, yaml.YAMLError, CrosslineError):
-        said = yaml.load(pipeline.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is safe
-        engine = said.get("engine") if isinstance(said, dict) else None
+        body = yaml.load(pipeline.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is safe
+        engine = body.get("engine") if isinstance(body, dict) else None
         if isinstance(engine, dict) and (engine.get("spark") or engine.get("python")):
             return None  # Java is started by these
         master = engine.get("master") if isinstance(engine, dict) else None

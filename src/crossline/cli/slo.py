@@ -32,8 +32,8 @@ _STYLES = {True: "", False: "red", None: "yellow"}
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    said = "Say whether a pipeline keeps its objectives, and what is left of their error budgets."
-    app.command(name="slo", help=said)(slo)
+    text = "Say whether a pipeline keeps its objectives, and what is left of their error budgets."
+    app.command(name="slo", help=text)(slo)
 
 
 def slo(
@@ -68,5 +68,5 @@ def slo(
 
 def _window(objective: Mapping[str, Any], window: Mapping[str, Any]) -> Text:
     value = value_text(objective, window)
-    said = f"{percentile_text(objective)} {value}; {share_text(window)}" if value else share_text(window)
-    return Text(said, _STYLES[window["kept"]])
+    text = f"{percentile_text(objective)} {value}; {share_text(window)}" if value else share_text(window)
+    return Text(text, _STYLES[window["kept"]])

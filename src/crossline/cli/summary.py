@@ -45,13 +45,13 @@ class ProgressLine:
         self._shown_s = now
         rate = totals.records / max(now - totals.started_s, 1e-9)
         alerts = sum(totals.alerts.values())
-        said = f"{totals.records:,} records, {rate:,.0f}/s, {alerts:,} alerts, {_far(delivery, totals, now)}"
-        self.show(said)
+        text = f"{totals.records:,} records, {rate:,.0f}/s, {alerts:,} alerts, {_far(delivery, totals, now)}"
+        self.show(text)
 
-    def show(self, said: str) -> None:
+    def show(self, text: str) -> None:
         """Write the line anew."""
         if self._lines:
-            self._out.write(f"{said}\n")
+            self._out.write(f"{text}\n")
             self._out.flush()
             return
         if not self._out.isatty():
@@ -59,7 +59,7 @@ class ProgressLine:
         self._open = True
         # A line that goes over the edge could not be written over.
         width = shutil.get_terminal_size().columns - 1
-        self._out.write(f"\r\x1b[K{said if len(said) <= width else said[: width - 1] + '…'}")
+        self._out.write(f"\r\x1b[K{text if len(text) <= width else text[: width - 1] + '…'}")
         self._out.flush()
 
     def done(self) -> None:
@@ -114,7 +114,7 @@ def summary_json(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
 
 def _ways(totals: Totals) -> str:
     """How many batches ran which way."""
-    return ", ".join(f"{totals.ran[way]:,} {said}" for way, said in _WAYS.items() if totals.ran.get(way))
+    return ", ".join(f"{totals.ran[way]:,} {text}" for way, text in _WAYS.items() if totals.ran.get(way))
 
 
 def refusal_json(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,8 +138,8 @@ def costs_text(totals: Totals) -> list[str]:
     if len(totals.cost_ms) < 2 or not whole_ms or not totals.records:
         return []
     costliest = totals.costliest[:COSTLIEST]
-    said = (f"{name} {ms / totals.records * 1e6:,.0f} ns ({ms / whole_ms:.0%})" for name, ms in costliest)
-    return [f"costliest rules, processor time a record: {', '.join(said)}"]
+    lines = (f"{name} {ms / totals.records * 1e6:,.0f} ns ({ms / whole_ms:.0%})" for name, ms in costliest)
+    return [f"costliest rules, processor time a record: {', '.join(lines)}"]
 
 
 def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | None = None) -> str:
@@ -225,8 +225,8 @@ def as_text(figures: dict[str, Any]) -> str:
         console.print(alerts)
         for decision, count in figures.get("decisions", {}).items():
             console.print(f"decisions: {count:,} {decision}")
-        for said in first_dead(figures):
-            console.print(Text(printable(f"dead letters: {said}")))
+        for text in first_dead(figures):
+            console.print(Text(printable(f"dead letters: {text}")))
         if figures["late_records"]:
             console.print(f"late records, not judged: {figures['late_records']:,}")
         for table, count in figures.get("without_row", {}).items():

@@ -39,19 +39,19 @@ class FaultLog:
         self._clock_s = clock_s
         self._known: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
 
-    def noted(self, said: str, error: BaseException | str, **more: Any) -> str:
-        """The id of what failed. ``said``: what was not done; ``error``: why, ``more``: of what. The log has all."""
+    def noted(self, text: str, error: BaseException | str, **more: Any) -> str:
+        """The id of what failed. ``text``: what was not done; ``error``: why, ``more``: of what. The log has all."""
         why = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         now_s = self._clock_s()
-        known = self._known.get((said, why))
+        known = self._known.get((text, why))
         if known is not None and now_s - known[1] < SAME_S:
             return known[0]
         fault = secrets.token_hex(ID_BYTES)
-        self._known[said, why] = fault, now_s
-        self._known.move_to_end((said, why))
+        self._known[text, why] = fault, now_s
+        self._known.move_to_end((text, why))
         if len(self._known) > KEPT_MAX:
             self._known.popitem(last=False)
-        log.warning(said, fault=fault, error=why, **more)
+        log.warning(text, fault=fault, error=why, **more)
         return fault
 
 

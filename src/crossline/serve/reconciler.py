@@ -138,8 +138,8 @@ class Reconciler:
             await self._notify(made)
         for at in range(0, len(revised), AT_ONCE):  # claims of requests come in between
             part = revised[at : at + AT_ONCE]
-            said = [(each.decision_id, revision_of(each)) for each in part]
-            await self._revise(said, [pushed_of(each) for each in part])
+            lines = [(each.decision_id, revision_of(each)) for each in part]
+            await self._revise(lines, [pushed_of(each) for each in part])
         if made:
             self.revised.notify()
         self._differed(revised)
@@ -156,15 +156,15 @@ class Reconciler:
         for line in batch.section("decisions"):
             if _REVISION not in line:
                 continue
-            said = orjson.loads(line)
+            body = orjson.loads(line)
             # By its record: an answer by the fallback may be under another version of the policy, and so its id.
-            which = (str(said["stream"]), str(said["record_id"]))
+            which = (str(body["stream"]), str(body["record_id"]))
             answer = await _until_taken(partial(self._ledger.call, partial(_answer, *which)))
             if answer is None:
                 continue
-            before = [each["decision"] for each in answer.revisions if each.get("revision", 0) < said["revision"]]
-            made = made_of(orjson.loads(answer.body), said, before[-1] if before else None)
-            await self._revise([(answer.decision_id, said)], [made])
+            before = [each["decision"] for each in answer.revisions if each.get("revision", 0) < body["revision"]]
+            made = made_of(orjson.loads(answer.body), body, before[-1] if before else None)
+            await self._revise([(answer.decision_id, body)], [made])
 
     async def _revise(self, said: Sequence[tuple[str, Mapping[str, Any]]], made: Sequence[Revision | None]) -> None:
         """Keep revisions in the ledger, and push what is ``made`` of them.
@@ -256,5 +256,5 @@ def pushed_of(revised: Revised) -> Revision | None:
 
 def revision_of(revised: Revised) -> dict[str, Any]:
     """The stream's decision as a revision of what was answered."""
-    said = {**revised.decision, "kind": "revision", "was": revised.was, "answered": revised.answered}
-    return {**said, "batch": revised.batch, "revised_at": instant_text(wall_clock_ms())}
+    body = {**revised.decision, "kind": "revision", "was": revised.was, "answered": revised.answered}
+    return {**body, "batch": revised.batch, "revised_at": instant_text(wall_clock_ms())}

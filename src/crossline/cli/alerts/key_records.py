@@ -149,9 +149,9 @@ def _of_stream(
             found.missing.append("what came after the alert was not read: the end of the source is too far away")
     if not read.reached:
         oldest = min(read.times, default=None)
-        said = f"of {stream} not all was read that its windows reach back to"
+        text = f"of {stream} not all was read that its windows reach back to"
         found.missing.append(
-            f"{said}: {format_duration(max(0, (oldest or reach.since_ms) - reach.since_ms))} are missing"
+            f"{text}: {format_duration(max(0, (oldest or reach.since_ms) - reach.since_ms))} are missing"
         )
         found.since_ms = max(found.since_ms, (oldest or reach.since_ms) + reach.slack_ms)
     found.missing += list(dict.fromkeys(read.gone))[:3]

@@ -25,9 +25,9 @@ def list_table(alerts: Sequence[Mapping[str, Any]], became: Mapping[str, str] | 
     """One line an alert, with the start of its id; ``became``: by id what the last word on an alert is, if any."""
     table = Listing("id", "happened", "severity", "rule", "what", long=("rule", "what"))
     for alert in alerts:
-        said = [] if alert["kind"] == "alert" else [alert["kind"]]
-        said += [outcome] if (outcome := (became or {}).get(alert["alert_id"])) is not None else []
-        kind = f" ({', '.join(said)})" if said else ""
+        lines = [] if alert["kind"] == "alert" else [alert["kind"]]
+        lines += [outcome] if (outcome := (became or {}).get(alert["alert_id"])) is not None else []
+        kind = f" ({', '.join(lines)})" if lines else ""
         table.add(
             Text(printable(alert["alert_id"][:_ID_WIDTH]), "cyan"),
             Text(printable(alert["event_time"]), "dim"),

@@ -155,11 +155,11 @@ def as_lines(asked: Mapping[str, Any]) -> list[str]:
     answer = asked["answer"]
     if answer is None:
         return [f"the API was not asked: {asked['problem']}"]
-    said = f"{answer['decision']}, score {answer['score']}, {answer['answered']}, in {answer['took_ms']} ms"
+    text = f"{answer['decision']}, score {answer['score']}, {answer['answered']}, in {answer['took_ms']} ms"
     reasons = [f"  {each['rule_id']}: {each['message']}" for each in answer["reasons"]]
     degraded = [f"  {each['part']}: {each['why']}" for each in answer["degraded"]]
     return [
-        f"asked about one more payment: {said}",
+        f"asked about one more payment: {text}",
         *reasons,
         *degraded,
         "ask it again:",

@@ -72,5 +72,5 @@ def _keep_past(config: Config, path: Path, records: int) -> None:
 
 def _as_if_begun(started: Path, at_ms: int) -> None:
     """From here on each payment comes when its event time is, as if all of them had."""
-    said = json.loads(started.read_text(encoding="utf-8"))
-    started.write_text(json.dumps({**said, "started_ms": at_ms}), encoding="utf-8")
+    body = json.loads(started.read_text(encoding="utf-8"))
+    started.write_text(json.dumps({**body, "started_ms": at_ms}), encoding="utf-8")

@@ -55,7 +55,7 @@ def _settings(
     others = {key: value for key, value in mine.items() if wanted_of_it[key] not in value.split(",")}
     if not others:
         return good
-    said = ", ".join(f"{key} is {value}" for key, value in others.items())
+    text = ", ".join(f"{key} is {value}" for key, value in others.items())
     wanted = ",".join(f"{key}={wanted_of_it[key]}" for key in others)
     alter = f"kafka-configs --bootstrap-server {brokers} --alter --entity-type topics --entity-name {topic}"
-    return CheckResult(name, "warning", f"there; {said}", f"{alter} --add-config {wanted}")
+    return CheckResult(name, "warning", f"there; {text}", f"{alter} --add-config {wanted}")

@@ -273,8 +273,8 @@ def set_status(
         write_lines([orjson.dumps(written_row(written))])
     elif written.taken_back is not None:
         undone = f"{written.taken_back}, which no pipeline has taken up, is taken back"
-        said = f"{rule_id} version {written.rule.version}: {status.value} in {written.file} again"
-        sys.stdout.write(f"{said}; {undone}\n")
+        text = f"{rule_id} version {written.rule.version}: {status.value} in {written.file} again"
+        sys.stdout.write(f"{text}; {undone}\n")
     elif written.change == "unchanged":
         note(f"{rule_id} version {written.rule.version} is {status.value} already")
     else:

@@ -50,9 +50,9 @@ def publish_table(
     who, host = publisher(settings, as_)
     count = send_rows(client_of(settings), settings.topic, rows.items(), {WHO: who, HOST: host})
     taken = sum(value is None for value in rows.values())
-    said: dict[str, Any] = {"table": table, "put": count - taken, "taken_away": taken, "unchanged": unchanged}
+    body: dict[str, Any] = {"table": table, "put": count - taken, "taken_away": taken, "unchanged": unchanged}
     if as_json:
-        write_lines([orjson.dumps({**said, "topic": settings.topic, "who": who})])
+        write_lines([orjson.dumps({**body, "topic": settings.topic, "who": who})])
         return
     text = f"table {table}: {count - taken:,} rows put, {taken:,} taken away"
     text += f", {unchanged:,} unchanged" if whole else ""

@@ -157,6 +157,6 @@ def chosen(rules: Iterable[Rule], rule_id: str | None) -> list[Rule]:
             newest[rule.rule_id] = rule
     if rule_id is not None and rule_id not in newest:
         hint = nearest(rule_id, newest)
-        said = f"found no rule {rule_id}; expected {one_of(sorted(newest))}"
-        raise UsageError(f"{said}; {hint}" if hint else said)
+        text = f"found no rule {rule_id}; expected {one_of(sorted(newest))}"
+        raise UsageError(f"{text}; {hint}" if hint else text)
     return [newest[name] for name in sorted(newest) if rule_id in {None, name}]

@@ -96,12 +96,12 @@ def _by(event: RuleEvent) -> str:
     """Who published it, from where, and who approved."""
     if event.event == "tripped" or (event.sent_ms is None and event.who is None):
         return ""
-    said = f"by {event.who or 'nobody who says so'}" + (f" on {event.host}" if event.host else "")
-    said += f" at {instant(event.sent_ms)}" if event.sent_ms is not None else ""
+    text = f"by {event.who or 'nobody who says so'}" + (f" on {event.host}" if event.host else "")
+    text += f" at {instant(event.sent_ms)}" if event.sent_ms is not None else ""
     if event.approved_by is not None:
-        said += f", approved by {event.approved_by}"
-        said += f" at {instant(event.approved_ms)}" if event.approved_ms is not None else ""
-    return said
+        text += f", approved by {event.approved_by}"
+        text += f" at {instant(event.approved_ms)}" if event.approved_ms is not None else ""
+    return text
 
 
 def publication_text(rules: Sequence[Written], *, ran: bool) -> str:

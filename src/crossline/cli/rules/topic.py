@@ -152,10 +152,10 @@ def release_there(
         publisher = place.publisher(place.files())
         message = publisher.release(rule_id, key, reason, now_ms)
         offset = _sent(place, publisher, message)
-        said = {"rule_id": rule_id, "released": dict(key), "reason": reason}
+        body = {"rule_id": rule_id, "released": dict(key), "reason": reason}
         if as_json:
             sent = {"topic": place.settings.topic, "key": message.key, "offset": offset, "who": place.who}
-            write_lines([orjson.dumps({**said, **sent})])
+            write_lines([orjson.dumps({**body, **sent})])
         else:
             to = f"sent to topic {place.settings.topic} by {place.who}"
             sys.stdout.write(f"{rule_id}, {key_said(key)}: released, {to}; {_TAKEN_UP}\n")
@@ -261,10 +261,10 @@ def _check_first(
         found, _ = place.reader.read(0.1)
         between += found
         if not found and time.monotonic() > deadline_s:
-            said = place.reader.trouble or f"it was not read to its end in {WAIT_S:.0f} s"
+            text = place.reader.trouble or f"it was not read to its end in {WAIT_S:.0f} s"
             raise SinkError(
                 f"what was sent to topic {place.settings.topic} stands there; whether somebody else was first is not "
-                f"known: {said}. Once its brokers are up, publish it again, which shows"
+                f"known: {text}. Once its brokers are up, publish it again, which shows"
             )
     theirs = {name: each for each in between if each.offset not in mine and (name := _name(each)) is not None}
     ours = {each.key for each in messages if each.value is not None}
@@ -309,12 +309,12 @@ def _print(
     for each in messages:
         name = f"{_id(each)} version {each.rule.version}"
         if each.change == "unchanged":
-            said = "is in the topic already; nothing changes"
+            text = "is in the topic already; nothing changes"
         elif each.change == "approved":
-            said = f"approved by {place.who}"
+            text = f"approved by {place.who}"
         else:
-            said = f"{each.rule.status}, sent to topic {place.settings.topic} by {place.who}; {_when(place, each)}"
-        sys.stdout.write(f"{name}: {said}\n")
+            text = f"{each.rule.status}, sent to topic {place.settings.topic} by {place.who}; {_when(place, each)}"
+        sys.stdout.write(f"{name}: {text}\n")
 
 
 def _id(message: Message) -> str:

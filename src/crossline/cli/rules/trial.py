@@ -157,8 +157,8 @@ def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
         write_lines([json_bytes(asdict(each)) for each in made])
         return
     for stream, found in trial.found.items():
-        said = ", ".join(f"{name} {value}" for name, value in found.fields.items() if value is not None)
-        show(Text(printable(f"{stream}: {said}")))
+        text = ", ".join(f"{name} {value}" for name, value in found.fields.items() if value is not None)
+        show(Text(printable(f"{stream}: {text}")))
     table = Listing("rule", "version", "fired", "figure", "line", "why", long=["why"])
     for each in made:
         figure = "" if each.value is None else shown_value(each.value)

@@ -42,8 +42,8 @@ def verify(
         return
     found = audit.verify(path, head)
     if as_json:
-        said = {"events": found.events, "head": found.head, "problems": found.problems}
-        write_lines([orjson.dumps({**said, "open_writes": found.open_writes, "torn_bytes": found.torn})])
+        body = {"events": found.events, "head": found.head, "problems": found.problems}
+        write_lines([orjson.dumps({**body, "open_writes": found.open_writes, "torn_bytes": found.torn})])
         if found.problems:
             raise typer.Exit(1)
         return

@@ -148,8 +148,8 @@ def _scopes(scopes: list[str] | tuple[()], roles: list[str] | tuple[()], streams
     for role in roles:
         if role not in ROLES:
             hint = nearest(role, ROLES)
-            said = f"--role: found {role}; expected {one_of(ROLES)}"
-            raise UsageError(f"{said}; {hint}" if hint else said)
+            text = f"--role: found {role}; expected {one_of(ROLES)}"
+            raise UsageError(f"{text}; {hint}" if hint else text)
     for scope in scopes:
         problem = scope_problem(scope, streams)
         if problem is not None:

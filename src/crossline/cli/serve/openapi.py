@@ -13,8 +13,8 @@ from crossline.basics.errors import UsageError
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    said = "Print the API as OpenAPI 3.1."
-    app.command(name="openapi", help=said)(openapi)
+    text = "Print the API as OpenAPI 3.1."
+    app.command(name="openapi", help=text)(openapi)
 
 
 def openapi(

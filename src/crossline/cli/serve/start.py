@@ -27,8 +27,8 @@ GC_THRESHOLDS = 20_000, 10, 100
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    said = "Answer requests for decisions over HTTP; the word may be left out: crossline serve PIPELINE."
-    app.command(name="start", help=said)(start)
+    text = "Answer requests for decisions over HTTP; the word may be left out: crossline serve PIPELINE."
+    app.command(name="start", help=text)(start)
 
 
 def start(
@@ -121,11 +121,11 @@ def _report_start(config: PipelineConfig, place: Place, *, as_json: bool) -> Non
     assert settings is not None  # noqa: S101 - it was checked
     url = f"{'http' if settings.tls is None else 'https'}://{place}"
     if as_json:
-        said = json.dumps({"pipeline": config.name, "url": url, "open": settings.open})
+        text = json.dumps({"pipeline": config.name, "url": url, "open": settings.open})
     else:
         asked = "no key is needed" if settings.open else f"keys: {settings.keys}"
         if not settings.open and settings.oidc is None and not Path(settings.keys).exists():
             asked += ", which is missing: every request is refused until crossline serve keys create has made a key"
-        said = f"the decision API of {config.name} answers at {url}   ({asked})"
-    sys.stdout.write(f"{said}\n")
+        text = f"the decision API of {config.name} answers at {url}   ({asked})"
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

@@ -155,8 +155,8 @@ def _before(users: UserFile, name: str) -> Any:
     return None if found is None else found.to_json()
 
 
-def _report(user: User, said: str, *, as_json: bool) -> None:
+def _report(user: User, text: str, *, as_json: bool) -> None:
     if as_json:
         write_lines([orjson.dumps(user.to_json())])
     else:
-        typer.echo(said)
+        typer.echo(text)

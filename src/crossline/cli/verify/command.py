@@ -171,7 +171,7 @@ def _report_proof(result: Mapping[str, Any], *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write(orjson.dumps(result).decode() + "\n")
     else:
-        said = [
+        lines = [
             ("rule", f"{result['rule_id']} version {result['version']}"),
             ("judged again", f"{result['records']:,} records, {result['alerts']:,} alerts"),
             *(
@@ -179,7 +179,7 @@ def _report_proof(result: Mapping[str, Any], *, as_json: bool) -> int:
                 for each in result["differences"]
             ),
         ]
-        terminal.show(Group(_head(str(result["result"])), NameValues(said)))
+        terminal.show(Group(_head(str(result["result"])), NameValues(lines)))
     return SAME if result["result"] == "the same" else OTHERWISE
 
 
@@ -212,11 +212,11 @@ def _short(value: Any) -> str:
 
 
 def _report_ledger(check: LedgerCheck, path: str, *, as_json: bool) -> int:
-    said = check.to_json()
+    body = check.to_json()
     if as_json:
-        sys.stdout.write(orjson.dumps(said).decode() + "\n")
+        sys.stdout.write(orjson.dumps(body).decode() + "\n")
     else:
-        terminal.show(Group(_head(said["result"]), NameValues(_of_ledger(check, path))))
+        terminal.show(Group(_head(body["result"]), NameValues(_of_ledger(check, path))))
     return OTHERWISE if check.faults else SAME
 
 

@@ -117,8 +117,8 @@ def _policy_then(
         found = span.policy() if span.digest == wanted else None
         if found is not None:
             until = "" if span.until_ms == FOREVER_MS else f" to {format_instant(span.until_ms)}"
-            said = f"in force from {format_instant(span.from_ms)}{until}"
-            notes.append(f"judged by version {span.version} of the policy, which is the receipt's, {said}")
+            text = f"in force from {format_instant(span.from_ms)}{until}"
+            notes.append(f"judged by version {span.version} of the policy, which is the receipt's, {text}")
             return found
     return now
 

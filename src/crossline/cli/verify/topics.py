@@ -82,9 +82,9 @@ def read_topic(
 
 
 def _with_time(spec: StreamSpec) -> StreamSpec:
-    said = spec.model_dump(mode="json", by_alias=True)
-    given = {"ingest_time": {"field": CAME, "unit": "ms"}, "fields": {**said["fields"], CAME: "integer"}}
-    return StreamSpec.model_validate({**said, **given})
+    body = spec.model_dump(mode="json", by_alias=True)
+    given = {"ingest_time": {"field": CAME, "unit": "ms"}, "fields": {**body["fields"], CAME: "integer"}}
+    return StreamSpec.model_validate({**body, **given})
 
 
 def _line(value: bytes, at_ms: int, place: str) -> bytes:

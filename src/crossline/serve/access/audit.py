@@ -190,8 +190,8 @@ def outcome_of(error: BaseException) -> Outcome:
 
 def digest_of(event: Mapping[str, Any]) -> str:
     """The digest of an event: SHA-256 of its canonical JSON without ``digest``, in hex."""
-    said = {name: value for name, value in event.items() if name != "digest"}
-    return hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    body = {name: value for name, value in event.items() if name != "digest"}
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,11 +66,11 @@ class ApiKey:
 
     def to_json(self, now_ms: int) -> dict[str, Any]:
         """As commands print it."""
-        said = {
+        body = {
             name: getattr(self, name)
             for name in ("key_id", "name", "created_ms", "expires_ms", "revoked_ms", "used_ms")
         }
-        return {**said, "scopes": list(self.scopes), "state": self.state(now_ms)}
+        return {**body, "scopes": list(self.scopes), "state": self.state(now_ms)}
 
 
 def new_key() -> str:
@@ -236,10 +236,10 @@ class KeyFile:
         if not found:
             names = sorted({each.name for each in known})
             hint = nearest(name, names)
-            said = (
+            text = (
                 f"found no key of {name}; expected {one_of(names) if names else 'a key: crossline serve keys create'}"
             )
-            raise PermanentError(f"{said}; {hint}" if hint else said)
+            raise PermanentError(f"{text}; {hint}" if hint else text)
         return found
 
     @staticmethod

@@ -128,8 +128,8 @@ class Access:
                 raise too_many(wait_s)
             return await self._asked(credentials, credential, now_ms, peer)
         except KeysUnknownError:  # the log says why: who asks is nobody yet
-            said = "the key cannot be checked now; expected the file of the keys"
-            raise refusal(503, said, headers={"Retry-After": "1"}) from None
+            text = "the key cannot be checked now; expected the file of the keys"
+            raise refusal(503, text, headers={"Retry-After": "1"}) from None
 
     def _holds(self, principal: Principal, credential: bytes | None) -> bool:
         """Whether the credential is still good, of a request that is being answered for long."""
@@ -148,16 +148,16 @@ class Access:
             return await credentials.asked(credential, now_ms)
         except RetryableError as error:
             log.warning("a token cannot be judged now", reason=str(error))
-            said = "the token cannot be checked now; expected the identity provider"
-            raise refusal(503, said, headers={"Retry-After": "1"}) from None
+            text = "the token cannot be checked now; expected the identity provider"
+            raise refusal(503, text, headers={"Retry-After": "1"}) from None
         except RefusedCredentialError as error:
             self._costly.take(peer, time.monotonic())
             wait_s = self._wrong.take(peer, time.monotonic())
             if wait_s:
                 raise too_many(wait_s) from None
             log.info("a credential was refused", peer=peer, why=error.why)
-            said = "found a credential that is not good: unknown, expired or revoked; expected one that is"
-            raise _unknown(said, given=True) from None
+            text = "found a credential that is not good: unknown, expired or revoked; expected one that is"
+            raise _unknown(text, given=True) from None
 
     def _allow(self, scope: Scope, route: Route | None, principal: Principal) -> None:
         wait_s = self._buckets.take((principal.kind, principal.name), time.monotonic())
@@ -219,13 +219,13 @@ def _check_local(headers: Iterable[tuple[bytes, bytes]]) -> None:
             raise not_allowed()
 
 
-def _unknown(said: str, *, given: bool) -> ProblemError:
+def _unknown(text: str, *, given: bool) -> ProblemError:
     more = ', error="invalid_token"' if given else ""
-    return refusal(401, said, headers={"WWW-Authenticate": f'Bearer realm="crossline"{more}'})
+    return refusal(401, text, headers={"WWW-Authenticate": f'Bearer realm="crossline"{more}'})
 
 
 def too_many(wait_s: float) -> ProblemError:
     """The answer past a limit: when to come again."""
     after_s = max(1, -int(-wait_s // 1))
-    said = f"found more requests than this credential or address may send; expected the next in {after_s} s"
-    return refusal(429, said, headers={"Retry-After": str(after_s)})
+    text = f"found more requests than this credential or address may send; expected the next in {after_s} s"
+    return refusal(429, text, headers={"Retry-After": str(after_s)})

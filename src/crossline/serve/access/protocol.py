@@ -150,19 +150,19 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = orjson.dumps(problem.to_json())
-            said = [
+            lines = [
                 (b"content-type", MEDIA_TYPE.encode()),
                 (b"content-length", b"%d" % len(body)),
                 (b"connection", b"close"),
             ]
-            head = b"".join(b"%s: %s\r\n" % each for each in (*said, *SECURITY_HEADERS))
+            head = b"".join(b"%s: %s\r\n" % each for each in (*lines, *SECURITY_HEADERS))
             self.transport.write(STATUS_LINE[problem.status] + head + b"\r\n" + body)
         self.transport.close()
 
 
 def _head_too_large() -> ProblemError:
-    said = f"found a head of more than {HEAD_BYTES_MAX:,} bytes or {HEADERS_MAX} headers; expected a shorter one"
-    return refusal(431, said)
+    text = f"found a head of more than {HEAD_BYTES_MAX:,} bytes or {HEADERS_MAX} headers; expected a shorter one"
+    return refusal(431, text)
 
 
 def uvicorn_settings(serve: ServeSettings) -> dict[str, Any]:

@@ -176,11 +176,11 @@ async def _named(name: str, source: AsyncIterator[tuple[int, Any]]) -> AsyncIter
 
 
 def _of_case(case: dict[str, Any], at: At) -> LiveEvent:
-    said = {each["field"]: each["value"] for each in case["entities"]}
-    return LiveEvent(str(at), "case", orjson.dumps(case), said)
+    body = {each["field"]: each["value"] for each in case["entities"]}
+    return LiveEvent(str(at), "case", orjson.dumps(case), body)
 
 
 def _of_batch(each: Given, at: At) -> LiveEvent:
     key = each.value().get("key") if each.kind in {"alert", "correction"} else None
-    said = {name: str(value) for name, value in key.items()} if isinstance(key, dict) else {}
-    return LiveEvent(str(at), each.kind, each.raw, said)
+    body = {name: str(value) for name, value in key.items()} if isinstance(key, dict) else {}
+    return LiveEvent(str(at), each.kind, each.raw, body)

@@ -79,8 +79,8 @@ _DECISION: dict[str, Any] = {
 }
 
 
-def _query(name: str, schema: dict[str, Any], said: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": schema, "description": said}
+def _query(name: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 
 _PARAMETERS = [
@@ -95,9 +95,9 @@ _PARAMETERS = [
 ]
 
 
-def _problem(said: str) -> dict[str, Any]:
+def _problem(text: str) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Problem"}
-    return {"description": said, "content": {"application/problem+json": {"schema": schema}}}
+    return {"description": text, "content": {"application/problem+json": {"schema": schema}}}
 
 
 def _operation(summary: str, body: dict[str, Any], answer: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:

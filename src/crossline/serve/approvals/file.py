@@ -219,11 +219,11 @@ def check_may_decide(request: Request, who: str) -> None:
         )
 
 
-def proof_id_of(said: Mapping[str, Any]) -> str:
+def proof_id_of(body: Mapping[str, Any]) -> str:
     """Of a proof: of its rule, its data and its result.
 
     >>> proof_id_of({"digests": {"rule": "a", "data": "b", "result": "c"}})[:8]
     'ea7fb08b'
     """
-    digests = said["digests"]
+    digests = body["digests"]
     return text_digest("\n".join(str(digests[name]) for name in ("rule", "data", "result")))[:32]

@@ -177,6 +177,6 @@ class CaseService:
             for each in due:
                 case = case_state.read(self.file, each["seq"])
                 back = case.moved("acknowledged" if case.assignee else "open")
-                said = f"the snooze ended at {instant_text(case.snoozed_ms or now_ms)}"
-                case_state.write(self.file, case, back, LINKER, now_ms, said, {})
+                text = f"the snooze ended at {instant_text(case.snoozed_ms or now_ms)}"
+                case_state.write(self.file, case, back, LINKER, now_ms, text, {})
         self._on_change()

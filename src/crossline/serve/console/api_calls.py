@@ -108,10 +108,10 @@ class ApiResponse:
 
     def json(self) -> Any:
         """Its JSON. Raises ProblemError where the API says no."""
-        said: Any = orjson.loads(bytes(self._body)) if self._body else None
+        body: Any = orjson.loads(bytes(self._body)) if self._body else None
         if self.status < 400:
-            return said
-        faults = [Fault(each["pointer"], each["found"], each["expected"], each["hint"]) for each in said["errors"]]
-        kind = said["type"].removeprefix(KINDS)
+            return body
+        faults = [Fault(each["pointer"], each["found"], each["expected"], each["hint"]) for each in body["errors"]]
+        kind = body["type"].removeprefix(KINDS)
         after = {"Retry-After": self._headers["retry-after"]} if "retry-after" in self._headers else {}
-        raise ProblemError(self.status, kind, said["detail"], faults, after)
+        raise ProblemError(self.status, kind, body["detail"], faults, after)

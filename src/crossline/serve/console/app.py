@@ -103,9 +103,9 @@ class Console:
 
     async def _acted(self, view: View, asked: PageRequest, visit: Visit) -> Any:
         """An act, with its event in the audit log before and after."""
-        said = {name: value for name, value in asked.form.items() if name != TOKEN}
+        body = {name: value for name, value in asked.form.items() if name != TOKEN}
         resource = asked.request.url.path
-        asking = (visit.who, "POST", f"console {visit.route.template}", resource, {"form": said} if said else None)
+        asking = (visit.who, "POST", f"console {visit.route.template}", resource, {"form": body} if body else None)
         async with self._parts.audit.writing(*asking) as write:
             answer = await self._answered(view, asked)
             if answer.status_code >= 400:
@@ -173,8 +173,8 @@ def page_problem(error: Exception) -> ProblemError:
         return refusal(error.status_code, str(error.detail))
     fault = secrets.token_hex(4)
     log.error("a page could not be made", fault=fault, exc_info=error)
-    said = "The page could not be made. Other pages are not affected. Try again, or contact whoever runs the server"
-    return ProblemError(500, "fault", said, headers={"X-Fault": fault})
+    text = "The page could not be made. Other pages are not affected. Try again, or contact whoever runs the server"
+    return ProblemError(500, "fault", text, headers={"X-Fault": fault})
 
 
 def _login(scope: Scope, *, over: bool) -> Response:

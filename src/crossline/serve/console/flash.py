@@ -25,8 +25,8 @@ TEXT_MAX = 300
 
 def saying(answer: Response, asked: PageRequest, text: str, undo: str = "") -> Response:
     """``answer``, after which the next page says ``text``. ``undo``: where a form takes it back."""
-    said = base64.urlsafe_b64encode(orjson.dumps([text[:TEXT_MAX], undo])).decode().rstrip("=")
-    value = f"{said}.{_mac(said, asked.token)}"
+    message = base64.urlsafe_b64encode(orjson.dumps([text[:TEXT_MAX], undo])).decode().rstrip("=")
+    value = f"{message}.{_mac(message, asked.token)}"
     answer.headers.append("set-cookie", asked.gate.cookie_of(COOKIE, value, lasts_s=LASTS_S))
     return answer
 
@@ -53,5 +53,5 @@ def clearing_header(gate: Gate) -> str:
     return gate.cookie_of(COOKIE, "", lasts_s=0)
 
 
-def _mac(said: str, token: str) -> str:
-    return hmac.new(token.encode(), f"said {said}".encode(), hashlib.sha256).hexdigest()[:32]
+def _mac(text: str, token: str) -> str:
+    return hmac.new(token.encode(), f"said {text}".encode(), hashlib.sha256).hexdigest()[:32]

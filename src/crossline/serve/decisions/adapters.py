@@ -50,9 +50,9 @@ class LedgerAnswers:
             claimed = await self._group.settled(asked, timeout_s)
         return IdClaim(claimed.outcome, claimed.body)
 
-    async def answer(self, answer: DecisionAnswer, said: Mapping[str, Any]) -> RecordedAnswer | None:
+    async def answer(self, answer: DecisionAnswer, body: Mapping[str, Any]) -> RecordedAnswer | None:
         """Keep an answer; what its client gets, which may be one that was given before."""
-        entry = ReceiptEntry(answer.asked, said, answer.basis, answer.figures, answer.evidence)
+        entry = ReceiptEntry(answer.asked, body, answer.basis, answer.figures, answer.evidence)
         kept = await self._group.answer(entry)
         return None if kept is None else RecordedAnswer(kept.body, kept.first)
 
@@ -229,8 +229,8 @@ class LedgerDecisions:
 
 
 def _body_of(answer: Kept) -> Mapping[str, Any]:
-    said: dict[str, Any] = orjson.loads(answer.body)
-    return said
+    body: dict[str, Any] = orjson.loads(answer.body)
+    return body
 
 
 def _id(decision: Mapping[str, Any]) -> str:

@@ -52,8 +52,8 @@ class DryRunService:
         found: dict[str, HttpReply] = {}
         for number, each in enumerate(asked):
             answer = self._judging.answer(each, within_s, self._one(each, whole, number))
-            said = {**answer.to_json(wall_clock_ms(), took_ms), "receipt": None}
-            found[each.record_id] = HttpReply(HTTPStatus.OK, orjson.dumps(said))
+            body = {**answer.to_json(wall_clock_ms(), took_ms), "receipt": None}
+            found[each.record_id] = HttpReply(HTTPStatus.OK, orjson.dumps(body))
         whole.cancel()
         return found
 

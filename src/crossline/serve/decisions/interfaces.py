@@ -34,7 +34,7 @@ class AnswerLedger(Protocol):
         """Claim its id; one that is ``pending`` is waited for, until time is up."""
         ...
 
-    async def answer(self, answer: DecisionAnswer, said: Mapping[str, Any]) -> RecordedAnswer | None:
+    async def answer(self, answer: DecisionAnswer, body: Mapping[str, Any]) -> RecordedAnswer | None:
         """Keep an answer with its receipt; what to send, which names it. None: another content has the id."""
         ...
 

@@ -81,8 +81,8 @@ class Reconciliation:
         """``answer`` was sent; its record stands at ``place``, None where its stream has yet to take it."""
         if answer.answered == "exact":
             return
-        said, asked = answer.decision, answer.asked
-        self.expect(asked.stream, asked.record_id, said["decision_id"], answer.answered, said["decision"], place)
+        body, asked = answer.decision, answer.asked
+        self.expect(asked.stream, asked.record_id, body["decision_id"], answer.answered, body["decision"], place)
 
     def expect(
         self, stream: str, record_id: str, decision_id: str, answered: str, decision: str, place: Place | None
@@ -129,8 +129,8 @@ class Reconciliation:
             self._last = batch
         if not self._open:
             return []
-        said = batch.decided
-        covered = dict.fromkeys(which for which in said if which in self._open)
+        body = batch.decided
+        covered = dict.fromkeys(which for which in body if which in self._open)
         covered |= dict.fromkeys(self._in(batch))
         undecided = {
             (each["stream"], each["log"], each["at"]): each.get("reason")
@@ -143,11 +143,11 @@ class Reconciliation:
             self._forget(which)
             known = Expected(each.decision_id, *which, each.answered, each.decision)
             at = None if each.place is None else (which[0], each.place.log, each.place.at)
-            if which not in said and at in undecided:  # the stream decides nothing about it
+            if which not in body and at in undecided:  # the stream decides nothing about it
                 if undecided[at] in COPIES:
                     self.on_copy(known)
                 continue
-            found += self.first(known, said.get(which) or _allowed(each.decision_id, *which), batch.number)
+            found += self.first(known, body.get(which) or _allowed(each.decision_id, *which), batch.number)
         self._look_behind(batch)
         return found
 
@@ -187,8 +187,8 @@ class Reconciliation:
 
 def _allowed(decision_id: str, stream: str, record_id: str) -> Mapping[str, Any]:
     """The stream's decision where no rule holds, which it does not write."""
-    said = {"decision_id": decision_id, "kind": "decision", "revision": 0, "stream": stream, "record_id": record_id}
-    return {**said, "decision": "allow", "score": 0, "reasons": []}
+    body = {"decision_id": decision_id, "kind": "decision", "revision": 0, "stream": stream, "record_id": record_id}
+    return {**body, "decision": "allow", "score": 0, "reasons": []}
 
 
 def _add(counts: dict[str, int], name: str) -> None:

@@ -33,22 +33,22 @@ def problem(
 ) -> HttpReply:
     """What is wrong with a request, or kept it from being answered."""
     title = HTTPStatus(status).phrase
-    said: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     if errors:
-        said["errors"] = list(errors)
-    return HttpReply(status, orjson.dumps(said), PROBLEM, headers or {})
+        body["errors"] = list(errors)
+    return HttpReply(status, orjson.dumps(body), PROBLEM, headers or {})
 
 
 def unkept(why: str) -> HttpReply:
     """Nothing was decided: who asks again, with the same id, begins anew."""
-    said = f"the record could not be kept, and nothing was decided: {why}; ask again with the same id"
-    return problem(HTTPStatus.SERVICE_UNAVAILABLE, said, headers={"Retry-After": "1"})
+    text = f"the record could not be kept, and nothing was decided: {why}; ask again with the same id"
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, text, headers={"Retry-After": "1"})
 
 
 def stalled() -> HttpReply:
     """The record is in its stream, and what is answered about it is not written down yet."""
-    said = "the ledger takes too long to keep the answer; ask again with the same id: it gets this answer, once kept"
-    return problem(HTTPStatus.SERVICE_UNAVAILABLE, said, headers={"Retry-After": "1"})
+    text = "the ledger takes too long to keep the answer; ask again with the same id: it gets this answer, once kept"
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, text, headers={"Retry-After": "1"})
 
 
 def no_stream(stream: str) -> HttpReply:
@@ -58,8 +58,8 @@ def no_stream(stream: str) -> HttpReply:
 
 def differs(asked: Asked) -> HttpReply:
     """The id was asked about, and the content was another."""
-    said = f"record {asked.record_id!r} of stream {asked.stream} was asked about with another content"
-    return problem(HTTPStatus.CONFLICT, said)
+    text = f"record {asked.record_id!r} of stream {asked.stream} was asked about with another content"
+    return problem(HTTPStatus.CONFLICT, text)
 
 
 def asked_of(stream: str, checked: CheckedRecord | RefusedRecord, number: int) -> Asked | HttpReply:
@@ -67,8 +67,8 @@ def asked_of(stream: str, checked: CheckedRecord | RefusedRecord, number: int) -
     if isinstance(checked, CheckedRecord):
         return Asked(number, stream, checked.record_id, checked.raw, checked.digest, wall_clock_ms())
     errors = [{"pointer": "", "found": checked.reason, "expected": checked.detail, "hint": None}]
-    said = f"the record does not fit stream {stream}: {checked.detail}"
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, said, errors)
+    text = f"the record does not fit stream {stream}: {checked.detail}"
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text, errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +90,21 @@ class DecisionAnswer:
 
     def to_json(self, decided_ms: int, took_ms: float) -> dict[str, Any]:
         """As the API says it, without the receipt. ``took_ms``: from the request's arrival."""
-        said = self.decision
+        body = self.decision
         return {
             "schema_version": SCHEMA_VERSION,
-            "decision_id": said["decision_id"],
+            "decision_id": body["decision_id"],
             "stream": self.asked.stream,
             "record_id": self.asked.record_id,
-            "decision": said["decision"],
-            "score": said["score"],
-            "reasons": [{**each, "standing": each.get("standing", False)} for each in said["reasons"]],
+            "decision": body["decision"],
+            "score": body["score"],
+            "reasons": [{**each, "standing": each.get("standing", False)} for each in body["reasons"]],
             "figures": dict(self.figures),
             "answered": self.answered,
             "as_of": None if self.as_of is None else self.as_of.to_json(),
             "degraded": [each.to_json() for each in self.degraded],
-            "policy_version": said["policy_version"],
-            "rules_digest": said["rules_digest"],
+            "policy_version": body["policy_version"],
+            "rules_digest": body["rules_digest"],
             "decided_at": instant_text(decided_ms),
             "took_ms": round(took_ms, 1),
         }
@@ -112,8 +112,8 @@ class DecisionAnswer:
 
 def kept_before(answer: DecisionAnswer, body: bytes) -> DecisionAnswer:
     """The answer of ``body``, which was kept before ``answer`` about the same record."""
-    said = orjson.loads(body)
-    return DecisionAnswer(answer.asked, said, said["answered"])
+    content = orjson.loads(body)
+    return DecisionAnswer(answer.asked, content, content["answered"])
 
 
 def fallback_decision(asked: Asked, decision: str, policy_version: int) -> dict[str, Any]:

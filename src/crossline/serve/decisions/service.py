@@ -235,19 +235,19 @@ class DecisionService:
     async def _send(self, flight: Flight, answer: DecisionAnswer, kept: asyncio.Future[Place]) -> HttpReply:
         """Once the answer is written down: else who asks again, with the same id, might get another one."""
         begun_s = asyncio.get_running_loop().time()
-        said = answer.to_json(_now_ms(), (begun_s - flight.arrived_s) * 1000)
+        body = answer.to_json(_now_ms(), (begun_s - flight.arrived_s) * 1000)
         try:
             async with flight.left():
-                given = await self._parts.ledger.answer(answer, said)
+                given = await self._parts.ledger.answer(answer, body)
         except OutcomeUnknownError as error:
             noted("nobody knows yet whether an answer was kept", error)
-            self._run(self._late(answer, said, kept, LATE_S_MAX))
+            self._run(self._late(answer, body, kept, LATE_S_MAX))
             return stalled()
         except RetryableError as error:
             fault = noted("an answer could not be kept", error)
             return await self._undone(flight, with_fault("the ledger does not take the answer now", fault))
         except TimeoutError:
-            self._run(self._late(answer, said, kept))
+            self._run(self._late(answer, body, kept))
             return stalled()
         finally:
             took_s = asyncio.get_running_loop().time() - begun_s
@@ -264,7 +264,7 @@ class DecisionService:
         return HttpReply(HTTPStatus.OK, given.body)
 
     async def _late(
-        self, answer: DecisionAnswer, said: Mapping[str, Any], kept: asyncio.Future[Place], within_s: float = 0.0
+        self, answer: DecisionAnswer, body: Mapping[str, Any], kept: asyncio.Future[Place], within_s: float = 0.0
     ) -> None:
         """Nobody waits for the answer any more; who asks again gets it. What was written down already stays so.
 
@@ -273,7 +273,7 @@ class DecisionService:
         until_s = asyncio.get_running_loop().time() + within_s
         while True:
             try:
-                self._sent(answer, await self._parts.ledger.answer(answer, said), kept)
+                self._sent(answer, await self._parts.ledger.answer(answer, body), kept)
             except Exception as error:  # noqa: BLE001 - no other caller gets this error
                 over = asyncio.get_running_loop().time() >= until_s or self._ending.is_set()
                 if isinstance(error, RetryableError) and not over:

@@ -136,9 +136,9 @@ def decided_in(batch: FeedBatch, stream: str, record_id: str) -> Mapping[str, An
     needle = b'"stream":%s,"record_id":%s,"decision":' % (orjson.dumps(stream), orjson.dumps(record_id))
     for line in batch.section("decisions"):
         if needle in line:
-            said: dict[str, Any] = orjson.loads(line)
-            if said["kind"] == "decision":
-                return said
+            body: dict[str, Any] = orjson.loads(line)
+            if body["kind"] == "decision":
+                return body
     return None
 
 

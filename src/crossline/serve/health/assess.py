@@ -178,6 +178,6 @@ def _held_back(name: str, counts: RuleCounts) -> float:
     return cooled / (records + cooled) if cooled else 0.0
 
 
-def predicted_of(said: Mapping[str, float]) -> Predicted:
+def predicted_of(body: Mapping[str, float]) -> Predicted:
     """As a proof says it."""
-    return Predicted(said["per_day"], said["low"], said["high"], said["days"])
+    return Predicted(body["per_day"], body["low"], body["high"], body["days"])

@@ -104,7 +104,7 @@ def changes(report: HealthReport, standing: Standing) -> Iterator[dict[str, Any]
 
 def _event(report: HealthReport, which: tuple[str, str], version: int, state: str, held: Held | None) -> dict[str, Any]:
     rule_id, figure = which
-    said = f"{figure}: version {version} is not in force any more" if held is None else prediction_text(held)
+    text = f"{figure}: version {version} is not in force any more" if held is None else prediction_text(held)
     return {
         "schema_version": 1,
         "kind": "prediction",
@@ -117,5 +117,5 @@ def _event(report: HealthReport, which: tuple[str, str], version: int, state: st
         "came": None if held is None else held.came,
         "of": None if held is None else held.of,
         "at": instant_text(report.at_ms),
-        "said": said,
+        "said": text,
     }

@@ -116,22 +116,22 @@ def facts_of(rows: Sequence[Mapping[str, Any]], events: Sequence[RuleEvent]) -> 
     return list(found.values())
 
 
-def foretold_of(version: int, published_ms: int, said: Mapping[str, Any], money: tuple[str, int] | None) -> Foretold:
+def foretold_of(version: int, published_ms: int, body: Mapping[str, Any], money: tuple[str, int] | None) -> Foretold:
     """From what a proof says is predicted.
 
     Args:
         version: Of the rule.
         published_ms: When it was approved, epoch milliseconds.
-        said: As ``crossline rules prove`` says it; older proofs have alerts alone.
+        body: As ``crossline rules prove`` says it; older proofs have alerts alone.
         money: The field of amounts in this pipeline, and its decimals; an amount of another field is not compared.
     """
-    amount, labels = said.get("money"), said.get("precision")
+    amount, labels = body.get("money"), body.get("precision")
     scaled: Predicted | None = None
     if amount is not None and money is not None and amount["field"] == money[0]:
         unit = 10.0 ** -money[1]
         scaled = Predicted(amount["per_day"] * unit, amount["low"] * unit, amount["high"] * unit, amount["days"])
     precision = None if labels is None else Precision(labels["true"], labels["labels"])
-    return Foretold(version, published_ms, predicted_of(said), scaled, precision)
+    return Foretold(version, published_ms, predicted_of(body), scaled, precision)
 
 
 def costs_of(batches: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, RuleCost]:
@@ -164,7 +164,7 @@ def parity_of(kept: DecisionStore | None, store: Store, rule_ids: Sequence[str],
     answers = kept.figures(asked)
     decisions: dict[str, int] = {}
     for answer, revision in kept.differing(now_ms - 7 * DAY_MS, DIFFERING_MAX):
-        mine, theirs = ({each["rule_id"] for each in said.get("reasons") or ()} for said in (answer, revision))
+        mine, theirs = ({each["rule_id"] for each in body.get("reasons") or ()} for body in (answer, revision))
         for name in mine ^ theirs or mine | theirs:
             decisions[name] = decisions.get(name, 0) + 1
     found = {}

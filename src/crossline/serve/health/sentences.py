@@ -39,8 +39,8 @@ def _notes(health: RuleHealth) -> Iterator[HealthNote]:
         )
     for each in health.held:
         if each.beyond:
-            said = prediction_text(each)
-            yield HealthNote(each.figure, said[0].upper() + said[1:])
+            text = prediction_text(each)
+            yield HealthNote(each.figure, text[0].upper() + text[1:])
     if health.parity is not None and not health.parity.same:
         yield HealthNote("parity", f"API and stream: {parity_text(health)}")
     if health.drift is not None and health.drift.shifted:

@@ -108,9 +108,9 @@ async def _run(command: Sequence[str]) -> CommandResult:
     return CommandResult(process.returncode or 0, out, text_of(said))
 
 
-def text_of(said: bytes) -> str:
+def text_of(raw: bytes) -> str:
     """What a command said on its standard error, as one text."""
-    text = said.decode(errors="backslashreplace").strip()
+    text = raw.decode(errors="backslashreplace").strip()
     return text.removeprefix("error: ")
 
 

@@ -191,10 +191,10 @@ def _finish(job: Job, code: int) -> None:
         rows = [orjson.loads(line) for line in lines]
         job.result, job.error, job.state = _without_paths(rows[0] if len(rows) == 1 else rows), None, "done"
     else:
-        said = without_folder(job.error or f"it ended with {code}, and said nothing", job.folder)
+        body = without_folder(job.error or f"it ended with {code}, and said nothing", job.folder)
         # What it said of its progress comes before.
-        begins = _ERROR.search(said)
-        job.state, job.error = "failed", said if begins is None else said[begins.end() :]
+        begins = _ERROR.search(body)
+        job.state, job.error = "failed", body if begins is None else body[begins.end() :]
 
 
 def _without_paths(result: Any) -> Any:

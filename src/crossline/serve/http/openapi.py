@@ -108,6 +108,6 @@ def operations_table(document: Mapping[str, Any]) -> str:
         for verb in (each for each in ("get", "post", "put", "patch", "delete") if each in item):
             operation = item[verb]
             scope = operation.get("x-crossline-scope")
-            said = "no key" if operation.get("security") == [] else f"`{scope}`" if scope else "any"
-            lines.append(f"| `{verb.upper()} {path}` | {said} | {operation.get('summary', '')} |")
+            text = "no key" if operation.get("security") == [] else f"`{scope}`" if scope else "any"
+            lines.append(f"| `{verb.upper()} {path}` | {text} | {operation.get('summary', '')} |")
     return "\n".join(lines) + "\n"

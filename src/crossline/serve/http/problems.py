@@ -189,30 +189,30 @@ def _of_crossline(error: CrosslineError) -> ProblemError:
             return ProblemError(409, "conflict", str(error))
         case RetryableError():
             after_s = _RETRY_S if error.retry_after_ms is None else max(1, -(-error.retry_after_ms // 1000))
-            said = str(error)
+            text = str(error)
             if not isinstance(error, TellableError):
                 fault = noted("a request could not be answered now", error)
-                said = with_fault("it cannot be done now; send it again later", fault)
-            return ProblemError(503, "try-again", said, headers={"Retry-After": str(after_s)})
+                text = with_fault("it cannot be done now; send it again later", fault)
+            return ProblemError(503, "try-again", text, headers={"Retry-After": str(after_s)})
         case _:
-            said = with_fault("the server ends; send it again later", noted("a request was stopped", error))
-            return ProblemError(503, "stopped", said, headers={"Retry-After": str(_RETRY_S)})
+            text = with_fault("the server ends; send it again later", noted("a request was stopped", error))
+            return ProblemError(503, "stopped", text, headers={"Retry-After": str(_RETRY_S)})
 
 
 def _of_http(error: HTTPException) -> ProblemError:
     kinds = {404: "not-found", 405: "method", 413: "too-large", 400: "malformed"}
-    said = {404: "there is nothing at this address: GET /v1/openapi.json names what there is"}
+    body = {404: "there is nothing at this address: GET /v1/openapi.json names what there is"}
     kind = kinds.get(error.status_code, "http")
     return ProblemError(
-        error.status_code, kind, said.get(error.status_code, str(error.detail)), headers=error.headers or {}
+        error.status_code, kind, body.get(error.status_code, str(error.detail)), headers=error.headers or {}
     )
 
 
 def _of_request(error: RequestValidationError) -> ProblemError:
     faults = [_fault(each) for each in error.errors()]
-    said = "; ".join(f"{each.pointer}: found {each.found}, expected {each.expected}" for each in faults[:3])
+    text = "; ".join(f"{each.pointer}: found {each.found}, expected {each.expected}" for each in faults[:3])
     more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
-    return ProblemError(422, "invalid", said + more, faults)
+    return ProblemError(422, "invalid", text + more, faults)
 
 
 def _fault(error: Mapping[str, Any]) -> Fault:

@@ -189,7 +189,7 @@ def _shape(receipt: Mapping[str, Any]) -> list[str]:
         found.append(f"sequence: found {receipt['sequence']!r}; expected a number from 1 on")
     if not isinstance(receipt["decision"], dict) or OF_ANSWER in receipt["decision"]:
         return [*found, f"decision: expected the answer, without its {OF_ANSWER}"]
-    return found + [f"{name}: found what no receipt has there; expected {said}" for name, said in _types(receipt)]
+    return found + [f"{name}: found what no receipt has there; expected {text}" for name, text in _types(receipt)]
 
 
 def _types(receipt: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

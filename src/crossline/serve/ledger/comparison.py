@@ -96,8 +96,8 @@ def differences(receipt: Mapping[str, Any], again: ReplayResult) -> list[Differe
 def _of_record(receipt: Mapping[str, Any], again: ReplayResult) -> Iterator[Difference]:
     place = again.places.get(receipt["decision"]["record_id"])
     if place is not None and place.digest is not None and place.digest != receipt["record_digest"]:
-        said = f"the record in the log ({_place_text(place)}) has other fields than the one that was asked about"
-        yield Difference("record_digest", receipt["record_digest"], place.digest, (said,))
+        text = f"the record in the log ({_place_text(place)}) has other fields than the one that was asked about"
+        yield Difference("record_digest", receipt["record_digest"], place.digest, (text,))
 
 
 def _of_decision(
@@ -121,19 +121,19 @@ def _of_fallback(answered: Mapping[str, Any], again: ReplayResult) -> Iterator[D
     if answered["decision"] != decided.get("decision"):
         parts = [each if isinstance(each, dict) else {"part": each} for each in answered.get("degraded") or ()]
         whys = [": ".join(str(each[name]) for name in ("part", "why") if name in each) for each in parts]
-        said = f"the policy's fallback answered, since the record could not be judged in time ({'; '.join(whys)})"
-        yield Difference("decision", answered["decision"], decided.get("decision"), (said,))
+        text = f"the policy's fallback answered, since the record could not be judged in time ({'; '.join(whys)})"
+        yield Difference("decision", answered["decision"], decided.get("decision"), (text,))
 
 
 def _revised(again: ReplayResult) -> Iterator[Difference]:
     """What the stream made of its own decision later."""
     before = again.decision or {}
     for revision in again.revisions:
-        said = f"revision {revision.get('revision')} of the decision"
-        because = tuple(f"{said}: {_cause(each, again)}" for each in causes_of(before, revision, again.raised))
+        text = f"revision {revision.get('revision')} of the decision"
+        because = tuple(f"{text}: {_cause(each, again)}" for each in causes_of(before, revision, again.raised))
         parts = ("decision", "score")
         was, now = ({name: each.get(name) for name in parts} for each in (before, revision))
-        yield Difference("revision", was, now, because or (f"{said}, because of {revision.get('because')}",))
+        yield Difference("revision", was, now, because or (f"{text}, because of {revision.get('because')}",))
         before = revision
 
 
@@ -141,7 +141,7 @@ def causes_of(
     before: Mapping[str, Any], revision: Mapping[str, Any], raised: Mapping[str, Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """The alerts and corrections for which a decision was revised: those it names, and those of its reasons."""
-    mine, theirs = ({each.get("alert_id") for each in said.get("reasons") or ()} for said in (before, revision))
+    mine, theirs = ({each.get("alert_id") for each in body.get("reasons") or ()} for body in (before, revision))
     named = raised.get(str(revision.get("because")))
     found = {} if named is None else {named["alert_id"]: named}
     found |= {
@@ -195,19 +195,19 @@ def _events(events: Iterable[RuleEvent], rule_id: str, since_ms: int | None, kno
 
 def _event(event: RuleEvent) -> str:
     begins = "the beginning" if event.effective_from_ms is None else format_instant(event.effective_from_ms)
-    said = f"{event.rule_id} version {event.version} {event.event} at {format_instant(event.at_ms)}"
-    said += f", status {event.status}" if event.status else ""
-    return said + f", effective from {begins}" + (f", by {event.who}" if event.who else "")
+    text = f"{event.rule_id} version {event.version} {event.event} at {format_instant(event.at_ms)}"
+    text += f", status {event.status}" if event.status else ""
+    return text + f", effective from {begins}" + (f", by {event.who}" if event.who else "")
 
 
 def _of_policy(receipt: Mapping[str, Any], again: ReplayResult) -> Iterator[Difference]:
     if receipt["policy_digest"] != again.policy_digest:
         before, now = receipt["decision"].get("policy_version"), again.policy_version
-        said = f"the answer is by version {before} of the policy, the pipeline has version {now}"
+        text = f"the answer is by version {before} of the policy, the pipeline has version {now}"
         if before == now:
-            said = f"version {now} of the policy was changed since"
+            text = f"version {now} of the policy was changed since"
         hint = "name the file as it was with --policy, to judge by that"
-        yield Difference("policy_digest", receipt["policy_digest"], again.policy_digest, (f"{said}: {hint}",))
+        yield Difference("policy_digest", receipt["policy_digest"], again.policy_digest, (f"{text}: {hint}",))
 
 
 def _of_lists(receipt: Mapping[str, Any], again: ReplayResult) -> Iterator[Difference]:
@@ -243,8 +243,8 @@ def _of_models(receipt: Mapping[str, Any], again: ReplayResult) -> Iterator[Diff
     for name in sorted({*receipt["models"], *again.models}):
         before, now = receipt["models"].get(name), again.models.get(name)
         if before != now:
-            said = "the rules in force at the record score with another file of that name; see the rule's version"
-            yield Difference(f"model {name}", before, now, (said,))
+            text = "the rules in force at the record score with another file of that name; see the rule's version"
+            yield Difference(f"model {name}", before, now, (text,))
 
 
 def _of_figures(receipt: Mapping[str, Any], again: ReplayResult) -> Iterator[Difference]:

@@ -50,10 +50,10 @@ class ApiFigures:
 
     def request(self, method: str, route: str | None, status: int, took_s: float) -> None:
         """A request whose answer begins."""
-        said = self._statuses.get(status)
-        if said is None:
-            said = self._statuses[status] = str(status)
-        which = ("", NO_ROUTE, said) if route is None else (method, route, said)
+        text = self._statuses.get(status)
+        if text is None:
+            text = self._statuses[status] = str(status)
+        which = ("", NO_ROUTE, text) if route is None else (method, route, text)
         self.requests[which] = self.requests.get(which, 0) + 1
         seconds = self.seconds.get(which[1])
         if seconds is None:
@@ -129,11 +129,11 @@ class TimedAnswers:
         finally:
             self._claims.add(time.perf_counter() - began_s)
 
-    async def answer(self, answer: DecisionAnswer, said: Mapping[str, Any]) -> RecordedAnswer | None:
+    async def answer(self, answer: DecisionAnswer, body: Mapping[str, Any]) -> RecordedAnswer | None:
         """See ``AnswerLedger``."""
         began_s = time.perf_counter()
         try:
-            return await self._answers.answer(answer, said)
+            return await self._answers.answer(answer, body)
         finally:
             self._kept.add(time.perf_counter() - began_s)
 

@@ -118,9 +118,9 @@ class StoreFollower:
             self._stop.wait(self._look_s)
         self._stop.wait(self._settle_s)
 
-    def _report(self, said: str) -> None:
+    def _report(self, text: str) -> None:
         now_s = time.monotonic()
-        if (said != self._reported and now_s - self._reported_s >= AGAIN_S_MAX) or now_s - self._reported_s >= TELL_S:
-            log.warning("the checkpoint cannot be read now; replicas do not go on", uri=self._uri, error=said)
+        if (text != self._reported and now_s - self._reported_s >= AGAIN_S_MAX) or now_s - self._reported_s >= TELL_S:
+            log.warning("the checkpoint cannot be read now; replicas do not go on", uri=self._uri, error=text)
             self._reported_s = now_s
-        self._reported = said
+        self._reported = text

@@ -37,13 +37,13 @@ class Bases:
             in_force = self._in_force[stream] = RulesInForce(self._snapshot.rules, stream)
         at_ms = next(ms for ms in in_force.edges if in_force.digest(ms) == rules_digest)
         rules = sorted(in_force.at(at_ms), key=lambda rule: (rule.rule_id, rule.version))
-        said = [{"rule_id": r.rule_id, "version": r.version, "digest": r.body_digest()} for r in rules]
+        lines = [{"rule_id": r.rule_id, "version": r.version, "digest": r.body_digest()} for r in rules]
         policy = self._snapshot.deciding.policy if self._snapshot.deciding is not None else None
         parts: dict[str, Any] = {
             "policy_version": policy.version if policy is not None else 0,
             "policy_digest": policy.digest if policy is not None else "",
             "rules_digest": rules_digest,
-            "rules": said,
+            "rules": lines,
             "lists": self._lists,
             "models": models_of(rules),
         }

@@ -91,10 +91,10 @@ class Follower:
         if not select.select([self._asking], [], [], LOOK_S)[0]:
             return True
         try:
-            said: Any = receive(self._asking)
+            body: Any = receive(self._asking)
         except (EOFError, ConnectionError):
             return False
-        self._due |= isinstance(said, ForkNow)
+        self._due |= isinstance(body, ForkNow)
         return True
 
     def _reap(self) -> None:

@@ -76,8 +76,8 @@ def sources_of(checkpoint: str) -> Sequence[Source]:
     """The sources that the checkpoint has read; raises StateError where it says none yet."""
     path = Path(checkpoint) / OWNER
     try:
-        said = orjson.loads(path.read_bytes())
-        return [Source(each["stream"], each["kind"]) for each in said["sources"]]
+        body = orjson.loads(path.read_bytes())
+        return [Source(each["stream"], each["kind"]) for each in body["sources"]]
     except FileNotFoundError:
         raise StateError(f"{path} is not there: start the pipeline, which makes it") from None
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:

@@ -39,9 +39,9 @@ def undo(file: CaseFile, case_id: str, who: str, now_ms: int, version: int | Non
 
 
 def _undone(file: CaseFile, case: MutableCase, act: str, before: Mapping[str, Any], who: str, now_ms: int) -> None:
-    said = f"undo of {act}"
+    text = f"undo of {act}"
     if "note" in before:
-        rows.event(file, case.case_id, case.version, "undone", who, now_ms, said, {}, {"note": before["note"]})
+        rows.event(file, case.case_id, case.version, "undone", who, now_ms, text, {}, {"note": before["note"]})
         summary.touch(file, case.seq)
         return
     for stream, record_id, given, earlier in before.get("labels", ()):
@@ -52,12 +52,12 @@ def _undone(file: CaseFile, case: MutableCase, act: str, before: Mapping[str, An
         alert_moves.move(file, names, case.seq, from_seq)
     for seq, columns in touched.items():
         stands = case_state.read(file, seq)
-        case_state.write(file, stands, _with(stands, columns), who, now_ms, said, {})
+        case_state.write(file, stands, _with(stands, columns), who, now_ms, text, {})
     if "detached" in before:
         made, alert_id = before["detached"]
         alert_moves.move(file, [alert_id], made, case.seq)
         stands = case_state.read(file, made)
-        case_state.write(file, stands, stands.moved("merged", merged_into=case.seq), who, now_ms, said, {})
+        case_state.write(file, stands, stands.moved("merged", merged_into=case.seq), who, now_ms, text, {})
         touched[made] = {}
     if "moved" in before or "detached" in before:
         alert_moves.settle(file, touched)

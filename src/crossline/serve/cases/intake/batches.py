@@ -96,15 +96,15 @@ class CaseIntake:
         with self._file.transaction():
             linker, hidden = Linker(self._file, self._settings, now_ms), Hidden(self._file)
             for name, line in steps:
-                said = read_alert(line) if name == "alerts" else orjson.loads(line)
+                body = read_alert(line) if name == "alerts" else orjson.loads(line)
                 if name == "decisions":
-                    self._decided(said, linker)
-                elif said["kind"] == "correction":
-                    self._corrected(said, linker)
-                elif opens_cases(said):
-                    self._alert(said, linker, hidden, now_ms)
+                    self._decided(body, linker)
+                elif body["kind"] == "correction":
+                    self._corrected(body, linker)
+                elif opens_cases(body):
+                    self._alert(body, linker, hidden, now_ms)
                 else:
-                    self._aside(said)
+                    self._aside(body)
             linker.finish()
             if now_ms // DAY_MS != self._forgot_day:
                 forget(self._file, now_ms)
@@ -124,52 +124,52 @@ class CaseIntake:
         """Let go of the file; safe to call twice."""
         self._file.close()
 
-    def _alert(self, said: dict[str, Any], linker: Linker, hidden: Hidden, now_ms: int) -> None:
-        if linker.knows(said["alert_id"]):
+    def _alert(self, body: dict[str, Any], linker: Linker, hidden: Hidden, now_ms: int) -> None:
+        if linker.knows(body["alert_id"]):
             return
-        facts = facts_of(said, self._settings)
-        suppression = hidden.by(said, facts, now_ms)
+        facts = facts_of(body, self._settings)
+        suppression = hidden.by(body, facts, now_ms)
         if suppression is None:
             linker.take(facts)
         else:
             linker.hide(facts, suppression)
-        count_alert(self._file, facts, said.get("value"), hidden=suppression is not None)
+        count_alert(self._file, facts, body.get("value"), hidden=suppression is not None)
         if suppression is not None:
             count_hidden(self._file, facts, suppression)
 
-    def _aside(self, said: dict[str, Any]) -> None:
-        if said.get("corrects"):
-            retract_aside(self._file, said["corrects"], retracted=said["outcome"] == "retracted")
+    def _aside(self, body: dict[str, Any]) -> None:
+        if body.get("corrects"):
+            retract_aside(self._file, body["corrects"], retracted=body["outcome"] == "retracted")
         else:
-            count_aside(self._file, facts_of(said, self._settings), aside_kind(said), said.get("value"))
+            count_aside(self._file, facts_of(body, self._settings), aside_kind(body), body.get("value"))
 
-    def _corrected(self, said: dict[str, Any], linker: Linker) -> None:
+    def _corrected(self, body: dict[str, Any], linker: Linker) -> None:
         found = self._file.rows(
-            "SELECT retracted, message, suppressed_by FROM alerts WHERE alert_id = ?", (said["corrects"],)
+            "SELECT retracted, message, suppressed_by FROM alerts WHERE alert_id = ?", (body["corrects"],)
         )
         if not found:
-            self._aside(said)
+            self._aside(body)
             return
-        retracted = said["outcome"] == "retracted"
-        message = found[0]["message"] if retracted else facts_of(said, self._settings).message
+        retracted = body["outcome"] == "retracted"
+        message = found[0]["message"] if retracted else facts_of(body, self._settings).message
         if (int(retracted), message) != (found[0]["retracted"], found[0]["message"]):
-            put = (int(retracted), message, said["corrects"])
+            put = (int(retracted), message, body["corrects"])
             self._file.run("UPDATE alerts SET retracted = ?, message = ? WHERE alert_id = ?", put)
             if retracted is not bool(found[0]["retracted"]):
-                count_retracted(self._file, "alerts", said["corrects"], retracted=retracted)
-            linker.changed(said["corrects"], raised=True)
+                count_retracted(self._file, "alerts", body["corrects"], retracted=retracted)
+            linker.changed(body["corrects"], raised=True)
 
-    def _decided(self, said: dict[str, Any], linker: Linker) -> None:
-        count_cooled(self._file, said, self._cooling)
-        decision = ACTIONS.index(said["decision"])
-        revised = int(said.get("kind") == "revision")
+    def _decided(self, body: dict[str, Any], linker: Linker) -> None:
+        count_cooled(self._file, body, self._cooling)
+        decision = ACTIONS.index(body["decision"])
+        revised = int(body.get("kind") == "revision")
         found = self._file.rows(
             "SELECT DISTINCT a.alert_id, a.decision, a.gravest, a.revised FROM case_alerts AS c "
             "JOIN alerts AS a USING (alert_id) WHERE c.stream = ? AND c.record_id = ?",
-            (said["stream"], said["record_id"]),
+            (body["stream"], body["record_id"]),
         )
         for each in found:
-            count_led(self._file, each["alert_id"], said)
+            count_led(self._file, each["alert_id"], body)
             now = (decision, max(each["gravest"], decision), max(each["revised"], revised))
             if now != (each["decision"], each["gravest"], each["revised"]):
                 put = "UPDATE alerts SET decision = ?, gravest = ?, revised = ? WHERE alert_id = ?"

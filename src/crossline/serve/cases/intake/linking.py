@@ -116,8 +116,8 @@ class Linker:
             "UPDATE cases SET state = ?, snoozed_ms = NULL, resolved_ms = NULL, verdict = NULL WHERE seq = ?",
             (state, case.seq),
         )
-        said, before, after = "a new alert joined", {"state": case.state}, {"state": state}
-        rows.event(self._file, case.case_id, case.version + 1, "changed", LINKER, self._now_ms, said, before, after)
+        text, before, after = "a new alert joined", {"state": case.state}, {"state": state}
+        rows.event(self._file, case.case_id, case.version + 1, "changed", LINKER, self._now_ms, text, before, after)
 
 
 def keep_alert(file: CaseFile, facts: AlertFacts, suppression: int | None = None) -> None:

@@ -26,15 +26,15 @@ def views(file: CaseFile, who: str) -> list[dict[str, Any]]:
 def put(file: CaseFile, who: str, name: str, query: dict[str, Any], *, default: bool) -> dict[str, Any]:
     """Save a view; where it is the default, no other one is any more. Raises NotTakenError."""
     checks.text("/name", name, NAME_MAX, least=1)
-    said = orjson.dumps(query).decode()
-    checks.text("/query", said, QUERY_MAX)
+    text = orjson.dumps(query).decode()
+    checks.text("/query", text, QUERY_MAX)
     with file.transaction():
         known = {each["name"] for each in views(file, who)}
         if name not in known and len(known) >= VIEWS_MAX:
             raise NotTakenError("/name", f"{len(known)} views already", f"at most {VIEWS_MAX}")
         if default:
             file.run("UPDATE views SET is_default = 0 WHERE who = ?", (who,))
-        file.run("INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?)", (who, name, said, int(default)))
+        file.run("INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?)", (who, name, text, int(default)))
     return {"name": name, "query": query, "default": default}
 
 

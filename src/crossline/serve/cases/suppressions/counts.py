@@ -15,9 +15,9 @@ _OF_RECORD = """UPDATE suppressions SET frauds = frauds + ? WHERE number IN
 
 def count_hidden(file: CaseFile, facts: AlertFacts, suppression: int) -> None:
     """An alert that was just kept is hidden; its record counts as fraud once, however many alerts are on it."""
-    said = standing_verdict(file, facts.stream, facts.record_id)
+    body = standing_verdict(file, facts.stream, facts.record_id)
     others = file.rows(_OTHERS, (facts.stream, facts.record_id, suppression, facts.alert_id))
-    fraud = int(said is not None and said.is_fraud and not others)
+    fraud = int(body is not None and body.is_fraud and not others)
     file.run(_HIDDEN, (facts.event_ms, facts.event_ms, fraud, suppression))
 
 

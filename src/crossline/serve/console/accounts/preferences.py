@@ -46,9 +46,9 @@ class PreferenceFile:
             row = db.execute("SELECT said FROM preferences WHERE name = ?", (name,)).fetchone()
         if row is None:
             return Preferences()
-        said = orjson.loads(row[0])
+        body = orjson.loads(row[0])
         known = {each.name for each in fields(Preferences)}
-        return Preferences(**{name: value for name, value in said.items() if name in known})
+        return Preferences(**{name: value for name, value in body.items() if name in known})
 
     def keep(self, name: str, preferred: Preferences) -> None:
         """From now on."""
@@ -67,13 +67,13 @@ def zones() -> list[str]:
 
 def preferences_of(form: Mapping[str, str]) -> Preferences:
     """What a form says. Raises ProblemError (422) where it says what is none."""
-    said: dict[str, Any] = {}
+    body: dict[str, Any] = {}
     for name, choices in _CHOICES.items():
         value = form.get(name, choices[0])
         if value not in choices:
             raise invalid(f"/{name}", shown(value), one_of(choices))
-        said[name] = value
+        body[name] = value
     zone = form.get("zone", "UTC")
     if zone not in available_timezones():
         raise invalid("/zone", shown(zone), "a zone of this machine, such as Europe/Berlin")
-    return Preferences(**said, zone=zone)
+    return Preferences(**body, zone=zone)

@@ -46,8 +46,8 @@ class User:
 
     def to_json(self) -> dict[str, Any]:
         """As commands print it and the audit log has it: without the password."""
-        said = {name: getattr(self, name) for name in ("name", "created_ms", "password_ms", "disabled_ms")}
-        return {**said, "roles": list(self.roles)}
+        body = {name: getattr(self, name) for name in ("name", "created_ms", "password_ms", "disabled_ms")}
+        return {**body, "roles": list(self.roles)}
 
 
 class UserFile:
@@ -136,8 +136,8 @@ class UserFile:
             users = {each.name: each for each in _read(db)}
         if name not in users:
             hint = nearest(name, users)
-            said = f"found no user {name}; expected {one_of(sorted(users)) if users else MADE_BY}"
-            raise PermanentError(f"{said}; {hint}" if hint else said)
+            text = f"found no user {name}; expected {one_of(sorted(users)) if users else MADE_BY}"
+            raise PermanentError(f"{text}; {hint}" if hint else text)
         return users[name]
 
 

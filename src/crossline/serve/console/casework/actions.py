@@ -104,10 +104,10 @@ def _result_of(asked: PageRequest, body: ActBody, names: Sequence[str], refused:
     label = f" as {body.label}" if body.label else ""
     what = _DONE[body.act].format(to=body.to or "you", label=label)
     subject = names[0] if len(names) == 1 and not refused else counted(len(names))
-    said = f"{subject} {what}." if names else "Nothing was done."
+    text = f"{subject} {what}." if names else "Nothing was done."
     at_ms = last_act_ms(desk_of(asked.parts.deps).file, asked.who.name)
     undo = f"/queue/undo/{at_ms}" if names and at_ms is not None else ""
-    return ActionResult(f"{said} {_refused(refused)}".strip(), undo, names[0] if names else "")
+    return ActionResult(f"{text} {_refused(refused)}".strip(), undo, names[0] if names else "")
 
 
 def _refused(refused: Mapping[str, str]) -> str:

@@ -133,8 +133,8 @@ class QueueQuery:
 
     def address(self, path: str = "/queue", **more: str) -> str:
         """Of a page that shows it."""
-        said = urlencode({**{name: self.given[name] for name in NAMES if name in self.given}, **more})
-        return f"{path}?{said}" if said else path
+        text = urlencode({**{name: self.given[name] for name in NAMES if name in self.given}, **more})
+        return f"{path}?{text}" if text else path
 
     def chips(self) -> tuple[Chip, ...]:
         """The filters that are set."""

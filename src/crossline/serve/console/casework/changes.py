@@ -51,11 +51,11 @@ def changes_of(status: int, body: Mapping[str, Any], words: Wording, money: str 
     return CounterfactualTable(rows, left, body.get("why_none") or "", None, int(body.get("runs") or 0))
 
 
-def _subject_of(said: str, unit: str, words: Wording, money: str | None) -> str:
+def _subject_of(text: str, unit: str, words: Wording, money: str | None) -> str:
     """What is changed; an amount is not called by the field of its minor units, since it is not shown in them."""
     if not money or unit != money or words.amount(money) == money:
-        return said
-    named = said.replace(money, words.amount(money))
+        return text
+    named = text.replace(money, words.amount(money))
     return named[:1].upper() + named[1:]
 
 

@@ -95,8 +95,8 @@ def _parts(asked: PageRequest, act: str, cases: Sequence[Mapping[str, Any]], man
     if act == "resolve":
         alerts = sum(each["alert_count"] for each in cases)
         worth = f", and {money} counts as fraud found if it is fraud" if money else ""
-        said = f". {counted(alerts, 'alert')} get the label{worth}.{held}"
-        return ("Resolve ", False), (named, True), (said, False)
+        text = f". {counted(alerts, 'alert')} get the label{worth}.{held}"
+        return ("Resolve ", False), (named, True), (text, False)
     if act == "merge":
         numbers = sorted((int(each["number"][2:]), each["number"]) for each in cases)
         into = f" into {numbers[0][1]}, the oldest" if numbers and many > 1 else ""
@@ -117,8 +117,8 @@ def _parts(asked: PageRequest, act: str, cases: Sequence[Mapping[str, Any]], man
 
 
 def _others(others: Mapping[str, int]) -> str:
-    said = ", ".join(f"{count} to {name}" for name, count in sorted(others.items()))
-    return f"Assigned already: {said}."
+    text = ", ".join(f"{count} to {name}" for name, count in sorted(others.items()))
+    return f"Assigned already: {text}."
 
 
 def _button(act: str, many: int, *, one: bool) -> str:

@@ -67,8 +67,8 @@ def row_of(
     decision = case["decision"] or {}
     money = money_text(case["money"], code)
     age = asked.times.age(last_ms)
-    said = [f"at risk {money}" if money else ""]
-    said += [str(decision.get("standing", "")).replace("_", " "), f"{age} ago"]
+    lines = [f"at risk {money}" if money else ""]
+    lines += [str(decision.get("standing", "")).replace("_", " "), f"{age} ago"]
     return CaseRow(
         number=case["number"],
         address=wanted.address(f"/cases/{case['number']}"),
@@ -84,7 +84,7 @@ def row_of(
         age=age,
         quiet=bool(who) and who != asked.who.name,
         fresh=seen is not None and number_of(case) > seen,
-        name=", ".join(each for each in said if each),
+        name=", ".join(each for each in lines if each),
     )
 
 

@@ -27,17 +27,17 @@ def absence_lane(shown: Timeline, width: int, words: Wording | None = None) -> E
 
 
 def _due(plot: Plot, due_ms: int) -> Iterator[Element]:
-    at, said = plot.x(due_ms), f"due within {duration(due_ms - plot.shown.at_ms)}"
+    at, message = plot.x(due_ms), f"due within {duration(due_ms - plot.shown.at_ms)}"
     yield line("thr", (at, plot.top), (at, plot.bottom))
-    yield text(at - 5, plot.top + 12, said, "thr-t", "end")
+    yield text(at - 5, plot.top + 12, message, "thr-t", "end")
     yield dot("outside", at, LANE_Y, said=f"what was due until {plot.words.clock(due_ms)} did not come")
 
 
 def _records(plot: Plot) -> Iterator[Element]:
     for each in sorted(plot.shown.records, key=lambda record: record.mark == "crossing"):
         if plot.x.low <= each.event_ms <= plot.x.high:
-            said = f"{each.record_id}, {plot.words.clock(each.event_ms)}: {each.note}"
-            yield dot(each.mark, plot.x(each.event_ms), LANE_Y, each.record_id, said)
-    at, said = plot.x(plot.shown.at_ms), f"{plot.shown.crossing}, {plot.words.clock(plot.shown.at_ms)}"
-    if at + 8 + text_px(said) <= plot.x.end:
-        yield text(at + 8, LANE_Y - 12, said, "lab")
+            message = f"{each.record_id}, {plot.words.clock(each.event_ms)}: {each.note}"
+            yield dot(each.mark, plot.x(each.event_ms), LANE_Y, each.record_id, message)
+    at, message = plot.x(plot.shown.at_ms), f"{plot.shown.crossing}, {plot.words.clock(plot.shown.at_ms)}"
+    if at + 8 + text_px(message) <= plot.x.end:
+        yield text(at + 8, LANE_Y - 12, message, "lab")

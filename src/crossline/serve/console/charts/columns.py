@@ -27,10 +27,10 @@ def columns(plot: Plot) -> Iterator[Element]:
     for number, ids in enumerate(of):
         if ids:
             top = y(len(ids))
-            said = f"{len(ids)} {plot.words.noun}, {ids[0]}" + (f" to {ids[-1]}" if len(ids) > 1 else "")
+            text = f"{len(ids)} {plot.words.noun}, {ids[0]}" + (f" to {ids[-1]}" if len(ids) > 1 else "")
             yield element(
                 "rect",
-                [element("title", [said])],
+                [element("title", [text])],
                 class_="hit" if number >= crossed else "col",
                 x=plot.x.start + number * wide + SPACE_PX / 2,
                 y=top,

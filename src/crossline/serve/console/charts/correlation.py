@@ -59,9 +59,9 @@ def _ticks(y: Scale) -> list[tuple[float, str]]:
     return [(value, f"{value:,.{places}f}") for value in values]
 
 
-def _tick(plot: Plot, at: float, said: str) -> Iterator[Element]:
+def _tick(plot: Plot, at: float, message: str) -> Iterator[Element]:
     yield line("gr", (plot.x.start, at), (plot.x.end, at))
-    yield text(plot.x.start - 8, at + 4, said, None, "end")
+    yield text(plot.x.start - 8, at + 4, message, None, "end")
 
 
 def _line(plot: Plot, y: Scale, context: ComparedValue) -> Iterator[Element]:

@@ -50,18 +50,18 @@ def curve(points: Sequence[CurvePoint], at: float, live: float | None, width: in
         parts.append(line("l2", *found))
     parts.append(line("l1", *((x(each.threshold), y(each.per_day)) for each in points)))
     if live is not None and x.low <= live <= x.high:
-        said = f"live: {number(live)}"
-        left = x(live) + 5 + text_px(said) > width - RIGHT
+        message = f"live: {number(live)}"
+        left = x(live) + 5 + text_px(message) > width - RIGHT
         parts.append(line("ax", (x(live), TOP - 8), (x(live), BOTTOM)))
-        parts.append(text(x(live) + (-5 if left else 5), TOP + 4, said, None, "end" if left else "start"))
+        parts.append(text(x(live) + (-5 if left else 5), TOP + 4, message, None, "end" if left else "start"))
     place = x.clipped(at)
     moving = (line("edge", (0, TOP - 8), (0, BOTTOM)), element("circle", class_="knob", cx=0, cy=BOTTOM, r=6))
     parts.append(element("g", moving, class_="at", transform=f"translate({place:.1f} 0)"))
     last = -1e9
     for each in points:
-        said = number(each.threshold)
-        half = text_px(said) / 2 + 4
+        message = number(each.threshold)
+        half = text_px(message) / 2 + 4
         if x(each.threshold) - half > last and x(each.threshold) + half < width:
-            parts.append(text(x(each.threshold), BOTTOM + 22, said, None, "middle"))
+            parts.append(text(x(each.threshold), BOTTOM + 22, message, None, "middle"))
             last = x(each.threshold) + half
     return drawing(width, HEIGHT, name, parts)

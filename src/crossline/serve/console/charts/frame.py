@@ -56,13 +56,13 @@ class Plot:
         at = self.x(self.shown.at_ms)
         yield line("cross-l", (at, self.top), (at, self.bottom))
 
-    def beside(self, at: float, said: str, y: float, kind: str = "lab") -> Element:
+    def beside(self, at: float, message: str, y: float, kind: str = "lab") -> Element:
         """A text beside a place: on its left where there is room, else on its right, and never past an edge."""
-        if at - 9 - text_px(said) >= self.x.start:
-            return text(at - 9, y, said, kind, "end")
-        if at + 9 + text_px(said) <= self.x.end + 8:
-            return text(at + 9, y, said, kind)
-        return text(self.x.end, y, said, kind, "end")
+        if at - 9 - text_px(message) >= self.x.start:
+            return text(at - 9, y, message, kind, "end")
+        if at + 9 + text_px(message) <= self.x.end + 8:
+            return text(at + 9, y, message, kind)
+        return text(self.x.end, y, message, kind, "end")
 
     def axis(self, exact_ms: Sequence[int] = ()) -> Iterator[Element]:
         """The axis: exact times first, then round ones where there is room between them."""
@@ -75,13 +75,13 @@ class Plot:
         for at_ms in time_ticks(int(self.x.low), int(self.x.high), step_ms):
             yield from self._label(at_ms, self.words.clock(at_ms, step_ms), None, taken)
 
-    def _label(self, at_ms: int, said: str, kind: str | None, taken: list[tuple[float, float]]) -> Iterator[Element]:
-        half = text_px(said) / 2
+    def _label(self, at_ms: int, message: str, kind: str | None, taken: list[tuple[float, float]]) -> Iterator[Element]:
+        half = text_px(message) / 2
         least, most = half, self.x.end + 8 - half
         at = min(max(self.x(at_ms), least), most)
         if free(taken, at - half - GAP, at + half + GAP):
             taken.append((at - half, at + half))
-            yield text(at, self.bottom + 16, said, kind, "middle")
+            yield text(at, self.bottom + 16, message, kind, "middle")
 
     def window_text(self) -> str:
         """``window of 15 min``."""

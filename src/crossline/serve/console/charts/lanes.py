@@ -35,13 +35,13 @@ def lane_y(number: int) -> float:
 
 def _lanes(plot: Plot, *, narrow: bool) -> Iterator[Element]:
     for number, lane in enumerate(plot.shown.lanes):
-        y, said = lane_y(number), f"{lane.found} of {lane.wanted}"
+        y, message = lane_y(number), f"{lane.found} of {lane.wanted}"
         yield line("gr", (plot.x.start, y), (plot.x.end, y))
         if narrow:
-            yield text(plot.x.start, y - 10, f"{lane.name}, {said}", "lab")
+            yield text(plot.x.start, y - 10, f"{lane.name}, {message}", "lab")
         else:
             yield text(0, y - 2, lane.name, "lab")
-            yield text(0, y + 12, said)
+            yield text(0, y + 12, message)
 
 
 def _dots(plot: Plot) -> Iterator[Element]:
@@ -54,12 +54,12 @@ def _dots(plot: Plot) -> Iterator[Element]:
     if last is None:
         return
     amount = "" if last.amount is None else f", {plot.words.money(last.amount, code=True)}"
-    said, at = f"{plot.words.clock(last.event_ms)}{amount}", plot.x(last.event_ms)
+    message, at = f"{plot.words.clock(last.event_ms)}{amount}", plot.x(last.event_ms)
     y = lane_y(max(0, last.lane)) - 6
-    if at + 9 + text_px(said) <= plot.x.end:
-        yield text(at + 9, y, said, "lab")
+    if at + 9 + text_px(message) <= plot.x.end:
+        yield text(at + 9, y, message, "lab")
     else:
-        yield plot.beside(at, said, y)
+        yield plot.beside(at, message, y)
 
 
 def _due(plot: Plot) -> Iterator[Element]:
@@ -67,6 +67,6 @@ def _due(plot: Plot) -> Iterator[Element]:
     shown = plot.shown
     if shown.due_ms is None or shown.window_start_ms is None:
         return
-    at, said = plot.x(shown.due_ms), f"within {duration(shown.due_ms - shown.window_start_ms)}"
+    at, message = plot.x(shown.due_ms), f"within {duration(shown.due_ms - shown.window_start_ms)}"
     yield line("thr", (at, plot.top), (at, plot.bottom))
-    yield text(at - 5, plot.top + 10, said, "thr-t", "end")
+    yield text(at - 5, plot.top + 10, message, "thr-t", "end")

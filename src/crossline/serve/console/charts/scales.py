@@ -72,9 +72,9 @@ def _round(value: float) -> float:
     return int(near) if near.is_integer() else near
 
 
-def text_px(said: str) -> float:
+def text_px(text: str) -> float:
     """About how wide a text is, in 11 px."""
-    return sum(FIGURE_PX if each.isdigit() else CHARACTER_PX for each in said)
+    return sum(FIGURE_PX if each.isdigit() else CHARACTER_PX for each in text)
 
 
 def free(places: Sequence[tuple[float, float]], low: float, high: float) -> bool:

@@ -74,8 +74,8 @@ def histogram(
         line("ax", (x.start, BOTTOM), (x.end, BOTTOM)),
         line("thr", (x(threshold), TOP - 14), (x(threshold), BOTTOM)),
     ]
-    said = f"threshold {number(threshold)}"
-    parts.append(text(x(threshold) - 5, TOP - 6, said, "thr-t", "end"))
+    message = f"threshold {number(threshold)}"
+    parts.append(text(x(threshold) - 5, TOP - 6, message, "thr-t", "end"))
     parts += [line("cross-l", (x(value), TOP + 8), (x(value), BOTTOM))]
     parts.append(element("circle", class_="hit", cx=x(value), cy=TOP + 8, r=4.5))
     half = text_px(number(value)) / 2

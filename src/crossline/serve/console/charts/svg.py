@@ -65,9 +65,9 @@ def px(value: Number) -> str:
     return f"{round(value, 1):g}" if abs(value) < 1e5 else f"{round(value)}"
 
 
-def text(x: Number, y: Number, said: str, kind: str | None = None, anchor: str | None = None) -> Element:
+def text(x: Number, y: Number, message: str, kind: str | None = None, anchor: str | None = None) -> Element:
     """A text whose baseline is at y; ``anchor``: ``start``, ``middle`` or ``end``."""
-    return element("text", [said], x=x, y=y, class_=kind, text_anchor=anchor if anchor != "start" else None)
+    return element("text", [message], x=x, y=y, class_=kind, text_anchor=anchor if anchor != "start" else None)
 
 
 def line(kind: str, *points: tuple[Number, Number]) -> Element:

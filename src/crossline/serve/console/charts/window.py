@@ -92,15 +92,15 @@ def _labels(plot: Plot, width: int) -> Iterator[Element]:
         taken.append((plot.x.start, figure_end))
         if shown.window_start_ms is not None:
             low = max(plot.x.clipped(shown.window_start_ms) + 6, figure_end + 12)
-            for said in (f"{plot.window_text()}, looking back from the record", plot.window_text()):
-                if free(taken, low, low + text_px(said)) and low + text_px(said) < at:
-                    yield text(low, 30, said)
+            for message in (f"{plot.window_text()}, looking back from the record", plot.window_text()):
+                if free(taken, low, low + text_px(message)) and low + text_px(message) < at:
+                    yield text(low, 30, message)
                     break
     if shown.money is not None and any(each.amount is not None for each in shown.records):
-        said = f"{plot.words.amounts(shown.money)} each"
+        message = f"{plot.words.amounts(shown.money)} each"
         opens = plot.x.start if shown.window_start_ms is None else plot.x.clipped(shown.window_start_ms)
-        struck = plot.x.start - 2 < opens < plot.x.start + text_px(said) + 2
-        yield text(opens + 6 if struck else plot.x.start, 128, said)
+        struck = plot.x.start - 2 < opens < plot.x.start + text_px(message) + 2
+        yield text(opens + 6 if struck else plot.x.start, 128, message)
 
 
 def _steps(plot: Plot, y: Scale) -> Iterator[Element]:

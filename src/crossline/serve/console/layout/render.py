@@ -34,5 +34,5 @@ def environment() -> Environment:
 def rendered(context: TemplateContext) -> str:
     """The HTML of a context."""
     template = environment().get_template(context.TEMPLATE)
-    said: Any = context
-    return template.render({each.name: getattr(said, each.name) for each in fields(said)})
+    body: Any = context
+    return template.render({each.name: getattr(body, each.name) for each in fields(body)})

@@ -150,9 +150,9 @@ def as_text(event: LiveEvent) -> bytes:
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (_line(event.id.encode()), event.kind.encode(), _line(event.body))
 
 
-def sse_message(kind: str, said: Mapping[str, Any]) -> bytes:
+def sse_message(kind: str, body: Mapping[str, Any]) -> bytes:
     """An event about the events themselves, which has no id."""
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), orjson.dumps(said))
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), orjson.dumps(body))
 
 
 def _line(text: bytes) -> bytes:

@@ -109,10 +109,10 @@ def _decisions(deps: Dependencies, text: str, limit: int) -> list[dict[str, Any]
     return [_decision(each) for each in found.values()][:limit]
 
 
-def _decision(said: Said) -> dict[str, Any]:
-    stands = (said.get("revisions") or [said])[-1]
-    fields = {name: said[name] for name in ("decision_id", "stream", "record_id")}
-    return {**fields, "decision": stands["decision"], "event_time": said.get("event_time")}
+def _decision(body: Said) -> dict[str, Any]:
+    stands = (body.get("revisions") or [body])[-1]
+    fields = {name: body[name] for name in ("decision_id", "stream", "record_id")}
+    return {**fields, "decision": stands["decision"], "event_time": body.get("event_time")}
 
 
 def _rules(deps: Dependencies, text: str) -> Iterator[dict[str, Any]]:
@@ -120,6 +120,6 @@ def _rules(deps: Dependencies, text: str) -> Iterator[dict[str, Any]]:
     words = text.casefold().split()
     for row in read_rules(deps.config)[0] if words else ():
         body = row["body"]
-        said = str(body.get("description") or body.get("message") or "")
-        if all(each in f"{row['rule_id']} {said} {body.get('message', '')}".casefold() for each in words):
-            yield {"rule_id": row["rule_id"], "version": row["version"], "status": row["status"], "text": said}
+        message = str(body.get("description") or body.get("message") or "")
+        if all(each in f"{row['rule_id']} {message} {body.get('message', '')}".casefold() for each in words):
+            yield {"rule_id": row["rule_id"], "version": row["version"], "status": row["status"], "text": message}

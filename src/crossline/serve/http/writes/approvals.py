@@ -190,5 +190,5 @@ def _draft(kept: ApprovalFile, rule_id: str, who: str) -> Any:
     found = kept.draft(rule_id, who)
     if found is None:
         raise not_found(f"draft of {who} for {shown(rule_id)}")
-    said = found.to_json()
-    return json_answer(said, headers={"ETag": etag_of(said)})
+    body = found.to_json()
+    return json_answer(body, headers={"ETag": etag_of(body)})

@@ -91,13 +91,13 @@ def label_routes(deps: Dependencies) -> APIRouter:
             check_match_of_new(if_match, what)
         else:
             check_match(if_match, etag_of(before), what)
-        said = {
+        body = {
             "is_fraud": wanted.is_fraud,
             "known_at": format_instant(deps.now_ms() if known_ms is None else known_ms),
             "reason": wanted.reason,
         }
         version = None if before is None else int(before["version"])
-        kept = changed(what, lambda: store.put_label(stream, record_id, said, who.name, version))
+        kept = changed(what, lambda: store.put_label(stream, record_id, body, who.name, version))
         return _tagged(kept, 201 if before is None else 200)
 
     return routes

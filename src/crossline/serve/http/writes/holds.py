@@ -109,9 +109,9 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         wish = wanted.wish(who, idempotency_key, deps.now_ms())
         await run_in_threadpool(_check, deps, wish)
         taken = await _ask(deps, commands, wish, who)
-        said = {**wanted.model_dump(exclude={"stream"}), "hold_id": wish.hold_id, "until": instant_text(wish.until_ms)}
-        said |= {"key": dict(wish.key), "stream": wanted.stream, "who": who.name, "change": taken}
-        return json_answer(said, status=202, headers={"Location": f"/v1/holds/{wish.hold_id}"})
+        body = {**wanted.model_dump(exclude={"stream"}), "hold_id": wish.hold_id, "until": instant_text(wish.until_ms)}
+        body |= {"key": dict(wish.key), "stream": wanted.stream, "who": who.name, "change": taken}
+        return json_answer(body, status=202, headers={"Location": f"/v1/holds/{wish.hold_id}"})
 
     @routes.delete("/v1/holds/{hold_id}", openapi_extra=needs("hold"), summary="Release a key")
     async def release(
@@ -140,8 +140,8 @@ async def _release(
     """Release it as the command line does; what was released."""
     if isinstance(found, HeldByHand):
         await _ask(deps, commands, EndWish(found.hold_id, reason, deps.now_ms()), who)
-        said = {"hold_id": found.hold_id, "rule_id": found.placed.rule_id, "released": dict(found.placed.key)}
-        return {**said, "reason": reason, "who": who.name}
+        body = {"hold_id": found.hold_id, "rule_id": found.placed.rule_id, "released": dict(found.placed.key)}
+        return {**body, "reason": reason, "who": who.name}
     rule_id, key = found.rule.rule_id, found.key
     if isinstance(deps.config.rules, RulesTopic):
         named = [part for name, value in key for part in ("--key", f"{name}={value}")]

@@ -28,20 +28,20 @@ WAITS: dict[int | str, dict[str, Any]] = {
 
 def pending_answer(
     config: PipelineConfig,
-    said: Mapping[str, Any],
+    body: Mapping[str, Any],
     rows: Collection[Mapping[str, Any]],
     content: FileContent | None = None,
 ) -> Response:
-    """What was done, as ``said``; 202 where any of ``rows`` waits. ``content``: the file that was published."""
+    """What was done, as ``body``; 202 where any of ``rows`` waits. ``content``: the file that was published."""
     waits = (
         []
         if config.rules.review == "none"
         else [_approval_needed(config, each) for each in _waiting(config, rows, content)]
     )
     if not waits:
-        return json_answer(said)
+        return json_answer(body)
     at = f"/v1/rules/{waits[0]['rule_id']}/versions"
-    return json_answer({**said, "waits": waits}, 202, {"Location": at, "ETag": waits[0]["etag"]})
+    return json_answer({**body, "waits": waits}, 202, {"Location": at, "ETag": waits[0]["etag"]})
 
 
 def check_rule(config: PipelineConfig, if_match: str | None, rule: Rule) -> None:

@@ -46,8 +46,8 @@ def rule_writes(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> A
     async def publish(request: Request, file: PublishedFile, who: Asking) -> Any:
         """It is put into the folder, or sent to the topic, if it is right and may follow what is live."""
         only_known(request)
-        said = await changes.put(deps, commands, who.name, file)
-        return await run_in_threadpool(pending_answer, deps.config, said, said["items"], file.checked())
+        body = await changes.put(deps, commands, who.name, file)
+        return await run_in_threadpool(pending_answer, deps.config, body, body["items"], file.checked())
 
     @routes.post("/v1/rules:approve", openapi_extra=needs("rules:approve"), summary="Approve of a version")
     async def approve(request: Request, wanted: Approval, who: Asking, if_match: IfMatch = None) -> Any:
@@ -125,5 +125,5 @@ def _proof(kept: ApprovalFile, proof_id: str) -> Mapping[str, Any]:
 
 def _problem(each: Any) -> dict[str, Any]:
     place = {"line": each.line, "path": each.path, "snippet": each.snippet}
-    said = {"found": each.found, "expected": each.expected, "hint": each.hint}
-    return {"pointer": pointer_of(each.path), **said, **place}
+    body = {"found": each.found, "expected": each.expected, "hint": each.hint}
+    return {"pointer": pointer_of(each.path), **body, **place}

@@ -254,8 +254,8 @@ class PostgresLedger:
                     self._lost = session.owner
                     self._drop()
                     if isinstance(error, psycopg.Error):
-                        said = " ".join(str(error).split())
-                        raise _LostError(f"the ledger {self.place.name} cannot be written now: {said}") from error
+                        text = " ".join(str(error).split())
+                        raise _LostError(f"the ledger {self.place.name} cannot be written now: {text}") from error
                 raise
 
     def _again(self) -> LedgerSession:

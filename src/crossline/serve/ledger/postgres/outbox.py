@@ -27,8 +27,8 @@ _DONE = b"DELETE FROM untold WHERE revision_id = ANY(%s)"
 
 def keep_unreported(session: LedgerSession, decision_id: str, report: Revision) -> None:
     """Store ``report`` until delivery, in the transaction of the revision itself. Raises what psycopg raises."""
-    said = {"id": report.revision_id, "stream": report.stream, "record_id": report.record_id, "body": dict(report.body)}
-    made = (decision_id, indexed(report.revision_id), json_bytes(said), *session.owner)
+    body = {"id": report.revision_id, "stream": report.stream, "record_id": report.record_id, "body": dict(report.body)}
+    made = (decision_id, indexed(report.revision_id), json_bytes(body), *session.owner)
     session.connection.execute(_KEEP, made)
 
 
@@ -45,5 +45,5 @@ def drop_unreported(connection: Connection, revision_ids: Sequence[str]) -> None
 
 
 def _revision(raw: bytes) -> Revision:
-    said = json.loads(raw)  # figures of any size
-    return Revision(said["id"], said["stream"], said["record_id"], said["body"])
+    body = json.loads(raw)  # figures of any size
+    return Revision(body["id"], body["stream"], body["record_id"], body["body"])

@@ -38,8 +38,8 @@ def answer_in(connection: Connection, where: str, values: Sequence[str]) -> Ledg
     found = read_answer(PostgresRows(connection), where, values)
     if found is None:
         return None
-    said = orjson.loads(found.body)
-    return replace(found, record_id=str(said["record_id"]), decision_id=str(said["decision_id"]))
+    body = orjson.loads(found.body)
+    return replace(found, record_id=str(body["record_id"]), decision_id=str(body["decision_id"]))
 
 
 def counts_in(connection: Connection) -> AnswerCounts:

@@ -68,8 +68,8 @@ async def approve(asked: PageRequest) -> Any:
         await called(asked, "POST", f"{ROUTE}:approve", {"number": str(request.number)}, signed)
     except ProblemError as error:
         return await _refused(asked, await asyncio.to_thread(_request, asked), "approve", error)
-    said = f"Version {request.version} of {request.rule_id} is published; a pipeline takes it up with its next batch."
-    return saying(moved(f"/rules/{segment(request.rule_id)}"), asked, said)
+    text = f"Version {request.version} of {request.rule_id} is published; a pipeline takes it up with its next batch."
+    return saying(moved(f"/rules/{segment(request.rule_id)}"), asked, text)
 
 
 async def reject(asked: PageRequest) -> Any:
@@ -121,11 +121,11 @@ def _row(asked: PageRequest, each: Request) -> RequestRow:
 
 def _page(asked: PageRequest, request: Request, act: str, wrong: str = "") -> ApprovalPage:
     config, kept = asked.parts.deps.config, _proof(asked, request)
-    said = kept.said
+    body = kept.said
     live, before = _live(asked, request)
     lines = diff(before, request.text) if before else ()
     rule = the_rule(config, request.text)
-    proven_against = said["against"]["version"]
+    proven_against = body["against"]["version"]
     why_not = _why_not(asked, request)
     now = f"version {live}" if live else "no version"
     then = f"version {proven_against}" if proven_against else "no version"
@@ -140,17 +140,17 @@ def _page(asked: PageRequest, request: Request, act: str, wrong: str = "") -> Ap
         diff=lines,
         differs=differing(lines),
         against=live,
-        figures=tuple(figures_of(said, asked.parts.settings.cases.money)),
-        appear=said["against"]["appear"],
-        disappear=said["against"]["disappear"],
-        both=said["against"]["both"],
-        proof=proof_rows(said),
+        figures=tuple(figures_of(body, asked.parts.settings.cases.money)),
+        appear=body["against"]["appear"],
+        disappear=body["against"]["disappear"],
+        both=body["against"]["both"],
+        proof=proof_rows(body),
         ran_by=kept.who,
         ran_at=asked.times.moment(kept.at_ms),
         changed=f"Since the proof was run the live version changed: it was {then}, and is {now}."
         if live != (proven_against or 0) and request.state == "waiting"
         else "",
-        consequence=_consequence(request, rule, live, said),
+        consequence=_consequence(request, rule, live, body),
         act=act if act in {"approve", "reject"} and not why_not else "",
         proof_id=request.proof_id,
         why_not=why_not,
@@ -168,7 +168,7 @@ def _live(asked: PageRequest, request: Request) -> tuple[int, str]:
     return int(row["version"]), text_of(config, row)[0]
 
 
-def _consequence(request: Request, rule: Rule | None, live: int, said: Any) -> str:
+def _consequence(request: Request, rule: Rule | None, live: int, body: Any) -> str:
     """What approving does."""
     status = rule.status if rule else ""
     what = f"Version {request.version} replaces version {live}" if live else f"Version {request.version} is published"
@@ -179,9 +179,9 @@ def _consequence(request: Request, rule: Rule | None, live: int, said: Any) -> s
     if rule is not None and rule.share is not None and keys_of(rule.share) < keys_of(None) and status == "active":
         others = f"; version {live} goes on for the others" if live else ""
         whom = f"Version {request.version} decides about {rule.share} of keys from now on{others}."
-    was = said["live"]
+    was = body["live"]
     now = f" (now {was['alerts_per_day']:,.1f})" if was else ""
-    return f"{whom} Predicted: {prediction_text(said)}{now}. You can roll back; alerts already raised stay."
+    return f"{whom} Predicted: {prediction_text(body)}{now}. You can roll back; alerts already raised stay."
 
 
 def _why_not(asked: PageRequest, request: Request) -> str:

@@ -147,16 +147,16 @@ def _place(file: mmap, end: int, number: int) -> int:
 def _read(data: bytes) -> dict[str, Any] | None:
     """What a line says; None of what a kill or a full disk left of one."""
     try:
-        said = orjson.loads(data)
+        body = orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
-    return said if isinstance(said, dict) else None
+    return body if isinstance(body, dict) else None
 
 
 def _event(first: Mapping[str, Any], last: Mapping[str, Any]) -> AuditEvent:
-    said = {name: value for name, value in (("before", first.get("before")), ("after", last.get("after"))) if value}
+    body = {name: value for name, value in (("before", first.get("before")), ("after", last.get("after"))) if value}
     if last.get("why"):
-        said["why"] = last["why"]
+        body["why"] = last["why"]
     return AuditEvent(
         number=int(first.get("sequence", 0)),
         at_ms=int(first.get("at_ms", 0)),
@@ -165,6 +165,6 @@ def _event(first: Mapping[str, Any], last: Mapping[str, Any]) -> AuditEvent:
         what=f"{first.get('method', '')} {first.get('route', '')}".replace("POST console ", "console "),
         resource=str(first.get("resource", "")),
         outcome=str(last.get("outcome", "")),
-        said=said,
+        said=body,
         digest=str(last.get("digest", "")),
     )

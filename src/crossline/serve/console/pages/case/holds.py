@@ -25,8 +25,8 @@ def spans(asked: PageRequest) -> tuple[tuple[str, str], ...]:
     """Until when a key may be held."""
     now_ms = asked.parts.now_ms()
     return tuple(
-        (instant_text(now_ms + hours * HOUR_MS), f"{said}, {asked.times.moment(now_ms + hours * HOUR_MS).text}")
-        for hours, said in SPANS
+        (instant_text(now_ms + hours * HOUR_MS), f"{text}, {asked.times.moment(now_ms + hours * HOUR_MS).text}")
+        for hours, text in SPANS
     )
 
 
@@ -43,9 +43,9 @@ def hold_fact(
     worth = f", {words.money(float(money), code=True)}" if any(each.amount is not None for each in records) else ""
     first, last = min(each.event_ms for each in records), max(each.event_ms for each in records)
     span = f"From {words.clock(first, 1000)} to {words.clock(last, 1000)}"
-    said = f"{span} this would have stopped {counted(len(records), noun)}{worth}."
+    text = f"{span} this would have stopped {counted(len(records), noun)}{worth}."
     known = {(each.stream, each.record_id) for each in records}
-    return said + _blocked(asked, records) + _good(asked, records, words) + _further(asked, alert["key"], known)
+    return text + _blocked(asked, records) + _good(asked, records, words) + _further(asked, alert["key"], known)
 
 
 def _blocked(asked: PageRequest, records: Sequence[RecordMark]) -> str:

@@ -80,8 +80,8 @@ async def resend(asked: PageRequest) -> Any:
         if error.status not in {400, 409, 422}:
             raise
         return Shown(_page(asked, await _fetched(asked), record, _reason_of(error)), error.status)
-    said = f"Sent again as record {letter['sent']['record_id']}; the pipeline reads it with its next batch."
-    return saying(moved(f"/dead-letters/{segment(letter['id'])}"), asked, said)
+    text = f"Sent again as record {letter['sent']['record_id']}; the pipeline reads it with its next batch."
+    return saying(moved(f"/dead-letters/{segment(letter['id'])}"), asked, text)
 
 
 def _reason_of(error: ProblemError) -> str:

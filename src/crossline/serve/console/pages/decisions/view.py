@@ -105,51 +105,51 @@ def _mark(asked: PageRequest) -> Mark | None:
     return time, number
 
 
-def _row(asked: PageRequest, said: Mapping[str, Any]) -> DecisionRow:
-    reasons = [_reason(each) for each in said.get("reasons", ())]
+def _row(asked: PageRequest, body: Mapping[str, Any]) -> DecisionRow:
+    reasons = [_reason(each) for each in body.get("reasons", ())]
     more = f" and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     # A revision stands on the page of what it revises.
-    decision_id = str(said.get("revises") or said["decision_id"])
+    decision_id = str(body.get("revises") or body["decision_id"])
     return DecisionRow(
-        decision_id=str(said["decision_id"]),
+        decision_id=str(body["decision_id"]),
         address=f"/decisions/{quote(decision_id, safe='')}",
-        kind=str(said.get("kind", "decision")),
-        at=asked.times.moment(_ms(said)),
-        stream=str(said["stream"]),
-        record_id=str(said["record_id"]),
-        decision=str(said["decision"]),
-        score=str(said.get("score", "")),
+        kind=str(body.get("kind", "decision")),
+        at=asked.times.moment(_ms(body)),
+        stream=str(body["stream"]),
+        record_id=str(body["record_id"]),
+        decision=str(body["decision"]),
+        score=str(body.get("score", "")),
         why=f"{reasons[0].rule}{more}" if reasons else "",
     )
 
 
-def _step(asked: PageRequest, said: Mapping[str, Any], kind: str) -> RevisionStep:
+def _step(asked: PageRequest, body: Mapping[str, Any], kind: str) -> RevisionStep:
     """An answer, with how it was judged; a revision, with the correction that it follows from."""
-    because = said.get("because")
-    how = said.get("answered") if kind == "decision" else because and f"correction {because}"
-    moment = asked.times.moment(_ms(said, "decided_at"), exact=True)
-    return RevisionStep(moment, kind, str(said["decision"]), str(said.get("score", "")), _plain(how))
+    because = body.get("because")
+    how = body.get("answered") if kind == "decision" else because and f"correction {because}"
+    moment = asked.times.moment(_ms(body, "decided_at"), exact=True)
+    return RevisionStep(moment, kind, str(body["decision"]), str(body.get("score", "")), _plain(how))
 
 
-def _reason(said: Any) -> ReasonRow:
-    if not isinstance(said, Mapping):
-        return ReasonRow("", _plain(said), "")
-    rule, version = said.get("rule_id", ""), said.get("rule_version")
+def _reason(body: Any) -> ReasonRow:
+    if not isinstance(body, Mapping):
+        return ReasonRow("", _plain(body), "")
+    rule, version = body.get("rule_id", ""), body.get("rule_version")
     named = f"{rule}, version {version}" if rule and version else str(rule)
-    return ReasonRow(named, str(said.get("message") or said.get("alert_id") or ""), str(said.get("score", "")))
+    return ReasonRow(named, str(body.get("message") or body.get("alert_id") or ""), str(body.get("score", "")))
 
 
-def _plain(said: Any) -> str:
+def _plain(body: Any) -> str:
     """A text as it is, anything else as JSON; nothing as nothing."""
-    if said is None:
+    if body is None:
         return ""
-    return said if isinstance(said, str) else orjson.dumps(said).decode()
+    return body if isinstance(body, str) else orjson.dumps(body).decode()
 
 
-def _ms(said: Mapping[str, Any], name: str = "event_time") -> int:
+def _ms(body: Mapping[str, Any], name: str = "event_time") -> int:
     """A time of a decision. Raises ProblemError (500) where the store has none."""
     try:
-        return parse_instant_ms(said[name])
+        return parse_instant_ms(body[name])
     except (KeyError, ValueError) as error:
         raise ProblemError(500, "state", f"found a decision whose {name} is no time: {error}") from None
 

@@ -142,8 +142,8 @@ def cases(items: Iterable[Mapping[str, Any]]) -> Iterator[EntityCaseRow]:
     for each in items:
         whose = f", {each['assignee']}" if each["assignee"] else ""
         how = f", {each['label']}" if each["label"] else ""
-        said = f"{each['status']}{how}{whose}"
-        yield EntityCaseRow(each["number"], f"/cases/{segment(each['number'])}", each["sentence"], said)
+        text = f"{each['status']}{how}{whose}"
+        yield EntityCaseRow(each["number"], f"/cases/{segment(each['number'])}", each["sentence"], text)
 
 
 def links(found: Iterable[tuple[str, str, int]]) -> tuple[LinkRow, ...]:

@@ -93,8 +93,8 @@ async def hold(asked: PageRequest) -> Any:
             raise
         return Shown(_page(asked, await _known(asked), form, said_of(error)), error.status)
     until = asked.times.moment(until_ms).text
-    said = f"{field} {value} is to be held until {until}; a pipeline takes it up with its next batch."
-    return saying(moved(rows.entity_address(field, value)), asked, said)
+    text = f"{field} {value} is to be held until {until}; a pipeline takes it up with its next batch."
+    return saying(moved(rows.entity_address(field, value)), asked, text)
 
 
 async def release(asked: PageRequest) -> Any:
@@ -110,8 +110,8 @@ async def release(asked: PageRequest) -> Any:
             raise
         wanted = {"release": form.get("hold_id", ""), "reason": form.get("reason", "")}
         return Shown(_page(asked, await _known(asked), wanted, said_of(error)), error.status)
-    said = "The hold is released: records that come from now on are not held by it."
-    return saying(moved(rows.entity_address(*_whose(asked))), asked, said)
+    text = "The hold is released: records that come from now on are not held by it."
+    return saying(moved(rows.entity_address(*_whose(asked))), asked, text)
 
 
 def _whose(asked: PageRequest) -> tuple[str, str]:

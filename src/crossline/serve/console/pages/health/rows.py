@@ -16,53 +16,53 @@ _HIGH = frozenset({"parity"})
 _MET_MIN = 0.05
 
 
-def row_of(said: Mapping[str, Any], span: str) -> HealthRow:
+def row_of(body: Mapping[str, Any], span: str) -> HealthRow:
     """A rule. ``span``: ``24h``, ``7d`` or ``28d``, of its sparkline."""
-    alerts, precision, wrong = said["alerts"], said["precision"], said["wrong"]
+    alerts, precision, wrong = body["alerts"], body["precision"], body["wrong"]
     values = alerts["by_hour"] if span == "24h" else alerts["by_day"][-8:] if span == "7d" else alerts["by_day"]
-    due = None if span == "24h" else said["due"]
+    due = None if span == "24h" else body["due"]
     most = max(1.0, *values, due["high"] if due else 0)
     week = alerts["by_day"][-7:]
     corrected = precision["corrected"]
     return HealthRow(
-        rule_id=said["rule_id"],
-        address=f"/rules/{segment(said['rule_id'])}",
-        version=said["version"],
-        status=said["status"],
-        owner=said["owner"],
+        rule_id=body["rule_id"],
+        address=f"/rules/{segment(body['rule_id'])}",
+        version=body["version"],
+        status=body["status"],
+        owner=body["owner"],
         points=tuple(round(each / most, 3) for each in values),
         band=(round(due["low"] / most, 3), round(due["high"] / most, 3)) if due else None,
         bad=bool({"floods", "silent"} & {*wrong}),
-        said=_spark(said, span, due),
+        said=_spark(body, span, due),
         last_24h=number(alerts["last_24h"]),
         a_day=number(round(sum(week) / len(week), 1)),
-        due=_range(said["due"]),
-        due_said=_due(said["due"]),
+        due=_range(body["due"]),
+        due_said=_due(body["due"]),
         precision=_share(precision["value"]),
         interval=_interval(precision) if precision["value"] is not None else "too few labels",
         corrected=_share(corrected["value"]) if corrected["value"] is not None else "",
         precision_said=_precision(precision),
         false_positives=number(precision["labels"] - precision["true"]),
-        cost=DASH if said["cost"] is None else f"{said['cost']['us_per_record']:.2g}",
-        cost_said=_cost(said["cost"]),
-        parity=DASH if said["parity"] is None else said["parity_said"],
+        cost=DASH if body["cost"] is None else f"{body['cost']['us_per_record']:.2g}",
+        cost_said=_cost(body["cost"]),
+        parity=DASH if body["parity"] is None else body["parity_said"],
         parity_grade="high" if "parity" in wrong else "",
         remarks=tuple(
             Remark(each["text"], "crit" if each["what"] in _CRIT else "high" if each["what"] in _HIGH else "")
-            for each in said["notes"]
+            for each in body["notes"]
         ),
     )
 
 
-def held_rows(said: Mapping[str, Any]) -> Iterator[HeldRow]:
+def held_rows(body: Mapping[str, Any]) -> Iterator[HeldRow]:
     """What was foretold of a rule, each figure beside what came."""
-    for each in said["kept"]:
+    for each in body["kept"]:
         held = Held(**each)
         of = "label" if held.figure == "precision" else "whole day"
         low, high = (figure_text(one, held.figure) for one in (held.low, held.high))
         yield HeldRow(
-            rule_id=said["rule_id"],
-            address=f"/rules/{segment(said['rule_id'])}",
+            rule_id=body["rule_id"],
+            address=f"/rules/{segment(body['rule_id'])}",
             what=NAMES[held.figure],
             predicted=f"{figure_text(held.predicted, held.figure)}, {low} to {high}",
             came=_observed_text(held),
@@ -77,13 +77,13 @@ def _observed_text(held: Held) -> str:
     return "too few labels" if held.figure == "precision" else "no whole day yet"
 
 
-def met_rows(said: Mapping[str, Any]) -> Iterator[MetRow]:
+def met_rows(body: Mapping[str, Any]) -> Iterator[MetRow]:
     """The rules that a rule meets; first itself, where its own cooldown holds back what it would have raised."""
-    mine = {"rule_id": said["rule_id"], "address": f"/rules/{segment(said['rule_id'])}"}
-    if said["held_back_share"] >= _MET_MIN:
-        own = {"records": DASH, "entities": DASH, "led": DASH, "cooled": percent(said["held_back_share"])}
+    mine = {"rule_id": body["rule_id"], "address": f"/rules/{segment(body['rule_id'])}"}
+    if body["held_back_share"] >= _MET_MIN:
+        own = {"records": DASH, "entities": DASH, "led": DASH, "cooled": percent(body["held_back_share"])}
         yield MetRow(**mine, other="itself", other_address=mine["address"], **own)
-    for each in said["met"]:
+    for each in body["met"]:
         if max(each["records"], each["entities"], each["led"], each["cooled"]) >= _MET_MIN:
             yield MetRow(
                 **mine,
@@ -96,13 +96,13 @@ def met_rows(said: Mapping[str, Any]) -> Iterator[MetRow]:
             )
 
 
-def figure_sentences(said: Mapping[str, Any]) -> tuple[str, ...]:
+def figure_sentences(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Each figure in a sentence."""
-    return tuple(prediction_text(Held(**each)) for each in said["kept"])
+    return tuple(prediction_text(Held(**each)) for each in body["kept"])
 
 
-def _spark(said: Mapping[str, Any], span: str, due: Mapping[str, Any] | None) -> str:
-    alerts = said["alerts"]
+def _spark(body: Mapping[str, Any], span: str, due: Mapping[str, Any] | None) -> str:
+    alerts = body["alerts"]
     if span == "24h":
         return f"Alerts an hour over 24 hours, {alerts['last_24h']:,} in all"
     held = "" if due is None else f", {_due(due)} {_range(due)}"
@@ -129,14 +129,14 @@ def _interval(precision: Mapping[str, Any]) -> str:
 
 def _precision(precision: Mapping[str, Any]) -> str:
     corrected = precision["corrected"]
-    said = f"{precision['true']:,} of {counted(precision['labels'], 'labelled alert')} on frauds"
+    text = f"{precision['true']:,} of {counted(precision['labels'], 'labelled alert')} on frauds"
     if corrected["value"] is None:
-        return said
+        return text
     left = f"; alerts of the last {counted(corrected['left_out_days'], 'day')} left out" * bool(
         corrected["left_out_days"]
     )
     come = f"{number(round(corrected['labels_to_come']))} labels to come"
-    return f"{said}; with {come}: {corrected['value']:.2f}, {_interval(corrected)}{left}"
+    return f"{text}; with {come}: {corrected['value']:.2f}, {_interval(corrected)}{left}"
 
 
 def _cost(cost: Mapping[str, Any] | None) -> str:

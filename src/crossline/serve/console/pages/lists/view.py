@@ -84,8 +84,8 @@ def _check_reason(form: Mapping[str, str]) -> None:
         raise invalid("reason", "nothing", "the reason, for the audit trail")
 
 
-def _redirect(asked: PageRequest, name: str, said: str) -> Response:
-    return saying(moved(f"/lists/{segment(name)}"), asked, said)
+def _redirect(asked: PageRequest, name: str, text: str) -> Response:
+    return saying(moved(f"/lists/{segment(name)}"), asked, text)
 
 
 async def _refused(asked: PageRequest, error: ProblemError) -> Shown:

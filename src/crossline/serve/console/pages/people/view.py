@@ -51,8 +51,8 @@ def disable(asked: PageRequest) -> Response:
     user = _other(asked, "user")
     asked.parts.users.disable(user.name, now_ms=asked.parts.now_ms())
     asked.parts.sessions.end_all(user.name)
-    said = f"{user.name} is disabled and logged out everywhere."
-    return saying(moved("/people"), asked, said, f"/people/{quote(user.name, safe='')}/enable")
+    text = f"{user.name} is disabled and logged out everywhere."
+    return saying(moved("/people"), asked, text, f"/people/{quote(user.name, safe='')}/enable")
 
 
 def enable(asked: PageRequest) -> Response:

@@ -54,14 +54,14 @@ def gravest(case: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return found[-1] if found else None
 
 
-def near(asked: PageRequest, wanted: QueueQuery, case: Mapping[str, Any], said: str) -> Near:
+def near(asked: PageRequest, wanted: QueueQuery, case: Mapping[str, Any], text: str) -> Near:
     """A case beside another one."""
     return Near(
         number=case["number"],
         address=wanted.address(f"/cases/{case['number']}"),
         sentence=pieces(case["sentence"], (each["value"] for each in case["entities"])),
         severity=case["severity"] or "info",
-        said=said,
+        said=text,
         at=asked.times.moment(parse_instant_ms(case["resolved_at"] or case["last_at"])),
     )
 

@@ -68,8 +68,8 @@ def live_line(asked: PageRequest, rule_id: str) -> float | None:
 
 def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None) -> Curve:
     """The job as the page shows it. ``looked_at``: the threshold of the draft; ``live``: of the version in force."""
-    said, progress = job["result"] or {}, job["progress"] or {}
-    named = f"{said['line_of']} {said['operator']}" if said else ""
+    body, progress = job["result"] or {}, job["progress"] or {}
+    named = f"{body['line_of']} {body['operator']}" if body else ""
     begun = (
         job["job_id"],
         job["state"],
@@ -78,7 +78,7 @@ def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None
         job["error"] or "",
         named,
     )
-    rows: Sequence[Mapping[str, Any]] = said.get("judged", ())
+    rows: Sequence[Mapping[str, Any]] = body.get("judged", ())
     if not rows or looked_at is None:
         return Curve(*begun, live="" if live is None else plain(live))
     points = [CurvePoint(each["threshold"], each["alerts_per_day"], _share(each)) for each in rows]

@@ -141,8 +141,8 @@ async def ask(asked: PageRequest) -> Any:
     except (UsageError, ProblemError) as error:
         return await refused_page(asked, error)
     await asyncio.to_thread(asked.parts.approvals.drop_draft, base.rule_id, asked.who.name)
-    said = f"Approval of version {made['version']} of {made['rule_id']} is asked for. A second person approves it."
-    return saying(moved(f"/approvals/{made['number']}"), asked, said)
+    message = f"Approval of version {made['version']} of {made['rule_id']} is asked for. A second person approves it."
+    return saying(moved(f"/approvals/{made['number']}"), asked, message)
 
 
 def faults_of(asked: PageRequest, text: str) -> tuple[tuple[TextFault, ...], bool]:

@@ -43,15 +43,15 @@ async def doing_of(asked: PageRequest) -> dict[str, RuleFigures]:
     return {each["rule_id"]: doing(each) for each in report["items"]}
 
 
-def doing(said: Mapping[str, Any]) -> RuleFigures:
+def doing(body: Mapping[str, Any]) -> RuleFigures:
     """Of one rule."""
-    held = [Held(**each) for each in said["kept"]]
-    true, labels = said["precision"]["true"], said["precision"]["labels"]
+    held = [Held(**each) for each in body["kept"]]
+    true, labels = body["precision"]["true"], body["precision"]["labels"]
     return RuleFigures(
         labels=f"of {counted(labels, 'label')}, {true:,} of fraud",
         precision=Precision(true, labels).said(),
-        money=money_text(said["fraud"]),
-        cost=DASH if said["cost"] is None else f"{said['cost']['us_per_record']:.2g}",
+        money=money_text(body["fraud"]),
+        cost=DASH if body["cost"] is None else f"{body['cost']['us_per_record']:.2g}",
         held=tuple((prediction_text(each), each.beyond) for each in held),
-        days=tuple(said["alerts"]["by_day"]),
+        days=tuple(body["alerts"]["by_day"]),
     )

@@ -22,18 +22,18 @@ Row = Mapping[str, Any]
 def rollout_of(rows: Sequence[Row], now: Row, kept: PredictionRow | None, asked: str) -> Rollout:
     """Of the version in force ``now``; ``rows``: all versions; ``asked``: the share that somebody is about to set."""
     share, before = share_of(now), before_of(rows, now)
-    said = ""
+    text = ""
     if now["status"] == "active":
-        said = f"Version {now['version']} decides about {'all keys' if share is None else f'{share} of keys'}."
+        text = f"Version {now['version']} decides about {'all keys' if share is None else f'{share} of keys'}."
         if share is not None and before:
-            said += f" Version {before} goes on for the others."
+            text += f" Version {before} goes on for the others."
     watching = ""
     if kept is not None and now["status"] in {"active", "shadow"}:
         watching = f"Watching: predicted {kept.predicted.partition(',')[0]}, {kept.today}."
     wider = tuple(each for each in WIDER if keys_of(each) > keys_of(share)) if now["status"] == "active" else ()
     return Rollout(
         version=int(now["version"]),
-        said=said,
+        said=text,
         watching=watching,
         wider=wider,
         back=before if now["status"] == "active" and share != NONE else 0,
@@ -96,9 +96,9 @@ async def widen(asked: PageRequest) -> Any:
         {"share": share, "version": int(asked.form.get("version", "0"))},
         match=asked.form.get("etag", ""),
     )
-    said = f"Version {done['version']} of {rule_id} is to decide about {share} of keys, "
-    said += pending_text(done) or "from the next batch on."
-    return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
+    text = f"Version {done['version']} of {rule_id} is to decide about {share} of keys, "
+    text += pending_text(done) or "from the next batch on."
+    return saying(moved(f"/rules/{segment(rule_id)}"), asked, text)
 
 
 async def narrow_to_none(asked: PageRequest, rows: Sequence[Row], now: Row) -> Any:
@@ -107,9 +107,9 @@ async def narrow_to_none(asked: PageRequest, rows: Sequence[Row], now: Row) -> A
     body = {"share": NONE, "version": int(now["version"])}
     route = "/v1/rules/{rule_id}:set-share"
     done = await called(asked, "POST", route, {"rule_id": rule_id}, body, match=tag_of(dict(now)))
-    said = f"Version {before_of(rows, now)} of {rule_id} is to decide about all keys again, "
-    said += pending_text(done) or "from the next batch on."
-    return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
+    text = f"Version {before_of(rows, now)} of {rule_id} is to decide about all keys again, "
+    text += pending_text(done) or "from the next batch on."
+    return saying(moved(f"/rules/{segment(rule_id)}"), asked, text)
 
 
 def pending_text(done: Mapping[str, Any]) -> str:

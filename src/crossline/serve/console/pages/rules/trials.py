@@ -100,9 +100,9 @@ def remaining_text(job: Mapping[str, Any], now_ms: int) -> str:
 
 def trial_view(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> TrialView:
     """As the page shows it."""
-    said = job["result"] or {}
+    body = job["result"] or {}
     progress = job["progress"] or {}
-    against = said.get("against", {})
+    against = body.get("against", {})
     return TrialView(
         job_id=job["job_id"],
         state=job["state"],
@@ -110,53 +110,53 @@ def trial_view(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> Tr
         share=progress.get("share") or 0.0,
         left=remaining_text(job, now_ms) if job["state"] == "running" else "",
         error=job["error"] or "" if job["state"] in {"failed", "ended"} else "",
-        past=span_text(said),
-        figures=tuple(figures_of(said, money)) if said else (),
+        past=span_text(body),
+        figures=tuple(figures_of(body, money)) if body else (),
         against=against.get("version") or 0,
         appear=against.get("appear", 0),
         disappear=against.get("disappear", 0),
         both=against.get("both", 0),
         appearing=tuple(_changes(against.get("appearing", ()))),
         disappearing=tuple(_changes(against.get("disappearing", ()))),
-        proof=proof_rows(said) if said else (),
-        predicted=prediction_text(said) if said else "",
-        blast=blasted(said.get("blast")),
+        proof=proof_rows(body) if body else (),
+        predicted=prediction_text(body) if body else "",
+        blast=blasted(body.get("blast")),
     )
 
 
-def span_text(said: Mapping[str, Any]) -> str:
+def span_text(body: Mapping[str, Any]) -> str:
     """Of which past it is."""
-    if not said:
+    if not body:
         return ""
-    data = said["data"]
+    data = body["data"]
     return (
         f"{data['from'][:16].replace('T', ' ')} to {data['to'][:16].replace('T', ' ')} UTC, {data['records']:,} records"
     )
 
 
-def prediction_text(said: Mapping[str, Any]) -> str:
+def prediction_text(body: Mapping[str, Any]) -> str:
     """``8 to 12 alerts a day``."""
-    ahead = said["predicted"]
+    ahead = body["predicted"]
     return f"{number(round(ahead['low'], 1))} to {number(round(ahead['high'], 1))} alerts a day"
 
 
-def proof_rows(said: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+def proof_rows(body: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
     """Digests of rule, data and result."""
-    digests = said["digests"]
+    digests = body["digests"]
     return (
-        ("Rule", f"{said['rule_id']}, version {said['version']}", digests["rule"]),
-        ("Data", span_text(said), digests["data"]),
+        ("Rule", f"{body['rule_id']}, version {body['version']}", digests["rule"]),
+        ("Data", span_text(body), digests["data"]),
         (
             "Result",
-            f"{counted(said['result']['alerts'], 'alert')}; predicted {prediction_text(said)}",
+            f"{counted(body['result']['alerts'], 'alert')}; predicted {prediction_text(body)}",
             digests["result"],
         ),
     )
 
 
-def figures_of(said: Mapping[str, Any], money: Any = None) -> Iterable[TrialFigure]:
+def figures_of(body: Mapping[str, Any], money: Any = None) -> Iterable[TrialFigure]:
     """Each figure beside that of the live version."""
-    mine, live = said["draft"], said["live"] or {}
+    mine, live = body["draft"], body["live"] or {}
     was = f"was {number(live['alerts_per_day'])}" if live else "no version is live"
     yield TrialFigure("Alerts a day", number(mine["alerts_per_day"]), "", was, "")
     if "precision" not in mine:
@@ -166,7 +166,7 @@ def figures_of(said: Mapping[str, Any], money: Any = None) -> Iterable[TrialFigu
     yield _share("Recall", mine["recall"], live.get("recall"), f"of {mine['frauds']:,}")
     if mine.get("money_caught") is not None:
         yield _money("Fraud found", mine["money_caught"], live.get("money_caught"), money)
-    good = (said.get("blast") or {}).get("good")
+    good = (body.get("blast") or {}).get("good")
     if good is not None:
         more = (
             "high" if live and good["draft"] > good["live"] else "ok" if live and good["draft"] < good["live"] else ""
@@ -198,13 +198,13 @@ def _changes(found: Iterable[Mapping[str, Any]]) -> Iterable[AlertChange]:
         yield AlertChange(each["record_id"], str(each["event_time"])[:19].replace("T", " "), each["message"])
 
 
-def blasted(said: Mapping[str, Any] | None) -> Blasted | None:
+def blasted(body: Mapping[str, Any] | None) -> Blasted | None:
     """The nearest frauds that are missed, and the nearest good customers that are met; None without labels."""
-    if said is None:
+    if body is None:
         return None
-    missed = tuple(_blast_row(each, "") for each in said["missed"])
-    met = tuple(_blast_row(each, "once" if each["times"] == 1 else f"{each['times']:,} times") for each in said["met"])
-    return Blasted(missed, said["missed_count"], met, said["met_count"])
+    missed = tuple(_blast_row(each, "") for each in body["missed"])
+    met = tuple(_blast_row(each, "once" if each["times"] == 1 else f"{each['times']:,} times") for each in body["met"])
+    return Blasted(missed, body["missed_count"], met, body["met_count"])
 
 
 def _blast_row(row: Mapping[str, Any], by: str) -> BlastRow:
@@ -226,7 +226,7 @@ def sample_of(job: Mapping[str, Any]) -> Sample:
     )
 
 
-def _sample_rows(found: Iterable[Mapping[str, Any]], said: str) -> Iterable[SampleRow]:
+def _sample_rows(found: Iterable[Mapping[str, Any]], text: str) -> Iterable[SampleRow]:
     for each in found:
         entities = tuple((str(value), entity_address(name, str(value))) for name, value in each["key"].items())
-        yield SampleRow(each["record_id"], entities, each[said])
+        yield SampleRow(each["record_id"], entities, each[text])

@@ -74,9 +74,9 @@ async def set_status(asked: PageRequest) -> Any:
         detail = str(error.to_json()["detail"])
         known = await doing_of(asked)
         return Shown(await asyncio.to_thread(_page, asked, wanted, known, detail, version), error.status)
-    said = f"Version {version} of {rule_id} is to be {wanted}"
-    said += f" {rollout.pending_text(done)}" if done.get("waits") else "; a pipeline takes it up with its next batch."
-    return saying(moved(f"/rules/{segment(rule_id)}/{version}"), asked, said)
+    text = f"Version {version} of {rule_id} is to be {wanted}"
+    text += f" {rollout.pending_text(done)}" if done.get("waits") else "; a pipeline takes it up with its next batch."
+    return saying(moved(f"/rules/{segment(rule_id)}/{version}"), asked, text)
 
 
 async def widen(asked: PageRequest) -> Any:
@@ -108,9 +108,9 @@ async def roll_back(asked: PageRequest) -> Any:
     text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=100)
     _, name = text_of(config, current_of(rows))
     done = await called(asked, "POST", "/v1/rules:publish", body={"name": name, "text": text})
-    said = f"{rule_id} goes back to the text of version {row['version']}, as version {body['version']}"
-    said += f", {rollout.pending_text(done)}" if done.get("waits") else "."
-    return saying(moved(f"/rules/{segment(rule_id)}"), asked, said)
+    message = f"{rule_id} goes back to the text of version {row['version']}, as version {body['version']}"
+    message += f", {rollout.pending_text(done)}" if done.get("waits") else "."
+    return saying(moved(f"/rules/{segment(rule_id)}"), asked, message)
 
 
 def _page(

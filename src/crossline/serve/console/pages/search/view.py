@@ -89,11 +89,11 @@ def _entity(entity: Mapping[str, Any]) -> SearchHit:
     return SearchHit(address, short(entity["value"]), "", f"{entity['field']}, {counted(entity['cases'], 'case')}")
 
 
-def _decision(asked: PageRequest, said: Mapping[str, Any]) -> SearchHit:
-    address = f"/decisions/{segment(said['decision_id'])}"
-    meta = f"on record {short(said['record_id'])} of {said['stream']}"
-    at = None if said["event_time"] is None else _moment(asked, said["event_time"])
-    return SearchHit(address, said["decision_id"][:8], "", meta, decision=said["decision"], at=at)
+def _decision(asked: PageRequest, body: Mapping[str, Any]) -> SearchHit:
+    address = f"/decisions/{segment(body['decision_id'])}"
+    meta = f"on record {short(body['record_id'])} of {body['stream']}"
+    at = None if body["event_time"] is None else _moment(asked, body["event_time"])
+    return SearchHit(address, body["decision_id"][:8], "", meta, decision=body["decision"], at=at)
 
 
 def _rule(rule: Mapping[str, Any]) -> SearchHit:
