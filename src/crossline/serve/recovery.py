@@ -125,7 +125,7 @@ async def take_up(
         behind = _behind_of(sources[stream], each_log)
         if behind is None:
             continue
-        placed = _told_of(each_log, settling)
+        placed = _placement_callback(each_log, settling)
         placing = partial(tell_places, begin, records, stream, behind, placed)
         try:
             await lay_unread(replicas, newest, records, stream, behind)
@@ -142,7 +142,7 @@ def _is_of_topic(each_log: RecordLog) -> TypeGuard[KafkaRecordLog]:
     return hasattr(each_log, "know")
 
 
-def _told_of(each_log: RecordLog, settling: Reconciliation) -> Callable[[str, str, Place], None]:
+def _placement_callback(each_log: RecordLog, settling: Reconciliation) -> Callable[[str, str, Place], None]:
     """Takes positions of earlier records: answers that wait for their batch, and writers of these records."""
     if not _is_of_topic(each_log):
         return settling.placed

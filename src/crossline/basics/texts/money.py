@@ -25,7 +25,7 @@ def digits_of(currency: str) -> int:
     return _DIGITS.get(currency.strip().upper(), _USUAL)
 
 
-def amount_said(amount: Decimal | float | str, currency: str) -> str:
+def amount_text(amount: Decimal | float | str, currency: str) -> str:
     """An amount, its thousands marked, rounded to the digits of ``currency``; where that is "", with all it has.
 
     >>> amount_said("2683.67", "EUR"), amount_said(Decimal("150000"), "JPY"), amount_said("7.5", "KWD")
@@ -47,10 +47,10 @@ def with_code(amount: Decimal | float | str, currency: str) -> str:
     >>> with_code(1204.5, "EUR"), with_code("12", "")
     ('EUR 1,204.50', '12')
     """
-    return f"{currency} {amount_said(amount, currency)}".lstrip()
+    return f"{currency} {amount_text(amount, currency)}".lstrip()
 
 
-def sums_said(amounts: Iterable[tuple[str, Decimal | float | str]], between: str = ", ") -> str:
+def sums_text(amounts: Iterable[tuple[str, Decimal | float | str]], between: str = ", ") -> str:
     """Sums by currency.
 
     >>> sums_said([("EUR", Decimal("1204.5")), ("JPY", 98000)], " and ")

@@ -87,7 +87,7 @@ async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None,
     from crossline.serve.app.compose import app_of, collectors_of
     from crossline.serve.app.server import listening, serve
     from crossline.serve.assembly import checked, running
-    from crossline.serve.metrics.exposition import told_at
+    from crossline.serve.metrics.exposition import metrics_endpoint
     from crossline.serve.start_check import check_files
 
     settings, _ = checked(config)
@@ -100,7 +100,7 @@ async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None,
         app, close, health = app_of(api, pipeline)
         _spare_pauses()
         try:
-            with told_at(settings, *collectors_of(api, health)):
+            with metrics_endpoint(settings, *collectors_of(api, health)):
                 await serve(app, bound, settings, stop, lambda: _report_start(config, place, as_json=as_json))
         finally:
             await close()

@@ -37,32 +37,32 @@ class AuditMiddleware:
             await self._app(scope, receive, send)
             return
         before = await self._stands(scope) if scope["method"] in {"PUT", "PATCH", "DELETE"} else None
-        heard = _Heard(send)
+        observer = _ResponseObserver(send)
         asked = (state["principal"], scope["method"], str(state["route"]), str(scope["path"]))
         try:
             async with self._log.writing(*asked, before) as write:
-                await self._app(scope, receive, heard.send)
-                write.after = heard.said()
-                if heard.status >= HTTPStatus.BAD_REQUEST:
-                    write.outcome = "failed" if heard.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "refused"
+                await self._app(scope, receive, observer.send)
+                write.after = observer.body()
+                if observer.status >= HTTPStatus.BAD_REQUEST:
+                    write.outcome = "failed" if observer.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "refused"
         except RetryableError as error:
-            if heard.status:
+            if observer.status:
                 raise  # it is done and answered; the log lacks the line about the end, which `verify` reports
             await problem_of(error).response()(scope, receive, send)
 
     async def _stands(self, scope: Scope) -> Any:
         """What a GET of the same address says now; None where there is nothing."""
-        heard = _Heard(None)
+        observer = _ResponseObserver(None)
 
         async def nothing() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}
 
         asked = {**scope, "method": "GET", "query_string": b"", "headers": [], "state": dict(scope["state"])}
-        await self._app(asked, nothing, heard.send)
-        return heard.said() if heard.status == HTTPStatus.OK else None
+        await self._app(asked, nothing, observer.send)
+        return observer.body() if observer.status == HTTPStatus.OK else None
 
 
-class _Heard:
+class _ResponseObserver:
     """What an app answers, on its way to ``send``."""
 
     def __init__(self, send: Send | None) -> None:
@@ -78,7 +78,7 @@ class _Heard:
         if self._send is not None:
             await self._send(message)
 
-    def said(self) -> Any:
+    def body(self) -> Any:
         """Its JSON; how large it is where it is too large to be logged."""
         if len(self._body) > _SHOWN_BYTES:
             return {"bytes_more_than": _SHOWN_BYTES}

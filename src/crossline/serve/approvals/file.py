@@ -80,10 +80,10 @@ class ApprovalFile:
         """Once: it never changes."""
         row = (
             proof.proof_id,
-            proof.said["digests"]["rule"],
+            proof.content["digests"]["rule"],
             proof.who,
             proof.at_ms,
-            orjson.dumps(dict(proof.said)).decode(),
+            orjson.dumps(dict(proof.content)).decode(),
         )
         with self._db.writing() as db:
             db.execute(
@@ -163,8 +163,8 @@ class ApprovalFile:
         with self._db.reading() as db:
             for row in db.execute(asked):
                 request, proof = Request(*row[: len(_REQUEST)]), row[len(_REQUEST) :]
-                said = (proof[0], proof[1], proof[2], orjson.loads(proof[3]))
-                found[request.rule_id, request.version] = (request, KeptProof(*said))
+                content = (proof[0], proof[1], proof[2], orjson.loads(proof[3]))
+                found[request.rule_id, request.version] = (request, KeptProof(*content))
         return found
 
     def decide(self, number: int, who: str, reason: str, now_ms: int, *, approved: bool) -> Request:

@@ -28,12 +28,12 @@ class RuleDraft:
 
 @dataclass(frozen=True, slots=True)
 class KeptProof:
-    """A proof, who ran it and when. ``said``: the proof itself, as ``crossline rules prove --json`` prints it."""
+    """A proof, who ran it and when. ``content``: the proof itself, as ``crossline rules prove --json`` prints it."""
 
     proof_id: str
     who: str
     at_ms: int
-    said: Mapping[str, Any]
+    content: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from crossline.serve.console.access import AUDITS_ITSELF, CHANGES_NOTHING
 from crossline.serve.console.accounts.preferences import Preferences
 from crossline.serve.console.assets import PREFIX, assets
 from crossline.serve.console.dependencies import PageDependencies, Receive, Scope, Send
-from crossline.serve.console.flash import clearing_header, said_in
+from crossline.serve.console.flash import clearing_header, message_in
 from crossline.serve.console.gate import SAFE, TOKEN, Gate, LoginNeededError, Visit, login_address
 from crossline.serve.console.layout.frame import Frame
 from crossline.serve.console.layout.render import rendered
@@ -138,7 +138,7 @@ class Console:
             frame=self._frame,
             gate=self._gate,
             form=form,
-            toast=said_in(request, visit.token),
+            toast=message_in(request, visit.token),
         )
 
     def _holding(self, visit: Visit) -> Callable[[], bool]:

@@ -31,7 +31,7 @@ def saying(answer: Response, asked: PageRequest, text: str, undo: str = "") -> R
     return answer
 
 
-def said_in(request: Request, token: str) -> Toast | None:
+def message_in(request: Request, token: str) -> Toast | None:
     """What the page is to say; None where nothing, or somebody else wrote it.
 
     A script that reads a page anew, or a part of one, is shown nothing: what it took would be said to nobody.

@@ -102,7 +102,7 @@ class PageBody(BoundedBody):
     async def refuse(self, problem: ProblemError) -> None:
         """Answer with ``problem``."""
         self._started = True
-        body = said_of(problem, part=self._part).encode()
+        body = reason_of(problem, part=self._part).encode()
         headers = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
         headers += [
             (b"content-type", b"text/html; charset=utf-8"),
@@ -115,7 +115,7 @@ class PageBody(BoundedBody):
         await self._on_problem({"type": "http.response.body", "body": body})
 
 
-def said_of(problem: ProblemError, *, part: bool = False) -> str:
+def reason_of(problem: ProblemError, *, part: bool = False) -> str:
     """A problem as HTML."""
     title = _TITLES.get(problem.status, "A fault of crossline")
     fault = problem.headers.get("X-Fault", "")

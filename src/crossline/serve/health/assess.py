@@ -13,7 +13,7 @@ from crossline.analysis.health.stability import drift
 from crossline.analysis.predicted import Predicted
 from crossline.serve.cases.statistics.queries import DAYS, WEEK, RuleCounts, Verdicts
 from crossline.serve.cases.statistics.schema import DAY_MS
-from crossline.serve.health.values import Foretold, Parity, RuleCost, RuleFacts, RuleHealth, RuleOverlap
+from crossline.serve.health.values import Prediction, Parity, RuleCost, RuleFacts, RuleHealth, RuleOverlap
 
 MET_MAX = 5
 JUDGING = frozenset({"active", "shadow"})
@@ -23,7 +23,7 @@ JUDGING = frozenset({"active", "shadow"})
 class Measured:
     """What is known besides counts, by rule id."""
 
-    foretold: Mapping[str, Foretold] = field(default_factory=dict)
+    foretold: Mapping[str, Prediction] = field(default_factory=dict)
     costs: Mapping[str, RuleCost] = field(default_factory=dict)
     parity: Mapping[str, Parity] = field(default_factory=dict)
 
@@ -101,7 +101,7 @@ class _Mine:
         hours = [self.counts.lately.get((self.facts.rule_id, kind), [0] * 24) for kind in self.facts.kinds]
         return [sum(each) for each in zip(*hours, strict=True)]
 
-    def held(self, foretold: Foretold | None) -> Iterable[Held]:
+    def held(self, foretold: Prediction | None) -> Iterable[Held]:
         """What was foretold of the version in force, against the past seven whole days, or as many as there are."""
         if foretold is None:
             return

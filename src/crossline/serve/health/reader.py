@@ -18,7 +18,7 @@ from crossline.serve.cases.statistics.queries import RuleCounts, Slow, read_coun
 from crossline.serve.cases.statistics.schema import DAY_MS
 from crossline.serve.decisions.store import DecisionStore
 from crossline.serve.health.assess import Measured, assessed, predicted_of
-from crossline.serve.health.values import Foretold, HealthReport, Parity, RuleCost, RuleFacts
+from crossline.serve.health.values import Prediction, HealthReport, Parity, RuleCost, RuleFacts
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.reads.rules import read_rules
@@ -63,7 +63,7 @@ class RuleHealthReader:
             refused=refused,
         )
 
-    def _foretold(self, facts: Sequence[RuleFacts]) -> dict[str, Foretold]:
+    def _foretold(self, facts: Sequence[RuleFacts]) -> dict[str, Prediction]:
         """What the proofs say with which versions in force were published; nothing of those that came another way."""
         serve, known = self._deps.config.serve, self._approvals.foretold()
         money = None if serve is None else serve.cases.money
@@ -73,8 +73,8 @@ class RuleHealthReader:
         for each in facts:
             request, proof = known.get((each.rule_id, each.version), (None, None))
             if request is not None and proof is not None and request.decided_ms is not None:
-                ahead = proof.said["predicted"]
-                found[each.rule_id] = foretold_of(each.version, request.decided_ms, ahead, unit)
+                ahead = proof.content["predicted"]
+                found[each.rule_id] = prediction_of(each.version, request.decided_ms, ahead, unit)
         return found
 
     def _measured(
@@ -116,7 +116,7 @@ def facts_of(rows: Sequence[Mapping[str, Any]], events: Sequence[RuleEvent]) -> 
     return list(found.values())
 
 
-def foretold_of(version: int, published_ms: int, body: Mapping[str, Any], money: tuple[str, int] | None) -> Foretold:
+def prediction_of(version: int, published_ms: int, body: Mapping[str, Any], money: tuple[str, int] | None) -> Prediction:
     """From what a proof says is predicted.
 
     Args:
@@ -131,7 +131,7 @@ def foretold_of(version: int, published_ms: int, body: Mapping[str, Any], money:
         unit = 10.0 ** -money[1]
         scaled = Predicted(amount["per_day"] * unit, amount["low"] * unit, amount["high"] * unit, amount["days"])
     precision = None if labels is None else Precision(labels["true"], labels["labels"])
-    return Foretold(version, published_ms, predicted_of(body), scaled, precision)
+    return Prediction(version, published_ms, predicted_of(body), scaled, precision)
 
 
 def costs_of(batches: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, RuleCost]:

@@ -43,7 +43,7 @@ class RuleFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
+class Prediction:
     """What the backtest of a version foretold. ``published_ms``: since when the version judges.
 
     ``money``: in units of currencies; None where no amount was asked for. ``precision``: of labelled alerts.

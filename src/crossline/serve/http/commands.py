@@ -37,11 +37,11 @@ def command_line(arguments: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A command that has ended. ``said``: what it said beside its answer, without ``error:``."""
+    """A command that has ended. ``stderr``: what it said beside its answer, without ``error:``."""
 
     code: int
     out: bytes
-    said: str
+    stderr: str
 
 
 class Commands:
@@ -75,20 +75,20 @@ class Commands:
             self._waiting -= 1
         if done.code == _DONE:
             return done
-        if done.said.startswith(_TRACE):
-            raise RuntimeError(f"crossline {arguments[0]} ended by a fault of its own\n{done.said}")
+        if done.stderr.startswith(_TRACE):
+            raise RuntimeError(f"crossline {arguments[0]} ended by a fault of its own\n{done.stderr}")
         if missing is not None and done.code != _WRONG_USE:
             raise missing
         if done.code < 0:
             raise TellableError(f"the command was ended by signal {-done.code}; send it again")
-        raise ProblemError(400 if done.code == _WRONG_USE else 409, "refused", done.said)
+        raise ProblemError(400 if done.code == _WRONG_USE else 409, "refused", done.stderr)
 
     async def _done(self, arguments: Sequence[str]) -> CommandResult:
         """In a fork where it is one of ``WARM`` and there can be one, else in a process of its own."""
         ended = await self._warm.run(arguments) if arguments[0] in WARM else None
         if ended is None:
             return await _run(command_line(arguments))
-        return CommandResult(ended.code, ended.out, text_of(ended.said))
+        return CommandResult(ended.code, ended.out, text_of(ended.stderr))
 
 
 async def _run(command: Sequence[str]) -> CommandResult:
@@ -101,11 +101,11 @@ async def _run(command: Sequence[str]) -> CommandResult:
         limit=OUT_MAX,
     )
     try:
-        out, said = await process.communicate()
+        out, stderr = await process.communicate()
     finally:
         if process.returncode is None:
             await end(process)
-    return CommandResult(process.returncode or 0, out, text_of(said))
+    return CommandResult(process.returncode or 0, out, text_of(stderr))
 
 
 def text_of(raw: bytes) -> str:

@@ -100,7 +100,7 @@ def _or_zero(degraded: Mapping[str, int]) -> dict[str, int]:
     return {"replica": 0, "stream": 0, **degraded}
 
 
-def told_at(settings: ServeSettings, *collectors: Collector) -> AbstractContextManager[Any]:
+def metrics_endpoint(settings: ServeSettings, *collectors: Collector) -> AbstractContextManager[Any]:
     """Listens at ``serve.metrics`` as long as the context is open; nowhere, where that is not set.
 
     Raises UsageError where the place is taken, or is none of this machine.

@@ -152,7 +152,7 @@ class DryRunQueue:
             mine.timer.cancel()
             self._under_way, self._waiting = None, [*mine.dry, *self._waiting]
 
-    async def hear(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def receive(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A copy says what it found, or ends without."""
         why = "the process that judged it ended"
         try:

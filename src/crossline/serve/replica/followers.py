@@ -24,7 +24,7 @@ log = get_logger(__name__)
 class _Follower:
     process: asyncio.subprocess.Process | None = None
     writer: asyncio.StreamWriter | None = None
-    heard_s: float | None = None
+    alive_s: float | None = None
     batch: int = -1
 
 
@@ -66,7 +66,7 @@ class Followers:
         if writer is not None and not writer.is_closing():
             writer.write(packed(ForkNow()))
 
-    async def hear(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def receive(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Listen to a follower until it is gone."""
         mine = self._each[hello.number]
         mine.writer = writer
@@ -74,7 +74,7 @@ class Followers:
             while True:
                 said = await received(reader)
                 if isinstance(said, Alive):
-                    mine.heard_s, mine.batch = time.monotonic(), said.batch
+                    mine.alive_s, mine.batch = time.monotonic(), said.batch
                     self.spent_ms.update(said.spent_ms)
         except (EOFError, ConnectionError, OSError):
             pass  # who keeps it sees that it ended
@@ -86,7 +86,7 @@ class Followers:
         mine, pause_s = self._each[number], PAUSE_S
         while True:
             began_s = time.monotonic()
-            mine.heard_s = None
+            mine.alive_s = None
             try:
                 mine.process = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", "crossline.serve.replica", stdin=asyncio.subprocess.PIPE
@@ -111,6 +111,6 @@ class Followers:
         while True:
             with suppress(TimeoutError):
                 return await asyncio.wait_for(asyncio.shield(mine.process.wait()), 1.0)
-            if mine.heard_s is not None and time.monotonic() - mine.heard_s > SILENT_S_MAX:
+            if mine.alive_s is not None and time.monotonic() - mine.alive_s > SILENT_S_MAX:
                 log.warning("a follower of the pipeline's state says nothing any more; it is ended")
                 mine.process.kill()

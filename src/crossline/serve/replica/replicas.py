@@ -221,11 +221,11 @@ class Replicas:
             writer.close()
             return
         if hello.what == DRY:
-            self._task(self._dry.hear(hello, reader, writer))
+            self._task(self._dry.receive(hello, reader, writer))
         elif hello.what == FORK:
             self._task(self._take(Fork(hello, reader, writer, self._checkpoint)))
         else:
-            self._task(self._followers.hear(hello, reader, writer))
+            self._task(self._followers.receive(hello, reader, writer))
 
     async def _take(self, fork: Fork) -> None:
         """A fork offers itself: it takes over where it is newer than the one that judges."""

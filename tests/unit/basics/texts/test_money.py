@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from crossline.basics.texts.money import amount_said, digits_of, sums_said, with_code
+from crossline.basics.texts.money import amount_text, digits_of, sums_text, with_code
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,9 @@ def test_an_amount_is_said_with_them(amount: Decimal | float | str, currency: st
 
 
 def test_an_amount_of_any_size_is_said() -> None:
-    assert amount_said("9" * 90, "EUR") == ",".join(["999"] * 30) + ".00"
-    assert amount_said("1E-30", "EUR") == "0.00"
+    assert amount_text("9" * 90, "EUR") == ",".join(["999"] * 30) + ".00"
+    assert amount_text("1E-30", "EUR") == "0.00"
 
 
 def test_sums_are_joined() -> None:
-    assert sums_said([("EUR", "1"), ("JPY", "1")]) == "EUR 1.00, JPY 1"
+    assert sums_text([("EUR", "1"), ("JPY", "1")]) == "EUR 1.00, JPY 1"

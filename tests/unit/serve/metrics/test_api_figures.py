@@ -26,7 +26,7 @@ from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.values import Asked, Degraded
 from crossline.serve.health.values import HealthReport
 from crossline.serve.metrics import exposition
-from crossline.serve.metrics.exposition import ApiCollector, ApiStatus, told_at
+from crossline.serve.metrics.exposition import ApiCollector, ApiStatus, metrics_endpoint
 from crossline.serve.metrics.figures import OTHERS, PARTS_MAX, ApiFigures, RequestCounter, TimedAnswers
 from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.replica.answers import ReplicationLag
@@ -65,7 +65,7 @@ def scraped(
     figures: ApiFigures, made: list[HttpListener], standing: ApiStatus = STANDING, rules: RuleGauges | None = None
 ) -> Scrape:
     settings = ServeSettings(open=True, metrics="127.0.0.1:0")
-    with told_at(settings, ApiCollector("shop", figures, lambda: standing, rules)):
+    with metrics_endpoint(settings, ApiCollector("shop", figures, lambda: standing, rules)):
         return Scrape(made[-1].place)
 
 
@@ -187,18 +187,18 @@ def test_the_outbox_says_how_many_wait(tmp_path: Path) -> None:
 
 
 def test_nowhere_unless_it_is_asked_for(place: list[HttpListener]) -> None:
-    with told_at(ServeSettings(open=True), ApiCollector("shop", ApiFigures(), lambda: STANDING)):
+    with metrics_endpoint(ServeSettings(open=True), ApiCollector("shop", ApiFigures(), lambda: STANDING)):
         assert place == []
 
 
 def test_only_its_page_is_there_and_a_place_that_is_taken_is_told(place: list[HttpListener]) -> None:
     collector = ApiCollector("shop", ApiFigures(), lambda: STANDING)
-    with told_at(ServeSettings(open=True, metrics="127.0.0.1:0"), collector):
+    with metrics_endpoint(ServeSettings(open=True, metrics="127.0.0.1:0"), collector):
         there = place[-1].place
         assert get(there, "/v1/rules")[0] == 404
         with (
             pytest.raises(UsageError, match=f"serve: cannot listen at {there}.*serve.metrics of the pipeline file"),
-            told_at(ServeSettings(open=True, metrics=str(there)), collector),
+            metrics_endpoint(ServeSettings(open=True, metrics=str(there)), collector),
         ):
             pass
 

@@ -11,7 +11,7 @@ from crossline.analysis.predicted import Predicted
 from crossline.basics.errors import RetryableError
 from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.health.assess import Measured, assessed
-from crossline.serve.health.values import Foretold, HealthReport, RuleFacts
+from crossline.serve.health.values import Prediction, HealthReport, RuleFacts
 from crossline.serve.metrics.rules import RuleGauges
 
 TODAY, DAY_MS = 20_000, 86_400_000
@@ -32,7 +32,7 @@ class Reader:
         days = {TODAY - ago: (20, 0, 0) for ago in range(1, 9)}
         counts = RuleCounts(TODAY, TODAY - 9, {("burst", 1, "alert"): days})
         ahead = Predicted(10.0, 4.0, 16.0, 4.0)
-        foretold = {"burst": Foretold(1, (TODAY - 9) * DAY_MS, ahead, None, Precision(40, 50))}
+        foretold = {"burst": Prediction(1, (TODAY - 9) * DAY_MS, ahead, None, Precision(40, 50))}
         rules = assessed([facts], counts, Measured(foretold))
         assert [type(each) for each in rules[0].held] == [Held, Held]
         return HealthReport("shop", TODAY * DAY_MS, rules, True, TODAY - 9, False, {})

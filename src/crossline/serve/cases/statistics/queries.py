@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crossline.analysis.health.delays import Cell
-from crossline.basics.texts.money import digits_of, sums_said
+from crossline.basics.texts.money import digits_of, sums_text
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.statistics.schema import DAY_MS, HOUR_MS
 
@@ -138,8 +138,8 @@ def _labels(file: CaseFile, found: RuleCounts, today: int) -> None:
 def money_text(amounts: Mapping[str, float]) -> str:
     """Sums by currency, as text; those are left out of which nothing is left in the digits of the currency.
 
-    >>> money_said({"EUR": 1204.5, "": 0.0, "JPY": 98000.0})
+    >>> money_text({"EUR": 1204.5, "": 0.0, "JPY": 98000.0})
     'EUR 1,204.50, JPY 98,000'
     """
     left = [(name, round(amount, digits_of(name))) for name, amount in sorted(amounts.items())]
-    return sums_said((name, amount if name else f"{amount:.2f}") for name, amount in left if amount)
+    return sums_text((name, amount if name else f"{amount:.2f}") for name, amount in left if amount)

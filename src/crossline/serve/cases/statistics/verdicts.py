@@ -32,17 +32,17 @@ class LabelledAlert:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StandingVerdict:
     """A verdict, and when it was said, in epoch milliseconds."""
 
     is_fraud: bool
     at_ms: int
 
 
-def standing_verdict(file: CaseFile, stream: str, record_id: str) -> Said | None:
+def standing_verdict(file: CaseFile, stream: str, record_id: str) -> StandingVerdict | None:
     """The last word on a record; None where there is none."""
     for row in file.rows(_NEWEST, (stream, record_id)):
-        return None if row["withdrawn"] else Said(bool(row["is_fraud"]), row["at_ms"])
+        return None if row["withdrawn"] else StandingVerdict(bool(row["is_fraud"]), row["at_ms"])
     return None
 
 
@@ -52,12 +52,12 @@ def count_label(file: CaseFile, before: Label | None, label: Label) -> None:
     for row in file.rows(_ON_RECORD, where):
         alert = LabelledAlert(*row)
         if before is not None:
-            weigh(file, alert, Said(before.is_fraud, before.at_ms), -1)
+            weigh(file, alert, StandingVerdict(before.is_fraud, before.at_ms), -1)
         if not label.withdrawn:
-            weigh(file, alert, Said(label.is_fraud, label.at_ms), 1)
+            weigh(file, alert, StandingVerdict(label.is_fraud, label.at_ms), 1)
 
 
-def weigh(file: CaseFile, alert: LabelledAlert, said: Said, more: int) -> None:
+def weigh(file: CaseFile, alert: LabelledAlert, said: StandingVerdict, more: int) -> None:
     """Count a labelled alert once more (1) or less (-1)."""
     amount = more * float(alert.amount or 0)
     which = (alert.event_ms // DAY_MS, alert.rule_id, alert.rule_version, alert.kind, said.at_ms // DAY_MS)

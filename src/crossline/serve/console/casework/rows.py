@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from crossline.basics.texts.money import amount_said, with_code
+from crossline.basics.texts.money import amount_text, with_code
 from crossline.basics.times import parse_instant_ms
 from crossline.serve.console.casework.address import QueueQuery
 from crossline.serve.console.layout.moments import Moment
@@ -156,7 +156,7 @@ def _first(money: Sequence[Mapping[str, Any]] | None, code: str) -> str:
 
 def _amount(given: Mapping[str, Any], code: str) -> str:
     amount, currency = given["amount"], given["currency"]
-    return amount_said(amount, currency) if currency in {"", code} else with_code(amount, currency)
+    return amount_text(amount, currency) if currency in {"", code} else with_code(amount, currency)
 
 
 def one_code(cases: Iterable[Mapping[str, Any]]) -> str:

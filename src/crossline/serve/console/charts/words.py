@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from crossline.backtest.investigation.bars import FigureBar, Unit
 from crossline.backtest.investigation.timeline import Timeline
-from crossline.basics.texts.money import amount_said, with_code
+from crossline.basics.texts.money import amount_text, with_code
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 _OPERATORS = {">=": "at least", ">": "over", "<=": "at most", "<": "under", "==": "exactly", "!=": "other than"}
@@ -51,7 +51,7 @@ class Wording:
         scaled = Decimal(str(amount)) / self.minor
         if not self.currency:
             return f"{scaled:,.{0 if self.minor == 1 and scaled == scaled.to_integral_value() else 2}f}"
-        return with_code(scaled, self.currency) if code else amount_said(scaled, self.currency)
+        return with_code(scaled, self.currency) if code else amount_text(scaled, self.currency)
 
     def amounts(self, field: str) -> str:
         """What a column of amounts is called: by its currency; where there is none, or several, by its ``field``."""

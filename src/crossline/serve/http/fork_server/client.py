@@ -25,7 +25,7 @@ class Ended:
 
     code: int
     out: bytes
-    said: bytes
+    stderr: bytes
 
 
 class ForkServer:
@@ -61,11 +61,11 @@ class ForkServer:
         finally:
             for each in theirs:
                 os.close(each)
-        out, said, exit_pipe = [await _Pipe.of(each) for each in ours]
+        out, stderr, exit_pipe = [await _Pipe.of(each) for each in ours]
         try:
-            return await _exit_of(out, said, exit_pipe)
+            return await _exit_of(out, stderr, exit_pipe)
         finally:
-            for each in (out, said, exit_pipe):
+            for each in (out, stderr, exit_pipe):
                 each.transport.close()
 
     async def close(self) -> None:
@@ -103,13 +103,13 @@ class _Pipe:
         return cls(reader, transport)
 
 
-async def _exit_of(out: _Pipe, said: _Pipe, exit_pipe: _Pipe) -> Ended | None:
+async def _exit_of(out: _Pipe, stderr: _Pipe, exit_pipe: _Pipe) -> Ended | None:
     begun = asyncio.ensure_future(exit_pipe.reader.readline())
     code = b""
     try:
         if not await asyncio.shield(begun):
             return None
-        found = await asyncio.gather(out.reader.read(), said.reader.read())
+        found = await asyncio.gather(out.reader.read(), stderr.reader.read())
         code = await exit_pipe.reader.readline()
         return Ended(int(code) if code else -signal.SIGKILL, *found)
     finally:

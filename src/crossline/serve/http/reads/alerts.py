@@ -97,7 +97,7 @@ def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> 
         printed = orjson.loads(done.out.splitlines()[0])
         missing = printed.get("records_missing", [])
         if "records" not in printed:
-            missing = [done.said]
+            missing = [done.stderr]
         return json_answer(
             {"alert_id": printed["alert_id"], "records": printed.get("records", []), "records_missing": missing}
         )

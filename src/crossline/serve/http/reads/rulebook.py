@@ -90,7 +90,7 @@ def _marks(config: PipelineConfig) -> Iterator[tuple[str, int, int, int]]:
     found = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else []
     for each in (*found, *([Path(config.figures)] if config.figures else [])):
         try:
-            said = each.stat()
+            stderr = each.stat()
         except OSError:  # it went meanwhile
             continue
-        yield str(each), said.st_mtime_ns, said.st_size, said.st_ino
+        yield str(each), stderr.st_mtime_ns, stderr.st_size, stderr.st_ino

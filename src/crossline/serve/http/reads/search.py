@@ -23,7 +23,7 @@ from crossline.serve.http.reads.rules import read_rules
 
 LIMIT, LIMIT_MAX = 10, 50
 ID_CHARS_MIN = 4  # of a decision's id that is cut short
-Said = Mapping[str, Any]
+Content = Mapping[str, Any]
 
 
 def search_routes(deps: Dependencies) -> APIRouter:
@@ -66,7 +66,7 @@ def searched(deps: Dependencies, q: str, limit: int) -> dict[str, Any]:
     }
 
 
-def _exact(deps: Dependencies, text: str, decisions: Sequence[Said], rules: Sequence[Said]) -> Iterator[Said]:
+def _exact(deps: Dependencies, text: str, decisions: Sequence[Content], rules: Sequence[Content]) -> Iterator[Content]:
     file = desk_of(deps).file
     number = text[:1].upper() + text[1:]
     try:
@@ -92,7 +92,7 @@ def _decisions(deps: Dependencies, text: str, limit: int) -> list[dict[str, Any]
     """Those with the id, or on the record with it; an id may be cut short."""
     if not text or " " in text:
         return []
-    found: dict[str, Said] = {}
+    found: dict[str, Content] = {}
     kept = deps.decisions
     answered = None if kept is None else kept.decision(text)
     if answered is not None:
@@ -109,7 +109,7 @@ def _decisions(deps: Dependencies, text: str, limit: int) -> list[dict[str, Any]
     return [_decision(each) for each in found.values()][:limit]
 
 
-def _decision(body: Said) -> dict[str, Any]:
+def _decision(body: Content) -> dict[str, Any]:
     stands = (body.get("revisions") or [body])[-1]
     fields = {name: body[name] for name in ("decision_id", "stream", "record_id")}
     return {**fields, "decision": stands["decision"], "event_time": body.get("event_time")}

@@ -50,7 +50,7 @@ async def finish_left(deps: Dependencies, commands: Commands, kept: ApprovalFile
         of = {"number": request.number, "rule_id": request.rule_id, "version": request.version}
         try:
             await publish_approved(
-                deps, commands, request, str(request.decided_by), {} if proof is None else proof.said
+                deps, commands, request, str(request.decided_by), {} if proof is None else proof.content
             )
         except RetryableError as error:
             log.warning("an approved version is not published yet", **of, error=str(error))

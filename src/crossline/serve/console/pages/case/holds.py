@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from crossline.backtest.investigation.timeline import RecordMark, timeline_of
-from crossline.basics.texts.money import sums_said
+from crossline.basics.texts.money import sums_text
 from crossline.basics.times import instant_text, parse_instant_ms
 from crossline.serve.console.api_calls import called
 from crossline.serve.console.casework.evidence import words_of
@@ -69,7 +69,7 @@ def _further(asked: PageRequest, key: Mapping[str, Any], known: Collection[Recor
     found = consequence_of(asked, alerts)
     if not found.records:
         return ""
-    sums = sums_said(found.money.items(), " and ")
+    sums = sums_text(found.money.items(), " and ")
     worth = f", {sums}" if sums else ""
     return f" {found.records:,} more of the past 24 hours raised alerts and {_was(found.records)} let through{worth}."
 

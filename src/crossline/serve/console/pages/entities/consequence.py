@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from crossline.basics.conditions.holds import lookup
-from crossline.basics.texts.money import sums_said
+from crossline.basics.texts.money import sums_text
 from crossline.serve.console.layout.numbers import counted
 from crossline.settings.process.casework import MoneySettings
 
@@ -38,7 +38,7 @@ class Stopped:
         """In pieces: text, and whether it is strong."""
         if not self.records:
             return ((_NOTHING, False),)
-        sums = sums_said(self.money.items(), " and ")
+        sums = sums_text(self.money.items(), " and ")
         what = counted(self.records, "record") + " that raised alerts" + (f", {sums}" if sums else "")
         pieces = [("In the past 24 hours this would have stopped ", False), (what, True), (".", False)]
         if self.unknown:

@@ -150,7 +150,7 @@ class EntityPage:
     cases: tuple[EntityCaseRow, ...]
     links: tuple[LinkRow, ...]
     days: tuple[int, ...]
-    days_said: str
+    days_text: str
     panel: HoldPanel | None
     releasing: HoldRow | None
     release_reason: str

@@ -75,6 +75,6 @@ def panel_of(
     )
 
 
-def said_of(error: ProblemError) -> str:
+def reason_of(error: ProblemError) -> str:
     """Why the API said no, where the form stands."""
     return str(error.to_json()["detail"])

@@ -18,7 +18,7 @@ from crossline.serve.console.pages.entities import rows
 from crossline.serve.console.pages.entities.background import EntityCases, alerts_of_days, casework_of, consequence_of
 from crossline.serve.console.pages.entities.consequence import Stopped
 from crossline.serve.console.pages.entities.context import EntitiesPage, EntityPage
-from crossline.serve.console.pages.entities.holds import panel_of, said_of, until_of, why_not
+from crossline.serve.console.pages.entities.holds import panel_of, reason_of, until_of, why_not
 from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.request import PageRequest, Shown, moved
 from crossline.serve.http.problems import ProblemError, invalid
@@ -91,7 +91,7 @@ async def hold(asked: PageRequest) -> Any:
     except ProblemError as error:
         if error.status >= 500 or error.status not in {409, 422}:
             raise
-        return Shown(_page(asked, await _known(asked), form, said_of(error)), error.status)
+        return Shown(_page(asked, await _known(asked), form, reason_of(error)), error.status)
     until = asked.times.moment(until_ms).text
     text = f"{field} {value} is to be held until {until}; a pipeline takes it up with its next batch."
     return saying(moved(rows.entity_address(field, value)), asked, text)
@@ -109,7 +109,7 @@ async def release(asked: PageRequest) -> Any:
         if error.status not in {404, 409, 412, 422}:
             raise
         wanted = {"release": form.get("hold_id", ""), "reason": form.get("reason", "")}
-        return Shown(_page(asked, await _known(asked), wanted, said_of(error)), error.status)
+        return Shown(_page(asked, await _known(asked), wanted, reason_of(error)), error.status)
     text = "The hold is released: records that come from now on are not held by it."
     return saying(moved(rows.entity_address(*_whose(asked))), asked, text)
 
@@ -174,7 +174,7 @@ def _page(asked: PageRequest, known: _Known, wanted: Mapping[str, str], wrong: s
         cases=tuple(rows.cases(work.cases)),
         links=rows.links(work.links),
         days=days,
-        days_said=f"Alerts a day over {len(days)} days: {days[-1]:,} today, at most {max(days):,} on a day.",
+        days_text=f"Alerts a day over {len(days)} days: {days[-1]:,} today, at most {max(days):,} on a day.",
         panel=panel_of(asked, field, value, at, wanted, known.past, wrong) if acting and not why else None,
         releasing=releasing if asked.allows("hold") else None,
         release_reason=wanted.get("reason", "") if releasing else "",

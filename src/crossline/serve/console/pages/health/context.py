@@ -30,7 +30,7 @@ class Remark:
 class HealthRow:
     """A rule. ``points``: alerts from 0 to 1; ``band``: what is due, likewise, or none; ``bad``: beyond it.
 
-    ``due_said``: by what it is due. ``precision_said``, ``cost_said``: what these rest on.
+    ``due_text``: by what it is due. ``precision_text``, ``cost_text``: what these rest on.
     """
 
     rule_id: str
@@ -45,14 +45,14 @@ class HealthRow:
     last_24h: str
     a_day: str
     due: str
-    due_said: str
+    due_text: str
     precision: str
     interval: str
     corrected: str
-    precision_said: str
+    precision_text: str
     false_positives: str
     cost: str
-    cost_said: str
+    cost_text: str
     parity: str
     parity_grade: str
     remarks: tuple[Remark, ...]
@@ -91,7 +91,7 @@ class MetRow:
 
 @dataclass(frozen=True, slots=True)
 class HealthPage:
-    """``calls``: how many rules call for a person, ``calls_said``: with what. ``wrong``: why nothing can be shown.
+    """``calls``: how many rules call for a person, ``calls_text``: with what. ``wrong``: why nothing can be shown.
 
     ``counted``: since when alerts are counted, in words. ``tabs``: parts of health; ``spans``: of the sparklines.
     """
@@ -104,7 +104,7 @@ class HealthPage:
     spans: tuple[HealthTab, ...]
     rows: tuple[HealthRow, ...]
     calls: int
-    calls_said: str
+    calls_text: str
     held: tuple[HeldRow, ...]
     met: tuple[MetRow, ...]
     counted: str

@@ -57,7 +57,7 @@ async def view(asked: PageRequest) -> HealthPage:
         spans=tuple(HealthTab(said, f"?span={name}", name == span) for name, said in SPANS.items()),
         rows=tuple(row_of(each, span) for each in items),
         calls=len(report.get("calls", ())),
-        calls_said=summary_text(items),
+        calls_text=summary_text(items),
         held=tuple(row for each in items for row in held_rows(each)),
         met=tuple(row for each in items for row in met_rows(each)),
         counted=_counted(report),

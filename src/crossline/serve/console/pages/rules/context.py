@@ -147,7 +147,7 @@ class RulePage:
     events: tuple[RuleEventRow, ...]
     alerts: tuple[RuleAlertRow, ...]
     days: tuple[int, ...]
-    days_said: str
+    days_text: str
     per_day: str
     precision: str
     precision_of: str

@@ -85,7 +85,7 @@ def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None
     scales = [curve_x(points, width) for width in WIDTHS]
     at = min(range(len(points)), key=lambda place: abs(points[place].threshold - looked_at))
     drawn = tuple(_row(each, tuple(round(x(each["threshold"]), 1) for x in scales)) for each in rows)
-    said_of_it = conclusion(named, points, at)
+    summary = conclusion(named, points, at)
     return Curve(
         *begun,
         rows=drawn,
@@ -93,7 +93,7 @@ def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None
         live="" if live is None else plain(live),
         before=drawn[at - 1].threshold if at else "",
         after=drawn[at + 1].threshold if at + 1 < len(drawn) else "",
-        drawings=tuple(curve(points, points[at].threshold, live, width, said_of_it) for width in WIDTHS),
+        drawings=tuple(curve(points, points[at].threshold, live, width, summary) for width in WIDTHS),
     )
 
 

@@ -88,7 +88,7 @@ def remaining_text(job: Mapping[str, Any], now_ms: int) -> str:
     """About how long it still takes, by how far it came since it began; empty where that is not known.
 
     >>> job = {"started_at": "1970-01-01T00:00:00.000Z", "progress": {"share": 0.25}}
-    >>> left_said(job, 10_000)
+    >>> left_text(job, 10_000)
     'about 30 s left'
     """
     share, began = (job["progress"] or {}).get("share"), job.get("started_at")

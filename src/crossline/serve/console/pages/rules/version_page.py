@@ -149,7 +149,7 @@ def _page(
         events=tuple(_events(asked, rule_id)),
         alerts=_alerts(asked, rule_id),
         days=days,
-        days_said=f"Alerts a day over {DAYS} days: {days[-1]:,} today, at most {max(days):,} on a day.",
+        days_text=f"Alerts a day over {DAYS} days: {days[-1]:,} today, at most {max(days):,} on a day.",
         per_day=number(round(sum(days) / len(days), 1)),
         precision=mine.precision,
         precision_of=mine.labels,
@@ -201,7 +201,7 @@ def kept_of(asked: PageRequest, rule_id: str, now: Mapping[str, Any]) -> Predict
     proof = None if request is None else asked.parts.approvals.proof(request.proof_id)
     if request is None or proof is None or request.decided_ms is None:
         return None
-    ahead = proof.said["predicted"]
+    ahead = proof.content["predicted"]
     days = days_of_version(asked, rule_id, int(now["version"]))
     since = (asked.parts.now_ms() // 86_400_000) - (request.decided_ms // 86_400_000)
     whole = days[-1 - since : -1] if since < len(days) else days[:-1]
