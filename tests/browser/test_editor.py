@@ -80,7 +80,7 @@ def test_the_form_is_worked_by_keyboard_and_the_text_follows(desk: Desk, axe: st
     assert faults(ines, axe) == []
     wrong.fill("amount_cents")
     expect(wrong).not_to_have_attribute("aria-invalid", "true")
-    expect(ines.locator("#said")).to_contain_text("tries")
+    expect(ines.locator("#caption")).to_contain_text("tries")
     ines.locator('[name="f.rule_type"]').select_option("velocity")
     expect(ines.locator("#turn")).to_contain_text("loses steps (line 7), within (line 11)")
     expect(text).to_have_value(re.compile("rule_type: sequence"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.evaluate.alerts.hits import Brought, Correction, Hit, JudgedRows, metrics_endpoint
+from crossline.evaluate.alerts.hits import Brought, Correction, Hit, JudgedRows, told_at
 from crossline.ingest.route.entering import CAUSE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.state.batch import Again, Cause, Hits
@@ -26,7 +26,7 @@ def told_again(plan: StreamPlan, store_plan: StorePlan, again: Sequence[Again], 
     for piece in again:
         if len(piece.hits) or piece.met or not piece.begins.all():
             told += _FeatureQuery(plan, store_plan, piece, logs).told()
-    return sorted(told, key=metrics_endpoint)
+    return sorted(told, key=told_at)
 
 
 @dataclass(frozen=True, slots=True)

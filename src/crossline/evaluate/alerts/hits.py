@@ -106,7 +106,7 @@ class Hit:
         object.__setattr__(self, "version", self.version.of_key(self.key))
 
 
-def metrics_endpoint(hit: Hit) -> tuple[Any, ...]:
+def told_at(hit: Hit) -> tuple[Any, ...]:
     """What puts it among others that are told, by the record that brought it about; it ends with its own place.
 
     That is offset and partition; where its own record brought it about, the place is all there is.

@@ -28,7 +28,7 @@ import xxhash
 from crossline.basics import wire
 from crossline.basics.errors import SinkError
 from crossline.basics.values import I64
-from crossline.evaluate.alerts.hits import Hit, origin_of, metrics_endpoint
+from crossline.evaluate.alerts.hits import Hit, origin_of, told_at
 from crossline.evaluate.alerts.standing import RETRACTED
 from crossline.evaluate.changes import cause_of
 from crossline.evaluate.decision_memory import DecidedStore, Which
@@ -113,7 +113,7 @@ def deciding_values(
             if change.because is None:
                 mine["hits"].append(said)
             else:
-                order = [metrics_endpoint(hit), cause_of(hit, streams).order]
+                order = [told_at(hit), cause_of(hit, streams).order]
                 mine["changes"].append([order, change.because, change.stands, *said])
     for each in output.duplicates:
         to[_shard(snapshot, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])

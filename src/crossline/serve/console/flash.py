@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crossline.serve.console.gate import Gate
     from crossline.serve.console.request import PageRequest
 
-COOKIE = "crossline-said"
+COOKIE = "crossline-notice"
 LASTS_S = 60
 TEXT_MAX = 300
 
@@ -38,11 +38,15 @@ def message_in(request: Request, token: str) -> Toast | None:
     """
     if request.headers.get("sec-fetch-mode", "navigate") != "navigate" or "hx-request" in request.headers:
         return None
-    said, _, mac = request.cookies.get(COOKIE, "").partition(".")
-    if not said or not token or not hmac.compare_digest(mac.encode("utf-8", "replace"), _mac(said, token).encode()):
+    message, _, mac = request.cookies.get(COOKIE, "").partition(".")
+    if (
+        not message
+        or not token
+        or not hmac.compare_digest(mac.encode("utf-8", "replace"), _mac(message, token).encode())
+    ):
         return None
     try:
-        text, undo = orjson.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
+        text, undo = orjson.loads(base64.urlsafe_b64decode(message + "=" * (-len(message) % 4)))
     except (ValueError, binascii.Error):
         return None
     return Toast(str(text), str(undo))

@@ -13,7 +13,7 @@ from crossline.analysis.health.stability import drift
 from crossline.analysis.predicted import Predicted
 from crossline.serve.cases.statistics.queries import DAYS, WEEK, RuleCounts, Verdicts
 from crossline.serve.cases.statistics.schema import DAY_MS
-from crossline.serve.health.values import Prediction, Parity, RuleCost, RuleFacts, RuleHealth, RuleOverlap
+from crossline.serve.health.values import Parity, Prediction, RuleCost, RuleFacts, RuleHealth, RuleOverlap
 
 MET_MAX = 5
 JUDGING = frozenset({"active", "shadow"})

@@ -117,5 +117,5 @@ def _event(report: HealthReport, which: tuple[str, str], version: int, state: st
         "came": None if held is None else held.came,
         "of": None if held is None else held.of,
         "at": instant_text(report.at_ms),
-        "said": text,
+        "text": text,
     }

@@ -18,7 +18,7 @@ from crossline.serve.cases.statistics.queries import RuleCounts, Slow, read_coun
 from crossline.serve.cases.statistics.schema import DAY_MS
 from crossline.serve.decisions.store import DecisionStore
 from crossline.serve.health.assess import Measured, assessed, predicted_of
-from crossline.serve.health.values import Prediction, HealthReport, Parity, RuleCost, RuleFacts
+from crossline.serve.health.values import HealthReport, Parity, Prediction, RuleCost, RuleFacts
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.reads.rules import read_rules
@@ -116,7 +116,9 @@ def facts_of(rows: Sequence[Mapping[str, Any]], events: Sequence[RuleEvent]) -> 
     return list(found.values())
 
 
-def prediction_of(version: int, published_ms: int, body: Mapping[str, Any], money: tuple[str, int] | None) -> Prediction:
+def prediction_of(
+    version: int, published_ms: int, body: Mapping[str, Any], money: tuple[str, int] | None
+) -> Prediction:
     """From what a proof says is predicted.
 
     Args:

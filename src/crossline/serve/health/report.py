@@ -57,7 +57,7 @@ def rule_json(health: RuleHealth) -> dict[str, Any]:
         "held_back_share": round(health.held_back, 4),
         "drift": None if health.drift is None else {**_rounded(asdict(health.drift)), "shifted": health.drift.shifted},
         "parity": None if health.parity is None else {**asdict(health.parity), "lake": None},
-        "parity_said": parity_text(health),
+        "parity_text": parity_text(health),
         "kept": [_rounded(asdict(each)) for each in health.held],
         "wrong": list(health.wrong),
         "calls": health.calls,

@@ -48,15 +48,15 @@ class Job:
     state: State = "queued"
     started_ms: int | None = None
     ended_ms: int | None = None
-    said: str = ""
+    message: str = ""
     result: Any = None
     error: str | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def to_json(self) -> dict[str, Any]:
         """As the API says it."""
-        share = _SHARE.search(self.said)
-        progress = {"said": printable(self.said) or None, "share": int(share[1]) / 100 if share else None}
+        share = _SHARE.search(self.message)
+        progress = {"message": printable(self.message) or None, "share": int(share[1]) / 100 if share else None}
         times = {"created_at": self.created_ms, "started_at": self.started_ms, "ended_at": self.ended_ms}
         return {
             "job_id": self.job_id,
@@ -170,7 +170,7 @@ class Jobs:
             whole += piece
             del whole[:-_SAID_MAX]
             lines = [line for line in bytes(whole).splitlines() if line.strip()]
-            job.said = lines[-1].decode(errors="backslashreplace")[:500] if lines else ""
+            job.message = lines[-1].decode(errors="backslashreplace")[:500] if lines else ""
             job.error = text_of(bytes(whole))
 
     def _forget(self) -> None:
@@ -191,8 +191,8 @@ def _finish(job: Job, code: int) -> None:
         rows = [orjson.loads(line) for line in lines]
         job.result, job.error, job.state = _without_paths(rows[0] if len(rows) == 1 else rows), None, "done"
     else:
-        body = without_folder(job.error or f"it ended with {code}, and said nothing", job.folder)
-        # What it said of its progress comes before.
+        body = without_folder(job.error or f"it ended with {code}, and wrote nothing", job.folder)
+        # Its progress comes before.
         begins = _ERROR.search(body)
         job.state, job.error = "failed", body if begins is None else body[begins.end() :]
 

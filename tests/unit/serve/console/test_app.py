@@ -138,9 +138,9 @@ def test_what_fails_is_told_with_an_id_that_the_log_has(
         fault = re.search(r"Error ([0-9a-f]{8})", answer.text)
         assert fault is not None
         assert "hunter2" not in answer.text
-        said = capsys.readouterr()
-        assert fault[1] in said.out + said.err
-        assert "hunter2" in said.out + said.err
+        caption = capsys.readouterr()
+        assert fault[1] in caption.out + caption.err
+        assert "hunter2" in caption.out + caption.err
         answer = seat.get("/taken")
         assert (answer.status_code, "Tomas.brandt resolved this case at 14:09." in answer.text) == (409, True)
         part = seat.get("/wrong", {"HX-Request": "true"})

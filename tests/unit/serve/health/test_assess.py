@@ -13,7 +13,7 @@ from crossline.analysis.predicted import Predicted
 from crossline.serve.cases.statistics.queries import RuleCounts, Verdicts
 from crossline.serve.health.assess import Measured, assessed
 from crossline.serve.health.sentences import HealthNote, notes_of, parity_text
-from crossline.serve.health.values import Prediction, Parity, RuleFacts, RuleHealth, RuleOverlap
+from crossline.serve.health.values import Parity, Prediction, RuleFacts, RuleHealth, RuleOverlap
 
 TODAY, DAY_MS = 20_000, 86_400_000
 FACTS = RuleFacts("burst", 2, "velocity", "high", "active", "risk", since_day=TODAY - 20)

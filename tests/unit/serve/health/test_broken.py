@@ -115,7 +115,7 @@ def test_the_event_says_what_was_foretold_and_what_came(tmp_path: Path) -> None:
         "of": 1,
         "predicted": {"value": 10.0, "low": 2.0, "high": 18.0},
         "at": "2026-01-01T00:00:01.000Z",
-        "said": "alerts a day: 19, predicted 2 to 18",
+        "text": "alerts a day: 19, predicted 2 to 18",
     }
 
 

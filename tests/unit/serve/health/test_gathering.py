@@ -15,8 +15,8 @@ from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.io.stores.opening import open_store
 from crossline.io.stores.stores import AlertFilter
-from crossline.serve.health.reader import costs_of, facts_of, prediction_of, parity_of
-from crossline.serve.health.values import Prediction, Parity, RuleCost
+from crossline.serve.health.reader import costs_of, facts_of, parity_of, prediction_of
+from crossline.serve.health.values import Parity, Prediction, RuleCost
 
 from .scene import DAY_MS, alert, alerts_of, publish, take
 

@@ -11,7 +11,7 @@ from crossline.analysis.predicted import Predicted
 from crossline.basics.errors import RetryableError
 from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.health.assess import Measured, assessed
-from crossline.serve.health.values import Prediction, HealthReport, RuleFacts
+from crossline.serve.health.values import HealthReport, Prediction, RuleFacts
 from crossline.serve.metrics.rules import RuleGauges
 
 TODAY, DAY_MS = 20_000, 86_400_000

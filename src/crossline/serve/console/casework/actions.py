@@ -36,9 +36,9 @@ _DONE = {
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What was done. ``said``: in words; ``undo``: where it is taken back; ``first``: a case that stands for it."""
+    """What was done. ``caption``: in words; ``undo``: where it is taken back; ``first``: a case that stands for it."""
 
-    said: str
+    caption: str
     undo: str
     first: str
 

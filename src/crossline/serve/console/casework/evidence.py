@@ -40,7 +40,7 @@ class Record:
     """A row of the table. ``kind``: a class of the style; ``cells``: of (text, whole text, is a number)."""
 
     mark: Element
-    said: str
+    caption: str
     kind: str
     record_id: str
     time: str

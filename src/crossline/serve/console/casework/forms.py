@@ -139,5 +139,5 @@ def _choices(asked: PageRequest, act: str) -> tuple[tuple[str, str], ...]:
     morning = datetime.fromtimestamp(now_ms // 1000, zone).replace(hour=8, minute=0, second=0)
     days = [(1, "tomorrow 08:00"), (7 - morning.weekday(), "Monday 08:00")]
     found = [(instant_text(now_ms + hours * HOUR_MS), f"{hours} h") for hours in (1, 4)]
-    found += [(instant_text(int((morning + timedelta(days=day)).timestamp()) * 1000), said) for day, said in days]
+    found += [(instant_text(int((morning + timedelta(days=day)).timestamp()) * 1000), caption) for day, caption in days]
     return (*dict(found).items(), ("", "until a new alert joins"))

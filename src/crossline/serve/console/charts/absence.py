@@ -30,7 +30,7 @@ def _due(plot: Plot, due_ms: int) -> Iterator[Element]:
     at, message = plot.x(due_ms), f"due within {duration(due_ms - plot.shown.at_ms)}"
     yield line("thr", (at, plot.top), (at, plot.bottom))
     yield text(at - 5, plot.top + 12, message, "thr-t", "end")
-    yield dot("outside", at, LANE_Y, said=f"what was due until {plot.words.clock(due_ms)} did not come")
+    yield dot("outside", at, LANE_Y, caption=f"what was due until {plot.words.clock(due_ms)} did not come")
 
 
 def _records(plot: Plot) -> Iterator[Element]:

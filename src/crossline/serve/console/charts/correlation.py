@@ -43,7 +43,7 @@ def correlation_lane(shown: Timeline, context: ComparedValue, width: int, words:
     plot = Plot.of(shown, words, left=left, right=width - RIGHT, top=TOP - 8, bottom=BOTTOM)
     parts = [
         *plot.window(),
-        *(each for value, said in ticks for each in _tick(plot, y(value), said)),
+        *(each for value, caption in ticks for each in _tick(plot, y(value), caption)),
         *_line(plot, y, context),
         *_record(plot, y, context),
         *plot.axis([shown.at_ms]),

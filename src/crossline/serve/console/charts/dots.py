@@ -16,7 +16,7 @@ LEGEND: dict[Mark, str] = {
 }
 
 
-def dot(mark: Mark, x: float, y: float, record_id: str = "", said: str = "") -> Element:
+def dot(mark: Mark, x: float, y: float, record_id: str = "", caption: str = "") -> Element:
     """A record's mark at a place.
 
     Args:
@@ -24,9 +24,9 @@ def dot(mark: Mark, x: float, y: float, record_id: str = "", said: str = "") -> 
         x: Its middle, in pixels.
         y: Its middle, in pixels.
         record_id: By which a script finds its row.
-        said: Its title, shown as one points at it.
+        caption: Its title, shown as one points at it.
     """
-    title = [element("title", [said])] if said else []
+    title = [element("title", [caption])] if caption else []
     return element("g", [*title, *_shape(mark, x, y)], class_="dot", data_record=record_id or None)
 
 

@@ -76,9 +76,9 @@ def _graticule(x: Scale, y: Scale) -> Iterator[Element]:
     for value in _lines(x, 64):
         yield line("gr", (x(value), TOP), (x(value), BOTTOM))
         turned = (value + 180) % 360 - 180
-        said = _degrees(turned, "E", "W")
-        if x(value) - text_px(said) / 2 > 0:
-            yield text(x(value), BOTTOM + 16, said, None, "middle")
+        caption = _degrees(turned, "E", "W")
+        if x(value) - text_px(caption) / 2 > 0:
+            yield text(x(value), BOTTOM + 16, caption, None, "middle")
     for value in _lines(y, 40):
         if abs(value) <= 90:
             yield line("gr", (x.start, y(value)), (x.end, y(value)))
@@ -106,10 +106,10 @@ def _route(
         name = f"{_degrees(round(place.latitude, 2), 'N', 'S')} {_degrees(round(place.longitude, 2), 'E', 'W')}"
         yield dot("crossing" if mark == "crossing" else "counted", *at, place.record_id or "", name)
         under = beside[1] >= latitude  # the way goes up from it
-        said = words.clock(place.at_ms, 1_000)
-        half = text_px(said) / 2
+        caption = words.clock(place.at_ms, 1_000)
+        half = text_px(caption) / 2
         where = min(max(at[0], x.start + half), x.end - half)
-        yield text(where, at[1] + 20 if under else at[1] - 12, said, "lab", "middle")
+        yield text(where, at[1] + 20 if under else at[1] - 12, caption, "lab", "middle")
 
 
 def _facts(trip: Travel, left: float, right: float, first: float) -> list[Element]:

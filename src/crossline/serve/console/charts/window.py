@@ -75,8 +75,8 @@ def _value_axis(plot: Plot, y: Scale, high: float) -> Iterator[Element]:
             yield line("gr", (plot.x.start, y(0)), (plot.x.end, y(0)))
     if threshold is not None and 0 <= threshold <= high:
         yield line("thr", (plot.x.start, y(threshold)), (plot.x.end, y(threshold)))
-        said = plot.words.value(threshold, plot.shown.unit)
-        yield text(plot.x.start - 8, y(threshold) + 4, said, "thr-t", "end")
+        caption = plot.words.value(threshold, plot.shown.unit)
+        yield text(plot.x.start - 8, y(threshold) + 4, caption, "thr-t", "end")
 
 
 def _labels(plot: Plot, width: int) -> Iterator[Element]:
@@ -161,8 +161,8 @@ def _amount(
     taken: list[tuple[float, float, float]],
 ) -> Iterator[Element]:
     """An amount above its dot, or beside it; left out where another stands, or a dot or its stem would strike it."""
-    said, (x, y) = plot.words.money(record.amount or 0), tops[record.record_id]
-    wide = text_px(said)
+    caption, (x, y) = plot.words.money(record.amount or 0), tops[record.record_id]
+    wide = text_px(caption)
     places = [
         (x - wide / 2, y - 9, "middle", x),
         (x - 9 - wide, y + 4, "end", x - 9),
@@ -177,5 +177,5 @@ def _amount(
         met = any(low < end and low + wide > start and abs(at - height) < 12 for start, end, height in taken)
         if not crowded and not met and low >= plot.x.start and low + wide <= plot.x.end + 14:
             taken.append((low - 3, low + wide + 3, at))
-            yield text(where, at, said, None, anchor)
+            yield text(where, at, caption, None, anchor)
             return

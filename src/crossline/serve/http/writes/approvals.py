@@ -121,7 +121,7 @@ def approval_routes(deps: Dependencies, commands: Commands, kept: ApprovalFile) 
     def proof(request: Request, number: Number) -> Any:
         """As `crossline verify` runs it again."""
         only_known(request)
-        return json_answer(dict(proof_of(kept, _request(kept, number)).said))
+        return json_answer(dict(proof_of(kept, _request(kept, number)).content))
 
     _add_decisions(routes, deps, commands, kept)
     return routes
@@ -142,7 +142,7 @@ def _add_decisions(routes: APIRouter, deps: Dependencies, commands: Commands, ke
         again = found.state == "published" and found.decided_by == who.name
         if not again:
             found = await _decided(kept, number, who.name, given.reason, deps.now_ms(), approved=True)
-        said = (await run_in_threadpool(proof_of, kept, found)).said
+        said = (await run_in_threadpool(proof_of, kept, found)).content
         try:
             rules = await publish_approved(deps, commands, found, who.name, said)
         except BaseException:

@@ -120,7 +120,7 @@ def _proof(kept: ApprovalFile, proof_id: str) -> Mapping[str, Any]:
     found = kept.proof(proof_id)
     if found is None:
         raise not_found(f"proof {shown(proof_id)}")
-    return found.stderr
+    return found.content
 
 
 def _problem(each: Any) -> dict[str, Any]:

@@ -45,11 +45,11 @@ class Provider:
         right = (
             asked is not None and challenge == asked["code_challenge"] and form["redirect_uri"] == asked["redirect_uri"]
         )
-        said: dict[str, Any] = {"error": "invalid_grant"}
+        caption: dict[str, Any] = {"error": "invalid_grant"}
         if right and asked is not None:
             claims = {"aud": CLIENT, "nonce": asked["nonce"], **self.claims}
-            said = {"id_token": self.issuer.token(**claims).decode(), "token_type": "Bearer"}
-        body = json.dumps(said).encode()
+            caption = {"id_token": self.issuer.token(**claims).decode(), "token_type": "Bearer"}
+        body = json.dumps(caption).encode()
         request.send_response(200 if right else 400)
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()

@@ -160,6 +160,6 @@ def test_a_secret_that_is_not_there_is_told_at_the_start(tmp_path: Path, provide
 def test_settings_that_cannot_be() -> None:
     with pytest.raises(ValidationError) as refused:
         OidcSettings(issuer="https://x", audience="a", callback="http://evil.example/back")
-    said = str(refused.value)
+    caption = str(refused.value)
     for found in ("begins with https://", "ends with /login/callback", "what the provider calls the console"):
-        assert found in said
+        assert found in caption

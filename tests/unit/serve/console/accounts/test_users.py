@@ -115,8 +115,8 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert run_command(["serve", "users", "disable", *given]) == 0
     capsys.readouterr()
     assert run_command(["serve", "users", "list", "--pipeline", str(pipeline), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["name"], said["roles"], said["disabled_ms"] > 0, "password" in said) == (
+    caption = json.loads(capsys.readouterr().out)
+    assert (caption["name"], caption["roles"], caption["disabled_ms"] > 0, "password" in caption) == (
         "ines.vale",
         ["operator"],
         True,

@@ -29,8 +29,8 @@ def test_amounts_without_a_currency_stand_as_they_are() -> None:
 
 def test_rules_entities_and_charts_say_the_same() -> None:
     assert queries.money_text({"JPY": 98_000.0, "EUR": 0.004, "BHD": 0.004}) == "BHD 0.004, JPY 98,000"
-    said = "".join(text for text, _ in Stopped(2, {"EUR": Decimal("7.5"), "JPY": Decimal(98_000)}).said())
-    assert "2 records that raised alerts, EUR 7.50 and JPY 98,000." in said
+    caption = "".join(text for text, _ in Stopped(2, {"EUR": Decimal("7.5"), "JPY": Decimal(98_000)}).caption())
+    assert "2 records that raised alerts, EUR 7.50 and JPY 98,000." in caption
     assert Wording(currency="JPY").money(98_000, code=True) == "JPY 98,000"
     assert Wording(currency="JPY", minor=100).money(9_800_000) == "98,000"
     assert Wording(currency="KWD", minor=1_000).money(98_000) == "98.000"

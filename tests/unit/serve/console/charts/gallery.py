@@ -31,8 +31,8 @@ def page(width: int, tokens: str) -> str:
     parts.append(f"<h2>Correlation</h2>{_html(chart(CORRELATION, width, WORDS, RATES))}")
     parts.append("<h2>Figures</h2>")
     for bar in BARS:
-        said = f"<b>{WORDS.value(bar.value, bar.unit)}</b> {WORDS.held(bar)}"
-        parts.append(f"<p>{bar.name} {bar.what}: {said}</p>{_html(figure_bar(bar, min(width, 480), WORDS))}")
+        caption = f"<b>{WORDS.value(bar.value, bar.unit)}</b> {WORDS.held(bar)}"
+        parts.append(f"<p>{bar.name} {bar.what}: {caption}</p>{_html(figure_bar(bar, min(width, 480), WORDS))}")
     marks: list[Mark] = list(LEGEND)
     parts.append("<h2>Marks</h2>" + "".join(f"<p>{_html(key(each))} {LEGEND[each]}</p>" for each in marks))
     lines = ([3, 5, 4, 6, 5, 7, 6, 8], None), ([3, 4, 3, 5, 4, None, 4, 11], (2, 7))

@@ -65,8 +65,8 @@ def test_what_is_set_to_decide_more_waits_and_says_so(at: Room) -> None:
     oda, mira, vera = seat(at, "oda.lind"), seat(at, "mira.stone"), seat(at, "vera.lux")
     form = fields(oda.get("/rules/spending?act=active").text, "/rules/spending/status")
     assert oda.act("/rules/spending/status", form).status_code == 303
-    said = "Version 1 of spending is to be active once a second person approves of it, under Approvals: it waits"
-    assert said in oda.get("/rules/spending/1").text
+    caption = "Version 1 of spending is to be active once a second person approves of it, under Approvals: it waits"
+    assert caption in oda.get("/rules/spending/1").text
     assert taken_up(at) == [("waiting", 1, "oda.lind", None)]
     page = oda.get("/rules/spending").text
     assert "version 1, by oda.lind, waits for a second person" in page
@@ -97,6 +97,6 @@ def test_going_back_to_words_that_nobody_approved_of_waits(at: Room) -> None:
     oda.act("/approvals/1/approve", {"proof_id": proof_id})
     taken_up(at)
     assert oda.act("/rules/large_payment/rollback", {"version": "1"}).status_code == 303
-    said = oda.get("/rules/large_payment").text
-    assert "goes back to the text of version 1, as version 3, once a second person approves of it" in said
+    caption = oda.get("/rules/large_payment").text
+    assert "goes back to the text of version 1, as version 3, once a second person approves of it" in caption
     assert taken_up(at) == [("waiting", 3, "oda.lind", None)]

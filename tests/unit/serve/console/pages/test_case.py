@@ -37,10 +37,10 @@ def test_the_sentence_its_facts_and_what_stands_beside(casework: Room) -> None:
     seat = casework.seated("ines.vale")
     text = seat.get(f"/cases/C-1?view=open&alert={MULE[:8]}").text
     assert "6 accounts sent 150.00 or more to beneficiary b0005534 in 15 min" in text_of(text)
-    said = text_of(text)
+    caption = text_of(text)
     for each in ("EUR 533.17 at risk", "2 alerts by 2 rules", "first 00:02:49, last 00:04:16", "review", "score 60"):
-        assert each in said
-    assert "It fires where the number of different account_id of such payments" in said
+        assert each in caption
+    assert "It fires where the number of different account_id of such payments" in caption
     assert re.search(r'href="[^"]+" aria-current="page">.*?beneficiary_many_senders', text)
 
 
@@ -72,9 +72,9 @@ def test_the_records_as_csv(casework: Room) -> None:
 
 def test_what_would_not_have_fired(casework: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "ANSWER_WITHIN_S", 300.0)  # a search ends with the loop of its request here
-    said = text_of(casework.seated("ines.vale").get(f"/cases/C-1/changes/{MULE}", {"HX-Request": "true"}).text)
-    assert "Threshold of distinct_count of account_id 6 7" in said
-    assert "Amount of t0005122 225.00 149.99" in said  # not by the field of its minor units
+    caption = text_of(casework.seated("ines.vale").get(f"/cases/C-1/changes/{MULE}", {"HX-Request": "true"}).text)
+    assert "Threshold of distinct_count of account_id 6 7" in caption
+    assert "Amount of t0005122 225.00 149.99" in caption  # not by the field of its minor units
 
 
 def test_an_alert_of_another_case_is_not_there(casework: Room) -> None:
@@ -196,8 +196,8 @@ def test_a_hold_counts_alerts_beyond_the_records_that_were_read_back(casework: R
     sink.open()
     sink.deliver(Delivery("cards", 1, alerts=[{**known, **later, "record": record}]))
     sink.close()
-    said = text_of(casework.seated("ines.vale").get(f"/cases/C-1?ask=hold&alert={MULE}").text)
-    assert "1 more of the past 24 hours raised alerts and was let through, EUR 50.50." in said
+    caption = text_of(casework.seated("ines.vale").get(f"/cases/C-1?ask=hold&alert={MULE}").text)
+    assert "1 more of the past 24 hours raised alerts and was let through, EUR 50.50." in caption
 
 
 def test_a_hold_says_what_was_blocked_already(casework: Room) -> None:
@@ -211,8 +211,8 @@ def test_a_hold_says_what_was_blocked_already(casework: Room) -> None:
     mine = {each["record"] for each in records}
     blocked = {each["record_id"] for each in jsonl(casework, "decisions") if each["decision"] == "block"} & mine
     assert blocked
-    said = text_of(seat.get(f"/cases/C-{number}?ask=hold&alert={alert_id}").text)
-    assert f" {len(blocked)} of them {'was' if len(blocked) == 1 else 'were'} blocked already." in said
+    caption = text_of(seat.get(f"/cases/C-{number}?ask=hold&alert={alert_id}").text)
+    assert f" {len(blocked)} of them {'was' if len(blocked) == 1 else 'were'} blocked already." in caption
 
 
 def test_the_rule_stands_with_its_difference_to_the_version_before(casework: Room) -> None:
@@ -224,11 +224,11 @@ def test_the_rule_stands_with_its_difference_to_the_version_before(casework: Roo
     (casework.folder / "rules/second.yaml").write_text(again)
     with sqlite3.connect(casework.folder / "serve/cases.db") as db:
         db.execute("UPDATE alerts SET rule_version = 2 WHERE alert_id = ?", (MULE,))
-    said = text_of(casework.seated("ines.vale").get(f"/cases/C-1?alert={MULE}").text)
-    assert "Rule version 2" in said
-    assert "4 lines differ from version 1" in said  # version and threshold, each as it was and as it is
-    assert "removed: aggregation_threshold: 6" in said
-    assert "added: aggregation_threshold: 5" in said
+    caption = text_of(casework.seated("ines.vale").get(f"/cases/C-1?alert={MULE}").text)
+    assert "Rule version 2" in caption
+    assert "4 lines differ from version 1" in caption  # version and threshold, each as it was and as it is
+    assert "removed: aggregation_threshold: 6" in caption
+    assert "added: aggregation_threshold: 5" in caption
 
 
 def jsonl(room: Room, name: str) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from ..kit import Room, room  # noqa: TID252 - the kit of the console's tests
 
 
 def decided(number: int, **more: object) -> dict[str, object]:
-    said = {
+    caption = {
         "schema_version": 1,
         "decision_id": f"d{number:04}",
         "kind": "decision",
@@ -33,7 +33,7 @@ def decided(number: int, **more: object) -> dict[str, object]:
         "answered": "exact",
         "degraded": [],
     }
-    return {**said, **more}
+    return {**caption, **more}
 
 
 def delivered(at: Room, *decisions: dict[str, object]) -> None:

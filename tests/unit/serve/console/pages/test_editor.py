@@ -123,7 +123,7 @@ def test_a_sample_is_records_or_how_many(form: dict[str, str], given: dict[str, 
 
 
 def test_the_blast_radius_links_to_entities_and_counts_good_customers() -> None:
-    said = {
+    caption = {
         "missed": [{"record_id": "p1", "key": {"account_id": "a/1"}, "why": "3 is not >= 4: 1 is missing"}],
         "missed_count": 7,
         "met": [
@@ -132,12 +132,12 @@ def test_the_blast_radius_links_to_entities_and_counts_good_customers() -> None:
         "met_count": 1,
         "good": {"draft": 3, "live": 2},
     }
-    found = blasted(said)
+    found = blasted(caption)
     assert found is not None
     assert (found.missed[0].entities, found.missed_count) == ((("a/1", "/entities/account_id/a%2F1"),), 7)
-    assert (found.met[0].said, found.met[0].by) == ("5 payments", "2 times")
+    assert (found.met[0].caption, found.met[0].by) == ("5 payments", "2 times")
     side = {"alerts": 5, "alerts_per_day": 2.5, "true": 2, "precision": 0.4, "recall": 0.5, "frauds": 4}
-    figures = {each.name: each for each in figures_of({"draft": side, "live": side, "blast": said})}
+    figures = {each.name: each for each in figures_of({"draft": side, "live": side, "blast": caption})}
     assert (figures["Good customers met"].value, figures["Good customers met"].was) == ("3", "was 2")
     assert figures["Good customers met"].grade == "high"
     assert blasted(None) is None

@@ -33,12 +33,12 @@ def test_what_it_would_have_stopped_is_told_by_records_and_money() -> None:
     ]
     found = stopped(of, {("payments", "p3"): "block", ("payments", "p2"): "review"}, {("payments", "p1")}, money)
     assert found == Stopped(3, {"EUR": Decimal("12.50"), "USD": Decimal("1.00")}, unknown=1, blocked=1, good=1)
-    said = "".join(text for text, _ in found.said())
-    assert "3 records that raised alerts, EUR 12.50 and USD 1.00" in said
-    assert "The money of 1 of them is unknown: no alert carries the record." in said
-    assert "1 of them is labelled good. 1 more was blocked already." in said
-    assert "Their money is unknown" in "".join(text for text, _ in stopped(of[1:2], {}, (), money).said())
-    assert "unknown" in stopped([], {}, (), None).said()[0][0]
+    caption = "".join(text for text, _ in found.caption())
+    assert "3 records that raised alerts, EUR 12.50 and USD 1.00" in caption
+    assert "The money of 1 of them is unknown: no alert carries the record." in caption
+    assert "1 of them is labelled good. 1 more was blocked already." in caption
+    assert "Their money is unknown" in "".join(text for text, _ in stopped(of[1:2], {}, (), money).caption())
+    assert "unknown" in stopped([], {}, (), None).caption()[0][0]
 
 
 @pytest.mark.parametrize(

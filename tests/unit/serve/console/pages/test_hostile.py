@@ -41,7 +41,7 @@ def taken(at: Room, *values: str) -> list[str]:
     intake = CaseIntake(at.parts.deps.path / FILE, CasesSettings.model_validate(CASES), clock_ms=at.clock)
     steps: list[Any] = []
     for number, value in enumerate(values):
-        said = {
+        caption = {
             "alert_id": f"hostile{number}",
             "kind": "alert",
             "rule_id": "burst",
@@ -54,7 +54,7 @@ def taken(at: Room, *values: str) -> list[str]:
             "message": f"{value} made a burst",
             "record": {"amount_cents": 7, "currency": value},
         }
-        steps.append(("alerts", orjson.dumps(said)))
+        steps.append(("alerts", orjson.dumps(caption)))
     intake.take(steps, None)
     intake.close()
     rows = at.parts.deps.desk.file.rows(  # type: ignore[union-attr]  # it is there

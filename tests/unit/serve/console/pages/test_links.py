@@ -33,12 +33,12 @@ def room(tmp_path: Path) -> Iterator[Any]:
 def take(at: Any, settings: CasesSettings) -> None:
     intake = CaseIntake(at.parts.deps.desk.file.path, settings, clock_ms=lambda: NOW_MS)
     week = 7 * 86_400_000
-    said = [
+    caption = [
         alert("x1", record={"card_hash": CARD}),
         alert("x2", START + 1, "a2", record={"card_hash": CARD, "device_id": "d'><b>9"}),
         alert("y1", START + week, "a7", record={"device_id": "d'><b>9"}),
     ]
-    intake.take([("alerts", orjson.dumps(each)) for each in said], None)
+    intake.take([("alerts", orjson.dumps(each)) for each in caption], None)
     decided = {"kind": "decision", "stream": "payments", "record_id": "r-y1", "decision": "block", "reasons": []}
     intake.take([("decisions", orjson.dumps(decided))], None)
     intake.close()

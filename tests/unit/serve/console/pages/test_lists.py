@@ -54,5 +54,5 @@ def test_entries_are_put_in_and_ended_with_a_reason(tmp_path: Path) -> None:
         assert "a<7>" not in file.read_text()
         assert olga.act("/lists/accounts/put", {**form, "until": "2020-01-01T00:00"}).status_code == 422
         assert seat(at, "ines.vale").act("/lists/accounts/put", form).status_code == 403
-        said = [each for each in at.audited() if each.get("resource") == "/lists/accounts/end"]
-        assert [each["principal"] for each in said] == ["olga.ops", "olga.ops"]
+        caption = [each for each in at.audited() if each.get("resource") == "/lists/accounts/end"]
+        assert [each["principal"] for each in caption] == ["olga.ops", "olga.ops"]

@@ -13,8 +13,8 @@ def test_what_is_chosen_holds_on_every_page_and_for_nobody_else(tmp_path: Path) 
         chosen = {"theme": "dark", "density": "compact", "zone": "Asia/Kolkata", "keys": "off"}
         assert ines.act("/profile", chosen).status_code == 303
         page = ines.get("/profile").text
-        for said in ('data-theme="dark"', 'data-density="compact"', 'data-keys="off"', 'data-zone="Asia/Kolkata"'):
-            assert said in page
+        for caption in ('data-theme="dark"', 'data-density="compact"', 'data-keys="off"', 'data-zone="Asia/Kolkata"'):
+            assert caption in page
         # 12 hours after the log-in at 06:04:16 UTC, which is 23:34:16 in a zone of +05:30.
         assert ">23:34:16</time>" in page
         assert "23:34:16.550 Asia/Kolkata (+05:30), 2026-11-24T18:04:16.550Z" in page

@@ -55,7 +55,7 @@ def test_filters_stand_in_the_address_and_can_be_taken_away(casework: Room) -> N
     wanted = stored(casework, "SELECT seq FROM cases WHERE severity = 4 AND rules LIKE '%device_many_cards%'")
     assert sorted(rows(text)) == sorted(f"C-{seq}" for (seq,) in wanted)
     chips = re.findall(r'<a class="chip" href="([^"]+)" aria-label="Take away ([^"]+)"', text)
-    assert [(said, parse_qs(urlsplit(html.unescape(path)).query)) for path, said in chips] == [
+    assert [(caption, parse_qs(urlsplit(html.unescape(path)).query)) for path, caption in chips] == [
         ("Severity critical", {"view": ["open"], "rule": ["device_many_cards"]}),
         ("Rule device_many_cards", {"view": ["open"], "severity": ["critical"]}),
     ]
@@ -64,7 +64,7 @@ def test_filters_stand_in_the_address_and_can_be_taken_away(casework: Room) -> N
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "caption"),
     [
         ("severity=grave", "?severity: found"),
         ("entity=b1", "expected FIELD:VALUE"),
@@ -72,10 +72,10 @@ def test_filters_stand_in_the_address_and_can_be_taken_away(casework: Room) -> N
         ("view=nothing", "?view"),
     ],
 )
-def test_a_filter_that_is_none_is_told(casework: Room, query: str, said: str) -> None:
+def test_a_filter_that_is_none_is_told(casework: Room, query: str, caption: str) -> None:
     answer = casework.seated("ines.vale").get(f"/queue?{query}")
     assert answer.status_code == 422
-    assert said in answer.text
+    assert caption in answer.text
 
 
 def test_empty_texts(casework: Room) -> None:

@@ -38,9 +38,9 @@ def second(at: Room, share: str) -> str:
     text = file.read_text().replace("version: 1", f"version: 2\n  share: {share}", 1)
     file.write_text(text)
     taken_up(at)
-    said = {**proof(text), "predicted": {"per_day": 10, "low": 8.0, "high": 12.0, "days": 2.0}}
+    caption = {**proof(text), "predicted": {"per_day": 10, "low": 8.0, "high": 12.0, "days": 2.0}}
     kept = at.parts.approvals
-    kept.keep_proof(KeptProof("p", "ines.vale", at.clock.now_ms, said))
+    kept.keep_proof(KeptProof("p", "ines.vale", at.clock.now_ms, caption))
     kept.ask("card_testing", 2, "card_testing.yaml", text, "ines.vale", at.clock.now_ms)
     kept.decide(1, "oda.lind", "", at.clock.now_ms, approved=True)
     return text
@@ -87,8 +87,8 @@ def test_it_is_watched_widened_and_rolled_back(tmp_path: Path) -> None:
         assert "Widen to 25%" in page
         assert "Widen to 5%" not in page
         page = oda.get("/rules/card_testing?act=widen&share=25%25").text
-        said = "Version 2 decides about 25% of keys from now on (now 10%); those that it has stay its own."
-        assert said in page
+        caption = "Version 2 decides about 25% of keys from now on (now 10%); those that it has stay its own."
+        assert caption in page
         assert "Predicted for all keys: 8 to 12 a day. You can roll back; alerts already raised stay." in page
         form = fields(page)
         assert vera.act("/rules/card_testing/share", form).status_code == 403

@@ -28,12 +28,12 @@ def room(tmp_path: Path) -> Iterator[Any]:
     """The example, whose rules and decisions are known, and two cases: C-1 of a1 with a card, C-2 of a22."""
     with working(tmp_path) as at:
         intake = CaseIntake(at.parts.deps.desk.file.path, SETTINGS, clock_ms=lambda: NOW_MS)
-        said = [
+        caption = [
             alert(ID, record={"card_hash": "same-7"}, message="a1 made a burst of <b>gifts</b>"),
             alert("y1", START + WEEK, "a22", severity="critical", message="a22 sent gifts away"),
             alert("z1", START + 2 * WEEK, "same-7", message="an account that is called as a card"),
         ]
-        intake.take([("alerts", orjson.dumps(each)) for each in said], None)
+        intake.take([("alerts", orjson.dumps(each)) for each in caption], None)
         intake.close()
         at.parts.deps.desk.act("C-2", CaseAction("note", text="the mule phoned"), "mary")
         yield at

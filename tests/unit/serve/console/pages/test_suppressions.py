@@ -17,8 +17,8 @@ def hide(file: CaseFile, number: int, *records: str) -> None:
     """Alerts that a suppression hid."""
     with file.transaction():
         for each in records:
-            said = ("spending", 1, 1, f"{each} <b>", 1_767_604_000_000)
-            facts = AlertFacts(f"alert of {each}", "payments", each, *said, key={}, ties=())
+            caption = ("spending", 1, 1, f"{each} <b>", 1_767_604_000_000)
+            facts = AlertFacts(f"alert of {each}", "payments", each, *caption, key={}, ties=())
             keep_alert(file, facts, number)
             count_hidden(file, facts, number)
 

@@ -40,7 +40,7 @@ function mark() {
   const faults = [...place.querySelectorAll("[data-line]")].map((each) => ({
     line: Number(each.dataset.line),
     severity: each.dataset.warning ? "warning" : "error",
-    message: each.dataset.said,
+    message: each.dataset.caption,
   }));
   const lines = (place.querySelector("[data-changed]")?.dataset.changed ?? "").split(" ").filter(Boolean).map(Number);
   code?.tell(faults, lines);

@@ -39,7 +39,7 @@ function styles() {
     },
     { selector: ".far", style: { opacity: 0.25 } },
     { selector: "node.cur", style: { "border-color": ink.accent, "border-width": 4 } },
-    { selector: "edge.near", style: { "line-color": ink.accent, label: "data(said)" } },
+    { selector: "edge.near", style: { "line-color": ink.accent, label: "data(label)" } },
   ];
 }
 
@@ -54,7 +54,7 @@ function elements(given) {
   const links = given.links.map(([source, target, alerts]) => ({
     data: {
       source: `n${source}`, target: `n${target}`, width: Math.min(4, 1 + Math.log2(Math.max(1, alerts)) / 2),
-      said: alerts === 1 ? "1 alert" : `${alerts} alerts`,
+      label: alerts === 1 ? "1 alert" : `${alerts} alerts`,
     },
   }));
   return [...nodes, ...links];

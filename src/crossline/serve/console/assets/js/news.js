@@ -3,7 +3,7 @@
 const ASK_MS = 1000; // many changes at once are one question
 const SAID_MS = 30000;
 
-export function startNews(place, said) {
+export function startNews(place, status) {
   if (!place) return;
   let waiting = null;
   let told = 0;
@@ -11,7 +11,7 @@ export function startNews(place, said) {
   const speak = () => {
     speaking = null;
     told = performance.now();
-    said.textContent = place.textContent.trim().replace(/\s*\.$/, "");
+    status.textContent = place.textContent.trim().replace(/\s*\.$/, "");
   };
   const ask = async () => {
     waiting = null;

@@ -1,4 +1,4 @@
-// Predictions that break or hold again: what is marked as live is read anew in its place, and said to who listens.
+// Predictions that break or hold again: what is marked as live is read anew in its place, and announced to screen readers.
 
 const ASK_MS = 500; // several at once are one question
 let waiting = null;
@@ -21,6 +21,6 @@ async function ask() {
 document.addEventListener("crossline:event", ({ detail }) => {
   if (detail.kind !== "prediction" && detail.kind !== "gap") return;
   const place = document.getElementById("told");
-  if (place && detail.kind === "prediction") place.textContent = `${detail.body.rule_id}: prediction ${detail.body.state}; ${detail.body.said}`;
+  if (place && detail.kind === "prediction") place.textContent = `${detail.body.rule_id}: prediction ${detail.body.state}; ${detail.body.text}`;
   waiting ??= setTimeout(ask, ASK_MS);
 });

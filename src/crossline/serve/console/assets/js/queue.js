@@ -74,11 +74,11 @@ function showPicked() {
   bar.hidden = count === 0;
   document.getElementById("every").disabled = !every;
   document.getElementById("every").value = every ? "1" : "";
-  const said = document.getElementById("picked");
-  said.replaceChildren();
+  const chosen = document.getElementById("picked");
+  chosen.replaceChildren();
   const strong = document.createElement("b");
   strong.textContent = every ? `All ${count.toLocaleString("en")} of this filter` : `${count} selected`;
-  said.append(strong, every ? "" : ` ${amounts(some).join(", ")}`);
+  chosen.append(strong, every ? "" : ` ${amounts(some).join(", ")}`);
   document.getElementById("resolve-n").textContent = String(count);
   for (const row of some) row.classList.add("pick");
   for (const row of rows().filter((each) => !box(each).checked)) row.classList.remove("pick");
@@ -178,8 +178,8 @@ function hold() {
 function keep() {
   if (!list) return;
   const shown = at ? at.getBoundingClientRect().top - list.getBoundingClientRect().top : 0;
-  const said = { at: at?.dataset.case, shown, picked: picked().map((row) => row.dataset.case) };
-  sessionStorage.setItem(place, JSON.stringify(said));
+  const kept = { at: at?.dataset.case, shown, picked: picked().map((row) => row.dataset.case) };
+  sessionStorage.setItem(place, JSON.stringify(kept));
 }
 
 async function bring() {

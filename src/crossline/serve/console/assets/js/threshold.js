@@ -10,8 +10,8 @@ function show(rows, place) {
   for (const each of rows) each.removeAttribute("aria-current");
   row.setAttribute("aria-current", "true");
   slide.value = String(place);
-  slide.setAttribute("aria-valuetext", row.dataset.said);
-  document.getElementById("slid").textContent = row.dataset.said;
+  slide.setAttribute("aria-valuetext", row.dataset.caption);
+  document.getElementById("slid").textContent = row.dataset.caption;
   const places = row.dataset.x.split(" ");
   document.querySelectorAll("#curve .at").forEach((each, drawing) => each.setAttribute("transform", `translate(${places[drawing]} 0)`));
 }

@@ -70,7 +70,7 @@ class ApprovalPage:
     TEMPLATE: ClassVar[str] = "pages/approvals/approval.html"
     shell: Shell
     row: RequestRow
-    said: str
+    caption: str
     text: tuple[str, ...]
     diff: tuple[tuple[str, str], ...]
     differs: int

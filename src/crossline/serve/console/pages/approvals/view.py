@@ -57,7 +57,7 @@ def proof(asked: PageRequest) -> Response:
     """The proof, for ``crossline verify``."""
     kept = _proof(asked, _request(asked))
     headers = {"Content-Disposition": 'attachment; filename="proof.json"'}
-    return Response(orjson.dumps(dict(kept.said), option=orjson.OPT_INDENT_2), 200, headers, "application/json")
+    return Response(orjson.dumps(dict(kept.content), option=orjson.OPT_INDENT_2), 200, headers, "application/json")
 
 
 async def approve(asked: PageRequest) -> Any:
@@ -115,13 +115,13 @@ def _row(asked: PageRequest, each: Request) -> RequestRow:
         decided=None if each.decided_ms is None else asked.times.moment(each.decided_ms),
         decided_by=each.decided_by or "",
         reason=each.reason,
-        predicted="" if kept is None else prediction_text(kept.said),
+        predicted="" if kept is None else prediction_text(kept.content),
     )
 
 
 def _page(asked: PageRequest, request: Request, act: str, wrong: str = "") -> ApprovalPage:
     config, kept = asked.parts.deps.config, _proof(asked, request)
-    body = kept.said
+    body = kept.content
     live, before = _live(asked, request)
     lines = diff(before, request.text) if before else ()
     rule = the_rule(config, request.text)
@@ -135,7 +135,7 @@ def _page(asked: PageRequest, request: Request, act: str, wrong: str = "") -> Ap
             (Crumb("Approvals", "/approvals"), Crumb(f"{request.rule_id}, version {request.version}")),
         ),
         row=_row(asked, request),
-        said="" if rule is None else english(config, rule),
+        caption="" if rule is None else english(config, rule),
         text=tuple(request.text.splitlines()),
         diff=lines,
         differs=differing(lines),

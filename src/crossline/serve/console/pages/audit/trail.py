@@ -27,7 +27,7 @@ class AuditEvent:
     what: str
     resource: str
     outcome: str
-    said: Mapping[str, Any]
+    caption: Mapping[str, Any]
     digest: str
 
 
@@ -165,6 +165,6 @@ def _event(first: Mapping[str, Any], last: Mapping[str, Any]) -> AuditEvent:
         what=f"{first.get('method', '')} {first.get('route', '')}".replace("POST console ", "console "),
         resource=str(first.get("resource", "")),
         outcome=str(last.get("outcome", "")),
-        said=body,
+        caption=body,
         digest=str(last.get("digest", "")),
     )

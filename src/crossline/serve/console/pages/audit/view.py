@@ -72,7 +72,7 @@ def _since_ms(asked: PageRequest) -> int:
 
 
 def _row(asked: PageRequest, event: AuditEvent) -> AuditRow:
-    detail = orjson.dumps(event.said, option=orjson.OPT_INDENT_2).decode() if event.said else ""
+    detail = orjson.dumps(event.caption, option=orjson.OPT_INDENT_2).decode() if event.caption else ""
     moment = asked.times.moment(event.at_ms)
     return AuditRow(event.number, moment, event.who, event.by, event.what, event.resource, event.outcome, detail)
 

@@ -71,7 +71,7 @@ class Happened:
 
     at: Moment
     who: str
-    said: str
+    caption: str
     note: str
 
 

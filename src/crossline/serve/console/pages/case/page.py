@@ -23,12 +23,12 @@ from crossline.serve.http.cases.requests import desk_of
 
 KEYS = (
     *(
-        ShortcutKey((key,), said)
-        for key, said in (("a", "assign to me"), ("h", "hold"), ("e", "escalate"), ("s", "snooze"))
+        ShortcutKey((key,), caption)
+        for key, caption in (("a", "assign to me"), ("h", "hold"), ("e", "escalate"), ("s", "snooze"))
     ),
     *(
-        ShortcutKey((key,), said)
-        for key, said in (("r", "resolve"), ("n", "note"), ("m", "merge"), ("c", "copy the receipt"))
+        ShortcutKey((key,), caption)
+        for key, caption in (("r", "resolve"), ("n", "note"), ("m", "merge"), ("c", "copy the receipt"))
     ),
     ShortcutKey(("[", "]"), "previous, next alert"),
 )

@@ -47,11 +47,11 @@ def act(asked: PageRequest) -> Any:
             raise
         case = case_of(asked.parts.deps, case_id)
         return Shown(page(asked, case, problem=problem.detail), problem.status)
-    target, said = wanted.address(f"/cases/{case_id}"), done.said
+    target, caption = wanted.address(f"/cases/{case_id}"), done.caption
     if follows:
         target = wanted.address(f"/cases/{behind[0]}") if behind[0] else wanted.address()
-        said += "" if behind[0] else f" That was the last of {behind[1]:,}."
-    return saying(moved(target), asked, said, done.undo)
+        caption += "" if behind[0] else f" That was the last of {behind[1]:,}."
+    return saying(moved(target), asked, caption, done.undo)
 
 
 async def hold(asked: PageRequest) -> Any:
@@ -59,13 +59,13 @@ async def hold(asked: PageRequest) -> Any:
     case = await asyncio.to_thread(case_of, asked.parts.deps, asked.path["case_id"])
     wanted = QueueQuery.of_text(asked.form.get("back", ""))
     try:
-        said = await place(asked, case)
+        caption = await place(asked, case)
     except ProblemError as problem:
         if problem.status not in REFUSED:
             raise
         fact = await _fact(asked, case)
         return Shown(await asyncio.to_thread(page, asked, case, fact=fact, problem=problem.detail), problem.status)
-    return saying(moved(wanted.address(f"/cases/{case['number']}")), asked, said)
+    return saying(moved(wanted.address(f"/cases/{case['number']}")), asked, caption)
 
 
 async def _fact(asked: PageRequest, case: Mapping[str, Any]) -> str:

@@ -41,10 +41,10 @@ class DecisionsPage:
 
 @dataclass(frozen=True, slots=True)
 class ReasonRow:
-    """Why. ``said``: the alert's message, or its id."""
+    """Why. ``caption``: the alert's message, or its id."""
 
     rule: str
-    said: str
+    caption: str
     score: str
 
 

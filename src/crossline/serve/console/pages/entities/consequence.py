@@ -34,7 +34,7 @@ class Stopped:
     blocked: int = 0
     good: int = 0
 
-    def said(self) -> Said:
+    def caption(self) -> Said:
         """In pieces: text, and whether it is strong."""
         if not self.records:
             return ((_NOTHING, False),)

@@ -68,7 +68,7 @@ def panel_of(
         until=short,
         until_iso=format_instant(until_ms),
         spans=spans,
-        stopped=past.said(),
+        stopped=past.caption(),
         reason=values.get("reason", ""),
         wrong=wrong,
         key=f"{field} {value}",

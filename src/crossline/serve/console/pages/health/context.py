@@ -41,7 +41,7 @@ class HealthRow:
     points: tuple[float, ...]
     band: tuple[float, float] | None
     bad: bool
-    said: str
+    caption: str
     last_24h: str
     a_day: str
     due: str

@@ -33,7 +33,7 @@ def row_of(body: Mapping[str, Any], span: str) -> HealthRow:
         points=tuple(round(each / most, 3) for each in values),
         band=(round(due["low"] / most, 3), round(due["high"] / most, 3)) if due else None,
         bad=bool({"floods", "silent"} & {*wrong}),
-        said=_spark(body, span, due),
+        caption=_spark(body, span, due),
         last_24h=number(alerts["last_24h"]),
         a_day=number(round(sum(week) / len(week), 1)),
         due=_range(body["due"]),
@@ -45,7 +45,7 @@ def row_of(body: Mapping[str, Any], span: str) -> HealthRow:
         false_positives=number(precision["labels"] - precision["true"]),
         cost=DASH if body["cost"] is None else f"{body['cost']['us_per_record']:.2g}",
         cost_text=_cost(body["cost"]),
-        parity=DASH if body["parity"] is None else body["parity_said"],
+        parity=DASH if body["parity"] is None else body["parity_text"],
         parity_grade="high" if "parity" in wrong else "",
         remarks=tuple(
             Remark(each["text"], "crit" if each["what"] in _CRIT else "high" if each["what"] in _HIGH else "")

@@ -54,7 +54,7 @@ async def view(asked: PageRequest) -> HealthPage:
         pipeline=pipeline,
         as_of=asked.times.moment(parse_instant_ms(report["as_of"])) if report else None,
         tabs=tuple(tabs_of(pipeline, "Rules")),
-        spans=tuple(HealthTab(said, f"?span={name}", name == span) for name, said in SPANS.items()),
+        spans=tuple(HealthTab(caption, f"?span={name}", name == span) for name, caption in SPANS.items()),
         rows=tuple(row_of(each, span) for each in items),
         calls=len(report.get("calls", ())),
         calls_text=summary_text(items),

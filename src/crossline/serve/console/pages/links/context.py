@@ -16,7 +16,7 @@ class Beside:
     field: str
     value: str
     text: str
-    said: str
+    caption: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class EntityRow:
 class LinksPage:
     """``depths``: of (steps, address, current); ``kinds``: fields with the shape that each has in the drawing.
 
-    ``graph``: what is drawn, as JSON; ``said``: what a person would conclude of it; ``left_out``: empty: nothing is.
+    ``graph``: what is drawn, as JSON; ``caption``: what a person would conclude of it; ``left_out``: empty: nothing is.
     """
 
     TEMPLATE: ClassVar[str] = "pages/links/links.html"
@@ -60,7 +60,7 @@ class LinksPage:
     entity: str
     depths: tuple[tuple[int, str, bool], ...]
     facts: tuple[str, ...]
-    said: str
+    caption: str
     left_out: str
     kinds: tuple[tuple[str, str], ...]
     rows: tuple[EntityRow, ...]

@@ -45,7 +45,7 @@ async def view(asked: PageRequest) -> LinksPage:
             (each, f"{links_address(field, value)}?depth={each}", each == depth) for each in range(1, DEPTH_MAX + 1)
         ),
         facts=tuple(_facts(graph)),
-        said=_conclusion(graph),
+        caption=_conclusion(graph),
         left_out=_left_out(graph["left_out"]),
         kinds=tuple(kinds.items()),
         rows=tuple(_rows(asked, graph)),
@@ -125,8 +125,8 @@ def _rows(asked: PageRequest, graph: Mapping[str, Any]) -> Iterator[EntityRow]:
 
 
 def _beside(entity: Mapping[str, Any], link: Mapping[str, Any]) -> Beside:
-    said = counted(link["alerts"], "alert") if link["alerts"] else counted(link["cases"], "case")
-    return Beside(entity["field"], entity["value"], short(entity["value"]), said)
+    caption = counted(link["alerts"], "alert") if link["alerts"] else counted(link["cases"], "case")
+    return Beside(entity["field"], entity["value"], short(entity["value"]), caption)
 
 
 def _graph(graph: Mapping[str, Any], kinds: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from crossline.serve.console.layout.shell import Shell
 class Stat:
     """A figure. ``against``: its limit; ``before``: the day before; ``points``: of the last 24 hours, 0 to 1.
 
-    ``said``: what the drawing shows, in words.
+    ``caption``: what the drawing shows, in words.
     """
 
     label: str
@@ -23,7 +23,7 @@ class Stat:
     before: str
     crossed: bool
     points: tuple[float, ...]
-    said: str
+    caption: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def _stat(figure: Mapping[str, Any]) -> Stat:
         else f"{'at most ' if figure['peaks'] else ''}{value_text(yesterday, unit)} yesterday",
         crossed=bool(figure["crossed"]),
         points=tuple(each / most if most else 0.0 for each in hours) if len(hours) > 1 else (),
-        said=f"{figure['label']}, {len(hours)} of the last 24 hours: {'at most ' if figure['peaks'] else 'up to '}"
+        caption=f"{figure['label']}, {len(hours)} of the last 24 hours: {'at most ' if figure['peaks'] else 'up to '}"
         f"{value_text(most, unit)}",
     )
 

@@ -26,7 +26,7 @@ class QueueTab:
 class Empty:
     """Why nothing is there, and the one thing to do."""
 
-    said: str
+    caption: str
     why: str
     action: str = ""
     path: str = ""
@@ -34,13 +34,13 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A case beside another. ``said``: what became of it, or what both have."""
+    """A case beside another. ``caption``: what became of it, or what both have."""
 
     number: str
     address: str
     sentence: tuple[TextPiece, ...]
     severity: str
-    said: str
+    caption: str
     at: Moment
 
 

@@ -61,7 +61,7 @@ def near(asked: PageRequest, wanted: QueueQuery, case: Mapping[str, Any], text: 
         address=wanted.address(f"/cases/{case['number']}"),
         sentence=pieces(case["sentence"], (each["value"] for each in case["entities"])),
         severity=case["severity"] or "info",
-        said=text,
+        caption=text,
         at=asked.times.moment(parse_instant_ms(case["resolved_at"] or case["last_at"])),
     )
 

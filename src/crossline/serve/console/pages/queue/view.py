@@ -134,7 +134,7 @@ def act(asked: PageRequest) -> Any:
         if problem.status not in {403, 409, 412, 422}:
             raise
         return Shown(page(asked, wanted, problem.detail), problem.status)
-    return saying(moved(wanted.address()), asked, done.said, done.undo)
+    return saying(moved(wanted.address()), asked, done.caption, done.undo)
 
 
 def undo(asked: PageRequest) -> Response:

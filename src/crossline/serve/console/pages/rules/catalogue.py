@@ -118,5 +118,5 @@ def _row(
         cost=mine.cost,
         changed=asked.times.moment(max(changed)) if changed else None,
         waits=f"version {max(waits)} waits" if waits else "",
-        broken="; ".join(said for said, beyond in mine.held if beyond),
+        broken="; ".join(caption for caption, beyond in mine.held if beyond),
     )

@@ -104,14 +104,14 @@ class PredictionRow:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How far the version in force has come. ``said``: for which keys it decides, and who has the others.
+    """How far the version in force has come. ``caption``: for which keys it decides, and who has the others.
 
     ``watching``: what was foretold and what came today; empty: nothing was foretold. ``wider``: the shares that it may
     be given; ``back``: the version that rolling back goes to, 0: there is none. ``asked``: the share that is asked for.
     """
 
     version: int
-    said: str
+    caption: str
     watching: str
     wider: tuple[str, ...]
     back: int
@@ -138,7 +138,7 @@ class RulePage:
     owner: str
     live: str
     waits: str
-    said: str
+    caption: str
     text: tuple[str, ...]
     diff: tuple[tuple[str, str], ...]
     differs: int
@@ -182,7 +182,7 @@ class EditPage:
     saved: Moment | None
     live: str
     faults: tuple[TextFault, ...]
-    said: str
+    caption: str
     ok: bool
     differs: int
     against: int

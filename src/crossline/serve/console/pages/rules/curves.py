@@ -73,7 +73,7 @@ def curve_at(job: Mapping[str, Any], looked_at: float | None, live: float | None
     begun = (
         job["job_id"],
         job["state"],
-        progress.get("said") or "",
+        progress.get("message") or "",
         progress.get("share") or 0.0,
         job["error"] or "",
         named,

@@ -246,7 +246,7 @@ async def _page(asked: PageRequest, base: _Base, wanted: Mapping[str, str], wron
         saved=asked.times.moment(draft.at_ms) if draft else None,
         live=base.live,
         faults=faults,
-        said=await asyncio.to_thread(english_of, asked, text),
+        caption=await asyncio.to_thread(english_of, asked, text),
         ok=ok,
         differs=differing(lines),
         against=base.version,

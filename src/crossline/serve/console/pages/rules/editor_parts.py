@@ -28,7 +28,7 @@ class CheckPart:
 
     TEMPLATE: ClassVar[str] = "pages/rules/check.html"
     faults: tuple[TextFault, ...]
-    said: str
+    caption: str
     ok: bool
     differs: int
     against: int
@@ -49,7 +49,7 @@ class FilledPart:
     turn: TypeChange | None
     wrong: str
     faults: tuple[TextFault, ...]
-    said: str
+    caption: str
     ok: bool
     differs: int
     against: int
@@ -73,7 +73,7 @@ class Curve:
 
     job_id: str
     state: str
-    said: str
+    caption: str
     share: float
     error: str
     named: str
@@ -100,7 +100,7 @@ class SampleRow:
 
     record_id: str
     entities: tuple[tuple[str, str], ...]
-    said: str
+    caption: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class BlastRow:
 
     record_id: str
     entities: tuple[tuple[str, str], ...]
-    said: str
+    caption: str
     by: str
 
 
@@ -173,7 +173,7 @@ class TrialView:
 
     job_id: str
     state: str
-    said: str
+    caption: str
     share: float
     left: str
     error: str

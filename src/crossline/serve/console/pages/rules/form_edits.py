@@ -79,4 +79,4 @@ def _type(asked: PageRequest) -> str:
 
 
 def _sentence(check: Any) -> tuple[Any, ...]:
-    return check.faults, check.said, check.ok, check.differs, check.against, check.changed
+    return check.faults, check.caption, check.ok, check.differs, check.against, check.changed

@@ -33,7 +33,7 @@ def rollout_of(rows: Sequence[Row], now: Row, kept: PredictionRow | None, asked:
     wider = tuple(each for each in WIDER if keys_of(each) > keys_of(share)) if now["status"] == "active" else ()
     return Rollout(
         version=int(now["version"]),
-        said=text,
+        caption=text,
         watching=watching,
         wider=wider,
         back=before if now["status"] == "active" and share != NONE else 0,

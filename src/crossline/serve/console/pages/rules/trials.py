@@ -106,7 +106,7 @@ def trial_view(job: Mapping[str, Any], money: Any = None, now_ms: int = 0) -> Tr
     return TrialView(
         job_id=job["job_id"],
         state=job["state"],
-        said=progress.get("said") or "",
+        caption=progress.get("message") or "",
         share=progress.get("share") or 0.0,
         left=remaining_text(job, now_ms) if job["state"] == "running" else "",
         error=job["error"] or "" if job["state"] in {"failed", "ended"} else "",

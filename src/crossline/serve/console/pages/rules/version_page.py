@@ -140,7 +140,7 @@ def _page(
         owner=row["body"].get("owner") or "",
         live="" if row["version"] == now["version"] else f"version {now['version']} is {now['status']}",
         waits=_waits(asked, rule_id),
-        said="" if rule is None else english(config, rule),
+        caption="" if rule is None else english(config, rule),
         text=tuple(text.splitlines()),
         diff=lines,
         differs=differing(lines),

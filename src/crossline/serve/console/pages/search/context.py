@@ -11,14 +11,14 @@ from crossline.serve.console.layout.shell import Shell
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One thing that was found. ``name``: its id or number; ``said``: its sentence; ``meta``: what else is known.
+    """One thing that was found. ``name``: its id or number; ``caption``: its sentence; ``meta``: what else is known.
 
     ``severity``, ``decision``: empty where it has none.
     """
 
     address: str
     name: str
-    said: str
+    caption: str
     meta: str
     severity: str = ""
     decision: str = ""

@@ -10,10 +10,10 @@ from crossline.serve.console.layout.shell import Shell
 
 @dataclass(frozen=True, slots=True)
 class SavedView:
-    """A view. ``said``: its filters in words; ``count``: as text."""
+    """A view. ``caption``: its filters in words; ``count``: as text."""
 
     name: str
-    said: str
+    caption: str
     path: str
     count: str
     default: bool
@@ -21,13 +21,13 @@ class SavedView:
 
 @dataclass(frozen=True, slots=True)
 class ViewsPage:
-    """``query``: the view that is to be saved, as text, and ``said`` in words; empty: none is."""
+    """``query``: the view that is to be saved, as text, and ``caption`` in words; empty: none is."""
 
     TEMPLATE: ClassVar[str] = "pages/views/views.html"
     shell: Shell
     views: tuple[SavedView, ...]
     query: str
-    said: str
+    caption: str
     token: str
     may_act: bool
     why_not: str

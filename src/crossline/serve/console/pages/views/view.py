@@ -57,7 +57,7 @@ def _page(asked: PageRequest, wanted: QueueQuery, problem: str = "", name: str =
             for each, mine in own
         ),
         query=wanted.text(),
-        said=_message(wanted) if wanted.given else "",
+        caption=_message(wanted) if wanted.given else "",
         token=asked.token,
         may_act=may_act,
         why_not="" if may_act else WHY_NOT,
