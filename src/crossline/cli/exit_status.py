@@ -81,8 +81,8 @@ def _code(error: BaseException) -> int | None:
         code = _say("interrupted", INTERRUPTED)
     elif isinstance(error, CrosslineError):
         code = _say(str(error), error.exit_code)
-    elif isinstance(error, ModuleNotFoundError) and (said := missing("this", error.name)) is not None:
-        code = _say(said, WRONG_USE)
+    elif isinstance(error, ModuleNotFoundError) and (text := missing("this", error.name)) is not None:
+        code = _say(text, WRONG_USE)
     elif isinstance(error, _WrongUse):
         code = _wrong_use(error)
     elif isinstance(error, BrokenPipeError) and (_reader_gone(1) or _reader_gone(2)):

@@ -48,9 +48,9 @@ def _page(command: Any, context: Any, width: int) -> Iterator[str]:
 
 def _section(title: str, records: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
     yield from ("", title)
-    for name, said in records:
+    for name, text in records:
         yield from wrap(f"  {name}", width, subsequent_indent=_INDENT)
-        yield from wrap(said, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+        yield from wrap(text, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
 
 
 class Command(_Fitting, TyperCommand):
@@ -71,8 +71,8 @@ class Commands(typer.Typer):
     ``elsewhere``: by name, ``module:function``; they are listed after those that are added here.
     """
 
-    def __init__(self, elsewhere: Mapping[str, str], **said: Any) -> None:
-        super().__init__(**said)
+    def __init__(self, elsewhere: Mapping[str, str], **options: Any) -> None:
+        super().__init__(**options)
         self.elsewhere = elsewhere
 
 

@@ -52,7 +52,7 @@ class Stopping:
         self._untold = threading.Semaphore()
         self._untaken = threading.Semaphore()
         self._first_s = math.inf
-        self._met = threading.Event()  # the main thread heard of a signal
+        self._met = threading.Event()  # the main thread saw a signal
         self._late = False  # it has yet to hear of one that was acted on
         self._listening: tuple[threading.Thread, int, int] | None = None
         self._pipeline: Stoppable | None = None
@@ -125,7 +125,7 @@ class Stopping:
 
     def _stop(self) -> None:
         if self._pipeline is not None:
-            with suppress(CrosslineError):  # reported to whoever waits for the pipeline
+            with suppress(CrosslineError):  # reported to the caller of the pipeline
                 self._pipeline.stop()
 
     def _cut_off(self) -> None:

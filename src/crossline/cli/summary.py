@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crossline.settings.config import PipelineConfig as Config
 
 _SHOW_EVERY_S = 0.5
-_PROGRESS = "CROSSLINE_PROGRESS"  # `lines`: whoever started the command reads how far it is
+_PROGRESS = "CROSSLINE_PROGRESS"  # `lines`: the process that started the command reads how far it is
 # How batches of a pipeline run, as `ran` of its totals has it, and what each way is.
 _WAYS = {"in_process": "in a process beside Spark", "one_task": "as one task of Spark", "stages": "as stages of Spark"}
 COSTLIEST = 3  # rules that the text of a summary names

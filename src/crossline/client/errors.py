@@ -16,7 +16,7 @@ class ClientError(Exception):
 
 
 class UnreachableError(ClientError):
-    """No answer in time: nothing listens, the connection broke, or the server said 503 until the time was over.
+    """No answer in time: nothing listens, the connection broke, or the server answered 503 until the time was over.
 
     Never raised for a decision: that is answered by the client's own fallback.
     """

@@ -94,7 +94,7 @@ async def follow(
 
 
 class _NotNowError(Exception):
-    """The server said 503 or the like."""
+    """The server answered 503 or the like."""
 
 
 async def _connection(wire: Wire, call: ApiCall, parser: Parser, silence_s: float) -> AsyncGenerator[Event, None]:

@@ -30,7 +30,7 @@ def unreachable(fallback: Fallback, stream: str, record: Record, why: ClientErro
         try:
             decided = fallback(stream, json.loads(record) if isinstance(record, bytes) else record)
             if decided not in ACTIONS:
-                raise ValueError(f"found {decided!r}; expected one of {', '.join(ACTIONS)}")  # noqa: TRY301 - said in one place
+                raise ValueError(f"found {decided!r}; expected one of {', '.join(ACTIONS)}")  # noqa: TRY301 - raised in one place
         except Exception as error:  # noqa: BLE001 - the caller's own function; a payment waits for an answer
             decided = DEFAULT
             degraded.append(Degraded("client.fallback", f"{type(error).__name__}: {error}"))

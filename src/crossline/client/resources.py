@@ -56,7 +56,7 @@ class Resources(ABC, Generic[Found]):
         reason: str | None = None,
         if_match: str | None = None,
     ) -> Found:
-        """Say of a record whether it was fraud, and since when that is known (now, where not said)."""
+        """Label a record as fraud or not, and since when that is known (default: now)."""
         body = {"is_fraud": is_fraud, "known_at": instant_text(known_at), "reason": reason}
         return self.call(call("label", [stream, record_id], body=body, if_match=if_match))
 

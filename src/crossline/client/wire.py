@@ -129,7 +129,7 @@ class Wire:
         return httpx.Request(call.method, url, headers=made, content=call.body)
 
     async def open(self, call: ApiCall, headers: Mapping[str, str]) -> httpx.Response:
-        """The answer to a call of which the body is still to come; whoever asks closes it."""
+        """The answer to a call of which the body is still to come; the caller closes it."""
         return await self._http.send(self.request(call, call.query, headers), stream=True)
 
 

@@ -139,12 +139,12 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         )
         held.push_async_callback(decisions.close)
         await _warmed(records, group)
-        told = figures.differed
+        on_difference = figures.differed
         async with (
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep, ages_ms),
             counting(counts),
-            Reconciler(reader, settling, group, settings, path, taken.after, mark, told, clock_ms) as revising,
+            Reconciler(reader, settling, group, settings, path, taken.after, mark, on_difference, clock_ms) as revising,
             _placing(taken),
         ):
             parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)

@@ -166,7 +166,9 @@ class Reconciler:
             made = made_of(orjson.loads(answer.body), body, before[-1] if before else None)
             await self._revise([(answer.decision_id, body)], [made])
 
-    async def _revise(self, said: Sequence[tuple[str, Mapping[str, Any]]], made: Sequence[Revision | None]) -> None:
+    async def _revise(
+        self, decisions: Sequence[tuple[str, Mapping[str, Any]]], made: Sequence[Revision | None]
+    ) -> None:
         """Keep revisions in the ledger, and push what is ``made`` of them.
 
         What the ledger has is not found again after a kill, so it is pushed before; what was pushed is known by its id.
@@ -176,7 +178,7 @@ class Reconciler:
             await self._push([each for each in made if each is not None])
         new: set[int] = set()
         kept = made if self._shared and self._pusher is not None else [None] * len(made)
-        await _until_taken(partial(self._ledger.call, partial(_revise, said, kept, new)))
+        await _until_taken(partial(self._ledger.call, partial(_revise, decisions, kept, new)))
         await self._push_kept([each for number, each in enumerate(kept) if each is not None and number in new])
 
     async def _push_kept(self, revisions: Sequence[Revision]) -> None:

@@ -48,7 +48,7 @@ class Unsettled(Protocol):
 
 
 class ProgressFile:
-    """Where a process has got to, in a file in ``folder``: whoever comes next goes on from there."""
+    """Where a process has got to, in a file in ``folder``: the next process goes on from there."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / MARK

@@ -28,7 +28,7 @@ class SteadyClock:
     Args:
         wall_ms: The wall clock, in epoch milliseconds.
         count_s: Seconds that only grow.
-        known_ms: As said.
+        known_ms: As in the class.
 
     Example:
         >>> clock = SteadyClock(known_ms=1_767_225_600_000)

@@ -241,8 +241,10 @@ def tell_cases(found: Sequence[FileResult], *, as_json: bool) -> bool:
     else:
         table = Listing("file", "case", "", "what differs", long=["what differs"])
         for each in found:
-            said = Text("\n".join(map(printable, each.result.differs)))
-            table.add(Path(each.source).name, each.result.name, "passed" if each.result.passed else "failed", said)
+            differences = Text("\n".join(map(printable, each.result.differs)))
+            table.add(
+                Path(each.source).name, each.result.name, "passed" if each.result.passed else "failed", differences
+            )
         show(table)
     failed = sum(not each.result.passed for each in found)
     note(f"{len(found):,} cases, {failed:,} failed")

@@ -156,7 +156,7 @@ class AuditLog:
         return self._sequence
 
     def _read_end(self, descriptor: int, size: int) -> int:
-        """Read the last whole line, whoever wrote it; gives how many bytes of half a line stand after it."""
+        """Read the last whole line, whichever process wrote it; gives how many bytes of half a line stand after it."""
         start = max(0, size - 2 * LINE_BYTES_MAX)
         tail = os.pread(descriptor, size - start, start)
         whole, newline, rest = tail.rpartition(b"\n")
@@ -200,7 +200,7 @@ class Verified:
 
     ``problems``: where the chain breaks, the first first. ``head``: the last digest. ``open_writes``: numbers of writes
     of which it is not known how they ended: the process was killed, or the disk was full. ``torn``: bytes of half a
-    line at the end, as a kill leaves them; what it would have said was acknowledged to nobody.
+    line at the end, as a kill leaves them; its content was never acknowledged.
     """
 
     events: int

@@ -124,7 +124,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._paused_since = None
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Some clients offer HTTP/2 with every request; whoever does not take it says nothing (RFC 9110, 7.8)."""
+        """Some clients offer HTTP/2 with every request; a server may ignore it (RFC 9110, 7.8)."""
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + _SEPARATORS for name, value in self.headers)

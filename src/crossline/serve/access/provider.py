@@ -142,11 +142,11 @@ async def exchanged(address: str, form: Mapping[str, str], secret: tuple[str, st
     """
     try:
         async with asyncio.timeout(DEADLINE_S), _client() as client:
-            said = await _json(client, address, form, None if secret is None else httpx.BasicAuth(*secret))
+            answer = await _json(client, address, form, None if secret is None else httpx.BasicAuth(*secret))
     except (httpx.HTTPError, ValueError, TimeoutError) as error:
         fault = noted("the identity provider exchanged no code", error)
         raise TellableError(with_fault("the identity provider exchanged no code", fault)) from None
-    return said
+    return answer
 
 
 def _client() -> httpx.AsyncClient:

@@ -110,7 +110,7 @@ class AllEvents:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _newest(self) -> At:
-        """Where whoever listens from now on begins."""
+        """Where a client that connects now begins."""
         revised = await asyncio.to_thread(self._revised.last)
         case = None if self._cases is None else await asyncio.to_thread(self._cases.last)
         predicted = None if self._predicted is None else await asyncio.to_thread(self._predicted.last)
@@ -171,8 +171,8 @@ async def _into(waiting: asyncio.Queue[Any], source: Any) -> None:
 
 
 async def _named(name: str, source: AsyncIterator[tuple[int, Any]]) -> AsyncIterator[tuple[str, int, Any]]:
-    async for number, said in source:
-        yield name, number, said
+    async for number, body in source:
+        yield name, number, body
 
 
 def _of_case(case: dict[str, Any], at: At) -> LiveEvent:

@@ -42,7 +42,7 @@ def listening(place: Place, setting: str = "serve.listen") -> tuple[socket.socke
 
 
 class _Server(uvicorn.Server):
-    """Signals are for whoever runs it."""
+    """Signals are for its parent process."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)

@@ -30,7 +30,7 @@ EVERY_CASE = CaseFilter()
 class Cases:
     """Labels, cases and notes in one SQLite file, ``cases.db`` in the folder of ``serve.path``.
 
-    Nothing that was said is lost or changed: labels and events are only added. Calls are whole or not at all, and on
+    Labels and events are append-only: none is lost or changed. Calls are whole or not at all, and on
     the disk when they return. From any thread; several processes may have the file open.
 
     Args:
@@ -80,7 +80,7 @@ class Cases:
             reason: Why, for people.
             known_ms: When that became known, epoch milliseconds; None: now.
             version: That of the last word which is to be replaced (``If-Match``), 0 for none; None: whatever stands.
-            key: The ``Idempotency-Key``: the same key with the same label is said once.
+            key: The ``Idempotency-Key``: the same key with the same label is written once.
 
         Returns:
             The label as it stands.
@@ -107,11 +107,11 @@ class Cases:
         return made
 
     def label(self, stream: str, record_id: str) -> Label | None:
-        """The last word on a record; None where nobody has said anything."""
+        """The latest label of a record; None where it has none."""
         return labels.last(self._file, stream, record_id)
 
     def label_history(self, stream: str, record_id: str) -> list[Label]:
-        """All that was said about a record, the last word last."""
+        """All labels of a record, the latest last."""
         return labels.history(self._file, stream, record_id)
 
     def labels(
@@ -121,12 +121,12 @@ class Cases:
         known_by_ms: int | None = None,
         given_by_ms: int | None = None,
     ) -> Iterator[Label]:
-        """The last word on each labelled record, in the order in which these were said.
+        """The latest label of each labelled record, in the order in which they were given.
 
         Args:
             streams: Of records of these streams; None: of all.
             known_by_ms: As far as it was known by then, epoch milliseconds: what a model of that day could be taught.
-            given_by_ms: As far as it was said by then.
+            given_by_ms: Only labels given by then.
         """
         return labels.current_labels(self._file, streams, known_by_ms, given_by_ms)
 
@@ -212,8 +212,8 @@ class Cases:
                     case,
                 )
             made = casework.changed(case, change, who, now_ms)
-            said = None if verdict is None else verdict.is_fraud
-            casework.write(self._file, made, fresh=False, verdict=said)
+            is_fraud = None if verdict is None else verdict.is_fraud
+            casework.write(self._file, made, fresh=False, verdict=is_fraud)
             before, after = casework.difference(case, made)
             if verdict is not None:
                 records = casework.records_of(made)

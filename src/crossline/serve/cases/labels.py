@@ -56,9 +56,9 @@ def add(
 
 
 def withdraw(file: CaseFile, given: Label, before: Label | None, who: str, now_ms: int) -> bool:
-    """Take back what was said last, in a transaction: ``before`` counts again, or nothing does where that is None.
+    """Take back the latest label, in a transaction: ``before`` counts again, or nothing does where that is None.
 
-    Nothing happens, and it is False, where something else was said since.
+    Nothing happens, and it is False, where another label came since.
     """
     stands = _newest(file, given.stream, given.record_id)
     if stands is None or stands.version != given.version:
@@ -98,7 +98,7 @@ def _newest(file: CaseFile, stream: str, record_id: str) -> Label | None:
 
 
 def history(file: CaseFile, stream: str, record_id: str) -> list[Label]:
-    """All that was said about a record, the last word last."""
+    """All labels of a record, the latest last."""
     found = file.rows(
         f"SELECT {_COLUMNS} FROM labels WHERE stream = ? AND record_id = ? ORDER BY version",  # noqa: S608 - as above
         (stream, record_id),
@@ -109,9 +109,9 @@ def history(file: CaseFile, stream: str, record_id: str) -> list[Label]:
 def current_labels(
     file: CaseFile, streams: Sequence[str] | None, known_by_ms: int | None, given_by_ms: int | None
 ) -> Iterator[Label]:
-    """The last word on each record, in the order in which these were said, read in pieces.
+    """The latest label of each record, in the order in which they were given, read in pieces.
 
-    ``known_by_ms``, ``given_by_ms``: of what was known, and of what was said, up to then.
+    ``known_by_ms``, ``given_by_ms``: only labels known, and given, up to then.
     """
     # All of one moment, however long it is read: labels that come meanwhile are not seen.
     (end,) = file.rows("SELECT coalesce(max(seq), 0) AS seq FROM labels")

@@ -7,7 +7,7 @@ TABLES = (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, stream TEXT NOT NULL, record_id TEXT NOT NULL, version INTEGER NOT NULL,
     is_fraud INTEGER NOT NULL CHECK (is_fraud IN (0, 1)), known_ms INTEGER NOT NULL, reason TEXT NOT NULL,
     who TEXT NOT NULL, at_ms INTEGER NOT NULL, case_id TEXT, UNIQUE (stream, record_id, version)) STRICT""",
-    # What was said stays: a label is followed by another one, and never changed.
+    # Labels are append-only: one is followed by another, and never changed.
     """CREATE TRIGGER labels_stay BEFORE UPDATE ON labels BEGIN SELECT raise(ABORT, 'labels are only added'); END""",
     """CREATE TRIGGER labels_last BEFORE DELETE ON labels BEGIN SELECT raise(ABORT, 'labels are only added'); END""",
     """CREATE VIEW labels_now AS

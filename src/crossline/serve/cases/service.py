@@ -58,7 +58,7 @@ class CaseService:
         return self.queue.page(wanted, who, sort, place, limit)
 
     def counts(self, who: str, filters: dict[str, QueueFilter] | None = None) -> dict[str, Any]:
-        """How many cases each view has, or each of ``filters``, for whoever asks."""
+        """How many cases each view has, or each of ``filters``, for the caller."""
         self.wake()
         wanted = filters or {name: QueueFilter(view=name) for name in VIEWS}
         return {name: self.queue.count(each.checked(), who) for name, each in wanted.items()}

@@ -37,7 +37,7 @@ UNSET: Final = Unset.UNSET
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What was said about a record. ``version``: how many labels the record has had, with this one.
+    """A label of a record. ``version``: how many labels the record has had, with this one.
 
     ``known_ms``: when it became known that it was fraud or not, such as the day of a chargeback; ``at_ms``: when the
     label was given. ``case_id``: the case on whose resolving it was given.

@@ -47,7 +47,7 @@ async def answered(
     match: str | None = None,
     who: Principal | None = None,
 ) -> tuple[int, Any]:
-    """The status of what the API answers to whoever asks for the page, and its JSON.
+    """The status of what the API answers to the caller for the page, and its JSON.
 
     Args:
         asked: The page's request.
@@ -57,7 +57,7 @@ async def answered(
         body: A JSON value.
         query: What stands behind the question mark.
         match: The entity tag of what was looked at.
-        who: In whose name it is asked; else whoever asks for the page.
+        who: In whose name it is asked; else the caller for the page.
 
     Raises ProblemError where the API says no.
     """

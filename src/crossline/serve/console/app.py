@@ -173,7 +173,7 @@ def page_problem(error: Exception) -> ProblemError:
         return refusal(error.status_code, str(error.detail))
     fault = secrets.token_hex(4)
     log.error("a page could not be made", fault=fault, exc_info=error)
-    text = "The page could not be made. Other pages are not affected. Try again, or contact whoever runs the server"
+    text = "The page could not be made. Other pages are not affected. Try again, or contact the operator of the server"
     return ProblemError(500, "fault", text, headers={"X-Fault": fault})
 
 

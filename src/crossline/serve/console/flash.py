@@ -34,7 +34,7 @@ def saying(answer: Response, asked: PageRequest, text: str, undo: str = "") -> R
 def message_in(request: Request, token: str) -> Toast | None:
     """What the page is to say; None where nothing, or somebody else wrote it.
 
-    A script that reads a page anew, or a part of one, is shown nothing: what it took would be said to nobody.
+    A script that reads a page anew, or a part of one, is shown nothing: nobody would see what it took.
     """
     if request.headers.get("sec-fetch-mode", "navigate") != "navigate" or "hx-request" in request.headers:
         return None
@@ -58,4 +58,4 @@ def clearing_header(gate: Gate) -> str:
 
 
 def _mac(text: str, token: str) -> str:
-    return hmac.new(token.encode(), f"said {text}".encode(), hashlib.sha256).hexdigest()[:32]
+    return hmac.new(token.encode(), f"notice {text}".encode(), hashlib.sha256).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Answers as people read them: the headers of every page, and what is said where there is no page."""
+"""Answers as people read them: the headers of every page, and the text where there is no page."""
 
 from __future__ import annotations
 

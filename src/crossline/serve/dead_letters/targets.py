@@ -54,7 +54,7 @@ async def close_own(ways: Mapping[str, ResendTarget], logs: Mapping[str, RecordL
 
 
 def schemas_folder(checkpoint: str, stream: str) -> str:
-    """Where a checkpoint has what a registry said of a stream's schemas."""
+    """The folder of a checkpoint that keeps a registry's schemas of a stream."""
     return schemas_at(checkpoint, stream) if is_uri(checkpoint) else f"{checkpoint}/sources/{stream}/schemas"
 
 

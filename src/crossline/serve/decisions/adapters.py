@@ -150,28 +150,28 @@ class SqliteReads:
             raise SourceError(f"the ledger {self._path} cannot be read now: {error}") from None
 
     def answer(self, decision_id: str) -> Kept | None:
-        """As said."""
+        """See the protocol."""
         return self._read(lambda ledger: read_answer(ledger, "decision_id = ?", (decision_id,)))
 
     def by_record(self, stream: str, record_id: str) -> Kept | None:
-        """As said."""
+        """See the protocol."""
         given = (stream, record_id)
         return self._read(lambda ledger: read_answer(ledger, "stream = ? AND record_id = ?", given))
 
     def receipt(self, decision_id: str) -> dict[str, Any] | None:
-        """As said."""
+        """See the protocol."""
         return self._read(lambda ledger: read_receipt(ledger, decision_id))
 
     def unsettled(self, since_ms: int, most: int) -> list[tuple[str, str, str, str, str]]:
-        """As said."""
+        """See the protocol."""
         return self._read(lambda ledger: read_unsettled(ledger, since_ms, most))
 
     def differing(self, since_ms: int, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """As said."""
+        """See the protocol."""
         return self._read(lambda ledger: read_differing(ledger, since_ms, most))
 
     def figures(self, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
-        """As said."""
+        """See the protocol."""
         return self._read(lambda ledger: read_figures(ledger, records))
 
     def close(self) -> None:
@@ -215,8 +215,8 @@ class LedgerDecisions:
         """Those on a record, in order of their ids."""
         streams = self._streams if stream is None else (stream,)
         found = [self._reads.by_record(each, record_id) for each in streams]
-        said = sorted((_body_of(each) for each in found if each is not None), key=_id)
-        return [each for each in said if after is None or _id(each) > after][:limit]
+        revisions = sorted((_body_of(each) for each in found if each is not None), key=_id)
+        return [each for each in revisions if after is None or _id(each) > after][:limit]
 
     def revisions(self, decision_id: str) -> list[Mapping[str, Any]]:
         """What the stream decided otherwise since."""

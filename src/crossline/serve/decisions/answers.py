@@ -16,7 +16,7 @@ PLAIN = frozenset({"a score that is no finite number"})  # why a model has no sc
 
 
 class AnswerBuilder:
-    """Makes answers. ``parts``: who judges, and what is said where nobody does."""
+    """Makes answers. ``parts``: who judges, and the fallback where no replica answers."""
 
     def __init__(self, parts: ServiceParts) -> None:
         self._judge, self._by_fallback = parts.judge, parts.fallback
@@ -27,7 +27,7 @@ class AnswerBuilder:
         return self.peek(asked, verdict)
 
     def peek(self, asked: Asked, verdict: RecordVerdict | NotJudgedError) -> DecisionAnswer:
-        """What a replica said, as an answer. Raises NotJudgedError where it said nothing."""
+        """A replica's reply as an answer. Raises NotJudgedError where the reply is empty."""
         if isinstance(verdict, NotJudgedError):
             raise verdict
         basis = self._judge.basis(verdict.basis)
@@ -49,20 +49,20 @@ class AnswerBuilder:
 
     def fallback(self, asked: Asked, *why: Degraded) -> DecisionAnswer:
         """What the policy says where nothing was judged."""
-        said = fallback_decision(asked, self._by_fallback.decide(asked), self._by_fallback.version)
-        return DecisionAnswer(asked, said, "fallback", degraded=why)
+        decision = fallback_decision(asked, self._by_fallback.decide(asked), self._by_fallback.version)
+        return DecisionAnswer(asked, decision, "fallback", degraded=why)
 
     def _graver(self, answer: DecisionAnswer) -> DecisionAnswer:
         """It, or, where a rule could not be judged, what the fallback says, if that is graver."""
         if not answer.degraded:
             return answer
         instead = self.fallback(answer.asked, *answer.degraded)
-        said, plainly = (ACTIONS.index(each.decision["decision"]) for each in (answer, instead))
-        return instead if plainly > said else answer
+        judged, plain = (ACTIONS.index(each.decision["decision"]) for each in (answer, instead))
+        return instead if plain > judged else answer
 
 
 def _public(degraded: Sequence[Degraded]) -> tuple[Degraded, ...]:
-    """What could not be judged, for whoever asked: what a model's library said of it is in the log."""
+    """What could not be judged, for the caller: the message of the model's library is in the log."""
     return tuple(
         each
         if each.why in PLAIN

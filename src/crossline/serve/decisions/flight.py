@@ -89,7 +89,7 @@ class Flight:
                 future.remove_done_callback(self._wake)
 
     def reply(self) -> asyncio.Future[HttpReply]:
-        """What the request that asks for it gets; a future of its own, since whoever goes cancels it."""
+        """What the request that asks for it gets; a future of its own, since a caller that leaves cancels it."""
         asking: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
         self._asking.append(asking)
         return asking

@@ -92,9 +92,9 @@ class Exact:
     def _of(self, batch: FeedBatch, record: DecidedRecord, place: Place) -> Mapping[str, Any]:
         if not batch.has(record.stream, place):
             raise NotDecidedError(record, "forgotten", "what its batch gave is not kept any more; see the sinks")
-        said = decided_in(batch, record.stream, record.record_id)
-        if said is not None:
-            return said
+        kept = decided_in(batch, record.stream, record.record_id)
+        if kept is not None:
+            return kept
         for name in ("dead", "late"):
             for line in batch.section(name):
                 each = orjson.loads(line)
@@ -122,9 +122,9 @@ async def first_decision(reader: FeedReader, stream: str, record_id: str) -> Map
             with suppress(OSError, StateError):  # gone meanwhile, or damaged
                 if needle not in batch_path(reader.folder, number).read_bytes():
                     continue
-                said = decided_in(read_batch(reader.folder, number), stream, record_id)
-                if said is not None:
-                    return said
+                decision = decided_in(read_batch(reader.folder, number), stream, record_id)
+                if decision is not None:
+                    return decision
         return None
 
     return await asyncio.to_thread(found)

@@ -66,7 +66,7 @@ def percent(share: float) -> str:
 
 
 def parity_text(health: RuleHealth) -> str:
-    """``same``, ``2 differ``, or why nothing can be said."""
+    """``same``, ``2 differ``, or why parity is unknown."""
     found = health.parity
     if found is None:
         return "not there"

@@ -37,7 +37,7 @@ def command_line(arguments: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A command that has ended. ``stderr``: what it said beside its answer, without ``error:``."""
+    """A command that has ended. ``stderr``: its standard error, without ``error:``."""
 
     code: int
     out: bytes
@@ -109,7 +109,7 @@ async def _run(command: Sequence[str]) -> CommandResult:
 
 
 def text_of(raw: bytes) -> str:
-    """What a command said on its standard error, as one text."""
+    """A command's standard error as one text."""
     text = raw.decode(errors="backslashreplace").strip()
     return text.removeprefix("error: ")
 

@@ -96,7 +96,7 @@ class Dependencies:
     jobs_running_max: int = 2
 
     def store(self) -> Store:
-        """The pipeline's store, to be closed by whoever asks. Raises ProblemError (409) where it has none."""
+        """The pipeline's store, to be closed by the caller. Raises ProblemError (409) where it has none."""
         found = self.open_store(self.config)
         if found is None:
             raise ProblemError(

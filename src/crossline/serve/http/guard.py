@@ -36,7 +36,7 @@ class Guard:
             await self._app(scope, body.receive, noted)
         except Exception as error:
             problem = problem_of(error)
-            if begun:  # half an answer is out: closing the connection is all that can be said
+            if begun:  # half an answer is out: only closing the connection is left
                 raise
             await problem.response()(scope, receive, send)
 

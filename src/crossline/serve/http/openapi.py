@@ -92,7 +92,7 @@ def document_of(app: FastAPI, extra: Mapping[str, Mapping[str, Any]]) -> dict[st
 
 
 def _complete(path: str, verb: str, operation: dict[str, Any]) -> None:
-    """What is the same of all: problems, the key of writes, and which need none of whoever asks."""
+    """What is the same of all: problems, the key of writes, and which need none of the caller."""
     operation["responses"].pop("422", None)
     operation["responses"]["default"] = _ANSWER
     if path in _OPEN:

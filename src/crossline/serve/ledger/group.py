@@ -93,7 +93,7 @@ class LedgerGroup:
     async def settled(self, asked: Asked, timeout_s: float) -> Claimed:
         """What became of an id that another request has under way: ``pending`` still, where time is up.
 
-        ``fresh``: whoever had it has died or given it up; it is the caller's now.
+        ``fresh``: its owner has died or given it up; it is the caller's now.
         """
         key = (asked.stream, asked.record_id)
         until_s = self._loop().time() + timeout_s
@@ -107,7 +107,7 @@ class LedgerGroup:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(event.wait(), min(self._look_s, left_s))
         finally:
-            self._waiting.pop(key, None)  # whoever else waits for it looks again
+            self._waiting.pop(key, None)  # others that wait for it look again
 
     async def call(self, ask: Callable[[DecisionLedger], T]) -> T:
         """Whatever else is asked of the ledger, in its thread: ``call(lambda ledger: ledger.counts())``."""

@@ -114,7 +114,7 @@ class BasisText:
 class BasisTexts:
     """Those of the last bases: a basis changes with rules, lists and policy, and many receipts have it.
 
-    Known by the object itself, which whoever judges hands out again and again, and not by its ``digest``.
+    Known by the object itself, which the judging process hands out again and again, and not by its ``digest``.
     """
 
     def __init__(self, kept_max: int = BASES_KEPT) -> None:

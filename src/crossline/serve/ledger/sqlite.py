@@ -61,10 +61,10 @@ class SqliteLedger:
     """See ``DecisionLedger``. Calls come from one thread at a time.
 
     Guarantee: what ``answer`` returns is on the disk (``synchronous`` full). Of an id one answer is ever kept, the
-    first; whoever comes second is given that one. A claim is seen by all processes at once and outlives a kill; it is
+    first; a second caller is given that one. A claim is seen by all processes at once and outlives a kill; it is
     not synced, since of what a power cut takes nothing was answered yet.
 
-    A process that is killed loses its claims to whoever asks next, and its chain to the process that takes its slot.
+    A process that is killed loses its claims to the next caller, and its chain to the process that takes its slot.
     That one goes on where the chain ended: the sequence has no gap, ``previous`` names the last receipt that was kept.
     """
 
@@ -153,7 +153,7 @@ class SqliteLedger:
         return claimed, kept
 
     def _sync(self, connection: sqlite3.Connection, *, full: bool) -> None:
-        """Whether the next transactions are synced. The sync of one is that of all before it, whoever wrote them."""
+        """Whether the next transactions are synced. A sync covers all earlier ones, of any process."""
         if full is not self._full:
             connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
             self._full = full
@@ -200,8 +200,8 @@ class SqliteLedger:
             receipt = receipt_body(entry, link, self._signer.key_id if self._signer else None, basis.written)
             digest = digest_of(receipt)
             decision_id, body = str(decision["decision_id"]), answer_of(decision, digest)
-            said = (decision_id, str(decision["answered"]), str(decision["decision"]), body, now_ms)
-            connection.execute(_ANSWERED, (*key, asked.digest, *self._owner, now_ms, *said))
+            columns = (decision_id, str(decision["answered"]), str(decision["decision"]), body, now_ms)
+            connection.execute(_ANSWERED, (*key, asked.digest, *self._owner, now_ms, *columns))
             signature = self._signer.sign(digest) if self._signer else None
             whole = {**receipt, "digest": digest, "signature": signature}
             keep_receipt(connection, decision_id, whole, basis, now_ms)

@@ -85,8 +85,8 @@ class ApiCollector:
             "api_unsettled_answers": ("Answers that no batch has covered yet.", now.unsettled),
             "api_outbox_records": ("Answered records that their stream has not taken yet.", now.outbox),
         }
-        for name, (said, value) in single.items():
-            yield metric_gauge(name, said, [], {} if value is None else {(): value})
+        for name, (help_text, value) in single.items():
+            yield metric_gauge(name, help_text, [], {} if value is None else {(): value})
         calls, seconds = now.judged
         yield metric_counter("api_judge_calls", "Calls of replicas, of one record or many.", [], {(): calls})
         yield metric_counter("api_judge_seconds", "Time that replicas judged.", [], {(): seconds})

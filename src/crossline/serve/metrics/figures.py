@@ -1,4 +1,4 @@
-"""What the API did, added up request by request: plain numbers, which whoever scrapes reads at any time.
+"""What the API did, added up request by request: plain numbers, which the scraper reads at any time.
 
 All of it is added to in the API's event loop, a few microseconds a request; a scrape reads copies in its own thread.
 """

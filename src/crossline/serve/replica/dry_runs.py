@@ -30,7 +30,7 @@ SHARE = 0.2  # of the time, at most, one is under way
 
 @dataclass(eq=False)
 class Dry:
-    """Records of a dry run, and who waits for what is said of them."""
+    """Records of a dry run, and who waits for their answers."""
 
     asked: Sequence[Asked]
     answer: asyncio.Future[list[RecordVerdict | NotJudgedError]]
@@ -45,7 +45,7 @@ class Dry:
             self.answer.set_result([verdict_of(judged, digest, as_of) for judged, digest in found])
 
     def fail(self, part: str, why: str) -> None:
-        """Nothing is said of them."""
+        """They get no answer."""
         why = f"a dry run failed: {why}" if part == "record" else why
         if not self.answer.done():
             self.answer.set_result([NotJudgedError(part, why) for _ in self.asked])
@@ -70,7 +70,7 @@ class DryKey:
             self.answer.set_result(found)
 
     def fail(self, part: str, why: str) -> None:  # noqa: ARG002 - there are no parts of it
-        """Nothing is said of it."""
+        """It gets no answer."""
         if not self.answer.done():
             self.answer.set_exception(TellableError(f"the figures cannot be computed now: {why}"))
 
@@ -97,7 +97,7 @@ class DryRunQueue:
         self.copies = 0
 
     def put(self, asked: Sequence[Asked]) -> asyncio.Future[list[RecordVerdict | NotJudgedError]]:
-        """What is said of ``asked``, once it is there."""
+        """The answer to ``asked``, once it is there."""
         answer: asyncio.Future[list[RecordVerdict | NotJudgedError]] = asyncio.get_running_loop().create_future()
         self._waiting.append(Dry(asked, answer))
         self._wake()
@@ -156,14 +156,14 @@ class DryRunQueue:
         """A copy says what it found, or ends without."""
         why = "the process that judged it ended"
         try:
-            said: ForkReply = await asyncio.wait_for(received(reader), WITHIN_S)
+            reply: ForkReply = await asyncio.wait_for(received(reader), WITHIN_S)
             mine = self._under_way
-            if mine is not None and mine.token == hello.token and not said.error:
-                self._learn(said.known)
+            if mine is not None and mine.token == hello.token and not reply.error:
+                self._learn(reply.known)
                 as_of = await asyncio.wait_for(asyncio.shield(mine.as_of), WITHIN_S)
-                for one, found in zip(mine.dry, said.dry, strict=True):
+                for one, found in zip(mine.dry, reply.dry, strict=True):
                     one.take(found, as_of)
-            why = said.error or why
+            why = reply.error or why
         except TimeoutError:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(hello.pid, signal.SIGKILL)

@@ -72,10 +72,10 @@ class Followers:
         mine.writer = writer
         try:
             while True:
-                said = await received(reader)
-                if isinstance(said, Alive):
-                    mine.alive_s, mine.batch = time.monotonic(), said.batch
-                    self.spent_ms.update(said.spent_ms)
+                message = await received(reader)
+                if isinstance(message, Alive):
+                    mine.alive_s, mine.batch = time.monotonic(), message.batch
+                    self.spent_ms.update(message.spent_ms)
         except (EOFError, ConnectionError, OSError):
             pass  # who keeps it sees that it ended
         finally:

@@ -145,7 +145,7 @@ class Answering:
 
 
 def _failed(error: Exception) -> str:
-    """For whoever asked for a dry run; the log has what it was."""
+    """For the caller for a dry run; the log has what it was."""
     return with_fault("it could not be judged", noted("a dry run failed", error))
 
 
@@ -157,7 +157,7 @@ class Copies:
         self._pids: list[int] = []
 
     def judge(self, answering: Answering, ask: ForkRequest) -> None:
-        """Begin: it goes on by itself, after whoever really asks, and ends in any case."""
+        """Begin: it goes on by itself, after the actual callers, and ends in any case."""
         pid = os.fork()
         if pid:
             self._pids.append(pid)

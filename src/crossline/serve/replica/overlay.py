@@ -150,8 +150,8 @@ class StateOverlay:
             came.take(output, alerts)
             if snapshot.deciding is not None:
                 of_hits, blocks = deciding_values(snapshot, output, alerts, state.log_clock, held)
-                for said in of_hits.values():
-                    came.given.take(orjson.loads(orjson.dumps(said)))  # as what travels is read
+                for values in of_hits.values():
+                    came.given.take(orjson.loads(orjson.dumps(values)))  # as what travels is read
                 came.given.blocks += [block for _, block in blocks]
         own = (state.log_clock, snapshot.shards, snapshot.lists, output.feature_queries)
         for above, part in derived(self._plans, level, output.read, *own, own=0):

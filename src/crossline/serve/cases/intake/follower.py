@@ -16,7 +16,7 @@ from crossline.serve.cases.intake.catch_up import Missed
 from crossline.serve.cases.service import CaseService
 from crossline.serve.feed.reader import FeedReader
 
-AT_ONCE = 250  # lines of a batch in one transaction: whoever writes meanwhile waits no longer than that takes
+AT_ONCE = 250  # lines of a batch in one transaction: another writer waits no longer than that takes
 MARK_EACH = 256  # batches without any line between two marks
 PAUSE_S = 0.5
 

@@ -33,7 +33,7 @@ class LabelledAlert:
 
 @dataclass(frozen=True, slots=True)
 class StandingVerdict:
-    """A verdict, and when it was said, in epoch milliseconds."""
+    """A verdict, and when it was given, in epoch milliseconds."""
 
     is_fraud: bool
     at_ms: int
@@ -57,8 +57,8 @@ def count_label(file: CaseFile, before: Label | None, label: Label) -> None:
             weigh(file, alert, StandingVerdict(label.is_fraud, label.at_ms), 1)
 
 
-def weigh(file: CaseFile, alert: LabelledAlert, said: StandingVerdict, more: int) -> None:
+def weigh(file: CaseFile, alert: LabelledAlert, verdict: StandingVerdict, more: int) -> None:
     """Count a labelled alert once more (1) or less (-1)."""
     amount = more * float(alert.amount or 0)
-    which = (alert.event_ms // DAY_MS, alert.rule_id, alert.rule_version, alert.kind, said.at_ms // DAY_MS)
-    file.run(_CELL, (*which, int(said.is_fraud), alert.currency or "", more, amount))
+    which = (alert.event_ms // DAY_MS, alert.rule_id, alert.rule_version, alert.kind, verdict.at_ms // DAY_MS)
+    file.run(_CELL, (*which, int(verdict.is_fraud), alert.currency or "", more, amount))

@@ -41,7 +41,7 @@ class PreferenceFile:
         self._kept = kept
 
     def of(self, name: str) -> Preferences:
-        """What ``name`` prefers; what nobody said is as by default."""
+        """The preferences of ``name``; defaults where none is set."""
         with self._kept.reading() as db:
             row = db.execute("SELECT said FROM preferences WHERE name = ?", (name,)).fetchone()
         if row is None:

@@ -58,7 +58,7 @@ class ProviderLogin:
     def __init__(
         self, settings: OidcSettings, kept: PrivateDatabase, environment: Mapping[str, str] = os.environ
     ) -> None:
-        assert settings.client_id is not None  # noqa: S101 - whoever makes it looked
+        assert settings.client_id is not None  # noqa: S101 - its factory checked
         self._settings = settings
         self._client = settings.client_id
         self._kept = kept

@@ -62,7 +62,7 @@ def on_one(asked: PageRequest, case_id: str) -> ActionResult:
     body, version = act_of(asked.form), asked.form.get("version", "")
     check_scope(body, asked.who)
     if body.act == "resolve" and body.label == "good" and not body.reason:
-        raise invalid("/reason", "nothing", "why it is good, for whoever reads it")
+        raise invalid("/reason", "nothing", "why it is good, for its readers")
     checked = int(version) if version.isdigit() and body.act != "note" else None
     desk = desk_of(asked.parts.deps)
     answered(lambda: desk.act(case_id, body.wanted(), asked.who.name, checked))

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-SEEN_MS = 75_000  # after a page asked last, whoever looked is gone
+SEEN_MS = 75_000  # after a page asked last, its reader is gone
 CASES_MAX, KEPT_MAX, KEPT_MS = 5_000, 128, 60_000
 
 
@@ -33,7 +33,7 @@ class Presence:
 
 
 class EvidenceCache:
-    """What the engine said of alerts, for a minute. From any thread."""
+    """The evidence of alerts, kept for a minute. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,7 +51,7 @@ class EvidenceCache:
             before.cancel()
 
     def get(self, alert_id: str, now_ms: int) -> Mapping[str, Any] | None:
-        """The evidence of an alert, as the API said it; None where it has to be asked for."""
+        """The kept evidence of an alert, as the API gave it; None where it is not kept."""
         with self._lock:
             at_ms, evidence = self._kept.get(alert_id, (0, None))
             return evidence if evidence is not None and 0 <= now_ms - at_ms < KEPT_MS else None

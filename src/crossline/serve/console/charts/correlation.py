@@ -29,7 +29,7 @@ class ComparedValue:
 
 
 def correlation_lane(shown: Timeline, context: ComparedValue, width: int, words: Wording | None = None) -> Element:
-    """Draw a timeline of the shape ``correlation``; the age of the last context is always said."""
+    """Draw a timeline of the shape ``correlation``; the age of the last context is always shown."""
     words = words or Wording()
     values = [value for _, value in context.values] + ([context.own] if context.own is not None else [])
     if not values:

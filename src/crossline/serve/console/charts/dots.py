@@ -1,4 +1,4 @@
-"""The marks of records: each has a shape of its own, so that nothing is said by colour alone."""
+"""The marks of records: each has a shape of its own, so that colour is never the only sign."""
 
 from __future__ import annotations
 

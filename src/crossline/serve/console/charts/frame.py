@@ -20,7 +20,7 @@ class Plot:
 
     Attributes:
         shown: What is drawn.
-        words: How it is said.
+        words: How values are shown.
         x: From epoch ms to pixels.
         top: The upper end of the plot.
         bottom: Where its axis stands.

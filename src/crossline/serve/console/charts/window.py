@@ -24,7 +24,7 @@ def window_timeline(shown: Timeline, width: int, words: Wording | None = None) -
     Args:
         shown: What is drawn.
         width: In pixels, 320 to 1200; all of it is used.
-        words: How it is said.
+        words: How values are shown.
     """
     words = words or Wording()
     high = _high(shown)

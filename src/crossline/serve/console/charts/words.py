@@ -18,7 +18,7 @@ _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight",
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How things are said to one person.
+    """How values are shown to one user.
 
     Attributes:
         zone: Times are shown in it.

@@ -1,4 +1,4 @@
-"""What happens, in an order that may be gone on from: what the routes need of whoever follows the pipeline."""
+"""What happens, in an order that may be gone on from: what the routes need of the follower of the pipeline."""
 
 from __future__ import annotations
 

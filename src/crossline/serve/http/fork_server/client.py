@@ -21,7 +21,7 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command that has ended: its exit code, less than 0 where a signal ended it; its output; what it said."""
+    """A command that has ended: its exit code, less than 0 where a signal ended it; its output; its standard error."""
 
     code: int
     out: bytes

@@ -119,7 +119,7 @@ def found_decisions(
 ) -> list[Mapping[str, Any]]:
     """The decisions on a record, those that were answered here before those that only the store has.
 
-    ``opened``: the pipeline's store, where whoever asks has it open.
+    ``opened``: the pipeline's store, where the caller has it open.
     """
     found: dict[str, Mapping[str, Any]] = {}
     kept = deps.decisions

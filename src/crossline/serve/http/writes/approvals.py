@@ -59,10 +59,10 @@ class Rejected(Body):
 
 
 def draft_routes(deps: Dependencies, kept: ApprovalFile) -> APIRouter:
-    """The routes of drafts: each is of whoever works on it."""
+    """The routes of drafts: each is of its author."""
     routes = APIRouter(tags=["rules"])
 
-    @routes.get("/v1/drafts/{rule_id}", openapi_extra=needs("rules:draft"), summary="A draft of whoever asks")
+    @routes.get("/v1/drafts/{rule_id}", openapi_extra=needs("rules:draft"), summary="A draft of the caller")
     def draft(request: Request, rule_id: RuleName, who: Asking) -> Any:
         """The last text that was kept; of a new rule `rule_id` is `new`, or what it is to be called."""
         only_known(request)
@@ -77,7 +77,7 @@ def draft_routes(deps: Dependencies, kept: ApprovalFile) -> APIRouter:
 
     @routes.delete("/v1/drafts/{rule_id}", openapi_extra=needs("rules:draft"), summary="Drop a draft")
     def drop(request: Request, rule_id: RuleName, who: Asking) -> Any:
-        """What was said by it before."""
+        """The draft's earlier texts."""
         only_known(request)
         found = _draft(kept, rule_id, who.name)
         kept.drop_draft(rule_id, who.name)
@@ -142,9 +142,9 @@ def _add_decisions(routes: APIRouter, deps: Dependencies, commands: Commands, ke
         again = found.state == "published" and found.decided_by == who.name
         if not again:
             found = await _decided(kept, number, who.name, given.reason, deps.now_ms(), approved=True)
-        said = (await run_in_threadpool(proof_of, kept, found)).content
+        proof = (await run_in_threadpool(proof_of, kept, found)).content
         try:
-            rules = await publish_approved(deps, commands, found, who.name, said)
+            rules = await publish_approved(deps, commands, found, who.name, proof)
         except BaseException:
             if not again:
                 await run_in_threadpool(kept.reopen, number)

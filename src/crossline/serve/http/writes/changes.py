@@ -1,4 +1,4 @@
-"""Rules are changed where a pipeline takes them up, a folder or a topic, in the name of whoever asks."""
+"""Rules are changed where a pipeline takes them up, a folder or a topic, in the name of the caller."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_one_user(config: PipelineConfig) -> None:
         raise conflict(
             f"the rules are files of a folder with review: {config.rules.review}, its pipeline is run by the user "
             f"{runs}, and this server by {mine}: the pipeline would take all that the server writes for {mine}'s, "
-            f"whoever asked. Nothing was done. Run both as one user; or have rules of kind kafka"
+            f"the caller. Nothing was done. Run both as one user; or have rules of kind kafka"
         )
 
 
@@ -148,8 +148,8 @@ async def _sent(deps: Dependencies, commands: Commands, who: str, file: RuleFile
         try:
             done = await commands.run(["rules", "publish", str(path), *of_topic(deps, who)], WAIT_S)
         except ProblemError as error:
-            said = without_folder(error.detail, Path(folder))
-            raise ProblemError(error.status, error.kind, said, error.errors) from None
+            detail = without_folder(error.detail, Path(folder))
+            raise ProblemError(error.status, error.kind, detail, error.errors) from None
     return rows_of(done)
 
 

@@ -157,9 +157,9 @@ def job_routes(deps: Dependencies, jobs: Jobs, kept: ApprovalFile) -> APIRouter:
         """``state``: ``queued``, ``running``, ``done``, ``failed`` or ``ended``. A proof that is done is kept."""
         only_known(request)
         found = _one(jobs, job_id, who.name)
-        said = found.result
-        if found.kind == "prove" and found.state == "done" and isinstance(said, Mapping) and "digests" in said:
-            proof = KeptProof(proof_id_of(said), who.name, deps.now_ms(), said)
+        result = found.result
+        if found.kind == "prove" and found.state == "done" and isinstance(result, Mapping) and "digests" in result:
+            proof = KeptProof(proof_id_of(result), who.name, deps.now_ms(), result)
             await run_in_threadpool(kept.keep_proof, proof)
         return _as_json(found)
 

@@ -48,11 +48,11 @@ class PostgresLedger:
     """See ``DecisionLedger``. Calls come from one thread at a time.
 
     Guarantee: what ``answer`` returns is committed, as durable as the server makes it. Of an id one answer is ever
-    kept: the primary key decides who claims it, a lock on its row who answers it; whoever comes second is given that
+    kept: the primary key decides who claims it, a lock on its row who answers it; a second caller is given that
     answer.
 
     A process is known by a session that holds an advisory lock. Where that ends (the process is killed, its machine or
-    its connection is gone) its claims are for whoever asks next, and its chain goes on with the next that takes the
+    its connection is gone) its claims are for the next caller, and its chain goes on with the next that takes the
     slot. A process that lives and lost its connection takes a slot anew. A claim that was not answered in
     ``claim_ms_max`` is given away in any case; that is measured by the clocks of the machines, and nothing breaks where
     they differ.
@@ -69,7 +69,7 @@ class PostgresLedger:
         signer: Signs receipts.
         clock_ms: When claims and answers are made.
         claim_ms_max: After which a claim that nobody answered is given away.
-        pipeline: Whose answers it must have; None: whoever's.
+        pipeline: Whose answers it must have; None: any pipeline.
 
     Example:
         >>> ledger = PostgresLedger(place_of(settings))  # doctest: +SKIP
@@ -142,7 +142,7 @@ class PostgresLedger:
             except RetryableError:
                 if not entries:
                     raise
-                claimed = [Claimed("pending")] * len(asked)  # whoever waits for them asks again, and gets the answer
+                claimed = [Claimed("pending")] * len(asked)  # their waiters ask again, and gets the answer
         return claimed, kept
 
     def release(self, asked: Sequence[Asked], *, forget: bool = False) -> None:

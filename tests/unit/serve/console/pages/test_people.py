@@ -51,7 +51,7 @@ def test_said_is_not_taken_from_somebody_else(tmp_path: Path) -> None:
         at.user("ines.vale")
         olga, other = at.seated("olga.ops", "operator"), at.seated("mary", "operator")
         olga.act("/people/ines.vale/enable")
-        other.cookies["crossline-said"] = olga.cookies["crossline-said"]
+        other.cookies["crossline-notice"] = olga.cookies["crossline-notice"]
         assert "may log in again." not in other.get("/people").text
         assert "may log in again." in olga.get("/people").text
 

@@ -1,4 +1,4 @@
-"""Holding the entity of an alert: what it would have stopped, said before; and the hold itself, by the API."""
+"""Holding the entity of an alert: first what it would have stopped, then the hold itself, by the API."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from crossline.settings.process.casework import MoneySettings
 
 PAST_MS = 86_400_000
 Record = tuple[str, str]
-Said = tuple[tuple[str, bool], ...]
+Caption = tuple[tuple[str, bool], ...]
 _NOTHING = (
     "In the past 24 hours no record of it raised an alert that was not blocked already: what it would have stopped is "
     "unknown."
@@ -34,7 +34,7 @@ class Stopped:
     blocked: int = 0
     good: int = 0
 
-    def caption(self) -> Said:
+    def caption(self) -> Caption:
         """In pieces: text, and whether it is strong."""
         if not self.records:
             return ((_NOTHING, False),)
@@ -63,7 +63,7 @@ def stopped(
         alerts: As the store has them; corrections and retracted ones left out.
         decided: What stands on records, where it is known.
         good: Records that are labelled as no fraud.
-        money: Where the amount stands in a record; None: it is nowhere said.
+        money: Where the amount stands in a record; None: it stands nowhere.
     """
     amounts: dict[Record, tuple[str, Decimal] | None] = {}
     for each in alerts:

@@ -1,4 +1,4 @@
-"""Hold and release: what is about to be done, said before it is done."""
+"""Hold and release: a preview of the consequence, then the act."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ def panel_of(
 
 
 def reason_of(error: ProblemError) -> str:
-    """Why the API said no, where the form stands."""
+    """Why the API refused, where the form stands."""
     return str(error.to_json()["detail"])
