@@ -202,7 +202,7 @@ def ensure_site(python: Path, stamp: Path, wanted: str) -> None:
     made_from = f"{wanted} {hashlib.sha256(lock.read_bytes()).hexdigest()}"
     if stamp.is_file() and stamp.read_text() == made_from:
         return
-    step("what builds the site (MkDocs, about 15 MB)")
+    step("what builds the site (MkDocs: about 25 MB to download, 115 MB in .venv)")
     uv = [str(python.parent / "uv"), "pip", "install", "--python", str(python), "--require-hashes", "-r", str(lock)]
     run(uv, "MkDocs could not be installed", uv_environment(pip_settings(python), os.environ))
     stamp.write_text(made_from)

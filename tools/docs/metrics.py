@@ -28,7 +28,7 @@ _HEAD = """\
 
 All families that `/metrics` shows, with their labels, as the code declares them. `process_…` besides are those of the
 process that answers. What they are good for, and files for Prometheus and Grafana, stand in
-[operations.md](operations.md#watching-it).
+[operations.md](operations.md#monitoring).
 """
 _OF_RUN = "Set `watch.listen` in the pipeline file; `crossline run` answers there."
 _OF_API = "Set `serve.metrics`; `crossline serve` and `crossline run --serve` answer there."

@@ -77,7 +77,7 @@ esac
         ("services-stop", [".venv/bin/python -m dev.services stop"]),
         ("docs", ["tools/setup.py site", ".venv/bin/python -m mkdocs build --strict"]),
         ("bench", ["tools/setup.py broker", ".venv/bin/python -m bench"]),
-        ("lint", ["tools/setup.py", ".venv/bin/ruff check", ".venv/bin/ruff format --check", ".venv/bin/mypy"]),
+        ("lint", ["tools/setup.py site", ".venv/bin/ruff check", ".venv/bin/ruff format --check", ".venv/bin/mypy"]),
     ],
 )
 def test_a_target_sets_up_and_then_does_its_work(target: str, commands: list[str]) -> None:
