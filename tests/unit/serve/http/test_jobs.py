@@ -139,7 +139,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("waiting")
 def test_jobs_wait_for_each_other_and_are_ended(tmp_path: Path) -> None:
     async def begun(job: jobs.Job) -> None:
-        while job.said != "begun":  # noqa: ASYNC110 - it tells nobody
+        while job.message != "begun":  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.01)
 
     async def main() -> None:

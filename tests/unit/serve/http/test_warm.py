@@ -59,7 +59,7 @@ def test_codes_and_texts_are_those_of_the_command_line(tmp_path: Path) -> None:
         ended = await warm.run(asked)
         cold = await commands._run(commands.command_line(asked))
         assert ended is not None
-        assert (ended.code, commands.text_of(ended.said)) == (cold.code, cold.said)
+        assert (ended.code, commands.text_of(ended.stderr)) == (cold.code, cold.stderr)
         assert ended.code == 2
 
     with_warm(work)

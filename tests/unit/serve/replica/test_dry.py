@@ -73,7 +73,7 @@ def test_one_copy_is_under_way_at_a_time_and_the_next_leaves_time_to_others(monk
         assert runs.take() == [], "one is under way"
         clock.later_s += 0.1
         answer = ForkReply(dry=[[(JudgedRecord({"decision": "review"}), "")]] * AT_ONCE)
-        await runs.hear(hello(token), Told(answer), Gone())  # type: ignore[arg-type]
+        await runs.receive(hello(token), Told(answer), Gone())  # type: ignore[arg-type]
         assert [each.done() for each in waiting] == [True] * AT_ONCE + [False] * 5
         (verdict,) = await waiting[0]
         assert isinstance(verdict, RecordVerdict)
@@ -92,9 +92,9 @@ def test_a_copy_that_ends_or_fails_says_so_to_its_own_and_to_nobody_else(monkeyp
             answer = runs.put([Asks().record()])
             token = runs.begin(runs.take())
             runs.judged_on(token, AsOf(7, 1, 0))
-            await runs.hear(hello(token - 1), Told(found(token - 1)), Gone())  # type: ignore[arg-type]
+            await runs.receive(hello(token - 1), Told(found(token - 1)), Gone())  # type: ignore[arg-type]
             assert not answer.done(), "what an earlier copy says is not about this"
-            await runs.hear(hello(token), Told(*said), Gone())  # type: ignore[arg-type]
+            await runs.receive(hello(token), Told(*said), Gone())  # type: ignore[arg-type]
             (failed,) = await answer
             assert str(failed) == f"record: a dry run failed: {why}"
             clock.later_s += 10
@@ -123,7 +123,7 @@ def test_where_the_fork_is_lost_that_was_to_make_the_copy_the_next_one_does(monk
         assert len(runs) == 1
         again = runs.begin(runs.take())
         runs.judged_on(again, AsOf(7, 1, 0))
-        await runs.hear(hello(again), Told(found(again)), Gone())  # type: ignore[arg-type]
+        await runs.receive(hello(again), Told(found(again)), Gone())  # type: ignore[arg-type]
         (verdict,) = await answer
         assert isinstance(verdict, RecordVerdict)
 

@@ -151,7 +151,7 @@ def test_a_copy_that_fails_or_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> N
             answer = runs.put_key(KeyAsked("account", "a1"), lambda: None)
             token = runs.begin(runs.take())
             runs.judged_on(token, AsOf(7, 1, 0))
-            await runs.hear(hello(token), Told(*said), Gone())  # type: ignore[arg-type]
+            await runs.receive(hello(token), Told(*said), Gone())  # type: ignore[arg-type]
             with pytest.raises(RetryableError, match=why):
                 await answer
             clock.later_s += 10

@@ -37,7 +37,7 @@ action: review
 def proof(text: str, per_day: float = 4.0, **more: Any) -> dict[str, Any]:
     """As ``crossline rules prove`` says it."""
     side = {"alerts": 8, "alerts_per_day": per_day, "examples": []}
-    caption = {
+    content = {
         "rule_id": "large_payment",
         "version": 2,
         "text": text,
@@ -49,20 +49,20 @@ def proof(text: str, per_day: float = 4.0, **more: Any) -> dict[str, Any]:
         "draft": side,
         "live": {**side, "alerts_per_day": 2.5},
     }
-    return {**caption, **more}
+    return {**content, **more}
 
 
 def keep(at: Room, text: str) -> str:
-    caption = proof(text)
-    at.parts.approvals.keep_proof(KeptProof(proof_id_of(caption), "ines.vale", at.clock.now_ms, caption))
-    return proof_id_of(caption)
+    content = proof(text)
+    at.parts.approvals.keep_proof(KeptProof(proof_id_of(content), "ines.vale", at.clock.now_ms, content))
+    return proof_id_of(content)
 
 
 def test_precision_has_its_interval_and_few_labels_none() -> None:
     assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998, table I
     assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
-    assert Precision(29, 29).caption() == "too few labels"
-    assert Precision(15, 30).caption() == "0.50, 0.33 to 0.67"
+    assert Precision(29, 29).said() == "too few labels"
+    assert Precision(15, 30).said() == "0.50, 0.33 to 0.67"
 
 
 def test_the_catalogue_filters_and_sorts(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_backtest_runs_as_a_job_and_is_the_proof(site: tuple[Room, str]) -> No
     assert "1 appear, 0 disappear, 1 stay" in text
     kept = at.parts.approvals.proof_of_text(DRAFT)
     assert kept is not None
-    assert kept.caption["result"]["alerts"] == 2
+    assert kept.content["result"]["alerts"] == 2
     assert kept.who == "ines.vale"
 
 
