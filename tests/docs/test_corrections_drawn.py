@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from crossline.backtest.backtest import Judged, Recorded
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import last_words
 from crossline.evaluate.detect import detect, new_state
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.plan.compose import compile_all

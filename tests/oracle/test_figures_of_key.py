@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.evaluate.entity.figures import FigureNow, figures_of_key
+from crossline.evaluate.entity.key_figures import FigureNow, figures_of_key
 
 from . import naive
 from .conditions import field_value

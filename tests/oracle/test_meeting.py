@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.evaluate.alignment import Waiting
-from crossline.ingest.route.parts import Part
+from crossline.ingest.route.partitioner import Part
 
 from .composed import composed_detect
 from .fastpath import FastPath, plans_of, stream_spec

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 
 from crossline.state.memory import layout as at
-from crossline.state.memory.declare import Field, Item, Row, Table, Word
+from crossline.state.memory.declarations import Field, Item, Row, Table, Word
 from crossline.state.panes import layout as of_panes
-from crossline.state.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
+from crossline.state.records.hash_tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
 from crossline.state.retraction import layout as of_retraction
 
 _HEAD = """\

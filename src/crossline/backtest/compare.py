@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from crossline.evaluate.alerts.alertjson import read_alert
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.alert_json import read_alert
+from crossline.evaluate.alerts.current_alerts import last_words
 
 SAMPLES_MAX = 5
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from crossline.basics.values import I64
 from crossline.basics.wire import WirePart
-from crossline.evaluate.order import chunk_floors, settled, taken
+from crossline.evaluate.ingest_order import chunk_floors, settled, taken
 from crossline.plan.compile import StreamPlan
 
 _ENDED = 2**62

@@ -12,8 +12,8 @@ from crossline.basics.streams.reading import rule_of
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
 from crossline.evaluate.alerts.hits import Hit, known_by
-from crossline.evaluate.order import taken
-from crossline.ingest.route.entering import CAUSE, GONE
+from crossline.evaluate.ingest_order import taken
+from crossline.ingest.route.plan_inputs import CAUSE, GONE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.stream_join import came_log
 from crossline.state.batch import Cause, Places

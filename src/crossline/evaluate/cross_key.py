@@ -15,9 +15,9 @@ from crossline.basics.wire import WirePart
 from crossline.evaluate.alerts.hits import JudgedRows
 from crossline.evaluate.changes import read_cause
 from crossline.evaluate.feature_rows import FeatureRows
-from crossline.ingest.route.entering import CAUSE, GONE
 from crossline.ingest.route.keys import bytes_of, key_column
-from crossline.ingest.route.parts import Part
+from crossline.ingest.route.partitioner import Part
+from crossline.ingest.route.plan_inputs import CAUSE, GONE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.spaces import Brought, count_of, up_of
 from crossline.plan.stream_join import arrow_type, came_log, row_ids

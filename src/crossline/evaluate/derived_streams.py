@@ -17,14 +17,14 @@ from crossline.basics.streams.reading import HIT, RULE, rule_of
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.alert import alert_id_of, correction_id
+from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.evaluate.alerts.hits import Hit, id_of_hit
-from crossline.evaluate.alerts.standing import RETRACTED
 from crossline.evaluate.changes import changes_of
 from crossline.evaluate.cross_key import bring
-from crossline.evaluate.decisions.held import came_record
+from crossline.evaluate.decisions.holds import came_record
 from crossline.evaluate.feature_rows import FeatureRows
-from crossline.ingest.route.entering import stream_join
-from crossline.ingest.route.parts import Chunk, Part, route
+from crossline.ingest.route.partitioner import Chunk, Part, route
+from crossline.ingest.route.plan_inputs import stream_join
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import columns_from
 from crossline.plan.stream_join import arrow_type, told_log

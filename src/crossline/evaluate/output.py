@@ -12,9 +12,9 @@ from crossline.basics.values import I64
 from crossline.evaluate.alerts.hits import Hit, JudgedRows
 from crossline.evaluate.failures import Unjudged, unjudged
 from crossline.evaluate.feature_rows import FeatureRows
-from crossline.evaluate.standing.again import StandingChange
-from crossline.evaluate.standing.crossings import Crossed
-from crossline.evaluate.standing.rows import StandingRows
+from crossline.evaluate.suppression.changes import StandingChange
+from crossline.evaluate.suppression.last_alerts import Crossed
+from crossline.evaluate.suppression.rows import StandingRows
 from crossline.plan.costs import Meter
 from crossline.state.batch import Delta, Failure, Hits
 

@@ -10,20 +10,20 @@ import numpy as np
 from crossline.basics.models.model import missed_scores
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
+from crossline.evaluate.alerts.absence_hits import due_hits, origins_of
 from crossline.evaluate.alerts.corrections import caused, told_again
 from crossline.evaluate.alerts.hits import Hit, JudgedRows, once
-from crossline.evaluate.alerts.pending import due_hits, origins_of
 from crossline.evaluate.changes import by_cause, places_of
 from crossline.evaluate.contexts import Contexts, waits
 from crossline.evaluate.cross_key import TOLD, brought_to
 from crossline.evaluate.feature_rows import feature_queries_again, feature_queries_of
+from crossline.evaluate.ingest_order import NO_FLOOR, chunk_floors, entries_in_time, follow, in_ingest_order, settled
 from crossline.evaluate.kernels import Kernel, new_kernel, retraction_of
-from crossline.evaluate.order import NO_FLOOR, chunk_floors, entries_in_time, follow, in_ingest_order, settled
 from crossline.evaluate.output import BoolMask, Position, Reported, ShardOutput, StoreDelta, StreamClocks
-from crossline.evaluate.standing.again import stand, standing_again
-from crossline.evaluate.standing.crossings import Crossings
+from crossline.evaluate.suppression.changes import stand, standing_again
+from crossline.evaluate.suppression.last_alerts import Crossings
 from crossline.ingest.route.facts import facts_from
-from crossline.ingest.route.parts import on_array
+from crossline.ingest.route.partitioner import on_array
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.plan.state_stores import StateStore

@@ -14,7 +14,7 @@ from crossline.backtest.workbench.cases import LATEST_MS, fed_by
 from crossline.backtest.workbench.expected import as_expected, differences
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import last_words
 from crossline.rule_registry.reading import Known, read_rules
 from crossline.rules.base import Defaults
 from crossline.rules.composition import Sources

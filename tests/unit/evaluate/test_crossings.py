@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.evaluate.standing import crossings as module
-from crossline.evaluate.standing.crossings import ALERT_BYTES, Crossed, Crossings, Keys, Pairs
+from crossline.evaluate.suppression import last_alerts as module
+from crossline.evaluate.suppression.last_alerts import ALERT_BYTES, Crossed, Crossings, Keys, Pairs
 
 LINES = [("often", 1), ("often", 2), ("large", 1)]
 NAMES = [b"a1", b"a2", b"", b"a-longer-key"]

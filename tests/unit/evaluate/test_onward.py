@@ -10,7 +10,7 @@ import pytest
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.shard import Bounds, ShardState, judge
-from crossline.ingest.route.pack import pack, unpack
+from crossline.ingest.route.part_codec import pack, unpack
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults

@@ -18,7 +18,7 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.problems import Finding, RefusedError, nearest, one_of, shown
 from crossline.basics.texts.report import place, problems_from_validation
 from crossline.basics.texts.yamltext import Document
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import last_words
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import bases_of

@@ -13,7 +13,7 @@ from crossline.backtest.workbench.measure import Span, days_of, widen
 from crossline.backtest.workbench.sample import BATCH_BYTES, Batch, Jury, batches
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import nearest, one_of
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import last_words
 
 
 @dataclass(slots=True)

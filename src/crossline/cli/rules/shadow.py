@@ -28,7 +28,7 @@ from crossline.cli.rules.sample_options import (
     chosen,
 )
 from crossline.cli.terminal import Listing, note, show, write_lines
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import last_words
 from crossline.rule_registry.content import read_text
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from crossline.basics.fields import canonical_key
 from crossline.basics.times import format_duration, format_instant, instant_text
 from crossline.basics.uuids import seeded, uuid5_text
-from crossline.evaluate.alerts.alertjson import json_bytes, json_value
+from crossline.evaluate.alerts.alert_json import json_bytes, json_value
 from crossline.evaluate.alerts.hits import Hit, WindowRecord
 from crossline.evaluate.alerts.record import record_json
 from crossline.plan.compile import StreamPlan

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from crossline.evaluate.alerts.hits import Brought, Correction, Hit, JudgedRows, told_at
-from crossline.ingest.route.entering import CAUSE
+from crossline.ingest.route.plan_inputs import CAUSE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.state.batch import Again, Cause, Hits
 

@@ -15,7 +15,7 @@ from crossline.basics import wire
 from crossline.basics.spans import gathered
 from crossline.basics.values import I64
 from crossline.evaluate.decisions.blocks import Table
-from crossline.evaluate.decisions.lines import Lines
+from crossline.evaluate.decisions.json_lines import Lines
 
 Placed = tuple[Sequence[Any], dict[str, Any]]  # a decision, behind what puts it among the others
 

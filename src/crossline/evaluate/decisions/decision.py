@@ -14,7 +14,7 @@ import orjson
 from crossline.basics.formula.naive import evaluate
 from crossline.basics.times import BEGINNING_MS, instant_text
 from crossline.basics.uuids import UUID_CHARS, seeded, uuid5_text
-from crossline.evaluate.decisions.held import one_a_rule
+from crossline.evaluate.decisions.holds import one_a_rule
 from crossline.rules.base import Rule
 from crossline.rules.composition import Head, way_of
 from crossline.rules.policy.hits import DecidedRecord, DecidingHit, gravest

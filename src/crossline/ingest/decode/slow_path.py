@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from crossline.ingest.decode.clock import NOT_A_TIME, TIME_MS_END, TIME_MS_MIN, real_to_ms, rfc3339_ms, whole_to_ms
+from crossline.ingest.decode.json_scan import DEPTH_MAX
 from crossline.ingest.decode.layout import Column, RecordLayout, Role
 from crossline.ingest.decode.reasons import RefusedRecordError
 from crossline.ingest.decode.record import INTEGER, NUMBER, STRING, TIME_NUMBER, TIME_TEXT
-from crossline.ingest.decode.scan import DEPTH_MAX
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 INT64_DIGITS_MAX = 19

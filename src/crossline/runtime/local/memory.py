@@ -9,7 +9,7 @@ from crossline.basics.wire import WirePart
 from crossline.evaluate.alignment import Waiting
 from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState, judge
-from crossline.ingest.route.parts import Part
+from crossline.ingest.route.partitioner import Part
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.stages.deciding import decided_shard
 from crossline.runtime.stages.decision_writer import DecisionWriter

@@ -28,19 +28,19 @@ import xxhash
 from crossline.basics import wire
 from crossline.basics.errors import SinkError
 from crossline.basics.values import I64
+from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.evaluate.alerts.hits import Hit, origin_of, told_at
-from crossline.evaluate.alerts.standing import RETRACTED
 from crossline.evaluate.changes import cause_of
 from crossline.evaluate.decision_memory import DecidedStore, Which
 from crossline.evaluate.decisions.batch import Decided, Placed
 from crossline.evaluate.decisions.blocks import RecordBlock, Table
 from crossline.evaluate.decisions.decision import RulesInForce, decide
-from crossline.evaluate.decisions.lines import Lines, Made, decided_lines, plain
-from crossline.evaluate.decisions.revise import Known, revise, revision_json
+from crossline.evaluate.decisions.json_lines import Lines, Made, decided_lines, plain
+from crossline.evaluate.decisions.revision import Known, revise, revision_json
 from crossline.evaluate.output import ShardOutput, StoreDelta
 from crossline.evaluate.shard import ShardState, evict, store_of
-from crossline.evaluate.standing.again import StandingChange
-from crossline.evaluate.standing.rows import StandingRows
+from crossline.evaluate.suppression.changes import StandingChange
+from crossline.evaluate.suppression.rows import StandingRows
 from crossline.logs import get_logger
 from crossline.plan.compose import known_later
 from crossline.plan.lateness import LatenessInForce

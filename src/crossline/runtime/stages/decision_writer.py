@@ -17,7 +17,7 @@ import orjson
 from crossline.basics.errors import UsageError
 from crossline.evaluate.decisions.batch import Decided, Placed, packed
 from crossline.evaluate.decisions.blocks import Table
-from crossline.evaluate.decisions.lines import Lines
+from crossline.evaluate.decisions.json_lines import Lines
 from crossline.io.kafka.transactions.each import DecisionTopic
 from crossline.io.sinks.base import Delivery, RetryPolicy, deliver_all
 from crossline.io.sinks.jsonl import decision_identity

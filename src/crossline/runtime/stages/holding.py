@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from crossline.basics.times import format_duration, format_instant
 from crossline.evaluate.alerts.alert import alert_id_of, correction_id
+from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.evaluate.alerts.hits import Hit
-from crossline.evaluate.alerts.standing import RETRACTED
-from crossline.evaluate.decisions.held import holding
+from crossline.evaluate.decisions.holds import holding
 from crossline.evaluate.output import ShardOutput
-from crossline.evaluate.standing.again import StandingChange
+from crossline.evaluate.suppression.changes import StandingChange
 from crossline.rules.base import Rule
 from crossline.rules.holds.hold import HoldRule, is_hold
 from crossline.rules.holds.manual import PlacedRule

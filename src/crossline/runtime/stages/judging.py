@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 
 from crossline.evaluate.alerts.alert import alerts_of
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.alerts.hits import told_at
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.output import ShardOutput
 from crossline.evaluate.shard import ShardState, judge
-from crossline.ingest.route.pack import pack
-from crossline.ingest.route.parts import Part
+from crossline.ingest.route.part_codec import pack
+from crossline.ingest.route.partitioner import Part
 from crossline.io.kafka.transactions.each import DecisionTopic
 from crossline.plan.costs import version_name
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from crossline.basics.times import instant_text
-from crossline.evaluate.alerts.alertjson import json_value
-from crossline.evaluate.entity.figures import FigureNow, Unanswered
+from crossline.evaluate.alerts.alert_json import json_value
+from crossline.evaluate.entity.key_figures import FigureNow, Unanswered
 
 
 class KeyAsked(NamedTuple):

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from crossline.basics.wire import WirePart
 from crossline.evaluate.alerts.alert import alerts_of
-from crossline.evaluate.alerts.alertjson import read_quickly
+from crossline.evaluate.alerts.alert_json import read_quickly
 from crossline.evaluate.decisions.decision import RulesInForce
 from crossline.evaluate.derived_streams import derived
-from crossline.evaluate.entity.figures import FigureNow, Unanswered, figures_of_key
+from crossline.evaluate.entity.key_figures import FigureNow, Unanswered, figures_of_key
 from crossline.evaluate.output import Position, ShardOutput
 from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.decode import decode_values
-from crossline.ingest.route.parts import Chunk
+from crossline.ingest.route.partitioner import Chunk
 from crossline.plan.compile import StreamPlan
 from crossline.rules.policy.policy import Deciding
 from crossline.runtime.snapshot.snapshot import PlanSnapshot

@@ -8,7 +8,7 @@ what a new plan takes along (``memory_map``), what compaction renumbers (``compa
 
 from __future__ import annotations
 
-from crossline.state.memory.declare import F64, I32, I64, U8, U32, U64, Item, Row, Table
+from crossline.state.memory.declarations import F64, I32, I64, U8, U32, U64, Item, Row, Table
 
 TABLE = Table()
 _count, _number, _array = TABLE.count, TABLE.number, TABLE.array
@@ -163,7 +163,7 @@ STRICT_ENTRY = _array("STRICT_ENTRY", I64, "patterns", "the entry that nothing i
 CONCERNS = _array("CONCERNS", U8, "patterns x ENTRY_BYTES", "bits of the entries that mean anything to it", "plan")
 PROBES = _array("PROBES", I64, "patterns", "whether each record that takes a step is a hit", "plan")
 
-# Absences (see ``state/patterns/absences``): a line is an absence.
+# Absences (see ``state/patterns/absence_kernel``): a line is an absence.
 AFTER_ENTRY = _array("AFTER_ENTRY", I64, "absences", "the entry whose records begin to wait", "plan")
 EXPECT_ENTRY = _array("EXPECT_ENTRY", I64, "absences", "the entry whose records answer them", "plan")
 DEADLINE = _array("DEADLINE", I64, "absences", "how long they wait, in ms", "plan")

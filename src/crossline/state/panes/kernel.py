@@ -9,13 +9,13 @@ import numpy as np
 from crossline.state.memory.access import inlined, jit, prefetch
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
-from crossline.state.panes.aggregates.readings import tell
-from crossline.state.panes.emit import emit_row, hits_fit
-from crossline.state.panes.ids import call_id, has_id, know_id, of_slot
-from crossline.state.panes.moving import move
-from crossline.state.panes.reach import call_ends, call_slot, record_at, sat_at, value_at
-from crossline.state.panes.settle import AT_A_STEP, came, drop_old, put_record, settle, step_room
-from crossline.state.panes.tables import AHEAD, add_slot, find_keys, free_slot, key_units, slot_of, slot_row
+from crossline.state.panes.addresses import call_ends, call_slot, record_at, sat_at, value_at
+from crossline.state.panes.aggregates.aggregate_functions import tell
+from crossline.state.panes.comparison import emit_row, hits_fit
+from crossline.state.panes.key_table import AHEAD, add_slot, find_keys, free_slot, key_units, slot_of, slot_row
+from crossline.state.panes.pane_lifecycle import AT_A_STEP, came, drop_old, put_record, settle, step_room
+from crossline.state.panes.recent_ids import call_id, has_id, know_id, of_slot
+from crossline.state.panes.rolling_window import move
 
 NEVER = 2**62
 

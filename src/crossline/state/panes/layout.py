@@ -1,6 +1,6 @@
 """The one declaration of the pane kernel's memory: a table of words, a slot for each key, blocks of a heap.
 
-What is declared how is told in ``state/memory/declare.py``. Compiled functions take ``h``, the address of the
+What is declared how is told in ``state/memory/declarations.py``. Compiled functions take ``h``, the address of the
 words. A slot holds where the key's records and panes are, its cursors, and what its lines remember. Records (sorted by
 clock, then ingest order, side by side in one block), keys and sketches are blocks of the heap; panes stand in chunks of
 a few, linked both ways, so that a key with few of them is small and one with many is never moved.
@@ -8,7 +8,7 @@ a few, linked both ways, so that a key with few of them is small and one with ma
 
 from __future__ import annotations
 
-from crossline.state.memory.declare import F64, I32, I64, U8, U32, U64, Item, Row, Table
+from crossline.state.memory.declarations import F64, I32, I64, U8, U32, U64, Item, Row, Table
 from crossline.state.memory.layout import BYTE as BYTE  # noqa: PLC0414 - as windows have them
 from crossline.state.memory.layout import EIGHT_BYTES as EIGHT_BYTES  # noqa: PLC0414 - as above
 from crossline.state.memory.layout import LIMB as LIMB  # noqa: PLC0414 - as above
@@ -109,7 +109,7 @@ LINE_BYTES = _number("LINE_BYTES", "bytes that hold a bit for each line", "plan"
 SLOT_BORN = _array("SLOT_BORN", U8, "SLOT_BYTES", "the row of a slot as it is born", "plan")
 
 # Scratch.
-WIDE = _array("WIDE", I64, "limbs", "a wide number, see state/arithmetic/wide.py", "scratch")
+WIDE = _array("WIDE", I64, "limbs", "a wide number, see state/arithmetic/superaccumulator.py", "scratch")
 DEV = _array("DEV", F64, "8", "sums of values and of squares: of all panes, and of the one in progress", "scratch")
 CODES = _array("CODES", U32, "CODE_PLACES", "a set of codes of a sketch", "scratch")
 TOUCHED = _array("TOUCHED", I32, "CODES_MAX + 1", "places of the set that are taken", "scratch")

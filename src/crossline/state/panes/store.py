@@ -14,13 +14,13 @@ from crossline.plan.spaces import PaneSpacePlan
 from crossline.state.batch import Delta, Due, FormulaRead, Hits, KeyedBatch, take
 from crossline.state.memory.hashing import keyed_many, xxh64_many
 from crossline.state.panes import layout as at
-from crossline.state.panes.entry import EMIT, JUDGE, LOAD, SWEEP, compiled
+from crossline.state.panes.entry_points import EMIT, JUDGE, LOAD, SWEEP, compiled
 from crossline.state.panes.hit_buffers import Found
 from crossline.state.panes.memory import Memory
 from crossline.state.panes.program import compile_plan, shown_groups
 from crossline.state.windows.emission.carry import KeyFields, carry
 from crossline.state.windows.emission.columns import among, cooldown_columns, in_force, lines_of, remapped
-from crossline.state.windows.lookup import no_rows
+from crossline.state.windows.point_query import no_rows
 from crossline.state.windows.program import INT_KINDS, all_told, class_lines, classes
 from crossline.state.windows.store import Sizes
 from crossline.state.windows.verdicts.feature_queries import FeatureQueries

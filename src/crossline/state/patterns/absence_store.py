@@ -15,12 +15,12 @@ from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Delta, Due, Hits, KeyedBatch
 from crossline.state.memory import layout as at
 from crossline.state.patterns.deadlines import Deadlines, Tier
-from crossline.state.patterns.entry import MEET, MEET_ALL, compiled
+from crossline.state.patterns.entry_points import MEET, MEET_ALL, compiled
 from crossline.state.patterns.store import without_values
 from crossline.state.windows.emission.columns import in_force, lines_of
 from crossline.state.windows.emission.decision import is_cooling
 from crossline.state.windows.emission.words import NONE_MS
-from crossline.state.windows.gather import Buffers, hits_of
+from crossline.state.windows.hit_buffers import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.program import compile_plan
 from crossline.state.windows.record_store import ANY_AGE, RecordStore

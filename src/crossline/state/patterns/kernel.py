@@ -6,13 +6,13 @@ from typing import Any
 
 from crossline.state.memory import layout as at
 from crossline.state.memory.access import inlined, jit, prefetch
+from crossline.state.memory.addresses import bits_at, clock, row_of, slot_row, taken_row, waiting_at
 from crossline.state.memory.fields import address, get, load, put, store
-from crossline.state.memory.header import bits_at, clock, row_of, slot_row, taken_row, waiting_at
-from crossline.state.windows.ahead import SCOUTS_EACH, find_keys, look_ahead
 from crossline.state.windows.kernel import take_in
-from crossline.state.windows.verdicts.compare import count_up
-from crossline.state.windows.verdicts.emission import cools, hits_fit, mark, note_hit, note_window
-from crossline.state.windows.verdicts.judging import in_force
+from crossline.state.windows.prefetch import SCOUTS_EACH, find_keys, look_ahead
+from crossline.state.windows.verdicts.applicable_rules import in_force
+from crossline.state.windows.verdicts.comparison import count_up
+from crossline.state.windows.verdicts.record_emission import cools, hits_fit, mark, note_hit, note_window
 
 WAITING, NAMED = 10, 5  # rows ahead: when taken steps are called for, and when the records that they name
 

@@ -10,10 +10,10 @@ from crossline.basics.values import I64, U8
 from crossline.plan.order_spaces import PatternSpacePlan
 from crossline.state.batch import Delta, Hits, KeyedBatch
 from crossline.state.memory import layout as at
-from crossline.state.patterns.entry import CLOSE, JUDGE, OFFER, compiled
+from crossline.state.patterns.entry_points import CLOSE, JUDGE, OFFER, compiled
 from crossline.state.patterns.program import memory_of
 from crossline.state.windows.emission.columns import cooldown_columns
-from crossline.state.windows.gather import Buffers, hits_of
+from crossline.state.windows.hit_buffers import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.record_store import ANY_AGE, RecordStore
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.state.memory.access import inlined, jit
-from crossline.state.memory.fields import get, load, put, store
-from crossline.state.memory.header import (
+from crossline.state.memory.addresses import (
     after,
     before,
     chain_at,
@@ -23,6 +22,7 @@ from crossline.state.memory.header import (
     value_f,
     value_i,
 )
+from crossline.state.memory.fields import get, load, put, store
 from crossline.state.memory.layout import (
     AFTER,
     BEFORE,
@@ -45,7 +45,7 @@ from crossline.state.memory.layout import (
     TAIL_OF,
     UP,
 )
-from crossline.state.records.tables import LOW, find_value, put_value, value_hash
+from crossline.state.records.hash_tables import LOW, find_value, put_value, value_hash
 
 
 @jit

@@ -17,7 +17,7 @@ from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_piec
 from crossline.state.retraction.replays import Variant, replays_of
 from crossline.state.retraction.table import BITS, Table, facts_in, places_in
 from crossline.state.windows.emission.columns import Lines, lines_of, remapped
-from crossline.state.windows.lookup import loaded, numbered
+from crossline.state.windows.point_query import loaded, numbered
 from crossline.state.windows.record_store import ANY_AGE, Sizes
 
 PIECE = 400_000  # rows that are judged together, where they are of several keys

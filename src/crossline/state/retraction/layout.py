@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crossline.state.memory.declare import I32, I64, U8, U64, Kind
+from crossline.state.memory.declarations import I32, I64, U8, U64, Kind
 
 BOOL = Kind("bool", 1, np.bool_)
 Width = Literal["", "ENTRY_BYTES", "LINE_BYTES"]

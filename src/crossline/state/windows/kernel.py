@@ -8,18 +8,18 @@ import numpy as np
 
 from crossline.state.memory import layout as at
 from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.addresses import row_of, sat_at, set_clock, slot_row, value_at
 from crossline.state.memory.fields import address, get, load, put, store
-from crossline.state.memory.header import row_of, sat_at, set_clock, slot_row, value_at
+from crossline.state.records.hash_tables import claim, copy_bytes, enter, find_id
 from crossline.state.records.lists import chain_in, link, tie_values
-from crossline.state.records.tables import claim, copy_bytes, enter, find_id
-from crossline.state.windows.ahead import find_keys, look_ahead, slot_of
-from crossline.state.windows.figures import count_figure
+from crossline.state.windows.aggregate_functions import figure
+from crossline.state.windows.prefetch import find_keys, look_ahead, slot_of
 from crossline.state.windows.program import COUNT
-from crossline.state.windows.readings import figure
-from crossline.state.windows.rolling import insert, move
-from crossline.state.windows.verdicts.compare import COUNT_NOW, compare, count_up, counted_in, tell
-from crossline.state.windows.verdicts.emission import hits_fit
-from crossline.state.windows.verdicts.judging import judged_by, judging, remember
+from crossline.state.windows.rolling_window import insert, move
+from crossline.state.windows.verdicts.applicable_rules import judged_by, judging, remember
+from crossline.state.windows.verdicts.comparison import COUNT_NOW, compare, count_up, counted_in, tell
+from crossline.state.windows.verdicts.record_emission import hits_fit
+from crossline.state.windows.window_values import count_figure
 
 NEVER = 2**62
 

@@ -9,14 +9,22 @@ import numpy as np
 
 from crossline.basics.values import I64, U8
 from crossline.plan.spaces import KeySpacePlan
-from crossline.state.arithmetic.wide import LIMBS
+from crossline.state.arithmetic.superaccumulator import LIMBS
 from crossline.state.memory import layout as at
+from crossline.state.memory.address_report import whereabouts
+from crossline.state.memory.bounds_check import WATCHES, Piece, watching
 from crossline.state.memory.regions import HUGE_FROM, Region
-from crossline.state.memory.watch import WATCHES, Piece, watching
-from crossline.state.memory.whereabouts import whereabouts
-from crossline.state.records.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
-from crossline.state.windows.ahead import SCOUTS_EACH
-from crossline.state.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, doing
+from crossline.state.records.hash_tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
+from crossline.state.windows.entry_points import (
+    PUT_IN,
+    REBUILD_IDS,
+    REBUILD_KEYS,
+    REBUILD_VALUES,
+    RUN_END,
+    TAKE_OUT,
+    doing,
+)
+from crossline.state.windows.prefetch import SCOUTS_EACH
 from crossline.state.windows.program import KernelProgram
 
 FILL_MAX = 0.88  # of an open addressing table

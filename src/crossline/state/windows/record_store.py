@@ -12,8 +12,8 @@ from crossline.basics.values import U8
 from crossline.state.batch import Delta, Due, Hits, KeyedBatch, take
 from crossline.state.memory import layout as at
 from crossline.state.memory.hashing import xxh64_many
-from crossline.state.windows.entry import COUNT_DEAD, THROW_OUT
-from crossline.state.windows.gather import Buffers
+from crossline.state.windows.entry_points import COUNT_DEAD, THROW_OUT
+from crossline.state.windows.hit_buffers import Buffers
 from crossline.state.windows.memory_map import MemoryMap
 
 ANY_AGE = 2**62

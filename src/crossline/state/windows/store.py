@@ -15,10 +15,20 @@ from crossline.state.memory import layout as at
 from crossline.state.memory.hashing import keyed_many, xxh64_many
 from crossline.state.windows.emission.carry import KeyFields, carry
 from crossline.state.windows.emission.columns import among, cooldown_columns, lines_of, remapped
-from crossline.state.windows.entry import COMPARE, EMIT, FIGURES, JUDGE, LOAD, RELINK, TAKE, compiled, compiled_in_order
-from crossline.state.windows.gather import Buffers, hits_of
-from crossline.state.windows.lookup import loaded, no_rows, rows_under
+from crossline.state.windows.entry_points import (
+    COMPARE,
+    EMIT,
+    FIGURES,
+    JUDGE,
+    LOAD,
+    RELINK,
+    TAKE,
+    compiled,
+    compiled_in_order,
+)
+from crossline.state.windows.hit_buffers import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
+from crossline.state.windows.point_query import loaded, no_rows, rows_under
 from crossline.state.windows.program import all_told, class_lines, compile_plan, told_groups
 from crossline.state.windows.record_store import RecordStore, Sizes
 from crossline.state.windows.verdicts.feature_queries import FeatureQueries

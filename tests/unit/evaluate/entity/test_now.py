@@ -7,7 +7,7 @@ from typing import Any
 from tests.oracle.fastpath import FastPath, plans_of, stream_spec
 from tests.oracle.strategies import START_MS, STREAM, Body, Record
 
-from crossline.evaluate.entity.figures import FigureNow, Unanswered, figures_of_key
+from crossline.evaluate.entity.key_figures import FigureNow, Unanswered, figures_of_key
 
 COUNT: Body = {
     "version": 1,

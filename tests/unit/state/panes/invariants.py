@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from crossline.state.arithmetic.wide import LIMBS
+from crossline.state.arithmetic.superaccumulator import LIMBS
 from crossline.state.panes import layout as at
 from crossline.state.panes import program as kinds
 from crossline.state.panes.heap import BLOCK_UNITS

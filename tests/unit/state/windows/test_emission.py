@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numba import njit
 
 from crossline.state.memory.access import jit
-from crossline.state.memory.declare import F64, I32, I64, U8, Item, Table
+from crossline.state.memory.bounds_check import Piece, watching
+from crossline.state.memory.declarations import F64, I32, I64, U8, Item, Table
 from crossline.state.memory.fields import address, get, put
-from crossline.state.memory.watch import Piece, watching
 from crossline.state.windows.emission.bounds import bounds_in
 from crossline.state.windows.emission.columns import among, cooldown_columns, in_force, members, remapped
 from crossline.state.windows.emission.decision import NONE_MS, LineMemory, decisions_in, is_cooling, still_counts

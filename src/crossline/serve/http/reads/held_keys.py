@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossline.basics.times import instant_text, parse_instant_ms
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import last_words
 from crossline.io.stores.stores import AlertFilter, Store
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.history import History

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from crossline.state.arithmetic.exact import two_sum
+from crossline.state.arithmetic.double_double import two_sum
 from crossline.state.memory.access import jit
 from crossline.state.memory.fields import get, load, store
 from crossline.state.panes import layout as at
+from crossline.state.panes.addresses import acc_at, enters, pane_at, part_at, value_at
 from crossline.state.panes.program import P_COUNT, P_LEAST_FLOAT, P_LEAST_INT, P_MOST_INT, P_SUM_FLOAT, P_SUM_INT
-from crossline.state.panes.reach import acc_at, enters, pane_at, part_at, value_at
 
 UP = at.ACC_UP
 KNOWN, UNKNOWN, EMPTY = 1, 2, 0  # of the least and the greatest

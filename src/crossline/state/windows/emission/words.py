@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from crossline.state.memory.declare import Declared
+from crossline.state.memory.declarations import Declared
 
 NONE_MS = -(2**63)  # a clock that is none
 

@@ -1,0 +1,134 @@
+"""Figures that were told of a row against the lines that judge it: which of them emit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.fields import get, put
+from crossline.state.panes import layout as at
+from crossline.state.panes.addresses import call_slot, sat_at
+from crossline.state.panes.key_table import AHEAD
+from crossline.state.panes.rolling_window import edge
+from crossline.state.windows.emission.bounds import bounds_in
+from crossline.state.windows.emission.decision import LineMemory, decisions_in
+from crossline.state.windows.emission.hits import hits_in
+
+
+@jit
+def hits_fit(h: int) -> Any:
+    """Whether there is room for the hits of one row more."""
+    return get(h, at.N_HITS) + get(h, at.JUDGING) <= get(h, at.OUT_ROOM)
+
+
+@jit
+def _kept(h: int, row: int) -> Any:
+    """The number of a row among those that became records."""
+    return get(h, at.ROW_KEPT, row)
+
+
+@jit
+def _clock_ms(h: int, row: int) -> Any:
+    return get(h, at.CLOCK_MS, row)
+
+
+@jit
+def _judged_ms(h: int, slot: int, k: int) -> Any:
+    return get(h, at.JUDGED, slot, k)
+
+
+@jit
+def _since_ms(h: int, x: int, now_ms: int) -> Any:
+    return edge(h, now_ms, get(h, at.REARM, x), get(h, at.LINE_EXACT, x))
+
+
+@jit
+def _emitted_ms(h: int, slot: int, column: int) -> Any:
+    return get(h, at.EMITTED, slot, column)
+
+
+@jit
+def _emits_at(h: int, slot: int, column: int, row: int) -> None:
+    put(h, at.EMITTED, slot, column, get(h, at.CLOCK_MS, row))
+
+
+_DECISIONS = decisions_in(
+    at,
+    LineMemory(
+        kept=_kept,
+        clock_ms=_clock_ms,
+        satisfied_at=sat_at,
+        judged_ms=_judged_ms,
+        since_ms=_since_ms,
+        emitted_ms=_emitted_ms,
+        emits_at=_emits_at,
+    ),
+)
+_emits = _DECISIONS.emits
+_meets_whole, _meets_real = bounds_in(at)
+_note_hit = hits_in(at)
+
+
+@inlined
+def _holds(h: int, x: int, told: int) -> Any:
+    """Whether line or formula ``x`` is satisfied by the figures of row ``told`` of those told; by none it is not."""
+    if x >= get(h, at.LINES):
+        formulas = get(h, at.JUDGING) - get(h, at.LINES)
+        return get(h, at.HOLDS, told * formulas + x - get(h, at.LINES)) != 0
+    place = told * get(h, at.TOLD) + get(h, at.LINE_TOLD, x)
+    if get(h, at.TOLD_OK, place) == 0:
+        return False
+    if get(h, at.LINE_REAL, x):
+        return _meets_real(h, x, get(h, at.TOLD_F, place))
+    return _meets_whole(h, x, get(h, at.TOLD_I, place), get(h, at.TOLD_UP, place))
+
+
+@jit
+def _emits_there(h: int, slot: int, x: int, row: int, holds: bool) -> Any:
+    """Whether line ``x``, which ``holds`` at the row or does not, emits there. What it remembers is changed."""
+    return _emits(h, slot, x, get(h, at.LINE_CLASS, x), row, holds)
+
+
+@jit
+def _note(h: int, x: int, row: int, told: int) -> None:
+    """Write down a hit of ``x``; the value of a formula is known outside."""
+    whole, up, real = 0, 0, 0.0
+    if x < get(h, at.LINES):
+        place = told * get(h, at.TOLD) + get(h, at.LINE_TOLD, x)
+        if get(h, at.LINE_REAL, x):
+            real = get(h, at.TOLD_F, place)
+        else:
+            whole, up = get(h, at.TOLD_I, place), get(h, at.TOLD_UP, place)
+    count = told * get(h, at.CURSORS) + get(h, at.LINE_CURSOR, x)
+    _note_hit(h, x, row, whole, up, real, get(h, at.COUNTS, count))
+
+
+@inlined
+def emit_row(h: int, slot: int, row: int, told: int) -> None:
+    """Note the hits of a row, whose figures are row ``told`` of those told, and what its lines remember."""
+    classes = get(h, at.CLASSES)
+    now, active = get(h, at.CLOCK_MS, row), row * classes
+    for x in range(get(h, at.JUDGING)):
+        if get(h, at.ACTIVE, active + get(h, at.LINE_CLASS, x)) and _emits_there(h, slot, x, row, _holds(h, x, told)):
+            _note(h, x, row, told)
+    for k in range(classes):
+        if get(h, at.ACTIVE, active + k):
+            put(h, at.JUDGED, slot, k, now)
+
+
+@jit
+def emit_rows(h: int, start: int) -> Any:
+    """Go through the rows of the piece from ``start``, of which figures and formulas were told, and note the hits.
+
+    The row to go on from: an earlier one where room for hits is wanted.
+    """
+    first, end = get(h, at.PIECE_FROM), get(h, at.PIECE_END)
+    for row in range(start, end):
+        if row + AHEAD // 2 < end:
+            call_slot(h, get(h, at.ROW_SLOT, row + AHEAD // 2))
+        if not hits_fit(h):
+            return row
+        slot = get(h, at.ROW_SLOT, row)
+        if slot >= 0:
+            emit_row(h, slot, row, row - first)
+    return end
