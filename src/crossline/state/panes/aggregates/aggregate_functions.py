@@ -1,4 +1,4 @@
-"""The figures of windows of panes: what each aggregate reads of what is kept (see ``windows/aggregate_functions.py``)."""
+"""The figures of windows of panes: what each aggregate reads of running state (see ``windows/aggregate_functions.py``)."""
 
 from __future__ import annotations
 
