@@ -21,7 +21,7 @@ _ENDED = 2**62
 
 
 @dataclass(slots=True)
-class Waiting:
+class AlignmentBuffer:
     """What a shard has not judged yet; ``clocks``: by stream, how far each of its logs was read."""
 
     streams: Sequence[str]

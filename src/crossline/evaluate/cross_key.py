@@ -26,7 +26,7 @@ from crossline.state.batch import Cause, RecordUpdate
 TOLD = "told"
 
 
-def bring(
+def cross_key_parts(
     plans: Sequence[StreamPlan], feature_queries: Iterable[FeatureRows], shards: int
 ) -> Iterator[tuple[int, Part]]:
     """The parts that ``feature_queries`` are for the shards where their rules judge, each with the level of these."""
@@ -81,7 +81,7 @@ def _arrays(told: FeatureRows, mine: I64, ids: pa.Array) -> dict[str, Any]:
     return arrays
 
 
-def brought_to(
+def cross_key_figures(
     judged: JudgedRows, parts: Iterable[WirePart], causes: Sequence[Cause] = ()
 ) -> tuple[Mapping[str, pa.Array], list[RecordUpdate]]:
     """The figures of other keys at the rows of a store, by the names that its plan has for them; null where none is.

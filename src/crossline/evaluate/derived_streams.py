@@ -20,7 +20,7 @@ from crossline.evaluate.alerts.alert import alert_id_of, correction_id
 from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.evaluate.alerts.hits import Hit, id_of_hit
 from crossline.evaluate.changes import changes_of
-from crossline.evaluate.cross_key import bring
+from crossline.evaluate.cross_key import cross_key_parts
 from crossline.evaluate.decisions.holds import came_record
 from crossline.evaluate.feature_rows import FeatureRows
 from crossline.ingest.route.partitioner import Chunk, Part, route
@@ -62,7 +62,7 @@ def derived(
     ``feature_queries``: of figures that rules of another key judge records by.
     """
     plans = list(plans)
-    brought = list(bring(plans, feature_queries, shards)) if feature_queries else []
+    brought = list(cross_key_parts(plans, feature_queries, shards)) if feature_queries else []
     above = [each for plan in plans for each in _read_by(plan, level + 1)]
     if not above:
         return brought

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from crossline.basics.values import F64, I32, I64
-from crossline.evaluate.alerts.corrections import rows_again
+from crossline.evaluate.alerts.corrections import replayed_rows
 from crossline.evaluate.alerts.hits import JudgedRows
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.spaces import Cursor, FeatureQueryLine, WindowPlan
-from crossline.state.batch import Again, Bools, Cause, FeatureColumn, Places, RowFeatures
+from crossline.state.batch import ArrivalOrder, Bools, Cause, FeatureColumn, ReplayedRows, RowFeatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,15 @@ class FeatureRows:
         return len(self.event_ms)
 
 
-def feature_queries_of(judged: JudgedRows, told: Sequence[RowFeatures]) -> Iterator[FeatureRows]:
+def feature_rows_of(judged: JudgedRows, told: Sequence[RowFeatures]) -> Iterator[FeatureRows]:
     """What was ``told`` of the rows of a state store, by each of its feature queries."""
     kernel: Any = judged.store_plan.kernel
     for line, said in zip(kernel.feature_queries if told else (), told, strict=True):
         yield _feature_query(judged, kernel, line, said)
 
 
-def feature_queries_again(
-    plan: StreamPlan, store_plan: StorePlan, again: Sequence[Again], logs: int
+def replayed_feature_rows(
+    plan: StreamPlan, store_plan: StorePlan, again: Sequence[ReplayedRows], logs: int
 ) -> Iterator[FeatureRows]:
     """What the feature queries of a store say of rows that were judged again, where that is not what they said before.
 
@@ -93,7 +93,7 @@ def feature_queries_again(
     if kernel is None or not kernel.feature_queries:
         return
     for piece in again:
-        judged = rows_again(plan, store_plan, piece, logs)
+        judged = replayed_rows(plan, store_plan, piece, logs)
         for line, said in zip(kernel.feature_queries, piece.hits.told, strict=True):
             kept = _changed(piece, said)
             if len(kept):
@@ -101,7 +101,7 @@ def feature_queries_again(
                 yield replace(_feature_query(judged, kernel, line, _some(said, kept)), cause=cause, causes=causes)
 
 
-def _changed(piece: Again, said: RowFeatures) -> I64:
+def _changed(piece: ReplayedRows, said: RowFeatures) -> I64:
     """Which of what is said is new, or another than in the variant before."""
     replay, number = piece.replay[said.rows], piece.number[said.rows]
     order = np.lexsort((replay, number))
@@ -138,9 +138,9 @@ def _some(said: RowFeatures, kept: I64) -> RowFeatures:
     return RowFeatures(said.rows[kept], figures)
 
 
-def _causes(plan: StreamPlan, piece: Again, rows: I64) -> tuple[list[Cause], I32]:
+def _causes(plan: StreamPlan, piece: ReplayedRows, rows: I64) -> tuple[list[Cause], I32]:
     """What brought about what is said of ``rows``: causes, and for each row the number of its own; -1: it came."""
-    places = piece.rows.places
+    places = piece.rows.arrival
     if places is None:
         raise ValueError("rows that are judged again have places")
     numbers: dict[Cause, int] = {}
@@ -153,7 +153,7 @@ def _causes(plan: StreamPlan, piece: Again, rows: I64) -> tuple[list[Cause], I32
     return list(numbers), found
 
 
-def _order(plan: StreamPlan, places: Places, row: int) -> tuple[int, str, int, int]:
+def _order(plan: StreamPlan, places: ArrivalOrder, row: int) -> tuple[int, str, int, int]:
     """Where a row stands among causes."""
     log, sequence, _ = places.chunks[places.chunk[row]]
     return int(places.reached_ms[row]), plan.came(log), sequence, int(places.offsets[row])

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from crossline.evaluate.decision_memory import DecidedStore
 from crossline.plan.spaces import PlanKind
-from crossline.state.batch import Delta, Due, Hits, KeyedBatch
+from crossline.state.batch import Delta, DueHits, Hits, KeyedBatch
 from crossline.state.panes.store import PaneState
 from crossline.state.patterns.absence_store import AbsenceSpaceState
 from crossline.state.patterns.store import PatternSpaceState
@@ -52,7 +52,7 @@ class Kernel(Protocol):
         """Judge by ``plan``, which is of the same kind, from now on."""
         ...
 
-    def due(self, clock_ms: int) -> Due | None:
+    def due(self, clock_ms: int) -> DueHits | None:
         """Hits that come of nothing but time: those that are due once the stream's clock stands here; else None."""
         ...
 

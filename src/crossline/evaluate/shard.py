@@ -11,23 +11,23 @@ from crossline.basics.models.model import missed_scores
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
 from crossline.evaluate.alerts.absence_hits import due_hits, origins_of
-from crossline.evaluate.alerts.corrections import caused, told_again
+from crossline.evaluate.alerts.corrections import replayed_hits, with_triggers
 from crossline.evaluate.alerts.hits import Hit, JudgedRows, once
 from crossline.evaluate.changes import by_cause, places_of
 from crossline.evaluate.contexts import Contexts, waits
-from crossline.evaluate.cross_key import TOLD, brought_to
-from crossline.evaluate.feature_rows import feature_queries_again, feature_queries_of
-from crossline.evaluate.ingest_order import NO_FLOOR, chunk_floors, entries_in_time, follow, in_ingest_order, settled
+from crossline.evaluate.cross_key import TOLD, cross_key_figures
+from crossline.evaluate.feature_rows import feature_rows_of, replayed_feature_rows
+from crossline.evaluate.ingest_order import NO_FLOOR, chunk_floors, filters_in_time, follow, in_ingest_order, settled
 from crossline.evaluate.kernels import Kernel, new_kernel, retraction_of
 from crossline.evaluate.output import BoolMask, Position, Reported, ShardOutput, StoreDelta, StreamClocks
-from crossline.evaluate.suppression.changes import stand, standing_again
-from crossline.evaluate.suppression.last_alerts import Crossings
+from crossline.evaluate.suppression.changes import replayed_suppressions, stand
+from crossline.evaluate.suppression.last_alerts import LastAlerts
 from crossline.ingest.route.facts import facts_from
 from crossline.ingest.route.partitioner import on_array
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.plan.state_stores import StateStore
-from crossline.state.batch import Cause, Hits, KeyedBatch, Places, texts_of
+from crossline.state.batch import ArrivalOrder, Cause, Hits, KeyedBatch, texts_of
 from crossline.state.windows.emission.columns import lines_of
 
 MANY = 200_000  # records of a store; moving as many together takes some 20 ms
@@ -48,7 +48,7 @@ class ShardState:
     waiting: set[str] = field(default_factory=set)
     told_ms: dict[str, int] = field(default_factory=dict)
     contexts: dict[str, Contexts] = field(default_factory=dict)
-    crossings: dict[str, Crossings] = field(default_factory=dict)
+    crossings: dict[str, LastAlerts] = field(default_factory=dict)
 
     def horizon_ms(self, stream: str, bounds: Bounds) -> int | None:
         """The ingest time from which on records of ``stream`` still find their windows whole.
@@ -145,17 +145,17 @@ def _judge_stream(
             rows["place_ms"] = rows["ingest_ms"] if len(logs) > 1 else np.zeros_like(rows["ingest_ms"])
             if number == plan.accounting_store and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
-            given = _Given(rows, mine, causes, len(logs), told, bounds.decides)
+            given = _StoreInput(rows, mine, causes, len(logs), told, bounds.decides)
             known = _judge_store(plan, store_plan, state, given, output)
             copies = known[1] if number == plan.copies else copies
             if number == plan.accounting_store:
                 _report(*known, copies, mine, output)
         elif told and store_plan.brought and store_plan.state_store.reevaluate and store.records:
-            _judge_brought(plan, store_plan, store, told, output, len(logs), decides=bounds.decides)
+            _judge_cross_key_changes(plan, store_plan, store, told, output, len(logs), decides=bounds.decides)
         meter.state_store(store_plan.state_store.name)
     passed_ms = state.passed_ms(plan.stream, bounds)
     if passed_ms is not None:
-        output.hits += tell_due(plan, state, passed_ms)
+        output.hits += due_at(plan, state, passed_ms)
         meter.told()
     if horizon_ms is not None:
         output.without_context |= _given_up(plan, state, before_ms, horizon_ms)
@@ -179,7 +179,7 @@ def _given_up(plan: StreamPlan, state: ShardState, before_ms: int | None, horizo
     return found
 
 
-def tell_due(plan: StreamPlan, state: ShardState, passed_ms: int) -> Iterator[Hit]:
+def due_at(plan: StreamPlan, state: ShardState, passed_ms: int) -> Iterator[Hit]:
     """The hits that come of it that the stream's clock stands at ``passed_ms``."""
     state.told_ms[plan.stream] = passed_ms
     for store_plan in plan.state_stores:
@@ -235,7 +235,7 @@ def evict_before(state_store: StateStore, horizon_ms: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _StoreInput:
     """The rows of a state store and their parts; ``causes``: of hits that may be taken back. ``logs``: of the stream.
 
     ``told``: the figures that are brought to them. ``decides``: as of ``Bounds``.
@@ -250,7 +250,7 @@ class _Given:
 
 
 def _judge_store(
-    plan: StreamPlan, store_plan: StorePlan, state: ShardState, given: _Given, output: ShardOutput
+    plan: StreamPlan, store_plan: StorePlan, state: ShardState, given: _StoreInput, output: ShardOutput
 ) -> tuple[JudgedRows, BoolMask]:
     """Judge the rows of a state store; with them, which of them it knows again."""
     rows, parts, meter = given.rows, given.parts, output.meter
@@ -268,12 +268,12 @@ def _judge_store(
         id_bytes=rows["id_bytes"],
         id_offsets=rows["id_offsets"],
         values=tuple(rows[f"value{i}"] for i in range(len(store_plan.state_store.columns))),
-        entries=entries_in_time(store_plan, rows["bits"], lateness),
+        entries=filters_in_time(store_plan, rows["bits"], lateness),
         texts=texts_of(rows, len(store_plan.state_store.columns)),
         facts=facts_from(plan.spec, store_plan.facts, rows, len(store_plan.state_store.columns)),
-        places=places_of(plan, rows, chunks, given.causes) if again else None,
+        arrival=places_of(plan, rows, chunks, given.causes) if again else None,
     )
-    batch = _with_brought(JudgedRows(plan, store_plan, batch, rows, chunks), given.told, given.causes)
+    batch = _with_cross_key_figures(JudgedRows(plan, store_plan, batch, rows, chunks), given.told, given.causes)
     if store_plan.state_store.waits:
         batch = replace(batch, reached_ms=rows["reached"], origins=origins_of(rows, chunks, batch.facts))
     judged = JudgedRows(plan, store_plan, batch, rows, chunks)
@@ -281,20 +281,20 @@ def _judge_store(
     meter.rows(store_plan, batch.entries)
     found = list(judged.window_hits(hits))
     if given.decides and not again:
-        crossings = state.crossings.setdefault(store_plan.state_store.name, Crossings())
+        crossings = state.crossings.setdefault(store_plan.state_store.name, LastAlerts())
         output.stand(*stand(judged, hits, found, crossings, given.causes, given.logs))
     if given.causes and not again:
-        found = list(caused(judged, hits, found, given.causes, given.logs))
+        found = list(with_triggers(judged, hits, found, given.causes, given.logs))
     output.hits += found if plan.level == 1 else once(found)
     if waits(store_plan) and not again:
         contexts = state.contexts.setdefault(store_plan.state_store.name, Contexts())
         output.hits += contexts.judge(judged, hits.without, hits.duplicates)
     meter.told()
-    output.feature_queries += feature_queries_of(judged, hits.told)
+    output.feature_queries += feature_rows_of(judged, hits.told)
     return judged, hits.duplicates
 
 
-def _judge_brought(
+def _judge_cross_key_changes(
     plan: StreamPlan,
     store_plan: StorePlan,
     store: Kernel,
@@ -307,22 +307,22 @@ def _judge_brought(
     """Judge again what figures that are brought change of rows that are there, where no row came."""
     nothing = retraction_of(store).nothing()
     none: I64 = np.zeros(0, np.int64)
-    batch = replace(nothing, places=Places(none, none, none.astype(np.int32), ()))
+    batch = replace(nothing, arrival=ArrivalOrder(none, none, none.astype(np.int32), ()))
     judged = JudgedRows(plan, store_plan, batch, {"offsets": none, "chunk": none}, ())
-    batch = _with_brought(judged, told, ())
-    if batch.places is not None and batch.places.record_update:
+    batch = _with_cross_key_figures(judged, told, ())
+    if batch.arrival is not None and batch.arrival.record_update:
         _judge_rows(replace(judged, batch=batch), store, logs, output, decides=decides)
         output.meter.told()
 
 
-def _with_brought(judged: JudgedRows, told: Sequence[WirePart], causes: Sequence[Cause]) -> KeyedBatch:
+def _with_cross_key_figures(judged: JudgedRows, told: Sequence[WirePart], causes: Sequence[Cause]) -> KeyedBatch:
     """The rows with the figures of other keys that they are judged by, and with what others changed of these."""
     batch = judged.batch
     if not judged.store_plan.brought:
         return batch
-    facts, record_update = brought_to(judged, told, causes)
-    places = None if batch.places is None else replace(batch.places, record_update=record_update)
-    return replace(batch, facts={**batch.facts, **facts}, places=places)
+    facts, record_update = cross_key_figures(judged, told, causes)
+    places = None if batch.arrival is None else replace(batch.arrival, record_update=record_update)
+    return replace(batch, facts={**batch.facts, **facts}, arrival=places)
 
 
 def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutput, *, decides: bool) -> Hits:
@@ -333,10 +333,10 @@ def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutpu
     meter.state_store(store_plan.state_store.name)
     output.fail(judged, hits, missed)
     if hits.again:
-        output.hits += told_again(plan, store_plan, hits.again, logs)
+        output.hits += replayed_hits(plan, store_plan, hits.again, logs)
         if decides:
-            output.standing_changes += standing_again(plan, store_plan, hits.again, logs)
-        output.feature_queries += feature_queries_again(plan, store_plan, hits.again, logs)
+            output.suppression_changes += replayed_suppressions(plan, store_plan, hits.again, logs)
+        output.feature_queries += replayed_feature_rows(plan, store_plan, hits.again, logs)
     delta = store.delta(judged.batch, hits)
     output.deltas.append(StoreDelta(store_plan.state_store.name, delta, lines_of(store_plan.kernel.judging)))
     return hits

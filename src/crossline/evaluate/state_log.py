@@ -9,7 +9,7 @@ from crossline.basics import wire
 from crossline.evaluate.contexts import applied
 from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import Bounds, ShardState, evict_before, store_of
-from crossline.evaluate.suppression.last_alerts import Crossed, Crossings
+from crossline.evaluate.suppression.last_alerts import LastAlertChanges, LastAlerts
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.state.batch import Delta
 
@@ -73,7 +73,7 @@ def apply_backfill(
         store_of(state, store_plan).load(Delta.of(mine), lines)
         crossed = crossed_of(mine)
         if crossed is not None:
-            state.crossings.setdefault(item["state_store"], Crossings()).load(crossed, lines)
+            state.crossings.setdefault(item["state_store"], LastAlerts()).load(crossed, lines)
     for plan, store_plan in loaded.values():  # of a batch that was cut anew a state store has several parts
         horizon_ms = state.horizon_ms(plan.stream, bounds)
         if horizon_ms is not None:
@@ -96,9 +96,9 @@ def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapp
     return True
 
 
-def crossed_of(arrays: Mapping[str, Any]) -> Crossed | None:
+def crossed_of(arrays: Mapping[str, Any]) -> LastAlertChanges | None:
     """What a segment says of the last alerts of a state store's rules and keys."""
-    return Crossed.of({n.removeprefix(CROSSED): a for n, a in arrays.items() if n.startswith(CROSSED)})
+    return LastAlertChanges.of({n.removeprefix(CROSSED): a for n, a in arrays.items() if n.startswith(CROSSED)})
 
 
 def _state_stores(plans: Sequence[StreamPlan]) -> dict[str, tuple[StreamPlan, StorePlan]]:

@@ -20,7 +20,7 @@ Failure = tuple[str, int, str]  # rule id, version, why
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ArrivalOrder:
     """Where n rows stand in the order in which records came in, for what judges them again.
 
     Their order is that of ``reached_ms``, the highest ingest time of their log so far, then of the log, of the piece of
@@ -110,7 +110,7 @@ class KeyedBatch:
     facts: Mapping[str, pa.Array] = field(default_factory=dict)
     reached_ms: I64 | None = None
     origins: pa.Table | None = None
-    places: Places | None = None
+    arrival: ArrivalOrder | None = None
 
     def __len__(self) -> int:
         return len(self.clock_ms)
@@ -200,7 +200,7 @@ class Hits:
     emitted_row: I32
     formed: Mapping[int, FormulaRead] = field(default_factory=dict)
     failed: Mapping[Failure, int] = field(default_factory=dict)
-    again: Sequence[Again] = ()
+    again: Sequence[ReplayedRows] = ()
     told: tuple[RowFeatures, ...] = ()
     without: Mapping[int, I64] = field(default_factory=dict)
 
@@ -221,7 +221,7 @@ def no_hits(duplicates: Bools) -> Hits:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class LateContextHit:
     """A hit of ``line`` at ``row``, which found nothing before it, by ``other``, a row behind it, and what it read."""
 
     line: int
@@ -245,7 +245,7 @@ class EarlierHits:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class ReplayedRows:
     """Rows that were judged in the order of their clocks, some of them several times: a *variant* for each time.
 
     ``rows``: n rows, those of one variant after those of another, with their places, and the ``hits`` on them.
@@ -265,12 +265,12 @@ class Again:
     told: Bools
     begins: Bools
     causes: Sequence[Cause | None]
-    met: Sequence[Met] = ()
+    met: Sequence[LateContextHit] = ()
     earlier: EarlierHits | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueHits:
     """h hits at records that waited in vain, of this batch or an earlier one, in the order in which they became so.
 
     ``line``: number in ``plan.judging``. ``moment_ms``: the first instant of the stream's clock at which it is known.

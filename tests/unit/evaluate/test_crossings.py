@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.evaluate.suppression import last_alerts as module
-from crossline.evaluate.suppression.last_alerts import ALERT_BYTES, Crossed, Crossings, Keys, Pairs
+from crossline.evaluate.suppression.last_alerts import ALERT_BYTES, Keys, LastAlertChanges, LastAlerts, Pairs
 
 LINES = [("often", 1), ("often", 2), ("large", 1)]
 NAMES = [b"a1", b"a2", b"", b"a-longer-key"]
@@ -29,7 +29,7 @@ def test_it_names_the_last_alert_up_to_each_row(
 ) -> None:
     """``of_chunk``: how many rows a chunk of a batch has; each numbers keys anew."""
     known: dict[tuple[int, int], bytes] = {}
-    crossings, log, alerts, clock = Crossings(), list[Crossed](), 0, 0
+    crossings, log, alerts, clock = LastAlerts(), list[LastAlertChanges](), 0, 0
     for rows in batches:
         held, emitted, wanted, ids = [], [], [], []
         for row, (key, marks) in enumerate(rows):
@@ -56,9 +56,9 @@ def test_it_names_the_last_alert_up_to_each_row(
         assert [each.tobytes() if there else None for each, there in zip(found, named, strict=True)] == wanted
         log.append(crossed)
         if restart:
-            crossings = Crossings()
+            crossings = LastAlerts()
             for each in log:
-                again = Crossed.of(each.arrays())
+                again = LastAlertChanges.of(each.arrays())
                 assert again is not None
                 halves = again.take(np.arange(0, len(each.line), 2)), again.take(np.arange(1, len(each.line), 2))
                 for half in halves:
@@ -71,7 +71,7 @@ def pairs(found: list[tuple[int, int]]) -> Pairs:
 
 
 def test_what_has_not_held_for_long_is_forgotten_once_it_is_half() -> None:
-    crossings = Crossings()
+    crossings = LastAlerts()
     keys = Keys(np.arange(3, dtype=np.int32), np.frombuffer(b"abc", np.uint8), np.arange(4), 3)
     held, ids = pairs([(0, 0), (1, 0), (2, 0)]), np.zeros((3, ALERT_BYTES), np.uint8)
     crossings.follow(held, held, ids, LINES, keys, np.array([10, 20, 30]))

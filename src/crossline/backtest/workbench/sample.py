@@ -12,7 +12,7 @@ from crossline.backtest.in_process import Inputs
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.alert import alerts_of
-from crossline.evaluate.alerts.current_alerts import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.kernels import Kernel
 from crossline.evaluate.output import ShardOutput
@@ -93,4 +93,4 @@ class Jury:
 def alerts_over(judged: Judged, sample: Iterable[Batch]) -> list[dict[str, Any]]:
     """All alerts of a sample, as they stand in the end."""
     jury = Jury(judged)
-    return last_words(alert for batch in sample for alert in jury.alerts(batch))
+    return current_states(alert for batch in sample for alert in jury.alerts(batch))

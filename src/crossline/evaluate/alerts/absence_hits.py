@@ -14,7 +14,7 @@ from crossline.basics.wire import Arrays
 from crossline.evaluate.alerts.hits import Hit, origin_of, rests_on
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.state.batch import Due
+from crossline.state.batch import DueHits
 
 _FACT = "fact "
 
@@ -39,7 +39,7 @@ def _named(names: Sequence[str], numbers: Any) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(places[numbers]), pa.array(known, pa.string()))
 
 
-def due_hits(plan: StreamPlan, store_plan: StorePlan, due: Due) -> Iterator[Hit]:
+def due_hits(plan: StreamPlan, store_plan: StorePlan, due: DueHits) -> Iterator[Hit]:
     """What is due, in its order. It is the hit of the version that was in force when its record came."""
     assert due.origins is not None  # noqa: S101 - they are given with every record that may wait
     origins = due.origins.to_pylist()

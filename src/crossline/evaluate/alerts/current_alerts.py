@@ -9,7 +9,7 @@ RETRACTED = "retracted"
 _STANDS = ("amended", "reinstated")  # the others
 
 
-def last_words(alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def current_states(alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``alerts``, in the order in which they were told, as they stand after the corrections among them.
 
     One that was amended has what it was amended to, under the id and the kind that it had. A correction of an alert

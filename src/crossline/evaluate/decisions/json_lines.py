@@ -30,7 +30,7 @@ Decide = Callable[[DecidedRecord, Sequence[DecidingHit]], Decision]
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class DecisionLines:
     """n decisions as JSON without ends of lines, in no order: ``text`` with ``offsets`` (int64[n + 1]).
 
     ``record``: int64[n], their numbers in the table. ``decision``: of each the number of its word among ``words``.
@@ -46,7 +46,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class LineInputs:
     """How decisions are made: ``decide`` says what of a record and its hits, ``digest`` of the rules at a time.
 
     ``spans``: int64, the ingest times at which that digest changes, ascending. ``decided_ms`` is only written.
@@ -73,7 +73,7 @@ def plain(table: Table, chosen: I64) -> Bools:
     return found
 
 
-def decided_lines(table: Table, chosen: I64, stream: str, made: Made) -> Lines:
+def decided_lines(table: Table, chosen: I64, stream: str, made: LineInputs) -> DecisionLines:
     """The decisions on the records ``chosen`` of a stream, which are ``plain``."""
     columns, at = table.columns, table.first[chosen]
     starts, ends = columns["id_offsets"][at], columns["id_offsets"][at + 1]
@@ -97,7 +97,7 @@ def decided_lines(table: Table, chosen: I64, stream: str, made: Made) -> Lines:
         sizes[mine] = len(template)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
     text = np.concatenate(texts) if texts else np.zeros(0, np.uint8)
-    return Lines(chosen[order], text, offsets, decision[order], list(words), bare[order])
+    return DecisionLines(chosen[order], text, offsets, decision[order], list(words), bare[order])
 
 
 def _groups(sets: Any, lengths: I64, span: Any) -> tuple[I64, list[int]]:
@@ -119,7 +119,7 @@ def _sets(table: Table, chosen: I64) -> Any:
     return upto[table.reason_at[chosen + 1]] - upto[table.reason_at[chosen]] + counts.astype(np.uint64)
 
 
-def _template(table: Table, number: int, made: Made) -> tuple[Decision, bytes]:
+def _template(table: Table, number: int, made: LineInputs) -> tuple[Decision, bytes]:
     """The decision on one record, and its text with holes for what is another record's own."""
     record = table.record(number)
     decision = made.decide(record, table.hits(number))

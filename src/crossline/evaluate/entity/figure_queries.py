@@ -16,7 +16,7 @@ from crossline.rules.naming import shared_in
 
 
 @dataclass(frozen=True, slots=True)
-class AskedFigure:
+class QueriedFigure:
     """A figure of a rule version: its name there, the number of its group, and of the one that counts (-1: any).
 
     ``line``: what it is held against, where the verdict is a comparison of it with a number. ``shared``: the id of the
@@ -32,25 +32,25 @@ class AskedFigure:
     shared: str = ""
 
 
-def asked_of(plan: StreamPlan, store_plan: StorePlan, now_ms: int | None) -> Iterator[AskedFigure]:
+def queried_figures(plan: StreamPlan, store_plan: StorePlan, now_ms: int | None) -> Iterator[QueriedFigure]:
     """The figures of the store that are of rules in force at ``now_ms``, on the ingest clock; None: at any time."""
     kernel = store_plan.kernel.windowed
     if kernel is None:
         return
     rules = [versions[0].rule for versions in store_plan.versions]
     for line, rule in zip(kernel.lines, rules[: len(kernel.lines)], strict=True):
-        if is_asked(plan, line, rule, now_ms):
+        if is_queried(plan, line, rule, now_ms):
             yield from _of_line(kernel, line)
     for formula, rule in zip(kernel.formulas, rules[len(kernel.lines) :], strict=True):
-        if is_asked(plan, formula, rule, now_ms):
+        if is_queried(plan, formula, rule, now_ms):
             yield from _of_formula(formula, rule)
     for feature_query in kernel.feature_queries:
         if _in_force(feature_query, now_ms):
             for name, group, count in feature_query.figures:
-                yield AskedFigure(feature_query.rule_id, feature_query.version, name, group, count)
+                yield QueriedFigure(feature_query.rule_id, feature_query.version, name, group, count)
 
 
-def is_asked(plan: StreamPlan, line: Line | FormulaLine, rule: Rule, now_ms: int | None) -> bool:
+def is_queried(plan: StreamPlan, line: Line | FormulaLine, rule: Rule, now_ms: int | None) -> bool:
     """Whether it is in force, and somebody wrote the rule with figures: a plan may make some that nobody knows."""
     written = not is_hold(rule) and bool(plan.programs[line.rule_id, line.version].figures)
     return written and _in_force(line, now_ms)
@@ -60,16 +60,16 @@ def _in_force(line: Line | FormulaLine | FeatureQueryLine, now_ms: int | None) -
     return now_ms is None or any(start <= now_ms < end for start, end in line.spans)
 
 
-def _of_line(kernel: WindowPlan, line: Line) -> Iterator[AskedFigure]:
+def _of_line(kernel: WindowPlan, line: Line) -> Iterator[QueriedFigure]:
     group = kernel.groups[line.group]
     of = "" if group.column < 0 or declared(group.aggregate).meets else f" of {kernel.columns[group.column][0]}"
     against = Comparison(line.operator, line.threshold)
-    yield AskedFigure(line.rule_id, line.version, f"{group.aggregate}{of}", line.group, -1, against)
+    yield QueriedFigure(line.rule_id, line.version, f"{group.aggregate}{of}", line.group, -1, against)
 
 
-def _of_formula(line: FormulaLine, rule: Rule) -> Iterator[AskedFigure]:
+def _of_formula(line: FormulaLine, rule: Rule) -> Iterator[QueriedFigure]:
     shared = {name: each.shared or "" for name, each in shared_in(rule).items()}
     value, fixed = line.verdict.value, line.verdict.fixed_line
     for name, group, count in line.figures:
         held = fixed if value is not None and isinstance(value.root, Name) and value.root.name == name else None
-        yield AskedFigure(line.rule_id, line.version, name, group, count, held, shared.get(name, ""))
+        yield QueriedFigure(line.rule_id, line.version, name, group, count, held, shared.get(name, ""))

@@ -9,22 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.evaluate.entity.figure_queries import AskedFigure, asked_of, is_asked
+from crossline.evaluate.entity.figure_queries import QueriedFigure, is_queried, queried_figures
 from crossline.evaluate.kernels import new_kernel
 from crossline.evaluate.shard import ShardState
 from crossline.ingest.route.keys import key_from_text
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.state.windows.point_query import asking, feature_query_plan, told_now
+from crossline.state.windows.point_query import feature_query_plan, features_now, point_query_batch
 
 
 @dataclass(frozen=True, slots=True)
-class FigureNow:
+class CurrentFigure:
     """What one figure of a rule version is, looking back from ``now_ms``, and how many records it is of.
 
     ``value`` None: there is none, as of an average of no records.
     """
 
-    asked: AskedFigure
+    asked: QueriedFigure
     value: int | float | None
     count: int
     window_start_ms: int
@@ -42,7 +42,7 @@ class Unanswered:
 
 def figures_of_key(
     plans: Sequence[StreamPlan], state: ShardState, field: str, text: str
-) -> Iterator[FigureNow | Unanswered]:
+) -> Iterator[CurrentFigure | Unanswered]:
     """The figures of each rule in force whose key is ``field`` alone, of the key that is written as ``text``.
 
     A stream's now is the highest ingest time that was read of it. Of a value that never came the windows are empty.
@@ -61,7 +61,7 @@ def figures_of_key(
             if now_ms is None:
                 yield from _unread(plan, store_plan)
                 continue
-            asked = list(asked_of(plan, store_plan, now_ms))
+            asked = list(queried_figures(plan, store_plan, now_ms))
             if asked:
                 yield from _told(store_plan, state, asked, key_from_text(plan.spec, field, text), now_ms)
             yield from _elsewhere(plan, store_plan, now_ms)
@@ -76,24 +76,24 @@ def _now_ms(plan: StreamPlan, state: ShardState) -> int | None:
 def _told(
     store_plan: StorePlan,
     state: ShardState,
-    asked: Sequence[AskedFigure],
+    asked: Sequence[QueriedFigure],
     key: bytes | None,
     now_ms: int,
-) -> Iterator[FigureNow]:
+) -> Iterator[CurrentFigure]:
     kernel = store_plan.kernel.windowed
     assert kernel is not None  # noqa: S101 - others have no figures
     feature_query = feature_query_plan(kernel, [(each.group, each.count) for each in asked])
     store: Any = state.stores.get(store_plan.state_store.name)
     alone = new_kernel(feature_query) if key is None or store is None else store.alone(feature_query, key)
-    told = told_now(alone.judge(asking(feature_query, key or b"", now_ms)))
+    told = features_now(alone.judge(point_query_batch(feature_query, key or b"", now_ms)))
     for each, (value, count) in zip(asked, told, strict=True):
         window = kernel.cursors[kernel.groups[each.group].cursor]
-        yield FigureNow(each, value, count, *window.span_ms(now_ms), now_ms)
+        yield CurrentFigure(each, value, count, *window.span_ms(now_ms), now_ms)
 
 
 def _unread(plan: StreamPlan, store_plan: StorePlan) -> Iterator[Unanswered]:
     """Why nothing is told where nothing came."""
-    rules = dict.fromkeys(each.rule_id for each in asked_of(plan, store_plan, None))
+    rules = dict.fromkeys(each.rule_id for each in queried_figures(plan, store_plan, None))
     return (Unanswered(rule_id, f"no record of {plan.base} came yet") for rule_id in rules)
 
 
@@ -101,6 +101,6 @@ def _elsewhere(plan: StreamPlan, store_plan: StorePlan, now_ms: int) -> Iterator
     """Figures that formulas are brought: of another key, which this one alone does not say."""
     kernel = store_plan.kernel
     for line, versions in zip(kernel.formulas, store_plan.versions[len(kernel.lines) :], strict=bool(kernel.formulas)):
-        if line.brought and is_asked(plan, line, versions[0].rule, now_ms):
+        if line.brought and is_queried(plan, line, versions[0].rule, now_ms):
             names = ", ".join(dict.fromkeys(each.name for each in line.brought))
             yield Unanswered(line.rule_id, f"{names}: of another key, which a record would say")

@@ -13,20 +13,20 @@ import numpy as np
 from crossline.basics.fields import canonical_key
 from crossline.basics.values import I64
 from crossline.evaluate.alerts.alert import alert_id, alert_id_of, correction_id
-from crossline.evaluate.alerts.corrections import brought_by, came_after, rows_again
-from crossline.evaluate.alerts.hits import Brought, Hit, JudgedRows, known_by
+from crossline.evaluate.alerts.corrections import arrived_after, replayed_rows, trigger_of
+from crossline.evaluate.alerts.hits import Hit, JudgedRows, Trigger, record_and_alert_of
 from crossline.evaluate.decisions.blocks import alert_text
-from crossline.evaluate.suppression.last_alerts import Crossed, Crossings, Pairs
-from crossline.evaluate.suppression.rows import StandingRows, delivered, satisfied_pairs, standing_rows
+from crossline.evaluate.suppression.last_alerts import LastAlertChanges, LastAlerts, Pairs
+from crossline.evaluate.suppression.rows import SuppressedRows, delivered, satisfied_pairs, suppressed_rows
 from crossline.ingest.route.plan_inputs import CAUSE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.rules.policy.hits import DecidingHit
 from crossline.rules.ruleset import RuleVersion
-from crossline.state.batch import Again, Cause, Hits
+from crossline.state.batch import Cause, Hits, ReplayedRows
 
 
 @dataclass(frozen=True, slots=True)
-class StandingChange:
+class SuppressionChange:
     """That a rule holds at a record (``stands``) or does so no more.
 
     ``hit``: the record, and what brought the change about. ``because``: the id of what changed it; None: nothing did,
@@ -43,9 +43,9 @@ _Name = tuple[int, str, int]  # line, id of the record, clock of the row
 _Held = dict[_Name, tuple[int, str | None]]  # the row, and the alert of the crossing
 
 
-def standing_again(
-    plan: StreamPlan, store_plan: StorePlan, again: Sequence[Again], logs: int
-) -> Iterator[StandingChange]:
+def replayed_suppressions(
+    plan: StreamPlan, store_plan: StorePlan, again: Sequence[ReplayedRows], logs: int
+) -> Iterator[SuppressionChange]:
     """What rows that are judged again change; ``logs``: how many logs the records that are judged have."""
     for piece in again:
         if piece.hits.sat.any() or not piece.begins.all():
@@ -55,14 +55,14 @@ def standing_again(
 class _Holding:
     """Where the rules of a state store hold in one piece."""
 
-    def __init__(self, plan: StreamPlan, store_plan: StorePlan, again: Again, logs: int) -> None:
+    def __init__(self, plan: StreamPlan, store_plan: StorePlan, again: ReplayedRows, logs: int) -> None:
         self._plan, self._store_plan, self._again, self._logs = plan, store_plan, again, logs
-        self._judged: JudgedRows = rows_again(plan, store_plan, again, logs)
+        self._judged: JudgedRows = replayed_rows(plan, store_plan, again, logs)
         programs = [plan.programs[line.rule_id, line.version] for line in store_plan.kernel.judging]
         self._delivered = delivered(plan, store_plan)
         self._reach_ms = np.array([program.reach_ms for program in programs], np.int64)
 
-    def changes(self) -> Iterator[StandingChange]:
+    def changes(self) -> Iterator[SuppressionChange]:
         """In the order of variants."""
         again, before = self._again, _Held()
         for number, mine in enumerate(self._by_variant()):
@@ -133,7 +133,7 @@ class _Holding:
             record_id = self._judged.record_id(int(emitted.row[crossed]))
         elif earlier is not None:
             known = earlier.id_of(int(earlier.row[-2 - crossed]))
-            record_id = known if self._plan.reports else known_by(self._plan, known)[0]
+            record_id = known if self._plan.reports else record_and_alert_of(self._plan, known)[0]
         of = self._store_plan.kernel.judging[line]
         return alert_id(of.rule_id, of.version, canonical_key(self._judged.key_of(row)), record_id)
 
@@ -147,27 +147,27 @@ class _Holding:
         mine = of if of.slots is None else of.of_key(self._judged.key_of(row))
         return mine if mine.kind == "active" else None
 
-    def _came(self, name: _Name, row: int, by: str | None) -> StandingChange:
+    def _came(self, name: _Name, row: int, by: str | None) -> SuppressionChange:
         """That a line holds at a row."""
         version = self._version(name[0], row)
         if version is None:
             raise ValueError(f"no rule is in force at row {row}")
         return change_of(self._judged, row, version, by)
 
-    def _changed(self, before: _Held, mine: _Held, cause: Cause) -> Iterator[StandingChange]:
+    def _changed(self, before: _Held, mine: _Held, cause: Cause) -> Iterator[SuppressionChange]:
         """What ``cause`` changed, and what came in order after it."""
-        brought = brought_by(self._plan, cause, self._logs)
+        brought = trigger_of(self._plan, cause, self._logs)
         for name, (row, by) in mine.items():
             known, came = before.get(name), self._came(name, row, by)
             if known is not None and known[1] == by:
                 continue
-            plainly = known is None and came_after(self._plan, self._again, row, cause)
+            plainly = known is None and arrived_after(self._plan, self._again, row, cause)
             yield came if plainly else caused_by(came, brought)
         for name in before.keys() - mine.keys():
             yield replace(caused_by(self._came(name, *before[name]), brought), stands=False)
 
 
-def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None) -> StandingChange:
+def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None) -> SuppressionChange:
     """That a rule holds at a row, by the alert of its crossing."""
     ingest_ms = int(judged.batch.ingest_ms[row])
     hit = Hit(
@@ -187,10 +187,10 @@ def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None
         reached_ms=judged.reached_ms(row),
     )
     under = int(judged.batch.key_hash[judged.batch.key_index[row]])
-    return StandingChange(hit, DecidingHit.standing_of(version.rule).standing_on(by, under))
+    return SuppressionChange(hit, DecidingHit.standing_of(version.rule).standing_on(by, under))
 
 
-def caused_by(change: StandingChange, brought: Brought) -> StandingChange:
+def caused_by(change: SuppressionChange, brought: Trigger) -> SuppressionChange:
     """The same, brought about by a record; where that is its own, it came so.
 
     What it is because of is the alert that it goes by, as far as this record changed it: the id of that correction.
@@ -206,27 +206,27 @@ def stand(
     judged: JudgedRows,
     hits: Hits,
     found: Sequence[Hit],
-    crossings: Crossings,
+    crossings: LastAlerts,
     causes: Sequence[Cause],
     logs: int,
-) -> tuple[StandingRows | None, Sequence[StandingChange], Crossed | None]:
+) -> tuple[SuppressedRows | None, Sequence[SuppressionChange], LastAlertChanges | None]:
     """Where the rules of a store hold at rows of a batch and raise no alert; ``found``: what was made of ``hits``.
 
     ``causes``: of rows that other records than their own brought about. ``crossings`` is moved on; what of it changed
     is returned too.
     """
-    held, crossed = standing_rows(judged, hits, found, crossings)
+    held, crossed = suppressed_rows(judged, hits, found, crossings)
     if held is None or not causes:
         return held, (), crossed
-    changes, rest = _told_later(held, causes, logs)
+    changes, rest = _with_causes(held, causes, logs)
     return rest, changes, crossed
 
 
-def _told_later(
-    held: StandingRows, causes: Sequence[Cause], logs: int
-) -> tuple[list[StandingChange], StandingRows | None]:
+def _with_causes(
+    held: SuppressedRows, causes: Sequence[Cause], logs: int
+) -> tuple[list[SuppressionChange], SuppressedRows | None]:
     """Of rows that are hits: where another record than their own brought these about, and the rest."""
-    judged, by = held.judged, [brought_by(held.judged.plan, cause, logs) for cause in causes]
+    judged, by = held.judged, [trigger_of(held.judged.plan, cause, logs) for cause in causes]
     number = judged.rows[CAUSE][held.rows]
     other = [at >= 0 and by[at].place[1:] != judged.place(row)[1:] for at, row in zip(number, held.rows, strict=True)]
     apart = np.array(other, np.bool_)[held.reason_row]

@@ -52,7 +52,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Crossed:
+class LastAlertChanges:
     """What a batch changed: n pairs of ``line`` (number) and key, each with its alert and a clock.
 
     ``named`` is False where no alert is known. ``clock_ms``: the highest of the records at which it held. Also what is
@@ -71,16 +71,16 @@ class Crossed:
         return {name: getattr(self, name) for name in _NAMES}
 
     @staticmethod
-    def of(arrays: Mapping[str, Any]) -> Crossed | None:
+    def of(arrays: Mapping[str, Any]) -> LastAlertChanges | None:
         """Inverse of ``arrays``; None where these are of something else."""
-        return Crossed(**{name: arrays[name] for name in _NAMES}) if _NAMES[0] in arrays else None
+        return LastAlertChanges(**{name: arrays[name] for name in _NAMES}) if _NAMES[0] in arrays else None
 
-    def take(self, chosen: I64) -> Crossed:
+    def take(self, chosen: I64) -> LastAlertChanges:
         """Those numbered ``chosen``."""
         lengths = np.diff(self.key_offsets)[chosen]
         key_bytes, key_offsets = take_bytes(self.key_bytes, self.key_offsets[chosen], lengths)
         alert, named = self.alert[chosen], self.named[chosen]
-        return Crossed(self.line[chosen], key_bytes, key_offsets, alert, named, self.clock_ms[chosen])
+        return LastAlertChanges(self.line[chosen], key_bytes, key_offsets, alert, named, self.clock_ms[chosen])
 
 
 _NAMES = ("line", "key_bytes", "key_offsets", "alert", "named", "clock_ms")
@@ -91,7 +91,7 @@ def _nothing(rows: int = 0) -> U8:
 
 
 @dataclass(slots=True)
-class Crossings:
+class LastAlerts:
     """By a keyed hash of rule version and key (n, ascending): the ``alert``, and when the rule last held there."""
 
     hashes: U64 = field(default_factory=lambda: np.zeros(0, np.uint64))
@@ -102,7 +102,7 @@ class Crossings:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def load(self, crossed: Crossed, lines: Lines) -> None:
+    def load(self, crossed: LastAlertChanges, lines: Lines) -> None:
         """Take in what a batch changed."""
         self._put(_hashes(lines, crossed.line, keyed_many(crossed.key_bytes, crossed.key_offsets)), crossed)
 
@@ -115,7 +115,7 @@ class Crossings:
 
     def follow(
         self, held: Pairs, emitted: Pairs, alerts: U8, lines: Lines, keys: Keys, clock_ms: I64
-    ) -> tuple[U8, Bools, Crossed]:
+    ) -> tuple[U8, Bools, LastAlertChanges]:
         """Of each of ``held`` the last alert of its line and key up to its row, whether there is one; what changed.
 
         ``emitted``: those of ``held`` at which there is an alert, of which ``alerts`` has the ids (16 bytes each), by
@@ -140,7 +140,7 @@ class Crossings:
             alert_of[mine], named_of[mine] = alerts[order[before[mine]]], True
             alert[number[at]], named[number[at]] = alerts, True  # of one pair the last one stays
         key_bytes, key_offsets = take_bytes(keys.data, keys.offsets[pairs[1]], np.diff(keys.offsets)[pairs[1]])
-        crossed = Crossed(pairs[0].astype(np.int32), key_bytes, key_offsets, alert, named, last_ms)
+        crossed = LastAlertChanges(pairs[0].astype(np.int32), key_bytes, key_offsets, alert, named, last_ms)
         self._put(hashes, crossed)
         return alert_of, named_of, crossed
 
@@ -152,7 +152,7 @@ class Crossings:
             alert[known], named[known] = self.alert[at[known]], self.named[at[known]]
         return alert, named
 
-    def _put(self, hashes: U64, crossed: Crossed) -> None:
+    def _put(self, hashes: U64, crossed: LastAlertChanges) -> None:
         """Known ones get the alert, and the later of two clocks; new ones are put in between."""
         clock_ms, new = crossed.clock_ms, np.ones(len(hashes), np.bool_)
         if len(self.hashes):

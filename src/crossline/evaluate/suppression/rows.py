@@ -12,9 +12,9 @@ from crossline.basics.bits import set_bits
 from crossline.basics.spans import take_bytes
 from crossline.basics.values import I32, I64, U8
 from crossline.evaluate.alerts.alert import alert_id_of
-from crossline.evaluate.alerts.hits import Hit, JudgedRows, known_by
+from crossline.evaluate.alerts.hits import Hit, JudgedRows, record_and_alert_of
 from crossline.evaluate.decisions.blocks import alert_bytes
-from crossline.evaluate.suppression.last_alerts import ALERT_BYTES, Bools, Crossed, Crossings, Keys, Pairs
+from crossline.evaluate.suppression.last_alerts import ALERT_BYTES, Bools, Keys, LastAlertChanges, LastAlerts, Pairs
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.rules.holds.hold import is_hold
 from crossline.rules.ruleset import RuleVersion
@@ -22,7 +22,7 @@ from crossline.state.batch import Hits
 
 
 @dataclass(frozen=True, slots=True)
-class StandingRows:
+class SuppressedRows:
     """m records, and the n reasons that hold at them without an alert of their own.
 
     ``judged``: what the ``rows`` (int64[m], ascending) are of. ``reason_row`` (int64[n], ascending) counts among these,
@@ -39,18 +39,18 @@ class StandingRows:
     named: Bools
     key_hash: Any
 
-    def only(self, chosen: Bools) -> StandingRows:
+    def only(self, chosen: Bools) -> SuppressedRows:
         """Those of the reasons that are ``chosen``."""
         rows, reason_row = np.unique(self.rows[self.reason_row[chosen]], return_inverse=True)
         of = (self.version[chosen], self.versions, self.alert[chosen], self.named[chosen], self.key_hash[chosen])
-        return StandingRows(self.judged, rows, reason_row.astype(np.int64), *of)
+        return SuppressedRows(self.judged, rows, reason_row.astype(np.int64), *of)
 
     def ids(self) -> tuple[U8, I64]:
         """The ids of the records, end to end, and their offsets."""
         batch, rows, plan = self.judged.batch, self.rows, self.judged.plan
         if plan.reports:
             return take_bytes(batch.id_bytes, batch.id_offsets[rows], np.diff(batch.id_offsets)[rows])
-        texts = [known_by(plan, known)[0].encode() for known in self.judged.ids(rows).to_pylist()]
+        texts = [record_and_alert_of(plan, known)[0].encode() for known in self.judged.ids(rows).to_pylist()]
         offsets = np.zeros(len(texts) + 1, np.int64)
         np.cumsum([len(text) for text in texts], out=offsets[1:])
         return np.frombuffer(b"".join(texts), np.uint8), offsets
@@ -62,9 +62,9 @@ def satisfied_pairs(hits: Hits) -> Pairs:
     return Pairs(hits.retained[at].astype(np.int64), line)
 
 
-def standing_rows(
-    judged: JudgedRows, hits: Hits, found: Sequence[Hit], crossings: Crossings
-) -> tuple[StandingRows | None, Crossed | None]:
+def suppressed_rows(
+    judged: JudgedRows, hits: Hits, found: Sequence[Hit], crossings: LastAlerts
+) -> tuple[SuppressedRows | None, LastAlertChanges | None]:
     """Where the state store's rules hold at rows of the batch and raise no alert, and what became of ``crossings``.
 
     ``found``: what was made of ``hits``, one for each.
@@ -95,7 +95,7 @@ def standing_rows(
     rows, reason_row = np.unique(held.row[chosen], return_inverse=True)
     of_key = batch.key_hash[batch.key_index[held.row[chosen]]]
     of = (version[chosen], versions, alert[chosen], named[chosen], of_key)
-    return StandingRows(judged, rows, reason_row.astype(np.int64), *of), crossed
+    return SuppressedRows(judged, rows, reason_row.astype(np.int64), *of), crossed
 
 
 def delivered(plan: StreamPlan, store_plan: StorePlan) -> Bools:

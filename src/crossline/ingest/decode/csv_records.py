@@ -109,10 +109,10 @@ def decode_csv(
         cells.status[cells.status == GOOD] = SLOW
     settle(cells)
     arrival = Arrival(layout.future_ms, None, known_ms)
-    return finish(cells, span, line_bytes_max, lambda _, raw: take_csv(layout, head, raw), arrival)
+    return finish(cells, span, line_bytes_max, lambda _, raw: parse_csv_record(layout, head, raw), arrival)
 
 
-def take_csv(layout: RecordLayout, header: Header, raw: bytes) -> Taken:
+def parse_csv_record(layout: RecordLayout, header: Header, raw: bytes) -> Taken:
     """Decode one record the slow path. Raises RefusedRecordError."""
     if header.twice is not None:
         raise RefusedRecordError("malformed_csv", f"the header names {shown(header.twice)} twice")
@@ -171,7 +171,7 @@ def _value(column: Column, text: str | None) -> Any:
 
 @kernel
 def scan_rows(buf: U8, starts: I64, ends: I64, plan: I32, required: Any, values: I64, flags: U8, status: U8) -> None:
-    """Read each line [starts, ends) into its row; what it doubts is for ``take_csv``."""
+    """Read each line [starts, ends) into its row; what it doubts is for ``parse_csv_record``."""
     for row in range(len(starts)):
         end = ends[row]
         if end > starts[row] and buf[end - 1] == 13:

@@ -14,7 +14,7 @@ from crossline.ingest.decode.cells import SIZE_MASK, Cells, new_cells, settle
 from crossline.ingest.decode.json_scan import NOTES_SIZE
 from crossline.ingest.decode.layout import RecordLayout
 from crossline.ingest.decode.record import BLANK, GOOD, LIST, SLOW, VALUE, scan_records
-from crossline.ingest.decode.slow_path import INT64_MAX, INT64_MIN, take_json
+from crossline.ingest.decode.slow_path import INT64_MAX, INT64_MIN, parse_json_record
 from crossline.ingest.decode.spans import LINE_BYTES_MAX, Decoded, Span, as_bytes, find_lines, finish
 
 # What orjson makes of the items of a list; a kind that is not here takes the slow path.
@@ -90,7 +90,7 @@ def _decode(layout: RecordLayout, span: Span, line_bytes_max: int, arrival: Arri
         cells.status[cells.status == BLANK] = SLOW
     _read_lists(cells)
     settle(cells)
-    return finish(cells, span, line_bytes_max, take_json, arrival)
+    return finish(cells, span, line_bytes_max, parse_json_record, arrival)
 
 
 def _read_lists(cells: Cells) -> None:

@@ -53,7 +53,7 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def take_json(layout: RecordLayout, raw: bytes) -> Taken:
+def parse_json_record(layout: RecordLayout, raw: bytes) -> Taken:
     """Decode one record. Raises RefusedRecordError."""
     document = parse(raw)
     if not isinstance(document, dict):

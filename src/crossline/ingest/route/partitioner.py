@@ -238,7 +238,7 @@ def _entry_bits(state_store: StateStore, records: Records, masks: dict[str, Bool
     count = len(records)
     flags = np.empty((count, len(state_store.entries)), dtype=np.bool_)
     for number, entry in enumerate(state_store.entries):
-        flags[:, number] = entry_mask(entry, masks)
+        flags[:, number] = filter_mask(entry, masks)
         if entry.column is not None:
             flags[:, number] &= records.fields[entry.column].is_valid().to_numpy(zero_copy_only=False)
     return np.packbits(flags, axis=1, bitorder="little")
@@ -286,7 +286,7 @@ def _bit_turns(conditions: Iterable[str], turns: Mapping[str, Turns]) -> _BitTur
     return _BitTurns(*(np.concatenate(each or [none]) for each in (rows, bits, [each.instants_ms for _, each in mine])))
 
 
-def entry_mask(entry: EntrySpec, masks: dict[str, BoolMask]) -> BoolMask | bool:
+def filter_mask(entry: EntrySpec, masks: dict[str, BoolMask]) -> BoolMask | bool:
     """Where the entry's condition holds; nowhere for a retired one."""
     if not entry.condition:
         return True

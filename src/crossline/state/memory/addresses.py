@@ -24,6 +24,8 @@ from crossline.state.memory.layout import (
     ID_END,
     KEY_END,
     KEYED,
+    MATCH_STEP_BYTES,
+    MATCH_STEPS,
     POINTER_AT,
     REAL_VALUE,
     RECORD,
@@ -37,8 +39,6 @@ from crossline.state.memory.layout import (
     SUM_F_AT,
     SUM_I_AT,
     TAIL_AT,
-    TAKEN,
-    TAKEN_BYTES,
     VALUE,
     WAITING_AT,
     WHOLE_VALUE,
@@ -65,9 +65,9 @@ def slot_row(h: int, slot: int) -> Any:
 
 
 @jit
-def taken_row(h: int, taken: int) -> Any:
-    """Address of a taken step."""
-    return address(h, TAKEN) + taken * get(h, TAKEN_BYTES)
+def match_step_row(h: int, taken: int) -> Any:
+    """Address of a step of a partial match."""
+    return address(h, MATCH_STEPS) + taken * get(h, MATCH_STEP_BYTES)
 
 
 def _part(row: Row, row_at: Callable[[int, int], int], at: Declared) -> Callable[[int, int, int], Any]:

@@ -14,13 +14,13 @@ from crossline.state.panes.key_table import slot_row
 PLACE_BITS = 4
 IN_CHUNK = (1 << PLACE_BITS) - 1
 PANES_AT = at.A_CHUNK.bytes
-CURSOR_BYTES, ACC_BYTES = at.A_CURSOR.bytes, at.AN_ACC.bytes
+WINDOW_BYTES, ACC_BYTES = at.A_WINDOW.bytes, at.AN_ACC.bytes
 
 
 @jit
-def cursor_at(row: int, c: int) -> Any:
+def window_at(row: int, c: int) -> Any:
     """Address of cursor ``c`` of the slot at ``row``."""
-    return row + at.CURSOR_AT + CURSOR_BYTES * c
+    return row + at.WINDOW_AT + WINDOW_BYTES * c
 
 
 @jit
@@ -52,7 +52,7 @@ def enters(h: int, record: int, entry: int) -> Any:
     """Whether the record is in entry number ``entry``."""
     if get(h, at.BITS_WORDS) == 0:
         return True
-    return (load(record + 8 + 8 * get(h, at.COLUMNS) + 8 * (entry >> 6), at.ENTRY_BITS) >> (entry & 63)) & 1 != 0
+    return (load(record + 8 + 8 * get(h, at.COLUMNS) + 8 * (entry >> 6), at.FILTER_BITS) >> (entry & 63)) & 1 != 0
 
 
 @jit

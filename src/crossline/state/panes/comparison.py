@@ -11,7 +11,7 @@ from crossline.state.panes.addresses import call_slot, sat_at
 from crossline.state.panes.key_table import AHEAD
 from crossline.state.panes.rolling_window import edge
 from crossline.state.windows.emission.bounds import bounds_in
-from crossline.state.windows.emission.decision import LineMemory, decisions_in
+from crossline.state.windows.emission.decision import EmissionMemory, emission_functions
 from crossline.state.windows.emission.hits import hits_in
 
 
@@ -52,9 +52,9 @@ def _emits_at(h: int, slot: int, column: int, row: int) -> None:
     put(h, at.EMITTED, slot, column, get(h, at.CLOCK_MS, row))
 
 
-_DECISIONS = decisions_in(
+_DECISIONS = emission_functions(
     at,
-    LineMemory(
+    EmissionMemory(
         kept=_kept,
         clock_ms=_clock_ms,
         satisfied_at=sat_at,
@@ -75,12 +75,12 @@ def _holds(h: int, x: int, told: int) -> Any:
     if x >= get(h, at.LINES):
         formulas = get(h, at.JUDGING) - get(h, at.LINES)
         return get(h, at.HOLDS, told * formulas + x - get(h, at.LINES)) != 0
-    place = told * get(h, at.TOLD) + get(h, at.LINE_TOLD, x)
-    if get(h, at.TOLD_OK, place) == 0:
+    place = told * get(h, at.ROW_FIGURES) + get(h, at.LINE_FIGURE, x)
+    if get(h, at.FIGURE_DEFINED, place) == 0:
         return False
     if get(h, at.LINE_REAL, x):
-        return _meets_real(h, x, get(h, at.TOLD_F, place))
-    return _meets_whole(h, x, get(h, at.TOLD_I, place), get(h, at.TOLD_UP, place))
+        return _meets_real(h, x, get(h, at.FIGURE_F, place))
+    return _meets_whole(h, x, get(h, at.FIGURE_I, place), get(h, at.FIGURE_UP, place))
 
 
 @jit
@@ -94,12 +94,12 @@ def _note(h: int, x: int, row: int, told: int) -> None:
     """Write down a hit of ``x``; the value of a formula is known outside."""
     whole, up, real = 0, 0, 0.0
     if x < get(h, at.LINES):
-        place = told * get(h, at.TOLD) + get(h, at.LINE_TOLD, x)
+        place = told * get(h, at.ROW_FIGURES) + get(h, at.LINE_FIGURE, x)
         if get(h, at.LINE_REAL, x):
-            real = get(h, at.TOLD_F, place)
+            real = get(h, at.FIGURE_F, place)
         else:
-            whole, up = get(h, at.TOLD_I, place), get(h, at.TOLD_UP, place)
-    count = told * get(h, at.CURSORS) + get(h, at.LINE_CURSOR, x)
+            whole, up = get(h, at.FIGURE_I, place), get(h, at.FIGURE_UP, place)
+    count = told * get(h, at.N_WINDOWS) + get(h, at.LINE_WINDOW, x)
     _note_hit(h, x, row, whole, up, real, get(h, at.COUNTS, count))
 
 

@@ -114,7 +114,7 @@ def judge_rows(h: int, start: int) -> Any:
         if judged:
             slot, told = get(h, at.ROW_SLOT, row), 0 if at_once else row - first
             keyed = slot_row(h, slot)
-            for c in range(get(h, at.CURSORS)):
+            for c in range(get(h, at.N_WINDOWS)):
                 move(h, keyed, c, i)
                 tell(h, keyed, c, i, told)
             if at_once:

@@ -47,7 +47,7 @@ class Memory:
             words[names[name]] = number
         for name, array in program.arrays.items():
             self.keep(names[name], array)
-        self.keep(at.GROUP_TOLD, program.group_told)
+        self.keep(at.AGGREGATE_FIGURE, program.aggregate_figure)
         self.keep(at.SIZES, np.array(BLOCK_UNITS, np.int64))
         chunk = class_for(-(-(8 + int(words[at.CHUNK_PANES]) * int(words[at.PANE_BYTES])) // at.UNIT))
         row_bytes = 8 * (1 + int(words[at.COLUMNS]) + int(words[at.BITS_WORDS]))

@@ -190,10 +190,10 @@ def _keep(h: int, pane: int, record: int) -> None:
     """Count a record into its pane."""
     for p in range(get(h, at.PARTS)):
         kind = get(h, at.PART_KIND, p)
-        if kind != P_COUNT and enters(h, record, get(h, at.PART_ENTRY, p)):
+        if kind != P_COUNT and enters(h, record, get(h, at.PART_FILTER, p)):
             _keep_part(h, kind, pane, p, record)
     for p in range(get(h, at.PARTS)):
-        if get(h, at.PART_KIND, p) == P_COUNT and enters(h, record, get(h, at.PART_ENTRY, p)):
+        if get(h, at.PART_KIND, p) == P_COUNT and enters(h, record, get(h, at.PART_FILTER, p)):
             part = part_at(h, pane, p)
             store(part, at.COUNTED, load(part, at.COUNTED) + 1)
 

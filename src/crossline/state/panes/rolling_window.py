@@ -11,14 +11,14 @@ from typing import Any
 from crossline.state.memory.access import inlined, jit
 from crossline.state.memory.fields import get, load, store
 from crossline.state.panes import layout as at
-from crossline.state.panes.addresses import cursor_at, next_place, number_at, place_before, record_at
+from crossline.state.panes.addresses import next_place, number_at, place_before, record_at, window_at
 from crossline.state.panes.aggregates.running import add_pane, add_record, clear, take_pane, take_record
 
 
 @jit
 def renew(h: int, row: int, c: int) -> None:
     """Make cursor ``c`` of the slot at ``row`` one of an empty window before all records and after all panes."""
-    cursor = cursor_at(row, c)
+    cursor = window_at(row, c)
     clear(h, row, c)
     store(cursor, at.P_FIRST, load(row, at.END_AT))
     store(cursor, at.P_END, load(row, at.END_AT))
@@ -41,7 +41,7 @@ def move(h: int, row: int, c: int, i: int) -> None:
 
     Without that record, where it is not included or the near end is open.
     """
-    cursor = cursor_at(row, c)
+    cursor = window_at(row, c)
     if load(cursor, at.R_END) < 0:
         renew(h, row, c)
     now = load(record_at(h, row, i), at.RECORD_CLOCK)
@@ -82,7 +82,7 @@ def _first_from(h: int, row: int, clock_ms: int, k: int) -> Any:
 
 @jit
 def _move_records(h: int, row: int, c: int, low: int, ends: int) -> None:
-    cursor = cursor_at(row, c)
+    cursor = window_at(row, c)
     first, end = load(cursor, at.R_FIRST), load(cursor, at.R_END)
     while end > ends:
         end -= 1
@@ -110,7 +110,7 @@ def _move_records(h: int, row: int, c: int, low: int, ends: int) -> None:
 @jit
 def _move_first(h: int, row: int, c: int, low: int) -> None:
     """Move the far edge among panes to number ``low``; the near one is the end of all."""
-    cursor, end, start = cursor_at(row, c), load(row, at.END_AT), load(row, at.FIRST_AT)
+    cursor, end, start = window_at(row, c), load(row, at.END_AT), load(row, at.FIRST_AT)
     first = load(cursor, at.P_FIRST)
     while first != end and number_at(h, row, first) < low:
         take_pane(h, row, c, first)
@@ -127,7 +127,7 @@ def _move_first(h: int, row: int, c: int, low: int) -> None:
 @jit
 def _move_panes(h: int, row: int, c: int, low: int, high: int) -> None:
     """Move both edges among panes: from number ``low`` to before number ``high``."""
-    cursor, last, start = cursor_at(row, c), load(row, at.END_AT), load(row, at.FIRST_AT)
+    cursor, last, start = window_at(row, c), load(row, at.END_AT), load(row, at.FIRST_AT)
     first, end = load(cursor, at.P_FIRST), load(cursor, at.P_END)
     while end != start and number_at(h, row, place_before(h, end)) >= high:
         if first == end:
@@ -155,8 +155,8 @@ def _move_panes(h: int, row: int, c: int, low: int, high: int) -> None:
 def record_came(h: int, row: int, i: int) -> None:
     """Record ``i`` was put between others: windows on both sides of it take it in, those behind it move up."""
     record = record_at(h, row, i)
-    for c in range(get(h, at.CURSORS)):
-        cursor = cursor_at(row, c)
+    for c in range(get(h, at.N_WINDOWS)):
+        cursor = window_at(row, c)
         first, end = load(cursor, at.R_FIRST), load(cursor, at.R_END)
         if end <= i:
             continue
@@ -176,8 +176,8 @@ def record_goes(h: int, row: int, before: int, place: int, kept: bool) -> None:
     that one with an exact far edge, which has no panes, holds it no longer.
     """
     record = record_at(h, row, 0)
-    for c in range(get(h, at.CURSORS)):
-        cursor = cursor_at(row, c)
+    for c in range(get(h, at.N_WINDOWS)):
+        cursor = window_at(row, c)
         first, end = load(cursor, at.R_FIRST), load(cursor, at.R_END)
         if end < 0:
             continue
@@ -217,8 +217,8 @@ def _pane_came(row: int, cursor: int, before: int, place: int, inside: bool, ahe
 @jit
 def pane_goes(h: int, row: int, place: int, after: int) -> None:
     """The first pane, at ``place``, is to be dropped; the next one is at ``after``."""
-    for c in range(get(h, at.CURSORS)):
-        cursor = cursor_at(row, c)
+    for c in range(get(h, at.N_WINDOWS)):
+        cursor = window_at(row, c)
         if load(cursor, at.R_END) < 0:
             continue
         delayed = get(h, at.DELAY, c) != 0
@@ -233,6 +233,6 @@ def pane_goes(h: int, row: int, place: int, after: int) -> None:
 @jit
 def panes_gone(h: int, row: int) -> None:
     """No pane is left."""
-    for c in range(get(h, at.CURSORS)):
-        store(cursor_at(row, c), at.P_FIRST, 0)
-        store(cursor_at(row, c), at.P_END, 0)
+    for c in range(get(h, at.N_WINDOWS)):
+        store(window_at(row, c), at.P_FIRST, 0)
+        store(window_at(row, c), at.P_END, 0)

@@ -11,7 +11,7 @@ import numpy as np
 from crossline.basics.spans import take_bytes
 from crossline.basics.values import I32, U8
 from crossline.plan.spaces import PaneSpacePlan
-from crossline.state.batch import Delta, Due, FormulaRead, Hits, KeyedBatch, take
+from crossline.state.batch import Delta, DueHits, FormulaRead, Hits, KeyedBatch, take
 from crossline.state.memory.hashing import keyed_many, xxh64_many
 from crossline.state.panes import layout as at
 from crossline.state.panes.entry_points import EMIT, JUDGE, LOAD, SWEEP, compiled
@@ -21,10 +21,10 @@ from crossline.state.panes.program import compile_plan, shown_groups
 from crossline.state.windows.emission.carry import KeyFields, carry
 from crossline.state.windows.emission.columns import among, cooldown_columns, in_force, lines_of, remapped
 from crossline.state.windows.point_query import no_rows
-from crossline.state.windows.program import INT_KINDS, all_told, class_lines, classes
+from crossline.state.windows.program import INT_KINDS, all_output_aggregates, class_lines, classes
 from crossline.state.windows.store import Sizes
 from crossline.state.windows.verdicts.feature_queries import FeatureQueries
-from crossline.state.windows.verdicts.formulas import Formulas, Judged, Told
+from crossline.state.windows.verdicts.formulas import Formulas, Judged, KernelFigures
 
 PIECE = 16_384  # rows whose figures are told at a time
 SWEEP_PART = 4  # a slot is swept for as many records
@@ -56,9 +56,9 @@ class PaneState:
         self._formulas = Formulas(plan, self._program)
         self._feature_queries = FeatureQueries(plan, self._program)
         self._classes = classes(plan)
-        program = zip(self._program.group_told.tolist(), self._program.group_kind.tolist(), strict=True)
+        program = zip(self._program.aggregate_figure.tolist(), self._program.aggregate_kind.tolist(), strict=True)
         whole = {number for number, kind in program if kind in INT_KINDS}
-        told = all_told(plan)
+        told = all_output_aggregates(plan)
         integral = [*(told.index(line.group) in whole for line in plan.lines), *(False for _ in plan.formulas)]
         self._integral = np.array(integral, np.bool_)
         self._cursors = np.array([plan.groups[number].cursor for number in shown_groups(plan)], np.int64)
@@ -106,12 +106,17 @@ class PaneState:
 
         memory.run_through(EMIT, start, end, take_out)
 
-    def _listen(self, rows: int, start: int, end: int) -> Told:
+    def _listen(self, rows: int, start: int, end: int) -> KernelFigures:
         """Have the kernel tell figures of as many rows at once as ``rows``, of those from ``start`` to ``end``."""
         memory, words = self._memory, self._memory.words
-        told = Told.of(rows, int(words[at.TOLD]))
+        told = KernelFigures.of(rows, int(words[at.ROW_FIGURES]))
         for name, array in (
-            *((at.TOLD_I, told.whole), (at.TOLD_UP, told.up), (at.TOLD_F, told.real), (at.TOLD_OK, told.defined)),
+            *(
+                (at.FIGURE_I, told.whole),
+                (at.FIGURE_UP, told.up),
+                (at.FIGURE_F, told.real),
+                (at.FIGURE_DEFINED, told.defined),
+            ),
             (at.COUNTS, np.zeros((rows, max(1, len(self.plan.cursors))), np.int64)),
         ):
             memory.keep(name, array)
@@ -119,7 +124,7 @@ class PaneState:
         return told
 
     def _read(
-        self, batch: KeyedBatch, told: Told, facts: Any, start: int, first: int, line: I32, row: I32
+        self, batch: KeyedBatch, told: KernelFigures, facts: Any, start: int, first: int, line: I32, row: I32
     ) -> dict[int, FormulaRead]:
         """What the formulas have read of the hits numbered from ``first`` on, in a piece that begins with ``start``."""
         formed = np.flatnonzero(line >= len(self.plan.lines))
@@ -229,7 +234,7 @@ class PaneState:
             other._memory.take_slot(self._memory, slot)
         return other
 
-    def due(self, clock_ms: int) -> Due | None:  # noqa: ARG002 - a window waits for nothing
+    def due(self, clock_ms: int) -> DueHits | None:  # noqa: ARG002 - a window waits for nothing
         """Nothing."""
         return None
 

@@ -23,7 +23,7 @@ from crossline.state.windows.prefetch import find_keys, look_ahead
 @jit
 def meet_rows(h: int) -> None:
     """Take all rows in; each answers, and waits."""
-    absences, rows, width = get(h, at.LINES), get(h, at.ROWS), get(h, at.ENTRY_BYTES)
+    absences, rows, width = get(h, at.LINES), get(h, at.ROWS), get(h, at.FILTER_BYTES)
     find_keys(h)
     for row in range(rows):
         look_ahead(h, row, rows)
@@ -33,7 +33,7 @@ def meet_rows(h: int) -> None:
         link(h, get(h, at.SLOT, i), i)
         put(h, at.REACHED, i, get(h, at.ROW_REACHED, row))
         for a in range(absences):
-            _meet(h, i, a, address(h, at.ENTRIES) + width * row)
+            _meet(h, i, a, address(h, at.ROW_FILTERS) + width * row)
 
 
 @jit
@@ -47,9 +47,9 @@ def meet_all(h: int) -> None:
 @inlined
 def _meet(h: int, i: int, a: int, bits: int) -> None:
     """Let record ``i`` answer those that wait for it, and then, if it waits itself, be answered by what is there."""
-    if _has(bits, get(h, at.EXPECT_ENTRY, a)):
+    if _has(bits, get(h, at.EXPECT_FILTER, a)):
         _answer(h, i, a)
-    if _has(bits, get(h, at.AFTER_ENTRY, a)):
+    if _has(bits, get(h, at.AFTER_FILTER, a)):
         _ask(h, i, a)
 
 
@@ -73,13 +73,13 @@ def _mark(h: int, i: int, a: int) -> None:
 @jit
 def _answer(h: int, i: int, a: int) -> None:
     """Mark what record ``i`` answers: back to one that answered all before it that this one could."""
-    entry, within, grace = get(h, at.AFTER_ENTRY, a), get(h, at.DEADLINE, a), get(h, at.GRACE, a)
+    entry, within, grace = get(h, at.AFTER_FILTER, a), get(h, at.DEADLINE, a), get(h, at.GRACE, a)
     reached, since, r = _reached(h, i), clock(h, i) - within, before(h, i)
     while r >= 0 and clock(h, r) >= since:
         bits = bits_at(h, r, 0)
         if _has(bits, entry) and reached <= clock(h, r) + within + grace:
             _mark(h, r, a)
-        if _has(bits, get(h, at.EXPECT_ENTRY, a)) and _reached(h, r) <= clock(h, r) + grace:
+        if _has(bits, get(h, at.EXPECT_FILTER, a)) and _reached(h, r) <= clock(h, r) + grace:
             return
         r = before(h, r)
 
@@ -90,7 +90,7 @@ def _ask(h: int, i: int, a: int) -> None:
     until = clock(h, i) + get(h, at.DEADLINE, a)
     due, r = until + get(h, at.GRACE, a), after(h, i)
     while r >= 0 and clock(h, r) <= until:
-        if _has(bits_at(h, r, 0), get(h, at.EXPECT_ENTRY, a)) and _reached(h, r) <= due:
+        if _has(bits_at(h, r, 0), get(h, at.EXPECT_FILTER, a)) and _reached(h, r) <= due:
             _mark(h, i, a)
             return
         r = after(h, r)

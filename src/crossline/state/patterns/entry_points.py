@@ -12,7 +12,7 @@ from crossline.basics.parts import DOOR
 from crossline.state.memory.source_digest import digest
 from crossline.state.patterns.absence_kernel import meet_all, meet_rows
 from crossline.state.patterns.kernel import judge_rows, offer_all
-from crossline.state.patterns.renumbering import close_taken
+from crossline.state.patterns.renumbering import renumber_match_steps
 
 JUDGE, CLOSE, OFFER, MEET, MEET_ALL = range(5)
 
@@ -23,7 +23,7 @@ def _made(sources: int) -> Any:
         if task == JUDGE:
             done = judge_rows(h, argument)
         elif task == CLOSE:
-            close_taken(h)
+            renumber_match_steps(h)
         elif task == OFFER:
             done = offer_all(h, argument)
         elif task == MEET:

@@ -1,4 +1,4 @@
-"""Closing the ranks of taken steps, once records have new numbers."""
+"""Closing the ranks of steps of partial matches, once records have new numbers."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Any
 
 from crossline.state.memory import layout as at
 from crossline.state.memory.access import jit
-from crossline.state.memory.addresses import taken_row, waiting_at
+from crossline.state.memory.addresses import match_step_row, waiting_at
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.records.hash_tables import copy_bytes
 
-WIDTH = at.STEPPED.bytes
+WIDTH = at.MATCH_STEP.bytes
 
 
 @jit
-def close_taken(h: int) -> None:
-    """Keep the taken steps of what waits, each match's side by side, and no free rows.
+def renumber_match_steps(h: int) -> None:
+    """Keep the steps of partial matches of what waits, each match's side by side, and no free rows.
 
     KEPT has room for all. Records have the new numbers that NUMBER says; what began with one that is gone waits no
     longer. All others of a match are not before its first, by clock, so they are there.
     """
     kept = 0
     for slot in range(get(h, at.N_SLOTS)):
-        for k in range(get(h, at.WAITS)):
+        for k in range(get(h, at.MATCH_STATES)):
             place = waiting_at(h, slot, k)
             taken = load(place, at.WAITING)
             if taken < 0:
@@ -33,9 +33,9 @@ def close_taken(h: int) -> None:
                 continue
             store(place, at.WAITING, kept)
             kept = _keep(h, taken, began, kept)
-    copy_bytes(address(h, at.KEPT), address(h, at.TAKEN), WIDTH * kept)
-    put(h, at.N_TAKEN, kept)
-    put(h, at.FREE_TAKEN, -1)
+    copy_bytes(address(h, at.KEPT), address(h, at.MATCH_STEPS), WIDTH * kept)
+    put(h, at.N_MATCH_STEPS, kept)
+    put(h, at.FREE_MATCH_STEP, -1)
 
 
 @jit
@@ -46,9 +46,9 @@ def _number(h: int, record: int) -> Any:
 
 @jit
 def _keep(h: int, taken: int, began: int, kept: int) -> Any:
-    """Put a match's taken steps at ``kept`` and after, the last first; where the next match's go."""
+    """Put a match's steps of partial matches at ``kept`` and after, the last first; where the next match's go."""
     while taken >= 0:
-        row, to = taken_row(h, taken), address(h, at.KEPT) + WIDTH * kept
+        row, to = match_step_row(h, taken), address(h, at.KEPT) + WIDTH * kept
         taken, kept = load(row, at.PRIOR), kept + 1
         store(to, at.BY, _number(h, load(row, at.BY)))
         store(to, at.PRIOR, kept if taken >= 0 else -1)

@@ -97,9 +97,9 @@ class PatternSpaceState(RecordStore):
 
     def _renumber(self) -> None:
         memory = self._memory
-        memory.keep(at.KEPT, np.empty(3 * int(memory.words[at.N_TAKEN]), np.int32))
+        memory.keep(at.KEPT, np.empty(3 * int(memory.words[at.N_MATCH_STEPS]), np.int32))
         memory.call(compiled(), CLOSE, 0)
-        memory.words[at.TAKEN_ROOM] = memory.words[at.N_TAKEN]  # the pool may be made smaller
+        memory.words[at.MATCH_STEP_ROOM] = memory.words[at.N_MATCH_STEPS]  # the pool may be made smaller
 
     def _go_through(self, task: int, end: int) -> None:
         """Have a task done from the first to ``end``."""
@@ -112,11 +112,11 @@ class PatternSpaceState(RecordStore):
     def _make_room(self) -> None:
         """Room for the steps that one more row may take, and some."""
         words = self._memory.words
-        held, steps = int(words[at.N_TAKEN]), int(words[at.STEPS])
-        if held + steps > words[at.TAKEN_ROOM]:
+        held, steps = int(words[at.N_MATCH_STEPS]), int(words[at.STEPS])
+        if held + steps > words[at.MATCH_STEP_ROOM]:
             more = steps + held // 4 + SOME
-            self._memory.make_room(at.TAKEN, more)
-            words[at.TAKEN_ROOM] = held + more
+            self._memory.make_room(at.MATCH_STEPS, more)
+            words[at.MATCH_STEP_ROOM] = held + more
 
 
 def _emissions(memory: MemoryMap, column: int) -> Any:

@@ -11,12 +11,12 @@ import numpy as np
 from crossline.basics.bits import set_bits
 from crossline.basics.values import I64
 from crossline.plan.spaces import Cursor, KeySpacePlan
-from crossline.state.batch import Again, Cause, Delta, EarlierHits, Hits, KeyedBatch, Met
-from crossline.state.retraction.replays import Variant
+from crossline.state.batch import Cause, Delta, EarlierHits, Hits, KeyedBatch, LateContextHit, ReplayedRows
+from crossline.state.retraction.replays import Replay
 from crossline.state.retraction.table import Table
 from crossline.state.windows.emission.columns import Lines
 from crossline.state.windows.record_store import ANY_AGE
-from crossline.state.windows.verdicts.single_record import read_alone, waited_by
+from crossline.state.windows.verdicts.single_record import context_window, read_single_record
 
 
 class Inner(Protocol):
@@ -35,10 +35,10 @@ class Inner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Variants that are judged together: the rows that each is judged on, its own, and the number of each one's.
+    """Replays that are judged together: the rows before each, its own rows, and the number of the replay of each row.
 
-    ``last``: whether it is the last of its key in the batch. ``begins`` and ``causes``: as in ``Again``. ``repeats``:
-    the first one was the last of the piece before, of the same key, and all that it says was told.
+    ``last``: whether it is the last of its key in the batch. ``begins`` and ``causes``: as in ``ReplayedRows``.
+    ``repeats``: the first replay is the last one of the piece before, of the same key. Its hits are emitted already.
     """
 
     before: I64
@@ -51,7 +51,7 @@ class Piece:
     repeats: bool = False
 
     @staticmethod
-    def of(replays: Sequence[Sequence[Variant]], *, repeats: bool = False, ended: bool = True) -> Piece:
+    def of(replays: Sequence[Sequence[Replay]], *, repeats: bool = False, ended: bool = True) -> Piece:
         """The variants of some keys; ``ended``: of the last key too there are no more."""
         flat = [each for of_key in replays for each in of_key]
         numbers = np.arange(len(flat))
@@ -96,7 +96,7 @@ def judged(
     piece: Piece,
     first: int,
     shared: Callable[[str], str] | None = None,
-) -> tuple[Again, I64]:
+) -> tuple[ReplayedRows, I64]:
     """What came of ``piece``, and the rows of its last variants, whose bits the table has now.
 
     ``first``: the number of the first row that came with this batch. ``shared``: where several rows may be hits on one
@@ -113,14 +113,16 @@ def judged(
         store.load(Delta(batch, sat, emitted_line.astype(np.int32), emitted_row.astype(np.int32)), lines)
     batch = table.batch(piece.rows, keys, piece.rows_of)
     hits = store.judge(batch)
-    behind = [found for number, line in plan.waiting for found in _behind(batch, number, waited_by(plan, line), hits)]
+    behind = [
+        found for number, line in plan.waiting for found in _behind(batch, number, context_window(plan, line), hits)
+    ]
     met = [found for each in behind if (found := _met(plan, batch, *each)) is not None]
     line = np.append(hits.line, np.array([each.line for each in met], np.int32))
     of_hits = piece.rows[np.append(hits.row, np.array([each.row for each in met], np.int32))]
     told = table.bits("told")[of_hits, line >> 3] >> (line & 7) & 1
     if shared is not None and len(line):
-        told |= _told_of(table, piece, of_hits, line, shared)
-    again = Again(
+        told |= _emitted_elsewhere(table, piece, of_hits, line, shared)
+    again = ReplayedRows(
         rows=table.batch(piece.rows),
         hits=hits,
         number=piece.rows,
@@ -148,11 +150,11 @@ def _earlier(table: Table, piece: Piece) -> EarlierHits:
     return EarlierHits(replay[last], line[last], rows, table.number("clock_ms")[rows], table.id_of)
 
 
-def _met(plan: KeySpacePlan, batch: KeyedBatch, number: int, row: int, other: int) -> Met | None:
+def _met(plan: KeySpacePlan, batch: KeyedBatch, number: int, row: int, other: int) -> LateContextHit | None:
     line = dict(plan.waiting)[number]
     fields = {name: batch.facts[name][row].as_py() for name in line.verdict.fields}
-    read = read_alone(plan, line, int(batch.clock_ms[row]), fields, batch, other)
-    return None if read is None else Met(number, row, other, read)
+    read = read_single_record(plan, line, int(batch.clock_ms[row]), fields, batch, other)
+    return None if read is None else LateContextHit(number, row, other, read)
 
 
 def _behind(batch: KeyedBatch, line: int, cursor: Cursor, hits: Hits) -> Iterator[tuple[int, int, int]]:
@@ -181,7 +183,7 @@ def _lack(table: Table, hits: Hits, piece: Piece, behind: Sequence[tuple[int, in
         table.bits("lacks")[piece.rows[row], line >> 3] |= np.uint8(1 << (line & 7))
 
 
-def _told_of(table: Table, piece: Piece, of_hits: I64, lines: Any, shared: Callable[[str], str]) -> Any:
+def _emitted_elsewhere(table: Table, piece: Piece, of_hits: I64, lines: Any, shared: Callable[[str], str]) -> Any:
     """For each hit whether it was told of another row that is a hit on the same record."""
     told, found = table.bits("told"), set[tuple[int, str, int, int]]()
 

@@ -17,14 +17,13 @@ from crossline.state.memory.access import jit
 from crossline.state.memory.addresses import after, clock, deviation_at, enters, precedes, value_f, value_i, window_at
 from crossline.state.memory.fields import get, load, put
 from crossline.state.memory.layout import (
+    AGGREGATE_ACC,
+    AGGREGATE_ACC_2,
+    AGGREGATE_COL,
+    AGGREGATE_KIND,
     COUNT_OF,
     DC_LINK,
-    ENTRY,
     FIRST_OF,
-    GROUP_ACC,
-    GROUP_ACC_2,
-    GROUP_COL,
-    GROUP_KIND,
     LAST_OF,
     OFF,
     REAL,
@@ -34,6 +33,7 @@ from crossline.state.memory.layout import (
     SD_HALF,
     UP_REST,
     WHOLE,
+    WINDOW_FILTER,
 )
 from crossline.state.windows.program import figure_kinds
 from crossline.state.windows.window_values import (
@@ -72,18 +72,18 @@ def _put_rough(h: int, value: float, off: float) -> None:
 
 @jit
 def _pointed(h: int, slot: int, c: int, g: int, which: int, extra: int) -> Any:
-    k = get(h, GROUP_ACC, g) if which == 0 else get(h, GROUP_ACC_2, g)
+    k = get(h, AGGREGATE_ACC, g) if which == 0 else get(h, AGGREGATE_ACC_2, g)
     return record_of(h, slot, c, k, extra)
 
 
 @jit
 def _integer_of(h: int, slot: int, c: int, g: int, which: int, extra: int, n: int) -> Any:  # noqa: ARG001
-    return value_i(h, _pointed(h, slot, c, g, which, extra), get(h, GROUP_COL, g))
+    return value_i(h, _pointed(h, slot, c, g, which, extra), get(h, AGGREGATE_COL, g))
 
 
 @jit
 def _real_of(h: int, slot: int, c: int, g: int, which: int, extra: int, n: int) -> Any:  # noqa: ARG001
-    return value_f(h, _pointed(h, slot, c, g, which, extra), get(h, GROUP_COL, g))
+    return value_f(h, _pointed(h, slot, c, g, which, extra), get(h, AGGREGATE_COL, g))
 
 
 @jit
@@ -93,48 +93,48 @@ def _back_ms(h: int, slot: int, c: int, g: int, i: int, extra: int, n: int) -> A
 
 @jit
 def _whole_sum(h: int, slot: int, c: int, g: int, extra: int) -> Any:  # noqa: ARG001
-    sum_int(h, slot, get(h, GROUP_ACC, g), extra)
+    sum_int(h, slot, get(h, AGGREGATE_ACC, g), extra)
     return get(h, WHOLE), get(h, UP_REST)
 
 
 @jit
 def _real_sum(h: int, slot: int, c: int, g: int, extra: int) -> Any:
-    return sum_float(h, slot, c, get(h, GROUP_ACC, g), extra)
+    return sum_float(h, slot, c, get(h, AGGREGATE_ACC, g), extra)
 
 
 @jit
 def _real_mean(h: int, slot: int, c: int, g: int, extra: int, n: int, total: float) -> Any:
     if math.isinf(total):  # which an average never is
-        return scan_sum(h, slot, c, get(h, GROUP_COL, g), extra, n)
+        return scan_sum(h, slot, c, get(h, AGGREGATE_COL, g), extra, n)
     return total / n
 
 
 @jit
 def _spread(h: int, slot: int, c: int, g: int, extra: int, n: int) -> Any:  # noqa: ARG001
-    return spread(h, slot, get(h, GROUP_ACC, g), extra, n)
+    return spread(h, slot, get(h, AGGREGATE_ACC, g), extra, n)
 
 
 @jit
 def _decayed(h: int, slot: int, c: int, g: int, i: int, extra: int) -> Any:  # noqa: ARG001
-    k = get(h, GROUP_ACC, g)
+    k = get(h, AGGREGATE_ACC, g)
     return decayed(h, deviation_at(h, slot, k), i, get(h, SD_COL, k), get(h, SD_HALF, k), extra)
 
 
 @jit
 def _streak(h: int, slot: int, c: int, g: int, extra: int) -> Any:
-    return streak(h, slot, c, get(h, GROUP_COL, g), extra)
+    return streak(h, slot, c, get(h, AGGREGATE_COL, g), extra)
 
 
 @jit
 def _different(h: int, slot: int, c: int, g: int, extra: int) -> Any:
-    return different(h, slot, c, get(h, GROUP_ACC, g), extra)
+    return different(h, slot, c, get(h, AGGREGATE_ACC, g), extra)
 
 
 @jit
 def _first_value(h: int, slot: int, c: int, g: int, extra: int) -> Any:
     """The first record of the window that is an entry, or the extra one."""
     r = get(h, FIRST_OF, slot, c)
-    if r < 0 or enters(h, r, get(h, ENTRY, c)):
+    if r < 0 or enters(h, r, get(h, WINDOW_FILTER, c)):
         return r if r >= 0 else extra
     return _next_value(h, slot, c, g, r, extra)
 
@@ -144,7 +144,7 @@ def _next_value(h: int, slot: int, c: int, g: int, r: int, extra: int) -> Any:  
     """The entry behind record ``r``; behind the last the extra record, behind that -1."""
     if r == extra:
         return -1
-    last, entry = get(h, LAST_OF, slot, c), get(h, ENTRY, c)
+    last, entry = get(h, LAST_OF, slot, c), get(h, WINDOW_FILTER, c)
     while r != last:
         r = after(h, r)
         if enters(h, r, entry):
@@ -166,7 +166,7 @@ def _earlier_in(h: int, slot: int, c: int, link: int, r: int) -> Any:
 @jit
 def _times(h: int, slot: int, c: int, g: int, r: int, extra: int) -> Any:
     """How often the window has the value of ``r``, where that is the first with it; else 0."""
-    link, column = get(h, DC_LINK, get(h, GROUP_ACC, g)), get(h, GROUP_COL, g)
+    link, column = get(h, DC_LINK, get(h, AGGREGATE_ACC, g)), get(h, AGGREGATE_COL, g)
     if _earlier_in(h, slot, c, link, r):
         return 0
     if r == extra:
@@ -268,7 +268,7 @@ def _one_of(kinds_at: int, ways: tuple[tuple[int, int, Compiled], ...], others: 
     return jit(choose)
 
 
-_figure = chosen(TOOLS, GROUP_KIND, panes=False)
+_figure = chosen(TOOLS, AGGREGATE_KIND, panes=False)
 
 
 @jit

@@ -39,9 +39,9 @@ def throw_out(h: int, cutoff_ms: int) -> None:
     slots = get(h, at.N_SLOTS)
     for slot in range(slots):
         if slot + AHEAD < slots:
-            for c in range(min(get(h, at.CURSORS), SCOUTS_EACH)):
+            for c in range(min(get(h, at.N_WINDOWS), SCOUTS_EACH)):
                 prefetch(row_of(h, get(h, at.FIRST_OF, slot + AHEAD, c)))
-        for c in range(get(h, at.CURSORS)):
+        for c in range(get(h, at.N_WINDOWS)):
             drop_left(h, slot, c, cutoff_ms + 1)
     live = 0
     for r in range(get(h, at.N_RECORDS)):
@@ -131,7 +131,7 @@ def rebuild_values(h: int) -> None:
     known = 0
     for r in range(get(h, at.N_RECORDS)):
         for k in range(get(h, at.LINKS)):
-            if get(h, at.SAME_AFTER, r, k) < 0 and enters(h, r, get(h, at.LINK_ENTRY, k)):
+            if get(h, at.SAME_AFTER, r, k) < 0 and enters(h, r, get(h, at.LINK_FILTER, k)):
                 slot = get(h, at.SLOT, r)
                 put_value(h, value_hash(slot, k, value_i(h, r, get(h, at.LINK_COL, k))), k, r)
                 known += 1

@@ -53,8 +53,8 @@ def take_in(h: int, row: int, since_ms: int) -> Any:
     if place < 0:
         put(h, at.DUPLICATE, row, 1)
         return -1
-    width = get(h, at.ENTRY_BYTES)
-    bits = address(h, at.ENTRIES) + width * row
+    width = get(h, at.FILTER_BYTES)
+    bits = address(h, at.ROW_FILTERS) + width * row
     wanted = 0
     for b in range(width):
         wanted |= load(bits + b, at.BITS)
@@ -97,7 +97,7 @@ def judge_rows(h: int, start: int) -> Any:
 
     The row to go on from: ROW_END, or an earlier one where another row's hits may not fit.
     """
-    lines, rows, end, told = get(h, at.LINES), get(h, at.ROWS), get(h, at.ROW_END), get(h, at.TOLD)
+    lines, rows, end, told = get(h, at.LINES), get(h, at.ROWS), get(h, at.ROW_END), get(h, at.ROW_FIGURES)
     if start == 0:
         find_keys(h)
     for row in range(start, end):
@@ -113,18 +113,18 @@ def judge_rows(h: int, start: int) -> Any:
             put(h, at.ROW_RECORD, row, i)
         if not judging(h, i, row):
             continue
-        for c in range(get(h, at.CURSORS)):
+        for c in range(get(h, at.N_WINDOWS)):
             if not judged_by(h, c):
                 continue
             move(h, slot, c, i, newest)
             extra = counted_in(h, c, i)
-            for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
-                if get(h, at.GROUP_KIND, g) == COUNT:
+            for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
+                if get(h, at.AGGREGATE_KIND, g) == COUNT:
                     defined = count_figure(h, slot, c, extra)
                 else:
                     defined = figure(h, slot, c, g, i, extra)
                 compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined)
-                if told and get(h, at.GROUP_TOLD, g) < told:
+                if told and get(h, at.AGGREGATE_FIGURE, g) < told:
                     tell(h, slot, c, g, row, extra, defined)
         remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
     return end

@@ -46,15 +46,15 @@ def take_rows(h: int, start: int) -> None:
         newest = place(h, slot, i)
         if not judging(h, i, row):
             continue
-        for c in range(get(h, at.CURSORS)):
+        for c in range(get(h, at.N_WINDOWS)):
             if get(h, at.SORTABLE, c) or not judged_by(h, c):
                 continue
             move(h, slot, c, i, newest)
             extra = counted_in(h, c, i)
             count = get(h, at.COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
-            put(h, at.ROW_COUNT, row * get(h, at.CURSORS) + c, count)
-            for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
-                if get(h, at.GROUP_KIND, g) == COUNT:
+            put(h, at.ROW_COUNT, row * get(h, at.N_WINDOWS) + c, count)
+            for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
+                if get(h, at.AGGREGATE_KIND, g) == COUNT:
                     defined = count_figure(h, slot, c, extra)
                 else:
                     defined = figure(h, slot, c, g, i, extra)
@@ -114,7 +114,7 @@ def _link_all(h: int, slot: int, start: int, end: int) -> None:
 @jit
 def _figures_of(h: int, slot: int, start: int, end: int) -> None:
     """Of the records of one key, from ``start`` to ``end`` in ORDER."""
-    for c in range(get(h, at.CURSORS)):
+    for c in range(get(h, at.N_WINDOWS)):
         put(h, at.PASSED, c, start)
         put(h, at.LEFT_BEHIND, c, start)
     for p in range(start, end):
@@ -122,7 +122,7 @@ def _figures_of(h: int, slot: int, start: int, end: int) -> None:
         row = get(h, at.RETAINED, kept(h, i))
         if not judging(h, i, row):
             continue
-        for c in range(get(h, at.CURSORS)):
+        for c in range(get(h, at.N_WINDOWS)):
             if get(h, at.SORTABLE, c) and judged_by(h, c):
                 move(h, slot, c, i, False)
                 left, passed = _moved_on(h, c, clock(h, i), end)
@@ -150,27 +150,27 @@ def _moved_on(h: int, c: int, now: int, end: int) -> Any:
 @jit
 def _tell_without(h: int, slot: int, c: int, i: int, row: int, start: int, end: int) -> None:
     """Tell the figures of cursor ``c`` without records of ORDER, from ``start`` to ``end``, that came after ``i``."""
-    entry, extra, later = get(h, at.ENTRY, c), counted_in(h, c, i), 0
+    entry, extra, later = get(h, at.WINDOW_FILTER, c), counted_in(h, c, i), 0
     for p in range(start, end):
         if _ordered(h, p) > i and enters(h, _ordered(h, p), entry):
             later += 1
     count = get(h, at.COUNT_OF, slot, c) + (1 if extra >= 0 else 0) - later
-    put(h, at.ROW_COUNT, row * get(h, at.CURSORS) + c, count)
+    put(h, at.ROW_COUNT, row * get(h, at.N_WINDOWS) + c, count)
     room = address(h, at.SCRATCH)
-    for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
-        kind = get(h, at.GROUP_KIND, g)
+    for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
+        kind = get(h, at.AGGREGATE_KIND, g)
         put(h, at.OFF, 0.0)
         if kind == COUNT:
             put(h, at.WHOLE, count)
             tell(h, slot, c, g, row, extra, True)
             continue
-        sum_int(h, slot, get(h, at.GROUP_ACC, g), extra)
+        sum_int(h, slot, get(h, at.AGGREGATE_ACC, g), extra)
         if later:
             store(room, at.SUM_LOW, get(h, at.WHOLE))
             store(room, at.SUM_UP, get(h, at.UP_REST))
             for p in range(start, end):
                 if _ordered(h, p) > i and enters(h, _ordered(h, p), entry):
-                    take_whole(room, value_i(h, _ordered(h, p), get(h, at.GROUP_COL, g)))
+                    take_whole(room, value_i(h, _ordered(h, p), get(h, at.AGGREGATE_COL, g)))
             put(h, at.WHOLE, load(room, at.SUM_LOW))
             put(h, at.UP_REST, load(room, at.SUM_UP))
         if kind == AVG_INT and count > 0:
@@ -193,15 +193,15 @@ def compare_rows(h: int, start: int) -> Any:
         if i < 0 or not judging(h, i, row):
             continue
         slot = get(h, at.SLOT, i)
-        for c in range(get(h, at.CURSORS)):
+        for c in range(get(h, at.N_WINDOWS)):
             if not judged_by(h, c):
                 continue
-            count = get(h, at.ROW_COUNT, row * get(h, at.CURSORS) + c)
-            for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
-                told = row * get(h, at.TOLD) + get(h, at.GROUP_TOLD, g)
-                put(h, at.WHOLE, get(h, at.TOLD_I, told))
-                put(h, at.REAL, get(h, at.TOLD_F, told))
-                put(h, at.UP_REST, get(h, at.TOLD_UP, told))
-                compare(h, slot, c, g, i, row, -1, count, get(h, at.TOLD_OK, told) != 0)
+            count = get(h, at.ROW_COUNT, row * get(h, at.N_WINDOWS) + c)
+            for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
+                told = row * get(h, at.ROW_FIGURES) + get(h, at.AGGREGATE_FIGURE, g)
+                put(h, at.WHOLE, get(h, at.FIGURE_I, told))
+                put(h, at.REAL, get(h, at.FIGURE_F, told))
+                put(h, at.UP_REST, get(h, at.FIGURE_UP, told))
+                compare(h, slot, c, g, i, row, -1, count, get(h, at.FIGURE_DEFINED, told) != 0)
         remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
     return rows

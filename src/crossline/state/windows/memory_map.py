@@ -74,7 +74,7 @@ class MemoryMap:
         self.keep(at.SCOUTS, np.zeros(AHEAD * SCOUTS_EACH, np.int64))
         for cursors in (at.PASSED, at.LEFT_BEHIND):
             self.keep(cursors, np.zeros(len(plan.cursors), np.int64))
-        self.keep(at.ACTIVE, np.zeros(len(program.class_entry) + 1, np.uint8))
+        self.keep(at.ACTIVE, np.zeros(len(program.class_filter) + 1, np.uint8))
 
     def _lay_out(self, plan: KeySpacePlan, counts: Mapping[int, int]) -> None:
         """Counts and offsets that follow from the plan, and its arrays."""
@@ -84,23 +84,23 @@ class MemoryMap:
         entry_bytes = (plan.entries + 7) // 8
         for name, count in (
             (at.COLUMNS, len(plan.columns)),
-            (at.CURSORS, len(plan.cursors)),
-            (at.CHAINS, len(program.chain_entry)),
-            (at.LINKS, len(program.link_entry)),
+            (at.N_WINDOWS, len(plan.cursors)),
+            (at.CHAINS, len(program.chain_filter)),
+            (at.LINKS, len(program.link_filter)),
             (at.POINTERS, len(program.pt_kind)),
             (at.DISTINCTS, len(program.dc_link)),
             (at.SUMS_I, len(program.si_col)),
             (at.SUMS_F, len(program.sf_col)),
             (at.DEVIATIONS, len(program.sd_col)),
-            (at.CLASSES, len(program.class_entry)),
-            (at.LINE_CLASSES, program.formula_class.min(initial=len(program.class_entry))),
-            (at.UNTIED, program.sortable.all() and not len(program.chain_entry) and not len(program.link_entry)),
+            (at.CLASSES, len(program.class_filter)),
+            (at.LINE_CLASSES, program.formula_class.min(initial=len(program.class_filter))),
+            (at.UNTIED, program.sortable.all() and not len(program.chain_filter) and not len(program.link_filter)),
             (at.LINES, len(plan.lines)),
             (at.FORMULAS, len(plan.formulas)),
             (at.JUDGING, len(plan.judging)),
             (at.COOLING, program.cooldown_col.max(initial=-1) + 1),
             (at.LINE_BYTES, (len(plan.judging) + 7) // 8),
-            (at.ENTRY_BYTES, entry_bytes),
+            (at.FILTER_BYTES, entry_bytes),
             (at.BITS_BYTES, 0 if plan.entries == 1 else entry_bytes),
             *counts.items(),
         ):

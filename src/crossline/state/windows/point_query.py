@@ -65,7 +65,7 @@ def no_rows(plan: WindowPlan, key: bytes) -> KeyedBatch:
     return _blank(plan, key, np.zeros(0, np.int64))
 
 
-def asking(plan: WindowPlan, key: bytes, now_ms: int) -> KeyedBatch:
+def point_query_batch(plan: WindowPlan, key: bytes, now_ms: int) -> KeyedBatch:
     """The row that asks ``plan``, which is a ``feature_query_plan``, of ``key`` as of ``now_ms``."""
     row = _blank(plan, key, np.array([now_ms], np.int64))
     row.entries[:, 0] = 1
@@ -84,7 +84,7 @@ def loaded(rows: KeyedBatch) -> Delta:
     return Delta(rows, np.zeros((len(rows), 0), np.uint8), none, none)
 
 
-def told_now(hits: Hits) -> list[tuple[int | float | None, int]]:
+def features_now(hits: Hits) -> list[tuple[int | float | None, int]]:
     """What was told of the row that asked: of each figure its value (None: there is none) and its records."""
     (told,) = hits.told
     found: list[tuple[int | float | None, int]] = []

@@ -16,7 +16,6 @@ from crossline.state.memory.fields import address, get, load, put
 from crossline.state.memory.layout import (
     BATCH_KEYS,
     CLOCK_MS,
-    CURSORS,
     FIRST_OF,
     ID_HASH,
     ID_TABLE,
@@ -27,6 +26,7 @@ from crossline.state.memory.layout import (
     KEY_SLOT,
     KEY_TABLE,
     KEYS,
+    N_WINDOWS,
     NUMBERED,
     SCOUTS,
     TAIL,
@@ -95,7 +95,7 @@ def look_ahead(h: int, row: int, rows: int) -> None:
         slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
             prefetch(slot_row(h, slot))
-    cursors = min(get(h, CURSORS), SCOUTS_EACH)
+    cursors = min(get(h, N_WINDOWS), SCOUTS_EACH)
     if row + FIRSTS < rows:
         slot, scouts = _known_slot(h, row + FIRSTS), _scouts(row + FIRSTS)
         if slot >= 0:

@@ -41,16 +41,15 @@ from crossline.state.memory.layout import (
     BEGINS,
     BELOW,
     COUNT_OF,
-    CURSORS,
     DC_AT,
     DC_LINK,
     DISTINCT,
     ENDS,
-    ENTRY,
     FIRST_OF,
     HEAD,
     INCLUDE,
     LAST_OF,
+    N_WINDOWS,
     PAIR,
     PAIR_REST,
     PLAIN,
@@ -71,6 +70,7 @@ from crossline.state.memory.layout import (
     SUM_LOW,
     SUM_UP,
     UP,
+    WINDOW_FILTER,
 )
 from crossline.state.records.lists import beats
 from crossline.state.windows.program import FIRST, LAST, MAX
@@ -94,7 +94,7 @@ def _only_one(h: int, k: int, r: int, first: int, last: int) -> Any:
 @inlined
 def add(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
     """Take record ``r`` into cursor ``c``; ``first`` and ``last`` are the run without it."""
-    if not enters(h, r, get(h, ENTRY, c)):
+    if not enters(h, r, get(h, WINDOW_FILTER, c)):
         return
     window = window_at(h, slot, c)
     store(window, COUNT_OF, load(window, COUNT_OF) + 1)
@@ -145,7 +145,7 @@ def _point(h: int, at: int, k: int, r: int) -> None:
 @inlined
 def remove(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
     """Take record ``r``, at either end of cursor ``c``'s run, out; ``first`` and ``last`` are the run without it."""
-    if not enters(h, r, get(h, ENTRY, c)):
+    if not enters(h, r, get(h, WINDOW_FILTER, c)):
         return
     window = window_at(h, slot, c)
     left = load(window, COUNT_OF) - 1
@@ -200,7 +200,7 @@ def _clear(h: int, slot: int, c: int) -> None:
 @jit
 def _next_point(h: int, k: int, c: int, r: int, last: int) -> Any:
     """Where pointer ``k`` goes when its record ``r`` leaves a window in which other entries remain."""
-    kind, entry = get(h, PT_KIND, k), get(h, ENTRY, c)
+    kind, entry = get(h, PT_KIND, k), get(h, WINDOW_FILTER, c)
     if kind <= MAX:
         chain = get(h, PT_CHAIN, k)
         up = get(h, UP, r, chain)
@@ -224,7 +224,7 @@ def pointed(h: int, slot: int, c: int, k: int) -> Any:
     if f >= 0:
         return f
     first, f = get(h, FIRST_OF, slot, c), get(h, LAST_OF, slot, c)
-    while not enters(h, f, get(h, ENTRY, c)):
+    while not enters(h, f, get(h, WINDOW_FILTER, c)):
         f = before(h, f)
     chain = get(h, PT_CHAIN, k)
     below = get(h, BELOW, f, chain)
@@ -239,7 +239,7 @@ def pointed(h: int, slot: int, c: int, k: int) -> Any:
 def insert(h: int, slot: int, i: int) -> None:
     """Record ``i`` was put between older ones: windows whose run it is in, or directly before, take it in."""
     nxt = after(h, i)
-    for c in range(get(h, CURSORS)):
+    for c in range(get(h, N_WINDOWS)):
         at = window_at(h, slot, c)
         first, last = load(at, FIRST_OF), load(at, LAST_OF)
         if first < 0 or precedes(h, last, i):

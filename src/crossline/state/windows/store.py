@@ -29,10 +29,10 @@ from crossline.state.windows.entry_points import (
 from crossline.state.windows.hit_buffers import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.point_query import loaded, no_rows, rows_under
-from crossline.state.windows.program import all_told, class_lines, compile_plan, told_groups
+from crossline.state.windows.program import all_output_aggregates, class_lines, compile_plan, output_aggregates
 from crossline.state.windows.record_store import RecordStore, Sizes
 from crossline.state.windows.verdicts.feature_queries import FeatureQueries
-from crossline.state.windows.verdicts.formulas import Formulas, Judged, Told
+from crossline.state.windows.verdicts.formulas import Formulas, Judged, KernelFigures
 
 __all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm", "warm_in_order"]
 
@@ -71,12 +71,12 @@ class KeySpaceState(RecordStore):
         sat = np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8)
         found = self._enter(batch, self._values(batch), sat, stepwise=True)
         ordered = self._deep and bool(self._memory.program.sortable.any()) if self.in_order is None else self.in_order
-        told = ordered or bool(told_groups(self.plan))
+        told = ordered or bool(output_aggregates(self.plan))
         formed: dict[int, FormulaRead] = {}
         for start in range(0, len(batch), PIECE if told else max(1, len(batch))):
             words[at.ROW_END] = min(start + PIECE, len(batch)) if told else len(batch)
             if not told:
-                words[at.TOLD] = 0
+                words[at.ROW_FIGURES] = 0
                 self._go_through(JUDGE, start)
             else:
                 formed |= self._judge_told(batch, start, found["duplicate"], ordered=ordered)
@@ -102,8 +102,8 @@ class KeySpaceState(RecordStore):
     def _judge_told(self, batch: KeyedBatch, start: int, copies: U8, *, ordered: bool) -> dict[int, FormulaRead]:
         """Judge rows from ``start`` with their figures told; what hits of formulas have read, by number of the hit."""
         end = int(self._memory.words[at.ROW_END])
-        groups = all_told(self.plan) if ordered else told_groups(self.plan)
-        told = Told.of(end - start, len(groups))
+        groups = all_output_aggregates(self.plan) if ordered else output_aggregates(self.plan)
+        told = KernelFigures.of(end - start, len(groups))
         self._listen(told, start)
         if ordered:
             self._judge_in_order(start, end)
@@ -131,15 +131,15 @@ class KeySpaceState(RecordStore):
         memory.run(FIGURES, len(order))
         self._go_through(COMPARE, start)
 
-    def _listen(self, told: Told, start: int) -> None:
+    def _listen(self, told: KernelFigures, start: int) -> None:
         """Have the kernel put figures of the rows from ``start`` into ``told``."""
-        self._memory.words[at.TOLD] = told.whole.shape[1]
+        self._memory.words[at.ROW_FIGURES] = told.whole.shape[1]
         self._keep(at.ROW_RECORD, np.full(len(told.whole), -1, np.int32), start)
         for name, array in (
-            (at.TOLD_I, told.whole),
-            (at.TOLD_UP, told.up),
-            (at.TOLD_F, told.real),
-            (at.TOLD_OK, told.defined),
+            (at.FIGURE_I, told.whole),
+            (at.FIGURE_UP, told.up),
+            (at.FIGURE_F, told.real),
+            (at.FIGURE_DEFINED, told.defined),
         ):
             self._keep(name, array, start)
 

@@ -32,15 +32,14 @@ from crossline.state.memory.addresses import (
 )
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.memory.layout import (
+    AGGREGATE_ACC,
+    AGGREGATE_COL,
     COUNT_OF,
     DC_LINK,
     DEVIATION_BYTES,
     DISTINCT,
-    ENTRY,
     ERROR,
     FIRST_OF,
-    GROUP_ACC,
-    GROUP_COL,
     LAST_OF,
     OFF,
     PAIR,
@@ -62,6 +61,7 @@ from crossline.state.memory.layout import (
     SUM_UP,
     UP_REST,
     WHOLE,
+    WINDOW_FILTER,
 )
 from crossline.state.records.hash_tables import copy_bytes
 from crossline.state.records.lists import beats
@@ -74,7 +74,7 @@ WHOLE_MAX = 9007199254740992  # up to here floats have every integer
 @jit
 def scan_sum(h: int, slot: int, c: int, col: int, extra: int, n: int) -> Any:
     """The sum of the window of cursor ``c``, and of record ``extra`` (-1: none), divided by ``n`` and rounded once."""
-    wide, entry = address(h, SCRATCH), get(h, ENTRY, c)
+    wide, entry = address(h, SCRATCH), get(h, WINDOW_FILTER, c)
     wide_clear(wide)
     r, last = get(h, FIRST_OF, slot, c), get(h, LAST_OF, slot, c)
     while r >= 0:
@@ -103,7 +103,7 @@ def _scan_pairs(h: int, slot: int, c: int, col: int, extra: int, scale: float, m
 
     The squares are those of the distances from the mean; where that is not a number, the sum is wanted.
     """
-    entry, at, squares = get(h, ENTRY, c), window_at(h, slot, c), not math.isnan(mean)
+    entry, at, squares = get(h, WINDOW_FILTER, c), window_at(h, slot, c), not math.isnan(mean)
     total, total2, greatest = 0.0, 0.0, 0.0
     r, last, pending = load(at, FIRST_OF), load(at, LAST_OF), extra
     while r >= 0 or pending >= 0:
@@ -143,7 +143,7 @@ def _sum_anew(h: int, slot: int, c: int, col: int, at: int, rough: int) -> None:
     store(rough, ROUGH, 0)
     r, last = get(h, FIRST_OF, slot, c), get(h, LAST_OF, slot, c)
     while r >= 0:
-        if enters(h, r, get(h, ENTRY, c)):
+        if enters(h, r, get(h, WINDOW_FILTER, c)):
             add_float(at, rough, value_f(h, r, col))
         r = after(h, r) if r != last else -1
 
@@ -185,7 +185,7 @@ def _deviation_anew(h: int, slot: int, c: int, k: int) -> None:
     clear_deviation(at)
     r, last = get(h, FIRST_OF, slot, c), get(h, LAST_OF, slot, c)
     while r >= 0:
-        if enters(h, r, get(h, ENTRY, c)):
+        if enters(h, r, get(h, WINDOW_FILTER, c)):
             add_deviation(h, at, r, get(h, SD_COL, k), 1.0)
         r = after(h, r) if r != last else -1
 
@@ -193,11 +193,11 @@ def _deviation_anew(h: int, slot: int, c: int, k: int) -> None:
 @jit
 def settle(h: int, slot: int, c: int, g: int, extra: int) -> None:
     """Replace the deviation at FIGURE, which may be off, by that of a scan."""
-    k = get(h, GROUP_ACC, g)
+    k = get(h, AGGREGATE_ACC, g)
     n = get(h, COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
     if get(h, OFF) == math.inf:
         _deviation_anew(h, slot, c, k)
-    put(h, REAL, scan_stddev(h, slot, c, get(h, GROUP_COL, g), extra, n))
+    put(h, REAL, scan_stddev(h, slot, c, get(h, AGGREGATE_COL, g), extra, n))
     put(h, OFF, 0.0)
 
 
@@ -282,7 +282,7 @@ def streak(h: int, slot: int, c: int, entry: int, extra: int) -> Any:
     if first < 0:
         return n
     while True:
-        if enters(h, r, get(h, ENTRY, c)):
+        if enters(h, r, get(h, WINDOW_FILTER, c)):
             if not enters(h, r, entry):
                 return n
             n += 1
@@ -297,7 +297,7 @@ def settled_spread(h: int, slot: int, c: int, g: int, extra: int) -> None:
     if get(h, OFF) == 0.0:
         return
     n = get(h, COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
-    total, total2, off = _squares(h, slot, get(h, GROUP_ACC, g), extra, n)
+    total, total2, off = _squares(h, slot, get(h, AGGREGATE_ACC, g), extra, n)
     if off < math.inf:
         low, low2 = pair_add(total, total2, -off, 0.0)
         high, high2 = pair_add(total, total2, off, 0.0)

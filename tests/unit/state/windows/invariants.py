@@ -76,7 +76,7 @@ def check(state: KeySpaceState) -> None:
         last |= check_ties(seen, k)
     check_table(seen, at.VALUE_TABLE, last)
     assert seen.words[at.N_VALUES] == len(last)
-    for c in range(int(seen.words[at.CURSORS])):
+    for c in range(int(seen.words[at.N_WINDOWS])):
         check_cursor(seen, c)
 
 

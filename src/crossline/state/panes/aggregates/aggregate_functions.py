@@ -1,4 +1,4 @@
-"""The figures of windows of panes: what each aggregate reads of running state (see ``windows/aggregate_functions.py``)."""
+"""The aggregate functions of pane windows: how each reads its state (see ``windows/aggregate_functions.py``)."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def _put_rough(h: int, value: float, off: float) -> None:  # noqa: ARG001 - it i
 @jit
 def _value_at(h: int, row: int, c: int, g: int, which: int, extra: int, n: int) -> Any:
     if which == 0:
-        return value_of(h, row, c, get(h, at.GROUP_PART, g), get(h, at.GROUP_ACC, g), extra, n)
-    return value_of(h, row, c, get(h, at.GROUP_PART_2, g), get(h, at.GROUP_ACC_2, g), extra, n)
+        return value_of(h, row, c, get(h, at.AGGREGATE_PART, g), get(h, at.AGGREGATE_ACC, g), extra, n)
+    return value_of(h, row, c, get(h, at.AGGREGATE_PART_2, g), get(h, at.AGGREGATE_ACC_2, g), extra, n)
 
 
 @jit
@@ -72,50 +72,50 @@ def _real_of(h: int, row: int, c: int, g: int, which: int, extra: int, n: int) -
 @jit
 def _back_ms(h: int, row: int, c: int, g: int, i: int, extra: int, n: int) -> Any:  # noqa: ARG001
     return load(record_at(h, row, i), at.RECORD_CLOCK) - load(
-        last_value_of(h, row, c, get(h, at.GROUP_PART, g), extra), at.WHOLE_VALUE
+        last_value_of(h, row, c, get(h, at.AGGREGATE_PART, g), extra), at.WHOLE_VALUE
     )
 
 
 @jit
 def _whole_sum(h: int, row: int, c: int, g: int, extra: int) -> Any:  # noqa: ARG001
-    return whole_sum_of(h, row, get(h, at.GROUP_PART, g), acc_at(h, row, get(h, at.GROUP_ACC, g)), extra)
+    return whole_sum_of(h, row, get(h, at.AGGREGATE_PART, g), acc_at(h, row, get(h, at.AGGREGATE_ACC, g)), extra)
 
 
 @jit
 def _real_sum(h: int, row: int, c: int, g: int, extra: int) -> Any:
-    return float_sum_of(h, row, c, get(h, at.GROUP_PART, g), acc_at(h, row, get(h, at.GROUP_ACC, g)), extra)
+    return float_sum_of(h, row, c, get(h, at.AGGREGATE_PART, g), acc_at(h, row, get(h, at.AGGREGATE_ACC, g)), extra)
 
 
 @jit
 def _real_mean(h: int, row: int, c: int, g: int, extra: int, n: int, total: float) -> Any:
-    return wide_sum_of(h, row, c, get(h, at.GROUP_PART, g), extra, n) if math.isinf(total) else total / n
+    return wide_sum_of(h, row, c, get(h, at.AGGREGATE_PART, g), extra, n) if math.isinf(total) else total / n
 
 
 @jit
 def _spread(h: int, row: int, c: int, g: int, extra: int, n: int) -> Any:
     place, end = panes_of(h, row, c)
     first, ends = records_of(row, c)
-    return deviation(h, row, c, get(h, at.GROUP_PART, g), place, end, first, ends, extra, n), 0.0
+    return deviation(h, row, c, get(h, at.AGGREGATE_PART, g), place, end, first, ends, extra, n), 0.0
 
 
 @jit
 def _streak(h: int, row: int, c: int, g: int, extra: int) -> Any:
-    return streak_of(h, row, c, get(h, at.GROUP_PART, g), extra)
+    return streak_of(h, row, c, get(h, at.AGGREGATE_PART, g), extra)
 
 
 @jit
 def _different(h: int, row: int, c: int, g: int, extra: int) -> Any:
-    return different_of(h, row, c, get(h, at.GROUP_PART, g), extra)
+    return different_of(h, row, c, get(h, at.AGGREGATE_PART, g), extra)
 
 
 @jit
 def _ranked(h: int, row: int, c: int, g: int, extra: int, n: int) -> Any:
-    return quantile_of(h, row, c, get(h, at.GROUP_PART, g), extra, get(h, at.GROUP_RANK, g), n)
+    return quantile_of(h, row, c, get(h, at.AGGREGATE_PART, g), extra, get(h, at.AGGREGATE_RANK, g), n)
 
 
 @jit
 def _first_value(h: int, row: int, c: int, g: int, extra: int) -> Any:
-    count_values(h, row, c, get(h, at.GROUP_PART, g), extra)
+    count_values(h, row, c, get(h, at.AGGREGATE_PART, g), extra)
     return next_bucket(h, -1)
 
 
@@ -150,7 +150,7 @@ TOOLS = Tools(
     times=_times,
     pair_add=pair_add,
 )
-_figure = chosen(TOOLS, at.GROUP_KIND, panes=True)
+_figure = chosen(TOOLS, at.AGGREGATE_KIND, panes=True)
 
 
 @inlined
@@ -158,20 +158,20 @@ def tell(h: int, slot_row: int, c: int, i: int, row: int) -> None:
     """Write down the figures of cursor ``c`` at record ``i``, which is row ``row`` of the piece."""
     extra = -1
     if get(h, at.RIGHT_OPEN, c) and get(h, at.INCLUDE, c) and get(h, at.DELAY, c) == 0:
-        extra = i if enters(h, record_at(h, slot_row, i), get(h, at.ENTRY, c)) else -1
+        extra = i if enters(h, record_at(h, slot_row, i), get(h, at.WINDOW_FILTER, c)) else -1
     counted = acc_at(h, slot_row, get(h, at.ACC_AT, c))  # of all running aggregates of a cursor the first
     n = load(counted, at.ACC) + (1 if extra >= 0 else 0)
-    put(h, at.COUNTS, row * get(h, at.CURSORS) + c, n)
-    for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
-        place = row * get(h, at.TOLD) + get(h, at.GROUP_TOLD, g)
-        if get(h, at.GROUP_KIND, g) == COUNT:
-            put(h, at.TOLD_I, place, n)
-            put(h, at.TOLD_OK, place, 1)
+    put(h, at.COUNTS, row * get(h, at.N_WINDOWS) + c, n)
+    for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
+        place = row * get(h, at.ROW_FIGURES) + get(h, at.AGGREGATE_FIGURE, g)
+        if get(h, at.AGGREGATE_KIND, g) == COUNT:
+            put(h, at.FIGURE_I, place, n)
+            put(h, at.FIGURE_DEFINED, place, 1)
             continue
         put(h, at.WHOLE_UP, 0)
         defined = _figure(h, slot_row, c, g, i, extra, n)
         if defined:
-            put(h, at.TOLD_I, place, get(h, at.WHOLE))
-            put(h, at.TOLD_UP, place, get(h, at.WHOLE_UP))
-            put(h, at.TOLD_F, place, get(h, at.REAL))
-        put(h, at.TOLD_OK, place, 1 if defined else 0)
+            put(h, at.FIGURE_I, place, get(h, at.WHOLE))
+            put(h, at.FIGURE_UP, place, get(h, at.WHOLE_UP))
+            put(h, at.FIGURE_F, place, get(h, at.REAL))
+        put(h, at.FIGURE_DEFINED, place, 1 if defined else 0)

@@ -79,7 +79,7 @@ def _take_extreme(acc: int, value: int) -> None:
 @jit
 def add_record(h: int, row: int, c: int, record: int) -> None:
     """Add a record to cursor ``c`` of the slot at ``row``."""
-    if not enters(h, record, get(h, at.ENTRY, c)):
+    if not enters(h, record, get(h, at.WINDOW_FILTER, c)):
         return
     for a in range(get(h, at.ACC_AT, c), get(h, at.ACC_AT, c + 1)):
         kind, acc = get(h, at.ACC_KIND, a), acc_at(h, row, a)
@@ -102,7 +102,7 @@ def _add_value(kind: int, acc: int, value: int) -> None:
 @jit
 def take_record(h: int, row: int, c: int, record: int) -> None:
     """Take a record off cursor ``c`` of the slot at ``row``."""
-    if not enters(h, record, get(h, at.ENTRY, c)):
+    if not enters(h, record, get(h, at.WINDOW_FILTER, c)):
         return
     for a in range(get(h, at.ACC_AT, c), get(h, at.ACC_AT, c + 1)):
         kind, acc = get(h, at.ACC_KIND, a), acc_at(h, row, a)

@@ -76,7 +76,7 @@ def deviation(h: int, row: int, c: int, p: int, place: int, end: int, first: int
     And of record ``extra`` (-1: none); ``n`` values, at least two. Infinite where squares leave the range of floats.
     """
     whole, current, number = address(h, at.DEV), address(h, at.DEV) + BYTES, -(2**62)
-    kind, column, entry = get(h, at.PART_KIND, p), get(h, at.PART_COL, p), get(h, at.ENTRY, c)
+    kind, column, entry = get(h, at.PART_KIND, p), get(h, at.PART_COL, p), get(h, at.WINDOW_FILTER, c)
     _clear(whole)
     _clear(current)
     while place != end:

@@ -21,7 +21,6 @@ from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 from crossline.state.panes.addresses import (
     acc_at,
-    cursor_at,
     enters,
     next_place,
     pane_at,
@@ -29,6 +28,7 @@ from crossline.state.panes.addresses import (
     place_before,
     record_at,
     value_at,
+    window_at,
 )
 from crossline.state.panes.aggregates.running import KNOWN, add_float, add_wide, smaller
 from crossline.state.panes.aggregates.sketches import (
@@ -52,7 +52,7 @@ WHOLE_MAX = 9007199254740992  # up to here floats have every integer
 @jit
 def panes_of(h: int, row: int, c: int) -> Any:
     """Where the panes of a window begin and end."""
-    cursor = cursor_at(row, c)
+    cursor = window_at(row, c)
     first = load(cursor, at.P_FIRST)
     if get(h, at.EXACT, c) >= 0:
         return first, first
@@ -62,7 +62,7 @@ def panes_of(h: int, row: int, c: int) -> Any:
 @jit
 def records_of(row: int, c: int) -> Any:
     """The numbers of the first record of a window, and after its last."""
-    cursor = cursor_at(row, c)
+    cursor = window_at(row, c)
     return load(cursor, at.R_FIRST), load(cursor, at.R_END)
 
 
@@ -101,7 +101,7 @@ def _anew(h: int, row: int, c: int, p: int, acc: int) -> None:
     first, ends = records_of(row, c)
     for k in range(first, ends):
         record = record_at(h, row, k)
-        if enters(h, record, get(h, at.ENTRY, c)):
+        if enters(h, record, get(h, at.WINDOW_FILTER, c)):
             add_float(acc, load(value_at(record, get(h, at.PART_COL, p)), at.REAL_VALUE))
 
 
@@ -124,7 +124,7 @@ def wide_sum_of(h: int, row: int, c: int, p: int, extra: int, n: int) -> Any:
     first, ends = records_of(row, c)
     for k in range(first, ends):
         record = record_at(h, row, k)
-        if enters(h, record, get(h, at.ENTRY, c)):
+        if enters(h, record, get(h, at.WINDOW_FILTER, c)):
             wide_add_bits(wide, load(value_at(record, get(h, at.PART_COL, p)), at.WHOLE_VALUE))
     if extra >= 0:
         wide_add_bits(wide, load(value_at(record_at(h, row, extra), get(h, at.PART_COL, p)), at.WHOLE_VALUE))
@@ -151,7 +151,7 @@ def extreme_of(h: int, row: int, c: int, p: int, acc: int) -> None:
     """Look the least or greatest value up, where it is not known; the window is not empty."""
     if load(acc, at.ACC_UP) == KNOWN:
         return
-    kind, entry, column = get(h, at.PART_KIND, p), get(h, at.ENTRY, c), get(h, at.PART_COL, p)
+    kind, entry, column = get(h, at.PART_KIND, p), get(h, at.WINDOW_FILTER, c), get(h, at.PART_COL, p)
     some = False
     place, end = panes_of(h, row, c)
     while place != end:
@@ -179,7 +179,7 @@ def first_value_of(h: int, row: int, c: int, p: int, extra: int) -> Any:
             return part_at(h, pane, p)
         place = next_place(h, place)
     k, ends = records_of(row, c)
-    while k < ends and not enters(h, record_at(h, row, k), get(h, at.ENTRY, c)):
+    while k < ends and not enters(h, record_at(h, row, k), get(h, at.WINDOW_FILTER, c)):
         k += 1
     return value_at(record_at(h, row, k if k < ends else extra), get(h, at.PART_COL, p))
 
@@ -189,7 +189,7 @@ def last_value_of(h: int, row: int, c: int, p: int, extra: int) -> Any:
     """Address of the last value of a window that is not empty; of its clock, where the part is of clocks."""
     column = get(h, at.PART_COL, p)
     first, k = records_of(row, c)
-    while k > first and not enters(h, record_at(h, row, k - 1), get(h, at.ENTRY, c)):
+    while k > first and not enters(h, record_at(h, row, k - 1), get(h, at.WINDOW_FILTER, c)):
         k -= 1
     if extra >= 0 or k > first:
         record = record_at(h, row, extra if extra >= 0 else k - 1)
@@ -205,7 +205,7 @@ def last_value_of(h: int, row: int, c: int, p: int, extra: int) -> Any:
 @jit
 def streak_of(h: int, row: int, c: int, p: int, extra: int) -> Any:
     """How many of the latest records of the window, one after the other, are in the other entry too."""
-    n, entry, other = 0, get(h, at.ENTRY, c), get(h, at.PART_COL, p)
+    n, entry, other = 0, get(h, at.WINDOW_FILTER, c), get(h, at.PART_COL, p)
     if extra >= 0:
         if not enters(h, record_at(h, row, extra), other):
             return n
@@ -240,7 +240,7 @@ def different_of(h: int, row: int, c: int, p: int, extra: int) -> Any:
     first, ends = records_of(row, c)
     for k in range(first, ends):
         record = record_at(h, row, k)
-        if enters(h, record, get(h, at.ENTRY, c)):
+        if enters(h, record, get(h, at.WINDOW_FILTER, c)):
             n = union_code(h, n, code_of(load(value_at(record, column), at.WHOLE_VALUE)))
     if extra >= 0:
         n = union_code(h, n, code_of(load(value_at(record_at(h, row, extra), column), at.WHOLE_VALUE)))
@@ -263,7 +263,7 @@ def quantile_of(h: int, row: int, c: int, p: int, extra: int, millionths: int, n
     first, ends = records_of(row, c)
     for k in range(first, ends):
         record = record_at(h, row, k)
-        if enters(h, record, get(h, at.ENTRY, c)):
+        if enters(h, record, get(h, at.WINDOW_FILTER, c)):
             count_bucket(h, _bucket(h, record, p), 1)
     if extra >= 0:
         count_bucket(h, _bucket(h, record_at(h, row, extra), p), 1)
@@ -298,7 +298,7 @@ def count_values(h: int, row: int, c: int, p: int, extra: int) -> None:
     first, ends = records_of(row, c)
     for k in range(first, ends):
         record = record_at(h, row, k)
-        if enters(h, record, get(h, at.ENTRY, c)):
+        if enters(h, record, get(h, at.WINDOW_FILTER, c)):
             count_bucket(h, tally_of(load(value_at(record, column), at.WHOLE_VALUE)), 1)
     if extra >= 0:
         count_bucket(h, tally_of(load(value_at(record_at(h, row, extra), column), at.WHOLE_VALUE)), 1)

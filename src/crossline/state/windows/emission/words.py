@@ -23,7 +23,7 @@ class BoundWords(Protocol):
     NEGATED: Declared
 
 
-class LineWords(Protocol):
+class EmissionWords(Protocol):
     """What lines and formulas are, by their numbers in the plan, and where a batch's emissions are noted."""
 
     EVERY: Declared

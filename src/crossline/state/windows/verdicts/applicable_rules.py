@@ -25,7 +25,7 @@ def judging(h: int, i: int, row: int) -> Any:
     """Mark the classes of lines that judge record ``i``; whether any does."""
     ingest_ms, lateness_ms, some = get(h, at.INGEST_MS, row), get(h, at.LATENESS_MS, row), 0
     for k in range(get(h, at.CLASSES)):
-        judges = 1 if in_force(h, k, ingest_ms, lateness_ms) and enters(h, i, get(h, at.CLASS_ENTRY, k)) else 0
+        judges = 1 if in_force(h, k, ingest_ms, lateness_ms) and enters(h, i, get(h, at.CLASS_FILTER, k)) else 0
         put(h, at.ACTIVE, k, judges)
         some |= judges
     return some != 0

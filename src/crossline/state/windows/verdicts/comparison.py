@@ -28,7 +28,7 @@ def counted_in(h: int, c: int, i: int) -> Any:
     """Record ``i`` where it is counted into cursor ``c`` though the window ends before it, else -1."""
     if get(h, at.ADDS, c) == 0:
         return -1
-    return i if enters(h, i, get(h, at.ENTRY, c)) else -1
+    return i if enters(h, i, get(h, at.WINDOW_FILTER, c)) else -1
 
 
 @jit
@@ -36,12 +36,12 @@ def tell(h: int, slot: int, c: int, g: int, row: int, extra: int, defined: bool)
     """Write down the figure of group ``g``, which stands at FIGURE if it is defined, to be read later."""
     if defined and get(h, at.OFF, 0) != 0.0:
         settled_spread(h, slot, c, g, extra)
-    place = row * get(h, at.TOLD) + get(h, at.GROUP_TOLD, g)
-    put(h, at.TOLD_OK, place, 1 if defined else 0)
-    put(h, at.TOLD_I, place, get(h, at.WHOLE, 0))
-    up = 0 if get(h, at.GROUP_KIND, g) == COUNT else get(h, at.UP_REST, 0)
-    put(h, at.TOLD_UP, place, up)
-    put(h, at.TOLD_F, place, get(h, at.REAL, 0))
+    place = row * get(h, at.ROW_FIGURES) + get(h, at.AGGREGATE_FIGURE, g)
+    put(h, at.FIGURE_DEFINED, place, 1 if defined else 0)
+    put(h, at.FIGURE_I, place, get(h, at.WHOLE, 0))
+    up = 0 if get(h, at.AGGREGATE_KIND, g) == COUNT else get(h, at.UP_REST, 0)
+    put(h, at.FIGURE_UP, place, up)
+    put(h, at.FIGURE_F, place, get(h, at.REAL, 0))
 
 
 @jit
@@ -58,7 +58,7 @@ def compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, cou
 
     ``count``: entries of its window, or COUNT_NOW where they are those of the cursor as it stands.
     """
-    kind = get(h, at.GROUP_KIND, g)
+    kind = get(h, at.AGGREGATE_KIND, g)
     is_int = kind < INTEGERS
     whole, real = get(h, at.WHOLE, 0), get(h, at.REAL, 0)
     up = 0 if kind == COUNT else get(h, at.UP_REST, 0)
@@ -102,7 +102,7 @@ def note_records(h: int, n: int, is_int: int, c: int, count: int, i: int) -> Non
 @jit
 def _in_window(h: int, c: int, r: int, i: int, high: int) -> Any:
     """Whether record ``r``, which does not stand behind ``i``, was in the window of ``i`` on the right side."""
-    if r > i or not enters(h, r, get(h, at.ENTRY, c)):
+    if r > i or not enters(h, r, get(h, at.WINDOW_FILTER, c)):
         return False
     if r == i and get(h, at.DELAY, c) == 0:
         return get(h, at.INCLUDE, c) != 0

@@ -9,8 +9,8 @@ import numpy as np
 
 from crossline.plan.spaces import WindowPlan
 from crossline.state.batch import FeatureColumn, RowFeatures
-from crossline.state.windows.program import INT_KINDS, told_groups
-from crossline.state.windows.verdicts.formulas import Judged, Numbered, Told
+from crossline.state.windows.program import INT_KINDS, output_aggregates
+from crossline.state.windows.verdicts.formulas import Judged, KernelFigures, Numbered
 
 
 @dataclass(slots=True)
@@ -26,14 +26,14 @@ class FeatureQueries:
 
     def __init__(self, plan: WindowPlan, program: Numbered) -> None:
         self._lines = plan.feature_queries
-        told = told_groups(plan)
-        kinds = {int(n): int(kind) for n, kind in zip(program.group_told, program.group_kind, strict=True)}
+        told = output_aggregates(plan)
+        kinds = {int(n): int(kind) for n, kind in zip(program.aggregate_figure, program.aggregate_kind, strict=True)}
         figures = [line.figures for line in self._lines]
         self._columns = [{name: (told.index(of), told.index(count)) for name, of, count in each} for each in figures]
         self._is_int = [kinds[number] in INT_KINDS for number in range(len(told))]
         self._pieces = [_Pieces() for _ in self._lines]
 
-    def take(self, told: Told, judged: Judged) -> None:
+    def take(self, told: KernelFigures, judged: Judged) -> None:
         """The figures that the kernel ``told`` of the rows that are ``judged``."""
         for line, columns, pieces in zip(self._lines, self._columns, self._pieces, strict=True):
             mine = np.flatnonzero(judged.by(line))

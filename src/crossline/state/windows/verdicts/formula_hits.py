@@ -39,6 +39,6 @@ def emit_rows(h: int, start: int) -> Any:
 @jit
 def _note(h: int, f: int, i: int, row: int) -> None:
     """Note a hit of formula ``f`` at record ``i``; what is shown as its value is known outside."""
-    count = get(h, at.TOLD_I, row * get(h, at.TOLD) + get(h, at.FORMULA_COUNT, f))
+    count = get(h, at.FIGURE_I, row * get(h, at.ROW_FIGURES) + get(h, at.FORMULA_COUNT, f))
     n = note_hit(h, get(h, at.LINES) + f, row, 0, 0, 0.0, count)
-    note_records(h, n, 0, get(h, at.FORMULA_CURSOR, f), count, i)
+    note_records(h, n, 0, get(h, at.FORMULA_WINDOW, f), count, i)

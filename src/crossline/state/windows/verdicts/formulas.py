@@ -16,14 +16,14 @@ from crossline.plan.spaces import FeatureQueryLine, FormulaLine, WindowPlan, cou
 from crossline.programs.program import SCORE
 from crossline.state.batch import Failure, FigureRead, FormulaRead, KeyedBatch
 from crossline.state.windows.emission.columns import in_force
-from crossline.state.windows.program import INT_KINDS, told_groups
+from crossline.state.windows.program import INT_KINDS, output_aggregates
 
 Number = int | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Figures of n rows, a column for each that is told; see ``TOLD_I`` and its like in ``layout``."""
+class KernelFigures:
+    """Figures of n rows, a column for each that is told; see ``FIGURE_I`` and its like in ``layout``."""
 
     whole: I64
     up: I64
@@ -31,22 +31,24 @@ class Told:
     defined: U8
 
     @staticmethod
-    def of(rows: int, columns: int) -> Told:
+    def of(rows: int, columns: int) -> KernelFigures:
         """None defined yet."""
         shape = (rows, columns)
-        return Told(np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.uint8))
+        return KernelFigures(
+            np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.uint8)
+        )
 
 
 class Numbered(Protocol):
     """What a kernel's program says of the groups in its own order: by which number they are told, and what they are."""
 
     @property
-    def group_told(self) -> I32 | I64:
+    def aggregate_figure(self) -> I32 | I64:
         """The numbers."""
         ...
 
     @property
-    def group_kind(self) -> I32 | I64:
+    def aggregate_kind(self) -> I32 | I64:
         """Their kinds."""
         ...
 
@@ -73,8 +75,8 @@ class Formulas:
     def __init__(self, plan: WindowPlan, program: Numbered) -> None:
         self._lines = plan.formulas
         self._first = len(plan.lines)
-        told = told_groups(plan)
-        kinds = {int(n): int(kind) for n, kind in zip(program.group_told, program.group_kind, strict=True)}
+        told = output_aggregates(plan)
+        kinds = {int(n): int(kind) for n, kind in zip(program.aggregate_figure, program.aggregate_kind, strict=True)}
         self._is_int = [kinds[number] in INT_KINDS for number in range(len(told))]
         self._columns = [[(told.index(group), told.index(count)) for _, group, count in x.figures] for x in self._lines]
         self._windows = [[plan.cursors[plan.groups[count].cursor] for _, _, count in x.figures] for x in self._lines]
@@ -103,7 +105,7 @@ class Formulas:
         found, self._without = self._without, {}
         return {number: np.concatenate(rows) for number, rows in found.items()}
 
-    def holds(self, told: Told, facts: Mapping[str, pa.Array], judged: Judged) -> U8:
+    def holds(self, told: KernelFigures, facts: Mapping[str, pa.Array], judged: Judged) -> U8:
         """Of each row (first axis) and formula: 1 where it holds."""
         rows = len(told.whole)
         out = np.zeros((rows, len(self._lines)), np.uint8)
@@ -127,7 +129,7 @@ class Formulas:
         return out
 
     def _score(
-        self, number: int, told: Told, facts: Mapping[str, pa.Array], given: Mapping[str, Any], judged: Any
+        self, number: int, told: KernelFigures, facts: Mapping[str, pa.Array], given: Mapping[str, Any], judged: Any
     ) -> tuple[F64, Any]:
         """The score of each row, and where there is one: a model is asked only of those that are ``judged``."""
         scored, line, rows = self._scored[number], self._lines[number], len(told.whole)
@@ -148,7 +150,7 @@ class Formulas:
         return scores, ~np.isnan(scores)
 
     def read(
-        self, hits: Iterable[tuple[int, int, int, int]], told: Told, facts: Mapping[str, pa.Array], start: int
+        self, hits: Iterable[tuple[int, int, int, int]], told: KernelFigures, facts: Mapping[str, pa.Array], start: int
     ) -> dict[int, FormulaRead]:
         """What formulas read: of ``hits``, each its number, line, row and the end of its window, in ms.
 
@@ -160,7 +162,9 @@ class Formulas:
             found[at] = self._formula(number, row - start, end_ms + self._windows[number][0].delay_ms, told, facts)
         return found
 
-    def _formula(self, number: int, row: int, now_ms: int, told: Told, facts: Mapping[str, pa.Array]) -> FormulaRead:
+    def _formula(
+        self, number: int, row: int, now_ms: int, told: KernelFigures, facts: Mapping[str, pa.Array]
+    ) -> FormulaRead:
         line, read = self._lines[number], self._read(number, row, told, facts)
         verdict = line.verdict
         value = None if verdict.value is None else evaluate(verdict.value.root, read)
@@ -182,7 +186,7 @@ class Formulas:
         return FormulaRead(value, figures, fields, shows)
 
     def _read(
-        self, number: int, row: int, told: Told, facts: Mapping[str, pa.Array], *, scored: bool = True
+        self, number: int, row: int, told: KernelFigures, facts: Mapping[str, pa.Array], *, scored: bool = True
     ) -> dict[str, Any]:
         """Each figure and field that the formula names, as it was at ``row``; None where it is missing.
 
@@ -199,14 +203,14 @@ class Formulas:
             read[SCORE] = None if np.isnan(score) else score
         return read
 
-    def _wide(self, told: Told, facts: Mapping[str, pa.Array]) -> Any:
+    def _wide(self, told: KernelFigures, facts: Mapping[str, pa.Array]) -> Any:
         """bool[rows]: where a figure, told or brought, is an integer of more than 64 bits."""
         wide = told.up[:, np.flatnonzero(self._is_int)].any(axis=1)  # lines may have others told behind them
         for name in self._ups & facts.keys():
             wide |= facts[name].fill_null(0).to_numpy(zero_copy_only=False) != 0
         return wide
 
-    def _figure(self, column: int, row: int, told: Told) -> Number:
+    def _figure(self, column: int, row: int, told: KernelFigures) -> Number:
         if not told.defined[row, column]:
             return None
         if not self._is_int[column]:
@@ -220,12 +224,12 @@ class Formulas:
         names = {name: _told_name(column) for (name, _, _), (column, _) in figures}
         return names | {each.name: each.fact for each in line.brought}
 
-    def _column(self, column: int, told: Told) -> tuple[Any, Any]:
+    def _column(self, column: int, told: KernelFigures) -> tuple[Any, Any]:
         """A figure of all rows side by side, and where it is defined."""
         values = told.whole if self._is_int[column] else told.real
         return np.ascontiguousarray(values[:, column]), np.ascontiguousarray(told.defined[:, column]).view(np.bool_)
 
-    def _given(self, number: int, told: Told, facts: Mapping[str, pa.Array]) -> dict[str, Any]:
+    def _given(self, number: int, told: KernelFigures, facts: Mapping[str, pa.Array]) -> dict[str, Any]:
         given: dict[str, Any] = dict(facts)
         for (name, _, _), (column, _) in zip(self._lines[number].figures, self._columns[number], strict=True):
             values = told.whole if self._is_int[column] else told.real

@@ -9,7 +9,7 @@ from crossline.state.memory.access import jit
 from crossline.state.memory.addresses import clock, sat_at
 from crossline.state.memory.fields import get, put
 from crossline.state.windows.emission.bounds import bounds_in
-from crossline.state.windows.emission.decision import LineMemory, decisions_in
+from crossline.state.windows.emission.decision import EmissionMemory, emission_functions
 from crossline.state.windows.emission.hits import hits_in
 from crossline.state.windows.emission.words import NONE_MS
 
@@ -48,9 +48,9 @@ def _emits_at(h: int, slot: int, column: int, i: int) -> None:
     put(h, at.EMITTED, slot, column, i)
 
 
-mark, cools, emits = decisions_in(
+mark, cools, emits = emission_functions(
     at,
-    LineMemory(
+    EmissionMemory(
         kept=kept,
         clock_ms=clock,
         satisfied_at=sat_at,
