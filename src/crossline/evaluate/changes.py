@@ -1,4 +1,4 @@
-"""What the hits of a rule that judges again change for those who read them: hits that come, and hits that go."""
+"""Changes of the hits of a rule with retraction, for the rules that read them: hits added and hits removed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def changes_of(hits: Sequence[Hit], order: Sequence[str]) -> Changes:
 
 
 def cause_of(hit: Hit, order: Sequence[str]) -> Cause:
-    """The record that brought ``hit`` about, by what its log is called among those of all streams."""
+    """The record that triggered ``hit``, with the name of its log among those of all streams."""
     place, cause = (hit.place, hit) if hit.cause is None else (hit.cause.place, hit.cause.cause)
     _, stream, log, sequence, offset, partition = place
     chunk = (came_log(order, stream, log), sequence, partition)

@@ -171,7 +171,7 @@ def _routed(
 
 
 def _new(hits: Sequence[Hit]) -> Sequence[Hit]:
-    """Those that are told for the first time: what reads them takes no corrections."""
+    """The hits that are emitted for the first time: their readers take no corrections."""
     return [hit for hit in hits if hit.correction is None]
 
 

@@ -74,12 +74,12 @@ KERNELS: Mapping[PlanKind, Callable[[Any], Kernel]] = {
 }
 
 
-def new_kernel(plan: Any, *, again: bool = False) -> Kernel:
-    """One that judges by ``plan`` and holds nothing yet; ``again``: the rows, too, that a late one may change."""
+def new_kernel(plan: Any, *, reevaluates: bool = False) -> Kernel:
+    """One that judges by ``plan`` and holds nothing yet; ``reevaluates``: the rows, too, that a late one may change."""
     make = KERNELS[plan.kind]
-    return Reevaluation(plan, make) if again else make(plan)
+    return Reevaluation(plan, make) if reevaluates else make(plan)
 
 
 def retraction_of(store: Kernel) -> Reevaluation:
-    """The store of a state store that says ``reevaluate``, as what ``new_kernel`` made of it."""
+    """``store`` as the retraction kernel that ``new_kernel`` returns for a state store with ``reevaluate``."""
     return cast("Reevaluation", store)

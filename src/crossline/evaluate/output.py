@@ -1,4 +1,4 @@
-"""What one batch gave in one shard, as values."""
+"""The output of one batch in one shard, as values."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class ShardOutput:
 
     ``by_stream``: the ``records`` of each stream. ``failed``: how many records a model could not judge, by rule version
     and why; ``unjudged``: which these are. ``missed``: by table, how many records it had no row for.
-    ``feature_queries``: of each program that tells figures (``FeatureQuery``), what it tells of the records; of one
-    that saw none, nothing. ``standing``: where rules hold and raise no alert, where decisions are made, and
+    ``feature_queries``: the feature rows of each program with a feature query; of one
+    that saw none, nothing. ``suppressed``: where rules hold and raise no alert, where decisions are made, and
     ``suppression_changes`` what of it a record brought about that is another. ``meter``: what measures it.
     """
 
@@ -103,7 +103,7 @@ class ShardOutput:
     failed: dict[Failure, int] = field(default_factory=dict)
     unjudged: list[Unjudged] = field(default_factory=list)
     feature_queries: list[FeatureRows] = field(default_factory=list)
-    standing: list[SuppressedRows] = field(default_factory=list)
+    suppressed: list[SuppressedRows] = field(default_factory=list)
     suppression_changes: list[SuppressionChange] = field(default_factory=list)
     very_late: list[Hit] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
@@ -115,12 +115,12 @@ class ShardOutput:
         if hits.failed:
             self.unjudged += unjudged(judged, hits, missed)
 
-    def stand(
-        self, standing: SuppressedRows | None, changes: Iterable[SuppressionChange], crossed: LastAlertChanges | None
+    def add_suppressed(
+        self, suppressed: SuppressedRows | None, changes: Iterable[SuppressionChange], crossed: LastAlertChanges | None
     ) -> None:
-        """Note where the rules of the state store that was judged last hold and raise no alert."""
-        if standing is not None:
-            self.standing.append(standing)
+        """Add the suppressed hits of the state store that was judged last."""
+        if suppressed is not None:
+            self.suppressed.append(suppressed)
         self.suppression_changes += changes
         self.deltas[-1] = replace(self.deltas[-1], crossed=crossed)
 

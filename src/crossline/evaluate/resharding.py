@@ -55,7 +55,7 @@ def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]
         "batch": metas[0]["batch"],
         "kept_from": kept_from,
         "log_clock": _merged([meta["log_clock"] for meta in metas]),
-        # All shards were told the same. Were they not, what is due is told twice rather than never: its id is the same.
+        # All shards have the same clocks. If not, a due hit is emitted twice rather than never; its id is the same.
         "told_ms": _least([meta.get("told_ms", {}) for meta in metas]),
     }
     return [

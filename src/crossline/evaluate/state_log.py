@@ -32,7 +32,7 @@ def encode_delta(batch_id: int, state: ShardState, deltas: Sequence[StoreDelta])
         "batch": batch_id,
         "kept_from": state.kept_from,
         "log_clock": state.log_clock,
-        "told_ms": state.told_ms,
+        "told_ms": state.emitted_to_ms,
         "contexts": {state_store: each.changes() for state_store, each in state.contexts.items()},
         "state_stores": state_stores,
     }
@@ -42,10 +42,10 @@ def encode_delta(batch_id: int, state: ShardState, deltas: Sequence[StoreDelta])
 def apply_delta(
     plans: Sequence[StreamPlan], state: ShardState, meta: Mapping[str, Any], arrays: wire.Arrays, bounds: Bounds
 ) -> None:
-    """Put what ``encode_delta`` wrote back into ``state``; state stores that no rule needs any more are passed over."""
+    """Put what ``encode_delta`` wrote back into ``state``; state stores that no rule needs any more are skipped."""
     state.kept_from = meta["kept_from"]
     state.log_clock = {stream: dict(clocks) for stream, clocks in meta["log_clock"].items()}
-    state.told_ms = dict(meta.get("told_ms", {}))
+    state.emitted_to_ms = dict(meta.get("told_ms", {}))
     applied(state.contexts, plans, meta.get("contexts", {}))
     apply_backfill(plans, state, meta, arrays, bounds)
 
@@ -60,7 +60,7 @@ def apply_backfill(
 ) -> None:
     """As ``apply_delta``, for records (of the state stores ``only``) alone: the clocks stay as they are.
 
-    What was due by these clocks was told, or is nobody's: it is passed over.
+    Hits that are due by these clocks are emitted already, or belong to no rule: they are skipped.
     """
     known, loaded = _state_stores(plans), dict[str, tuple[StreamPlan, StorePlan]]()
     for number, item in enumerate(meta["state_stores"]):
@@ -73,14 +73,14 @@ def apply_backfill(
         store_of(state, store_plan).load(Delta.of(mine), lines)
         crossed = crossed_of(mine)
         if crossed is not None:
-            state.crossings.setdefault(item["state_store"], LastAlerts()).load(crossed, lines)
+            state.last_alerts.setdefault(item["state_store"], LastAlerts()).load(crossed, lines)
     for plan, store_plan in loaded.values():  # of a batch that was cut anew a state store has several parts
         horizon_ms = state.horizon_ms(plan.stream, bounds)
         if horizon_ms is not None:
             state.stores[store_plan.state_store.name].evict(evict_before(store_plan.state_store, horizon_ms))
     for name, (plan, _) in known.items():
-        if name in state.stores and plan.stream in state.told_ms and (only is None or name in only):
-            state.stores[name].due(state.told_ms[plan.stream])
+        if name in state.stores and plan.stream in state.emitted_to_ms and (only is None or name in only):
+            state.stores[name].due(state.emitted_to_ms[plan.stream])
 
 
 def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapping[str, Any]], bounds: Bounds) -> bool:
@@ -97,7 +97,7 @@ def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapp
 
 
 def crossed_of(arrays: Mapping[str, Any]) -> LastAlertChanges | None:
-    """What a segment says of the last alerts of a state store's rules and keys."""
+    """The last alerts of a state store's rules and keys in a segment."""
     return LastAlertChanges.of({n.removeprefix(CROSSED): a for n, a in arrays.items() if n.startswith(CROSSED)})
 
 

@@ -60,4 +60,4 @@ def test_what_it_tells_is_how_far_every_log_of_every_rule_stands() -> None:
         stands = state.log_clock[plan.stream]
         assert sorted(set(stands.values())) == [5_000, 9_000]
         assert len(stands) == (4 if plan.met is not None else 2), "two logs of each rule that it reads"
-        assert state.told_ms[plan.stream] == 9_000, "time passes there: by the bounds no log lags"
+        assert state.emitted_to_ms[plan.stream] == 9_000, "time passes there: by the bounds no log lags"

@@ -24,12 +24,12 @@ def test_a_copy_is_known_wherever_it_may_be_asked_for() -> None:
         store.put(which, Known(DecidedRecord("payments", record_id, 1_000, 1_000), 1), 1_000)
     copy = ("payments", "log", 99)
     store.put(copy, None, 2_000)
-    before = ShardState(kept_from=3, log_clock={"payments": {"log": 2_000}}, told_ms={"payments": 1_500})
+    before = ShardState(kept_from=3, log_clock={"payments": {"log": 2_000}}, emitted_to_ms={"payments": 1_500})
     blob = encode_delta(5, before, [StoreDelta(STATE_STORE, store.delta_of(list(store.known)), ())])
     found = [DecidedStore(DecidedPlan()) for _ in range(SHARDS)]
     for into, cut in zip(found, resharded([wire.decode(blob, "test")], SHARDS, 4), strict=True):
         meta, arrays = wire.decode(cut, "test")
-        assert (meta["batch"], meta["kept_from"], meta["told_ms"]) == (5, 4, before.told_ms)
+        assert (meta["batch"], meta["kept_from"], meta["told_ms"]) == (5, 4, before.emitted_to_ms)
         assert meta["log_clock"] == before.log_clock
         assert [(each["state_store"], each["clock_ms"]) for each in meta["state_stores"]] == [(STATE_STORE, 2_000)]
         into.load(Delta.of({name.removeprefix("0."): array for name, array in arrays.items()}), ())

@@ -10,7 +10,7 @@ _STANDS = ("amended", "reinstated")  # the others
 
 
 def current_states(alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``alerts``, in the order in which they were told, as they stand after the corrections among them.
+    """``alerts``, in the order of emission, after the corrections among them.
 
     One that was amended has what it was amended to, under the id and the kind that it had. A correction of an alert
     that is not among them stays as it is.
@@ -25,7 +25,9 @@ def current_states(alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         elif alert["outcome"] == RETRACTED:
             found.pop(corrected["alert_id"], None)
         elif alert["outcome"] not in _STANDS:
-            raise ValueError(f"a correction says {alert['outcome']} of {corrected['alert_id']}, which is no outcome")
+            raise ValueError(
+                f"correction of {corrected['alert_id']}: found outcome {alert['outcome']}, which is none of corrections"
+            )
         else:
             named = {name: corrected[name] for name in ("alert_id", "kind", "corrects")}
             kept = {name: value for name, value in alert.items() if name not in _OF_CORRECTIONS}

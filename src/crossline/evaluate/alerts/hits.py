@@ -41,7 +41,7 @@ class WindowRecord:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What becomes of a hit that was told: ``outcome`` is ``retracted``, ``amended`` or ``reinstated``.
+    """A correction of an emitted hit: ``outcome`` is ``retracted``, ``amended`` or ``reinstated``.
 
     ``caused_by``: the id of the record that changed it. ``before``: the hit as it was; None where it is reinstated.
     """
@@ -53,7 +53,7 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A record that brought a hit about, and its place; ``order``: what puts it among others that did so."""
+    """The record that triggered a hit, and its place; ``order``: the sort key among triggers."""
 
     place: Place
     cause: Cause
@@ -72,8 +72,8 @@ class Hit:
     on; ``record_ids`` are then the records that were hit. ``carried``: fields of the record, for rules that read this
     hit. ``reached_ms``: the highest ingest time that the record's log had reached by it. ``known_ms``: of a hit that
     comes of time alone, long after its record, the first instant of the stream's clock at which it is one.
-    ``correction``: of a hit that was told before and is another now; of one that is retracted all else is as it was.
-    ``cause``: the record that brought it about, where that is another than its own.
+    ``correction``: of a hit that was emitted before and changed; of a retracted hit all other fields are as before.
+    ``cause``: the record that triggered it, where that is not its own record.
     ``adds``: how often its score is added to those of its entities: -1 takes it back. ``very_late``: that is all it is
     for, since its record came too late to be judged.
     """
@@ -107,9 +107,9 @@ class Hit:
 
 
 def emission_order(hit: Hit) -> tuple[Any, ...]:
-    """What puts it among others that are told, by the record that brought it about; it ends with its own place.
+    """The sort key of emitted hits: the place of the trigger, and then of the hit's own record.
 
-    That is offset and partition; where its own record brought it about, the place is all there is.
+    Of the own record it has offset and partition; where that is the trigger, the place is the whole key.
     """
     return hit.place if hit.cause is None else (*hit.cause.order, *hit.place[4:])
 
@@ -169,7 +169,7 @@ class JudgedRows:
     _keys: dict[int, dict[str, KeyValue]] = field(default_factory=dict)
 
     def window_hits(self, hits: Hits) -> Iterator[Hit]:
-        """What the kernel found, in its order."""
+        """The kernel's hits, in its order."""
         lines = [_PredicateOf(self, number, line) for number, line in enumerate(self.store_plan.kernel.judging)]
         integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
         ids = _texts(hits.evidence_id_bytes, hits.evidence_id_offsets)
@@ -178,7 +178,7 @@ class JudgedRows:
         for i, (number, row) in enumerate(zip(hits.line.tolist(), rows, strict=True)):
             line, first, last = lines[number], bounds[i], bounds[i + 1]
             ingest_ms = int(self.batch.ingest_ms[row])
-            read = hits.formed.get(i)
+            read = hits.formula_reads.get(i)
             record_ids, alerts = rests_on(self.plan, ids[first:last])
             hit = Hit(
                 version=line.version(ingest_ms),
@@ -203,7 +203,7 @@ class JudgedRows:
             yield line.of_record(hit, self.batch.facts, row) if line.alone else hit
 
     def late_context_hit(self, met: LateContextHit) -> Hit:
-        """The hit at a record by what came behind it."""
+        """The hit at a record whose context came after it."""
         number, row, read = met.line, met.row, met.read
         kernel, line = self.store_plan.kernel.windowed, dict(self.store_plan.kernel.waiting)[number]
         assert kernel is not None  # noqa: S101 - others wait for nothing
@@ -333,7 +333,7 @@ class JudgedRows:
 
 
 class _PredicateOf:
-    """What is asked of a line again and again."""
+    """What hits of one line, formula, pattern or absence have in common."""
 
     def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine | Pattern | Absence) -> None:
         self._versions = judged.store_plan.versions[number]

@@ -55,7 +55,7 @@ def packed(table: Table, lines: DecisionLines, *, bare: bool) -> bytes:
 
 
 class Decisions(Sequence[Mapping[str, Any]]):
-    """Decisions in the order of their records, read from their lines when one is asked for."""
+    """Decisions in the order of their records; each is parsed from its line on access."""
 
     def __init__(self, few: Sequence[Placed], blocks: Sequence[bytes | memoryview]) -> None:
         parts = [wire.decode(block, "decisions of a batch") for block in blocks]

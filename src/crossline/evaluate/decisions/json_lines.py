@@ -47,7 +47,7 @@ class DecisionLines:
 
 @dataclass(frozen=True, slots=True)
 class LineInputs:
-    """How decisions are made: ``decide`` says what of a record and its hits, ``digest`` of the rules at a time.
+    """Inputs of decision lines: ``decide`` maps a record and its hits to a decision, ``digest`` a time to the rules'.
 
     ``spans``: int64, the ingest times at which that digest changes, ascending. ``decided_ms`` is only written.
     """

@@ -15,7 +15,7 @@ from crossline.rules.policy.policy import Policy
 class Change:
     """What became of a hit on a record: ``hit`` as it is now, None where it is none any more.
 
-    ``reason_id``: of the hit. ``because``: the id of what told it.
+    ``reason_id``: of the hit. ``because``: the id of the alert or correction that carries it.
     """
 
     reason_id: str
@@ -55,7 +55,7 @@ def deciding_hit(said: Mapping[str, Any]) -> DecidingHit:
 
 
 def revise(policy: Policy, known: Known, changes: Sequence[Change]) -> tuple[Decision, str] | None:
-    """What ``changes``, which one record brought about, make of the decision, and because of which; None: nothing.
+    """The revised decision after ``changes`` with one trigger, and the change it is due to; None: it stays as it is.
 
     ``known`` is moved on. A decision is another where what is decided is, or its score, or the alerts that it rests on.
     """
@@ -69,7 +69,7 @@ def revise(policy: Policy, known: Known, changes: Sequence[Change]) -> tuple[Dec
     if _rests_on(before) == _rests_on(now):
         return None
     known.revision += 1
-    # What was told comes first: a change of what stands may have no alert or correction of its own.
+    # Alerts and corrections come first: a change of a suppressed hit may have none of its own.
     because = min((change.reason_id.startswith(STANDING), change.because) for change in changes)[1]
     return replace(now, revision=known.revision), because
 

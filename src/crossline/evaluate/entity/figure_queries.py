@@ -1,4 +1,4 @@
-"""Which figures of a store are asked for: of lines, formulas and feature queries of versions that are in force."""
+"""The figures of a store that rules use: of thresholds, formulas and feature queries of versions in force."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def queried_figures(plan: StreamPlan, store_plan: StorePlan, now_ms: int | None)
 
 
 def is_queried(plan: StreamPlan, line: Line | FormulaLine, rule: Rule, now_ms: int | None) -> bool:
-    """Whether it is in force, and somebody wrote the rule with figures: a plan may make some that nobody knows."""
+    """Whether the version is in force and the rule itself names figures: a plan may add figures of its own."""
     written = not is_hold(rule) and bool(plan.programs[line.rule_id, line.version].figures)
     return written and _in_force(line, now_ms)
 

@@ -34,7 +34,7 @@ class CurrentFigure:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A rule whose figures, or some of them, cannot be told of the key, and why."""
+    """A rule of which some figures cannot be computed for the key, and why."""
 
     rule_id: str
     why: str
@@ -92,13 +92,13 @@ def _told(
 
 
 def _unread(plan: StreamPlan, store_plan: StorePlan) -> Iterator[Unanswered]:
-    """Why nothing is told where nothing came."""
+    """Why a key without records has no figures."""
     rules = dict.fromkeys(each.rule_id for each in queried_figures(plan, store_plan, None))
     return (Unanswered(rule_id, f"no record of {plan.base} came yet") for rule_id in rules)
 
 
 def _elsewhere(plan: StreamPlan, store_plan: StorePlan, now_ms: int) -> Iterator[Unanswered]:
-    """Figures that formulas are brought: of another key, which this one alone does not say."""
+    """The cross-key figures of formulas: they need the other key, which this key does not determine."""
     kernel = store_plan.kernel
     for line, versions in zip(kernel.formulas, store_plan.versions[len(kernel.lines) :], strict=bool(kernel.formulas)):
         if line.brought and is_queried(plan, line, versions[0].rule, now_ms):

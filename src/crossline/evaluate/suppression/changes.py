@@ -29,7 +29,7 @@ from crossline.state.batch import Cause, Hits, ReplayedRows
 class SuppressionChange:
     """That a rule holds at a record (``stands``) or does so no more.
 
-    ``hit``: the record, and what brought the change about. ``because``: the id of what changed it; None: nothing did,
+    ``hit``: the record and the trigger of the change. ``because``: the id of its correction; None: none,
     the record came so.
     """
 
@@ -44,10 +44,10 @@ _Held = dict[_Name, tuple[int, str | None]]  # the row, and the alert of the cro
 
 
 def replayed_suppressions(
-    plan: StreamPlan, store_plan: StorePlan, again: Sequence[ReplayedRows], logs: int
+    plan: StreamPlan, store_plan: StorePlan, replayed: Sequence[ReplayedRows], logs: int
 ) -> Iterator[SuppressionChange]:
     """What rows that are judged again change; ``logs``: how many logs the records that are judged have."""
-    for piece in again:
+    for piece in replayed:
         if piece.hits.sat.any() or not piece.begins.all():
             yield from _Holding(plan, store_plan, piece, logs).changes()
 
@@ -55,30 +55,30 @@ def replayed_suppressions(
 class _Holding:
     """Where the rules of a state store hold in one piece."""
 
-    def __init__(self, plan: StreamPlan, store_plan: StorePlan, again: ReplayedRows, logs: int) -> None:
-        self._plan, self._store_plan, self._again, self._logs = plan, store_plan, again, logs
-        self._judged: JudgedRows = replayed_rows(plan, store_plan, again, logs)
+    def __init__(self, plan: StreamPlan, store_plan: StorePlan, replayed: ReplayedRows, logs: int) -> None:
+        self._plan, self._store_plan, self._replayed, self._logs = plan, store_plan, replayed, logs
+        self._judged: JudgedRows = replayed_rows(plan, store_plan, replayed, logs)
         programs = [plan.programs[line.rule_id, line.version] for line in store_plan.kernel.judging]
         self._delivered = delivered(plan, store_plan)
         self._reach_ms = np.array([program.reach_ms for program in programs], np.int64)
 
     def changes(self) -> Iterator[SuppressionChange]:
         """In the order of variants."""
-        again, before = self._again, _Held()
+        replayed, before = self._replayed, _Held()
         for number, mine in enumerate(self._by_variant()):
-            cause = again.causes[number]
-            if again.begins[number]:
+            cause = replayed.causes[number]
+            if replayed.begins[number]:
                 before = {}
             if cause is None:
-                yield from (self._came(name, *each) for name, each in mine.items() if again.fresh[each[0]])
+                yield from (self._came(name, *each) for name, each in mine.items() if replayed.fresh[each[0]])
             else:
                 yield from self._changed(before, mine, cause)
             before = mine
 
     def _by_variant(self) -> list[_Held]:
         """Of each variant where rules hold and raise no alert."""
-        again, hits = self._again, self._again.hits
-        found: list[_Held] = [{} for _ in again.causes]
+        replayed, hits = self._replayed, self._replayed.hits
+        found: list[_Held] = [{} for _ in replayed.causes]
         held = satisfied_pairs(hits)
         held = held.only(self._delivered[held.line]) if len(held) else held
         if not len(held):
@@ -90,7 +90,7 @@ class _Holding:
         standing[held.places_of(emitted)] = False
         held = held.only(standing)
         crossed, crossed_ms = self._crossings(held, emitted)
-        clock_ms = again.rows.clock_ms
+        clock_ms = replayed.rows.clock_ms
         known = crossed_ms >= clock_ms[held.row] - self._reach_ms[held.line]
         for place in range(len(held)):
             row, line = int(held.row[place]), int(held.line[place])
@@ -99,14 +99,14 @@ class _Holding:
                 continue
             by = self._alert(line, row, int(crossed[place]), emitted) if known[place] else None
             name = line, self._judged.record_id(row), int(clock_ms[row])
-            found[int(again.replay[row])][name] = row, by  # of several rows that are hits on one record the last
+            found[int(replayed.replay[row])][name] = row, by  # of several rows that are hits on one record the last
         return found
 
     def _crossings(self, held: Pairs, emitted: Pairs) -> tuple[I64, I64]:
         """Of each the last hit up to it: its number among ``emitted``, or -2 less its number among earlier ones."""
-        again, earlier = self._again, self._again.earlier
-        width, rows = np.int64(len(self._delivered)), np.int64(len(again.rows) + 1)
-        of_held = again.replay[held.row] * width + held.line
+        replayed, earlier = self._replayed, self._replayed.earlier
+        width, rows = np.int64(len(self._delivered)), np.int64(len(replayed.rows) + 1)
+        of_held = replayed.replay[held.row] * width + held.line
         found, at_ms = np.full(len(held), -1, np.int64), np.full(len(held), np.iinfo(np.int64).min)
         if earlier is not None and len(earlier.row):
             of_earlier = earlier.replay * width + earlier.line
@@ -115,20 +115,20 @@ class _Holding:
             mine = of_earlier[at] == of_held
             found[mine], at_ms[mine] = -2 - at[mine], earlier.clock_ms[at[mine]]
         if len(emitted):
-            of_emitted = again.replay[emitted.row] * width + emitted.line
+            of_emitted = replayed.replay[emitted.row] * width + emitted.line
             order = np.argsort(of_emitted * rows + emitted.row)
             by = (of_emitted * rows + emitted.row)[order]
             last = np.searchsorted(by, of_held * rows + held.row, side="right") - 1
             at = order[np.maximum(last, 0)]
             mine = (last >= 0) & (of_emitted[at] == of_held)
-            found[mine], at_ms[mine] = at[mine], again.rows.clock_ms[emitted.row[at[mine]]]
+            found[mine], at_ms[mine] = at[mine], replayed.rows.clock_ms[emitted.row[at[mine]]]
         return found, at_ms
 
     def _alert(self, line: int, row: int, crossed: int, emitted: Pairs) -> str | None:
         """The alert of the crossing of ``line`` under the key of ``row``."""
         if crossed == -1:
             return None
-        earlier = self._again.earlier
+        earlier = self._replayed.earlier
         if crossed >= 0:
             record_id = self._judged.record_id(int(emitted.row[crossed]))
         elif earlier is not None:
@@ -139,7 +139,7 @@ class _Holding:
 
     def _version(self, line: int, row: int) -> RuleVersion | None:
         """The version in force at a row; None where that is a shadow rule's."""
-        ingest_ms = int(self._again.rows.ingest_ms[row])
+        ingest_ms = int(self._replayed.rows.ingest_ms[row])
         spans = self._store_plan.versions[line]
         of = next((each for each in spans if each.effective_from_ms <= ingest_ms < each.effective_until_ms), None)
         if of is None:
@@ -156,15 +156,15 @@ class _Holding:
 
     def _changed(self, before: _Held, mine: _Held, cause: Cause) -> Iterator[SuppressionChange]:
         """What ``cause`` changed, and what came in order after it."""
-        brought = trigger_of(self._plan, cause, self._logs)
+        trigger = trigger_of(self._plan, cause, self._logs)
         for name, (row, by) in mine.items():
             known, came = before.get(name), self._came(name, row, by)
             if known is not None and known[1] == by:
                 continue
-            plainly = known is None and arrived_after(self._plan, self._again, row, cause)
-            yield came if plainly else caused_by(came, brought)
+            plainly = known is None and arrived_after(self._plan, self._replayed, row, cause)
+            yield came if plainly else caused_by(came, trigger)
         for name in before.keys() - mine.keys():
-            yield replace(caused_by(self._came(name, *before[name]), brought), stands=False)
+            yield replace(caused_by(self._came(name, *before[name]), trigger), stands=False)
 
 
 def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None) -> SuppressionChange:
@@ -190,32 +190,32 @@ def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None
     return SuppressionChange(hit, DecidingHit.standing_of(version.rule).standing_on(by, under))
 
 
-def caused_by(change: SuppressionChange, brought: Trigger) -> SuppressionChange:
-    """The same, brought about by a record; where that is its own, it came so.
+def caused_by(change: SuppressionChange, trigger: Trigger) -> SuppressionChange:
+    """The change with its trigger; without one where the trigger is the record itself.
 
     What it is because of is the alert that it goes by, as far as this record changed it: the id of that correction.
     """
     hit = change.hit
-    if hit.place[1:] == brought.place[1:]:
+    if hit.place[1:] == trigger.place[1:]:
         return change
-    because = correction_id(change.reason.alert_id or alert_id_of(hit), brought.cause.record_id)
-    return replace(change, hit=replace(hit, cause=brought), because=because)
+    because = correction_id(change.reason.alert_id or alert_id_of(hit), trigger.cause.record_id)
+    return replace(change, hit=replace(hit, cause=trigger), because=because)
 
 
-def stand(
+def suppressions_of(
     judged: JudgedRows,
     hits: Hits,
     found: Sequence[Hit],
-    crossings: LastAlerts,
+    last_alerts: LastAlerts,
     causes: Sequence[Cause],
     logs: int,
 ) -> tuple[SuppressedRows | None, Sequence[SuppressionChange], LastAlertChanges | None]:
     """Where the rules of a store hold at rows of a batch and raise no alert; ``found``: what was made of ``hits``.
 
-    ``causes``: of rows that other records than their own brought about. ``crossings`` is moved on; what of it changed
+    ``causes``: of rows that other records triggered. ``last_alerts`` is moved on; what of it changed
     is returned too.
     """
-    held, crossed = suppressed_rows(judged, hits, found, crossings)
+    held, crossed = suppressed_rows(judged, hits, found, last_alerts)
     if held is None or not causes:
         return held, (), crossed
     changes, rest = _with_causes(held, causes, logs)
@@ -225,7 +225,7 @@ def stand(
 def _with_causes(
     held: SuppressedRows, causes: Sequence[Cause], logs: int
 ) -> tuple[list[SuppressionChange], SuppressedRows | None]:
-    """Of rows that are hits: where another record than their own brought these about, and the rest."""
+    """Rows that are hits, in two parts: those with another record as trigger, and the rest."""
     judged, by = held.judged, [trigger_of(held.judged.plan, cause, logs) for cause in causes]
     number = judged.rows[CAUSE][held.rows]
     other = [at >= 0 and by[at].place[1:] != judged.place(row)[1:] for at, row in zip(number, held.rows, strict=True)]

@@ -63,9 +63,9 @@ def satisfied_pairs(hits: Hits) -> Pairs:
 
 
 def suppressed_rows(
-    judged: JudgedRows, hits: Hits, found: Sequence[Hit], crossings: LastAlerts
+    judged: JudgedRows, hits: Hits, found: Sequence[Hit], last_alerts: LastAlerts
 ) -> tuple[SuppressedRows | None, LastAlertChanges | None]:
-    """Where the state store's rules hold at rows of the batch and raise no alert, and what became of ``crossings``.
+    """Where the state store's rules hold at rows of the batch and raise no alert, and what became of ``last_alerts``.
 
     ``found``: what was made of ``hits``, one for each.
     """
@@ -85,7 +85,7 @@ def suppressed_rows(
     batch = judged.batch
     keys = Keys.of(batch)
     lines = [(line.rule_id, line.version) for line in judged.store_plan.kernel.judging]
-    alert, named, crossed = crossings.follow(held, emitted, alerts, lines, keys, batch.clock_ms)
+    alert, named, crossed = last_alerts.follow(held, emitted, alerts, lines, keys, batch.clock_ms)
     standing = np.ones(len(held), np.bool_)
     standing[held.places_of(emitted)] = False
     version, versions = _versions(judged, held)

@@ -1,4 +1,4 @@
-"""Kernels that read JSON's parts out of bytes: white space, strings, numbers, and values nobody asked for.
+"""Kernels that read JSON's parts out of bytes: white space, strings, numbers, and values of undeclared fields.
 
 They know one subset of JSON, chosen so that it can be read without a doubt. Everything outside it, broken or merely
 rare, is answered with ``DOUBT``; the line then goes to ``slow_path``, which alone decides what is refused and why. So a

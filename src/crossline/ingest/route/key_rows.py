@@ -1,4 +1,4 @@
-"""Records that enter a store under several keys, by other fields for other entries: a row for each key of a record."""
+"""Records that enter a store under several keys, by other fields for other filters: a row for each key of a record."""
 
 from __future__ import annotations
 

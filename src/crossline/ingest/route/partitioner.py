@@ -253,7 +253,7 @@ class _BitTurns:
     instants_ms: I64
 
     def within(self, name: str, mine: I64) -> Arrays:
-        """Those of the rows ``mine`` (ascending), which are numbered anew; no arrays where there are none."""
+        """Those of the rows ``mine`` (ascending), renumbered from 0; no arrays where there are none."""
         if not len(self.rows) or not len(mine):
             return {}
         place = np.minimum(np.searchsorted(mine, self.rows), len(mine) - 1)
@@ -320,7 +320,7 @@ def _numpy(array: pa.Array, missing: float) -> npt.NDArray[Any]:
 
 
 def _figures(plan: StreamPlan, records: Records, holds: BoolMask, mine: I64) -> tuple[U8, I64]:
-    """For each row of ``mine`` that some stateless rule holds on (``holds``), what its hit says of the record.
+    """For each row of ``mine`` that some stateless rule holds on (``holds``), the fields that its hit shows.
 
     The fields that alerts show or are known by, or other rules read, as a JSON object; nothing for the others.
     """

@@ -1,4 +1,4 @@
-"""The records of a stream to every plan that they are read in: their own, and those where several sources meet."""
+"""The records of a stream as input of every plan that reads it: its own plan, and those of stream joins."""
 
 from __future__ import annotations
 

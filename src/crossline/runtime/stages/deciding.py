@@ -120,7 +120,7 @@ def deciding_values(
     for each in output.duplicates:
         to[_shard(snapshot, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
     blocks: list[tuple[int, RecordBlock]] = []
-    for standing in output.standing:
+    for standing in output.suppressed:
         chosen = _decides(snapshot, standing, lateness, later)
         if chosen.any():
             blocks += standing_blocks(standing, chosen, snapshot.shards)

@@ -1,4 +1,4 @@
-"""Where an address is, in words, for whoever looks for a fault of a kernel."""
+"""A description of an address, to debug a kernel's memory faults."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Declared(int):
 
     @classmethod
     def of(cls, number: int, reach: Callable[[], Reach]) -> Declared:
-        """``reach``: asked when a kernel is compiled, when all is declared."""
+        """``reach``: called when a kernel is compiled, when all is declared."""
         made = cls(number)
         made._reach = reach
         return made

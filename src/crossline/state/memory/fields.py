@@ -1,4 +1,4 @@
-"""Reading and writing what is declared: the declaration says where it stands and how wide it is, not the kernel.
+"""Access to declared fields: the declaration has the offset and the width, not the kernel.
 
 ``get(h, at.TAIL, slot)`` is the field of a slot, ``get(h, at.COUNT_OF, slot, c)`` that of item ``c`` of a part of its
 row, ``get(h, at.OUT_ROW, n)`` item ``n`` of an array, ``get(h, at.N_HITS)`` a word; ``put`` takes the value at last.

@@ -148,7 +148,7 @@ AGGREGATE_FIGURE = _array("AGGREGATE_FIGURE", I64, "aggregates", "number among t
 SORTABLE = _array("SORTABLE", I64, "N_WINDOWS", "whether its figures need no order (see ``key_order``)", "plan")
 FORMULA_CLASS = _array("FORMULA_CLASS", I64, "FORMULAS", "the formula's class", "plan")
 FORMULA_WINDOW = _array("FORMULA_WINDOW", I64, "FORMULAS", "the window that hits show", "plan")
-FORMULA_COUNT = _array("FORMULA_COUNT", I64, "FORMULAS", "the told figure that is its count", "plan")
+FORMULA_COUNT = _array("FORMULA_COUNT", I64, "FORMULAS", "the output figure that is its count", "plan")
 CLASS_LATE = _array("CLASS_LATE", I64, "CLASSES", "the latest lateness that it judges, in ms", "plan")
 
 # Patterns (see ``state/patterns``): a line is a pattern, and a class of its own: when it is in force, and how late the

@@ -1,4 +1,4 @@
-"""What numba's cache on disk has to tell apart.
+"""The digest of kernel sources by which numba's cache on disk is keyed.
 
 Numba looks only at the file that a function stands in. The digest of all of the kernel's sources, and of the build's
 name (see ``access``), is therefore part of each function that it keeps, as a variable of its closure: no change of any

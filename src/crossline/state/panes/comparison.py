@@ -1,4 +1,4 @@
-"""Figures that were told of a row against the lines that judge it: which of them emit."""
+"""Output figures of a row against the thresholds that judge it: which of them emit."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ _note_hit = hits_in(at)
 
 
 @inlined
-def _holds(h: int, x: int, told: int) -> Any:
-    """Whether line or formula ``x`` is satisfied by the figures of row ``told`` of those told; by none it is not."""
+def _holds(h: int, x: int, figure_row: int) -> Any:
+    """Whether line or formula ``x`` is satisfied by row ``figure_row`` of the output figures."""
     if x >= get(h, at.LINES):
         formulas = get(h, at.JUDGING) - get(h, at.LINES)
-        return get(h, at.HOLDS, told * formulas + x - get(h, at.LINES)) != 0
-    place = told * get(h, at.ROW_FIGURES) + get(h, at.LINE_FIGURE, x)
+        return get(h, at.HOLDS, figure_row * formulas + x - get(h, at.LINES)) != 0
+    place = figure_row * get(h, at.ROW_FIGURES) + get(h, at.LINE_FIGURE, x)
     if get(h, at.FIGURE_DEFINED, place) == 0:
         return False
     if get(h, at.LINE_REAL, x):
@@ -90,27 +90,29 @@ def _emits_there(h: int, slot: int, x: int, row: int, holds: bool) -> Any:
 
 
 @jit
-def _note(h: int, x: int, row: int, told: int) -> None:
+def _note(h: int, x: int, row: int, figure_row: int) -> None:
     """Write down a hit of ``x``; the value of a formula is known outside."""
     whole, up, real = 0, 0, 0.0
     if x < get(h, at.LINES):
-        place = told * get(h, at.ROW_FIGURES) + get(h, at.LINE_FIGURE, x)
+        place = figure_row * get(h, at.ROW_FIGURES) + get(h, at.LINE_FIGURE, x)
         if get(h, at.LINE_REAL, x):
             real = get(h, at.FIGURE_F, place)
         else:
             whole, up = get(h, at.FIGURE_I, place), get(h, at.FIGURE_UP, place)
-    count = told * get(h, at.N_WINDOWS) + get(h, at.LINE_WINDOW, x)
+    count = figure_row * get(h, at.N_WINDOWS) + get(h, at.LINE_WINDOW, x)
     _note_hit(h, x, row, whole, up, real, get(h, at.COUNTS, count))
 
 
 @inlined
-def emit_row(h: int, slot: int, row: int, told: int) -> None:
-    """Note the hits of a row, whose figures are row ``told`` of those told, and what its lines remember."""
+def emit_row(h: int, slot: int, row: int, figure_row: int) -> None:
+    """Note the hits of a row, with row ``figure_row`` of the output figures, and update the state of its lines."""
     classes = get(h, at.CLASSES)
     now, active = get(h, at.CLOCK_MS, row), row * classes
     for x in range(get(h, at.JUDGING)):
-        if get(h, at.ACTIVE, active + get(h, at.LINE_CLASS, x)) and _emits_there(h, slot, x, row, _holds(h, x, told)):
-            _note(h, x, row, told)
+        if get(h, at.ACTIVE, active + get(h, at.LINE_CLASS, x)) and _emits_there(
+            h, slot, x, row, _holds(h, x, figure_row)
+        ):
+            _note(h, x, row, figure_row)
     for k in range(classes):
         if get(h, at.ACTIVE, active + k):
             put(h, at.JUDGED, slot, k, now)
@@ -118,7 +120,7 @@ def emit_row(h: int, slot: int, row: int, told: int) -> None:
 
 @jit
 def emit_rows(h: int, start: int) -> Any:
-    """Go through the rows of the piece from ``start``, of which figures and formulas were told, and note the hits.
+    """Go through the rows of the piece from ``start``, whose figures and formulas are computed, and note the hits.
 
     The row to go on from: an earlier one where room for hits is wanted.
     """

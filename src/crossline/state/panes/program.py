@@ -84,7 +84,7 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
     kinds = [part_kind(part, plan) for part in plan.parts]
     missing = set(parts_of((plan.cursors[g.cursor].entry, g) for g in plan.groups)) - set(plan.parts)
     if missing:
-        raise ValueError(f"panes of {plan.parts} cannot tell {missing}")
+        raise ValueError(f"panes keep {plan.parts}, expected also {missing}: make its parts by parts_of")
     starts = np.cumsum([4, *(BYTES[kind] for kind in kinds)])
     pane_bytes = int(starts[-1])
     chunk = next(size for size in CHUNK_BYTES if (size - 8) // pane_bytes >= 3 or size == CHUNK_BYTES[-1])
@@ -190,7 +190,7 @@ def shown_groups(plan: PaneSpacePlan) -> list[int]:
 
 
 def _lines(plan: PaneSpacePlan, kinds: dict[int, int]) -> dict[str, Any]:
-    """What lines are held against; ``kinds``: of figures, by the number that they are told by."""
+    """What lines are held against; ``kinds``: of output figures, by number."""
     numbers, bounds = all_output_aggregates(plan), [bounds_of(line.operator, line.threshold) for line in plan.lines]
     told = [numbers.index(line.group) for line in plan.lines]
     return {

@@ -1,4 +1,4 @@
-"""The loop over a batch's rows for absences: take a record in, let it answer those that wait, see whether it waits.
+"""The loop over a batch's rows for absences: take a record in, let it meet pending deadlines, and start its own.
 
 A record of an absence's entry ``after``, at t, waits for one of its key in the entry ``expect``, behind it by clock (at
 the same time: ingested after it) and at t + DEADLINE at most. What answers must have come before the stream's clock

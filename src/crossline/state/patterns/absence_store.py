@@ -30,7 +30,7 @@ _Found = tuple[I64, Any, I64, int, Tier, I64]
 
 
 class AbsenceSpaceState(RecordStore):
-    """One key space of one shard, judged by absences (``absences`` says who answers whom).
+    """One key space of one shard, judged by absences (see ``absence_kernel``).
 
     Rows given to ``judge`` and ``load`` are one sequence in ingest order, however it is cut, and ``duplicate_ms`` is as
     in ``RecordStore``. ``judge`` gives no hits. ``due(clock_ms)`` does: at records that an absence judges, by ``spans``
@@ -121,7 +121,7 @@ class AbsenceSpaceState(RecordStore):
         """The hits that are due once the stream's clock stands at ``clock_ms``."""
         found = list(self._due(clock_ms))
         told = self._told(found) if found else None
-        self._deadlines.told(clock_ms, int(self._after_ms.max(initial=0)))
+        self._deadlines.mark_emitted(clock_ms, int(self._after_ms.max(initial=0)))
         return told
 
     def _due(self, clock_ms: int) -> Iterator[_Found]:
@@ -185,7 +185,7 @@ class AbsenceSpaceState(RecordStore):
         )
 
     def _emits(self, line: I64, record: I64) -> Any:
-        """Of hits in their order, which are told; it is remembered where a cooldown asks for it."""
+        """Which of the hits, in their order, are emitted; the last emission is kept where there is a cooldown."""
         told = np.ones(len(line), np.bool_)
         cooling = np.array([each.cooldown_ms > 0 for each in self.plan.lines])[line]
         slots = self._slots()

@@ -1,4 +1,4 @@
-"""The rows of a batch as they are taken into a table: which are duplicates, which take others back."""
+"""Intake of a batch's rows into a table: which are duplicates, which retract others."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class IntakeRows:
         return events
 
     def cause(self, table: Table, at: int) -> Cause:
-        """What brought a row of the batch about, which came or took one back."""
+        """The trigger of a row of the batch, which was added or retracts one."""
         return self._caused(at) or self._itself(table, int(self.row[at]))
 
     def _caused(self, at: int) -> Cause | None:
@@ -130,7 +130,7 @@ def enter(table: Table, batch: KeyedBatch, duplicate_ms: int) -> IntakeRows:
 
 
 def carry_emitted(table: Table, follows: Iterable[tuple[int, int]]) -> None:
-    """What was told of rows was told of those that they came again as."""
+    """Carry the emitted hits of retracted rows to the rows that replace them."""
     told = table.bits("told")
     for before, after in follows:
         told[after] |= told[before]

@@ -1,4 +1,4 @@
-"""The kernel that judges again, around one that judges rows in the order in which it is given them."""
+"""The retraction kernel: it replays keys with late records on an inner kernel that judges rows in order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Reevaluation:
         return len(self._table)
 
     def judge(self, batch: KeyedBatch) -> Hits:
-        """Take ``batch`` in; what came of judging its rows, and others again, stands in ``again``."""
+        """Take ``batch`` in; what came of judging its rows, and others again, stands in ``replayed``."""
         table, first = self._table, len(self._table)
         entered = enter(table, batch, self.duplicate_ms)
         again, failed, changed = list[ReplayedRows](), dict[Failure, int](), [entered.removed]
@@ -63,7 +63,7 @@ class Reevaluation:
         rows = np.unique(np.concatenate(changed))
         self._delta = table.delta(np.arange(first, len(table)), rows[rows < first])
         table.key[[before for before, _ in entered.follows]] = -1
-        return replace(no_hits(entered.duplicates), again=again, failed=failed)
+        return replace(no_hits(entered.duplicates), replayed=again, failed=failed)
 
     def _pieces(self, entered: IntakeRows, first: int, *, tied: bool) -> Iterator[Piece]:
         """What is to be judged: of most keys the new rows alone, and in some piece by piece what changes."""
@@ -81,7 +81,7 @@ class Reevaluation:
         yield from self._apart(entered, ordered[is_apart], first, tied=tied)
 
     def _apart(self, entered: IntakeRows, ordered: I64, first: int, *, tied: bool) -> Iterator[Piece]:
-        """The variants of keys where something is out of order: of some keys together, of a large one in parts."""
+        """The replays of keys where something is out of order: of some keys together, of a large one in parts."""
         table, reach_ms = self._table, self.plan.retention_ms + 1
         place = np.full(len(table), -1, np.int64)
         place[ordered] = np.arange(len(ordered))
@@ -106,7 +106,7 @@ class Reevaluation:
             yield Piece.of(replays, repeats=repeats)
 
     def nothing(self) -> KeyedBatch:
-        """No rows, as those are that it keeps: what is judged where nothing came, and something is brought."""
+        """An empty batch of the table's columns: judged where only cross-key figures changed."""
         return self._table.batch(np.zeros(0, np.int64))
 
     def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:  # noqa: ARG002 - what it added it has put by

@@ -1,4 +1,4 @@
-"""Variants of keys, judged by the inner kernel on a store of their own."""
+"""Replays of keys, judged by the inner kernel on a store of their own."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def judged(
     first: int,
     shared: Callable[[str], str] | None = None,
 ) -> tuple[ReplayedRows, I64]:
-    """What came of ``piece``, and the rows of its last variants, whose bits the table has now.
+    """What came of ``piece``, and the rows of its last replays, whose bits the table has now.
 
     ``first``: the number of the first row that came with this batch. ``shared``: where several rows may be hits on one
     record, the id of that, by a row's id.
@@ -128,7 +128,7 @@ def judged(
         number=piece.rows,
         replay=piece.rows_of.astype(np.int32),
         fresh=(piece.rows >= first) & ~((piece.rows_of == 0) & piece.repeats),
-        told=told.astype(np.bool_),
+        emitted_before=told.astype(np.bool_),
         begins=np.array(piece.begins, np.bool_),
         causes=piece.causes,
         met=met,
@@ -140,10 +140,10 @@ def judged(
 
 
 def _earlier(table: Table, piece: Piece) -> EarlierHits:
-    """The last hits among the rows before those of each variant."""
+    """The last hits among the rows before those of each replay."""
     place, line = set_bits(table.bits("hit")[piece.before])
     replay = piece.before_of[place]
-    # Rows of a variant are in order: of one line the last comes first when they are turned round.
+    # Rows of a replay are in order: reversed, the last of each line comes first.
     _, first = np.unique((replay * np.int64(len(table.lines)) + line)[::-1], return_index=True)
     last = len(line) - 1 - first
     rows = piece.before[place[last]]
@@ -175,7 +175,7 @@ def _behind(batch: KeyedBatch, line: int, cursor: Cursor, hits: Hits) -> Iterato
 
 
 def _lack(table: Table, hits: Hits, piece: Piece, behind: Sequence[tuple[int, int, int]]) -> None:
-    """Write down which rows of the last variants wait in vain so far."""
+    """Store which rows of the last replays still lack their figure."""
     last = np.array(piece.last, np.bool_)[piece.rows_of]
     table.bits("lacks")[piece.rows[last]] = 0
     found = {(line, row) for line, rows in hits.without.items() for row in rows[last[rows]].tolist()}
@@ -184,13 +184,13 @@ def _lack(table: Table, hits: Hits, piece: Piece, behind: Sequence[tuple[int, in
 
 
 def _emitted_elsewhere(table: Table, piece: Piece, of_hits: I64, lines: Any, shared: Callable[[str], str]) -> Any:
-    """For each hit whether it was told of another row that is a hit on the same record."""
+    """For each hit whether it was emitted at another row that is a hit on the same record."""
     told, found = table.bits("told"), set[tuple[int, str, int, int]]()
 
     def named(row: int) -> tuple[int, str, int]:
         return int(table.key[row]), shared(table.id_of(row)), table.clock(row)
 
-    # Also of those that were taken back since: they are in no piece, and what was told of them was told.
+    # Also retracted rows: they are in no piece, and their hits were emitted.
     gone = np.flatnonzero(~table.live)
     rows = np.union1d(piece.rows, gone[np.isin(table.key[gone], table.key[np.unique(of_hits)])])
     for row in rows[told[rows].any(axis=1)].tolist():
@@ -201,7 +201,7 @@ def _emitted_elsewhere(table: Table, piece: Piece, of_hits: I64, lines: Any, sha
 
 
 def _settle(table: Table, hits: Hits, piece: Piece) -> I64:
-    """Write down what the last variant of each key says of its rows."""
+    """Store the result of the last replay of each key in the table."""
     last = np.array(piece.last, np.bool_)[piece.rows_of]
     rows: I64 = piece.rows[last]
     emitted = np.zeros((len(piece.rows), 8 * table.bits("emitted").shape[1]), np.uint8)

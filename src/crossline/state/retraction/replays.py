@@ -48,7 +48,7 @@ class Replay:
 def replays_of(
     held: I64, changes: Sequence[Change], place: Any, clock_ms: I64, reach_ms: int, *, tied: bool
 ) -> Iterator[Replay]:
-    """The variants of one key whose rows ``held`` are in order.
+    """The replays of one key whose rows ``held`` are in order.
 
     ``changes`` are in the order in which their records came. ``place``: of each row (of the table) its place in the
     order of all. ``reach_ms``: how far back from a row those lie that it is judged by. ``tied``: rows of one clock

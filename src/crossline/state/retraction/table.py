@@ -109,7 +109,7 @@ class Table:
         return len(self._key_names)
 
     def hashes(self, keys: Any, id_hash: Any) -> Any:
-        """What keys and ids are told apart by, nearly."""
+        """Hashes by which keys and ids differ, nearly always."""
         return id_hash ^ ((keys.astype(np.uint64) + np.uint64(1)) * _MIXED)
 
     def find(self, keys: I32, ids: tuple[U8, I64]) -> dict[int, list[int]]:

@@ -1,4 +1,4 @@
-"""Throwing out records that no future window can hold, and keys that have no others; building links anew."""
+"""Compaction: dropping records that no future window can hold, and keys without records; rebuilding links."""
 
 from __future__ import annotations
 

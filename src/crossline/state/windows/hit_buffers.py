@@ -1,4 +1,4 @@
-"""Room for the hits of a batch, and the hits taken out of it with the ids and values of their evidence."""
+"""Buffers for the hits of a batch, and the hits in them with the ids and values of their evidence."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from crossline.state.windows.prefetch import find_keys, look_ahead, slot_of
 from crossline.state.windows.program import COUNT
 from crossline.state.windows.rolling_window import insert, move
 from crossline.state.windows.verdicts.applicable_rules import judged_by, judging, remember
-from crossline.state.windows.verdicts.comparison import COUNT_NOW, compare, count_up, counted_in, tell
+from crossline.state.windows.verdicts.comparison import COUNT_NOW, compare, count_up, counted_in, write_figure
 from crossline.state.windows.verdicts.record_emission import hits_fit
 from crossline.state.windows.window_values import count_figure
 
@@ -125,7 +125,7 @@ def judge_rows(h: int, start: int) -> Any:
                     defined = figure(h, slot, c, g, i, extra)
                 compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined)
                 if told and get(h, at.AGGREGATE_FIGURE, g) < told:
-                    tell(h, slot, c, g, row, extra, defined)
+                    write_figure(h, slot, c, g, row, extra, defined)
         remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
     return end
 

@@ -24,14 +24,14 @@ from crossline.state.windows.prefetch import find_keys, look_ahead
 from crossline.state.windows.program import AVG_INT, COUNT
 from crossline.state.windows.rolling_window import insert, move
 from crossline.state.windows.verdicts.applicable_rules import judged_by, judging, remember
-from crossline.state.windows.verdicts.comparison import compare, counted_in, tell
+from crossline.state.windows.verdicts.comparison import compare, counted_in, write_figure
 from crossline.state.windows.verdicts.record_emission import hits_fit, kept
 from crossline.state.windows.window_values import count_figure, int_mean, sum_int
 
 
 @jit
 def take_rows(h: int, start: int) -> None:
-    """Take in the rows from ``start`` to ROW_END, and tell the figures of windows that are moved as records come."""
+    """Take in the rows from ``start`` to ROW_END, and write the figures of windows that move as records come."""
     if start == 0:
         find_keys(h)
     for row in range(start, get(h, at.ROW_END)):
@@ -58,7 +58,7 @@ def take_rows(h: int, start: int) -> None:
                     defined = count_figure(h, slot, c, extra)
                 else:
                     defined = figure(h, slot, c, g, i, extra)
-                tell(h, slot, c, g, row, extra, defined)
+                write_figure(h, slot, c, g, row, extra, defined)
 
 
 @jit
@@ -162,7 +162,7 @@ def _tell_without(h: int, slot: int, c: int, i: int, row: int, start: int, end: 
         put(h, at.OFF, 0.0)
         if kind == COUNT:
             put(h, at.WHOLE, count)
-            tell(h, slot, c, g, row, extra, True)
+            write_figure(h, slot, c, g, row, extra, True)
             continue
         sum_int(h, slot, get(h, at.AGGREGATE_ACC, g), extra)
         if later:
@@ -175,12 +175,12 @@ def _tell_without(h: int, slot: int, c: int, i: int, row: int, start: int, end: 
             put(h, at.UP_REST, load(room, at.SUM_UP))
         if kind == AVG_INT and count > 0:
             put(h, at.REAL, int_mean(h, get(h, at.WHOLE), get(h, at.UP_REST), count))
-        tell(h, slot, c, g, row, extra, kind != AVG_INT or count > 0)
+        write_figure(h, slot, c, g, row, extra, kind != AVG_INT or count > 0)
 
 
 @jit
 def compare_rows(h: int, start: int) -> Any:
-    """Judge rows from ``start`` by the figures that were told.
+    """Judge rows from ``start`` by their output figures.
 
     The row to go on from, as of ``judge_rows``.
     """

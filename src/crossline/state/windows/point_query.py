@@ -1,4 +1,4 @@
-"""Asking what windows hold of one key as of an instant, where no record came: a row that looks back and is in none."""
+"""Point queries: the figures of one key as of an instant. A query row reads windows and enters none."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def loaded(rows: KeyedBatch) -> Delta:
 
 
 def features_now(hits: Hits) -> list[tuple[int | float | None, int]]:
-    """What was told of the row that asked: of each figure its value (None: there is none) and its records."""
-    (told,) = hits.told
+    """The features of the queried row: of each figure its value (None: there is none) and its records."""
+    (told,) = hits.features
     found: list[tuple[int | float | None, int]] = []
     for place in range(len(told.figures)):
         figure = told.figures[str(place)]

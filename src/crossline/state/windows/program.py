@@ -1,4 +1,4 @@
-"""A key space's plan as flat arrays that compiled code walks: what hangs on a cursor lies together, sorted by kind."""
+"""A key space's plan as flat arrays that compiled code walks: what belongs to a window is contiguous, by kind."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class KernelProgram(NamedTuple):
     begins: I64  # of the window, before the record: the first and the last clock in it
     ends: I64
     adds: U8
-    aggregate_figure: I32  # figures are told by these numbers, those for formulas first
+    aggregate_figure: I32  # numbers of the output figures, those for formulas first
     sortable: U8  # per cursor: its figures are counts and sums of integers alone
     formula_class: I32
     formula_window: I32
@@ -105,7 +105,7 @@ def judge_class(plan: WindowPlan, line: Line | FormulaLine | FeatureQueryLine) -
 
 
 def classes(plan: WindowPlan) -> dict[JudgeClass, int]:
-    """The classes of the plan's lines, and of what it tells, numbered; those of its formulas come after."""
+    """The classes of the plan's lines and feature queries, numbered; those of its formulas come after."""
     lines: tuple[Line | FormulaLine | FeatureQueryLine, ...] = (*plan.lines, *plan.feature_queries, *plan.formulas)
     return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in lines))}
 
@@ -117,7 +117,7 @@ def class_lines(plan: WindowPlan) -> U8:
 
 
 def output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
-    """The numbers of the groups whose figures formulas read, or that are told, in the order in which they are."""
+    """The numbers of the aggregates that formulas or feature queries read, in ascending order."""
     asked = [each.figures for each in plan.formulas] + [each.figures for each in plan.feature_queries]
     return tuple(sorted({number for each in asked for _, *groups in each for number in groups}))
 

@@ -137,7 +137,7 @@ def scan_stddev(h: int, slot: int, c: int, col: int, extra: int, n: int) -> Any:
 
 @jit
 def _sum_anew(h: int, slot: int, c: int, col: int, at: int, rough: int) -> None:
-    """Sum the window's floats anew: what made the sum rough may have left."""
+    """Recompute the window's sum of floats: the values that made it inexact may have left."""
     store(at, PAIR, 0.0)
     store(at, PAIR_REST, 0.0)
     store(rough, ROUGH, 0)
@@ -180,7 +180,7 @@ def _squares(h: int, slot: int, k: int, extra: int, n: int) -> Any:
 
 @jit
 def _deviation_anew(h: int, slot: int, c: int, k: int) -> None:
-    """Make the rolling sums of deviation ``k`` anew: what blurred them may have left."""
+    """Recompute the rolling sums of deviation ``k``: the values that made them inexact may have left."""
     at = deviation_at(h, slot, k)
     clear_deviation(at)
     r, last = get(h, FIRST_OF, slot, c), get(h, LAST_OF, slot, c)

@@ -154,7 +154,7 @@ _figure = chosen(TOOLS, at.AGGREGATE_KIND, panes=True)
 
 
 @inlined
-def tell(h: int, slot_row: int, c: int, i: int, row: int) -> None:
+def write_figures(h: int, slot_row: int, c: int, i: int, row: int) -> None:
     """Write down the figures of cursor ``c`` at record ``i``, which is row ``row`` of the piece."""
     extra = -1
     if get(h, at.RIGHT_OPEN, c) and get(h, at.INCLUDE, c) and get(h, at.DELAY, c) == 0:

@@ -89,7 +89,7 @@ def whole_mean(h: int, low: int, up: int, n: int) -> Any:
 
 @jit
 def _anew(h: int, row: int, c: int, p: int, acc: int) -> None:
-    """Make the pair at ``acc`` anew: what it did not hold may have left the window."""
+    """Recompute the pair at ``acc``: the value that it could not hold may have left the window."""
     store(acc, at.PAIR, 0.0)
     store(acc, at.PAIR_REST, 0.0)
     place, end = panes_of(h, row, c)

@@ -36,7 +36,7 @@ _still_counts, _is_cooling = jit(still_counts), jit(is_cooling)
 
 @dataclass(frozen=True, slots=True)
 class EmissionMemory:
-    """Where a kernel keeps what is asked of a line: compiled functions of ``h``, the address of its words.
+    """Access to a kernel's emission state: compiled functions of ``h``, the address of its words.
 
     ``at`` is what is judged, as the kernel numbers it: a record of windows and patterns, a row of panes.
 

@@ -1,4 +1,4 @@
-"""The words that a kernel's layout declares for emission. What each one says stands in the layouts."""
+"""The words that a kernel's layout declares for emission. Their meaning stands in the layouts."""
 
 from __future__ import annotations
 

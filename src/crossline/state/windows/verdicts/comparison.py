@@ -32,7 +32,7 @@ def counted_in(h: int, c: int, i: int) -> Any:
 
 
 @jit
-def tell(h: int, slot: int, c: int, g: int, row: int, extra: int, defined: bool) -> None:
+def write_figure(h: int, slot: int, c: int, g: int, row: int, extra: int, defined: bool) -> None:
     """Write down the figure of group ``g``, which stands at FIGURE if it is defined, to be read later."""
     if defined and get(h, at.OFF, 0) != 0.0:
         settled_spread(h, slot, c, g, extra)

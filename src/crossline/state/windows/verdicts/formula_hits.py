@@ -1,4 +1,4 @@
-"""What follows where formulas hold: which of them emit, and the windows and records that their hits rest on."""
+"""Hits of formulas: which formulas emit, and the windows and records that their hits rest on."""
 
 from __future__ import annotations
 

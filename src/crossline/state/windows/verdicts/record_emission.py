@@ -1,4 +1,4 @@
-"""Emission over the record store: what a line remembers of a key are numbers of records, whose clocks are asked for."""
+"""Emission over the record store: the state of a line and key are numbers of records, which give the clocks."""
 
 from __future__ import annotations
 
