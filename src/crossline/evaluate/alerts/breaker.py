@@ -80,7 +80,15 @@ def counted(
             known[number] = known.get(number, 0) + count
         over = [number for number in sorted(known) if known[number] > mine.bound.alerts_max]
         if over:
-            trips.append(BreakerTrip(*name, known[over[0]], over[0] * mine.bound.per_ms, mine.bound))
+            rule_id, version = name
+            trip = BreakerTrip(
+                rule_id=rule_id,
+                version=version,
+                count=known[over[0]],
+                begins_ms=over[0] * mine.bound.per_ms,
+                bound=mine.bound,
+            )
+            trips.append(trip)
             after.pop(name, None)
         elif known:
             after[name] = {number: known[number] for number in sorted(known)[-INTERVALS_MAX:]}

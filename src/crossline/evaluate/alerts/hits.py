@@ -375,7 +375,10 @@ class _PredicateOf:
         elif self._kind == "float":
             values = hits.evidence_value_f[first:last].tolist()
         clocks = hits.evidence_clock_ms[first:last].tolist()
-        return [WindowRecord(*each) for each in zip(record_ids, clocks, values, strict=True)]
+        return [
+            WindowRecord(record_id=record_id, clock_ms=clock_ms, value=value)
+            for record_id, clock_ms, value in zip(record_ids, clocks, values, strict=True)
+        ]
 
 
 def _live(rule: Stateless, batch: KeyedBatch) -> Any:

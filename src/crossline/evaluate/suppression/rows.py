@@ -42,8 +42,16 @@ class SuppressedRows:
     def only(self, chosen: Bools) -> SuppressedRows:
         """Those of the reasons that are ``chosen``."""
         rows, reason_row = np.unique(self.rows[self.reason_row[chosen]], return_inverse=True)
-        of = (self.version[chosen], self.versions, self.alert[chosen], self.named[chosen], self.key_hash[chosen])
-        return SuppressedRows(self.judged, rows, reason_row.astype(np.int64), *of)
+        return SuppressedRows(
+            judged=self.judged,
+            rows=rows,
+            reason_row=reason_row.astype(np.int64),
+            version=self.version[chosen],
+            versions=self.versions,
+            alert=self.alert[chosen],
+            named=self.named[chosen],
+            key_hash=self.key_hash[chosen],
+        )
 
     def ids(self) -> tuple[U8, I64]:
         """The ids of the records, end to end, and their offsets."""
@@ -94,8 +102,17 @@ def suppressed_rows(
         return None, crossed
     rows, reason_row = np.unique(held.row[chosen], return_inverse=True)
     of_key = batch.key_hash[batch.key_index[held.row[chosen]]]
-    of = (version[chosen], versions, alert[chosen], named[chosen], of_key)
-    return SuppressedRows(judged, rows, reason_row.astype(np.int64), *of), crossed
+    suppressed = SuppressedRows(
+        judged=judged,
+        rows=rows,
+        reason_row=reason_row.astype(np.int64),
+        version=version[chosen],
+        versions=versions,
+        alert=alert[chosen],
+        named=named[chosen],
+        key_hash=of_key,
+    )
+    return suppressed, crossed
 
 
 def delivered(plan: StreamPlan, store_plan: StorePlan) -> Bools:
