@@ -83,6 +83,6 @@ def test_what_is_told_is_as_drawn() -> None:
         offset += len(data)
     first = [(name, None, value) for name, value in hits(drawn("average"), ["p1", "p2", "p4", "p5"])]
     assert [each for batch in told[:4] for each in batch] == first
-    assert drawn("what is told") == ["-", "-", "-", "retracted", "amended"]
+    assert drawn("emitted") == ["-", "-", "-", "retracted", "amended"]
     amended = float(drawn("with p3")[-1].split()[0])
     assert sorted(told[4]) == [("p4", "retracted", None), ("p5", "amended", amended)]
