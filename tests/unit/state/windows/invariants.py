@@ -156,7 +156,7 @@ def check_cursor(seen: Seen, c: int) -> None:
         if first >= 0:
             run = records[records.index(first) : records.index(last) + 1]
             assert run
-        inside = seen.entries(run, int(seen.program.entry[c]))
+        inside = seen.entries(run, int(seen.program.window_filter[c]))
         assert count == len(inside)
         check_sums(seen, c, slot, inside)
         check_pointers(seen, c, slot, inside)
