@@ -24,8 +24,8 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.shard import Bounds, judge
 from crossline.generate.tx import TxWorkload
 from crossline.ingest.decode import decode_table, make_layout
-from crossline.ingest.route.pack import pack, unpack
-from crossline.ingest.route.parts import Chunk, route
+from crossline.ingest.route.part_codec import pack, unpack
+from crossline.ingest.route.partitioner import Chunk, route
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet

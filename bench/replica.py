@@ -26,7 +26,7 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.shard import Bounds
 from crossline.generate.tx import TxWorkload
 from crossline.ingest.decode import decode_lines
-from crossline.ingest.route.parts import Chunk
+from crossline.ingest.route.partitioner import Chunk
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.rules.reading import read_rule

@@ -20,13 +20,13 @@ from bench.memory import snapshot_of
 from bench.report import Report, say
 from bench.workload import STREAM, rule_set
 from crossline.basics import wire
-from crossline.evaluate.persist import apply_delta, encode_delta
-from crossline.evaluate.reshard import resharded
+from crossline.evaluate.resharding import resharded
 from crossline.evaluate.shard import ShardState, judge
+from crossline.evaluate.state_log import apply_delta, encode_delta
 from crossline.generate.tx import TxWorkload
 from crossline.ingest.decode import decode_lines
-from crossline.ingest.route.pack import unpack
-from crossline.ingest.route.parts import Chunk
+from crossline.ingest.route.part_codec import unpack
+from crossline.ingest.route.partitioner import Chunk
 from crossline.plan.costs import UNMEASURED
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.stages.judging import sent, sent_parts

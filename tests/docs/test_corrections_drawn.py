@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from crossline.backtest.backtest import Judged, Recorded
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.evaluate.detect import detect, new_state
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.plan.compose import compile_all
@@ -59,7 +59,7 @@ def test_the_example_of_corrections_is_true(shards: int, at_once: int) -> None:
         wanted = [each for row in batch for each in row[5].split(", ") if each]
         assert sorted(map(said, found.alerts)) == sorted(wanted)
         stands = [each for each in batch[-1][6].split(", ") if each]
-        assert sorted(map(said, last_words(alerts))) == sorted(stands)
+        assert sorted(map(said, current_states(alerts))) == sorted(stands)
 
 
 @pytest.mark.parametrize("spread", [(1, 1), (3, 1_000_000)])

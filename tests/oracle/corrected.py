@@ -51,7 +51,7 @@ def step_by_step(judging: Judging, records: Sequence[Record]) -> list[tuple[Any,
     return told
 
 
-def last_words(alerts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def current_states(alerts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The alerts that stand, as they stand: the last word on each is the last that was told."""
     standing: dict[str, dict[str, Any]] = {}
     for alert in alerts:

@@ -19,17 +19,17 @@ from crossline.basics.conditions.lists import Lists, named_lists
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.basics.wire import WirePart
 from crossline.evaluate.alerts.alert import alerts_of
-from crossline.evaluate.alerts.alertjson import json_bytes, json_value, read_alerts
+from crossline.evaluate.alerts.alert_json import json_bytes, json_value, read_alerts
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.feature_rows import FeatureRows
 from crossline.evaluate.output import Position
-from crossline.evaluate.persist import apply_delta, encode_delta, expired
 from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.state_log import apply_delta, encode_delta, expired
 from crossline.ingest.decode import RecordLayout, decode_lines, make_layout
 from crossline.ingest.enrich.join import Join, joined
-from crossline.ingest.route.entering import entering
-from crossline.ingest.route.pack import pack, unpack
-from crossline.ingest.route.parts import Chunk, Part
+from crossline.ingest.route.part_codec import pack, unpack
+from crossline.ingest.route.partitioner import Chunk, Part
+from crossline.ingest.route.plan_inputs import entering
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults

@@ -20,13 +20,13 @@ import orjson
 
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import FOREVER_MS
-from crossline.evaluate.alerts.alertjson import read_alerts
+from crossline.evaluate.alerts.alert_json import read_alerts
 from crossline.evaluate.output import Position, StreamClocks
 from crossline.evaluate.shard import Bounds
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.ingest.enrich.versions import Tables
-from crossline.ingest.route.pack import pack
-from crossline.ingest.route.parts import Chunk
+from crossline.ingest.route.part_codec import pack
+from crossline.ingest.route.partitioner import Chunk
 from crossline.rule_registry.directory import PREVIEW_MS
 from crossline.rule_registry.listlog import ListLog, ListVersion
 from crossline.rule_registry.tablelog import TableLog

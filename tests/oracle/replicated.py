@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from crossline.basics.values import Records
 from crossline.ingest.decode import decode_lines, decode_values
-from crossline.ingest.route.parts import Chunk
+from crossline.ingest.route.partitioner import Chunk
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
 from crossline.runtime.stages.judging import Judging, sent_parts

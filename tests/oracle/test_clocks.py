@@ -22,7 +22,7 @@ from crossline.rules.ruleset import RuleSet
 from crossline.state.retraction import kernel
 
 from .clocked import CLOCK, clocked_detect, on_clock
-from .corrected import last_words
+from .corrected import current_states
 from .fastpath import FastPath, plans_of, told_by_alert, told_by_hit, told_by_twin
 from .living import Feed, Life
 from .naive import naive_detect, running_max_ingest
@@ -98,7 +98,7 @@ def test_what_stands_is_what_the_log_in_order_of_the_clock_says(
     ordered = sorted(made, key=lambda record: record[CLOCK])
     plainly = [{**body, "late_policy": "evaluate"} for body in rules]
     hits = naive_detect(plainly, on_clock(ordered), lists=LISTS).hits
-    assert as_told(last_words(path.alerts)) == sorted(told_by_hit(hit, ordered[hit.position]) for hit in hits)
+    assert as_told(current_states(path.alerts)) == sorted(told_by_hit(hit, ordered[hit.position]) for hit in hits)
 
 
 @few

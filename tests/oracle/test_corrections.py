@@ -20,7 +20,7 @@ from crossline.state.retraction import kernel
 
 from .composed import _judged as judged_on
 from .composed import composed_detect
-from .corrected import in_event_order, last_words, standing_in_order, step_by_step
+from .corrected import current_states, in_event_order, standing_in_order, step_by_step
 from .fastpath import FastPath, plan_of, plans_of, stream_spec, told_by_alert, told_by_hit
 from .living import Feed, Life
 from .naive import NAMESPACE, NaiveResult, naive_detect
@@ -163,7 +163,7 @@ def test_what_stands_is_what_the_log_in_order_says(data: st.DataObject, rules: l
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
     with mock.patch.object(kernel, "PIECE", data.draw(PIECES)):
         run(path, shape, made, ["log"] * len(made))
-    assert as_told(last_words(path.alerts)) == standing_in_order(judging(rules), made)
+    assert as_told(current_states(path.alerts)) == standing_in_order(judging(rules), made)
     ids = [alert["alert_id"] for alert in path.alerts]
     assert len(set(ids)) == len(ids)
 
@@ -224,7 +224,7 @@ def test_corrections_travel_through_rules_that_read_hits(
     ordered = in_event_order(made)
     expected = composed_detect(plainly, ordered, lists=LISTS)
     wanted = sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected.hits)
-    assert as_told(last_words(path.alerts)) == wanted
+    assert as_told(current_states(path.alerts)) == wanted
     ids = [alert["alert_id"] for alert in path.alerts]
     assert len(set(ids)) == len(ids)
 
@@ -269,7 +269,7 @@ def test_a_reader_on_the_ingest_clock_takes_hits_in_the_order_in_which_their_rec
     read = [replace(hit, position=place[id(ordered[hit.position])]) for hit in below]
     reached = [{**record, "_reached_ms": record["_ingest_ms"]} for record in made]  # ingest times do not go back here
     expected = judged_on([reader], rules, read, reached, True, None, LISTS, math.inf)
-    found = [alert for alert in last_words(path.alerts) if alert["rule_id"] == "q0"]
+    found = [alert for alert in current_states(path.alerts) if alert["rule_id"] == "q0"]
     assert as_told(found) == sorted(told_by_hit(hit, made[hit.position]) for hit in expected)
 
 
@@ -337,7 +337,7 @@ def test_a_long_log_out_of_order_of_which_most_is_thrown_out() -> None:
     plainly = [{**body, "late_policy": "evaluate"} for body in (*rules, reader)]
     ordered = in_event_order(made)
     expected = composed_detect(plainly, ordered, lists=LISTS).hits
-    told = as_told(last_words(path.alerts))
+    told = as_told(current_states(path.alerts))
     assert told == sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected)
     outcomes = Counter(alert.get("outcome") for alert in path.alerts)
     assert min(outcomes[each] for each in (None, "retracted", "amended")) > 25
@@ -371,7 +371,7 @@ def test_rules_that_come_and_go_in_pipelines_that_are_stopped(
         shards = data.draw(st.integers(1, 3))
         life = Life(Path(folder), stream_spec(ingest_column=True), standing, shards, lag_ms, Feed())
         live(life, ops, made)
-    alerts = last_words(life.alerts)
+    alerts = current_states(life.alerts)
     ordered = in_event_order(made)
     logged = [{**body, "late_policy": "evaluate"} for body in life.feed.logged]
     expected = naive_detect(logged, ordered, defaults=SPREAD, lists=LISTS)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .composites import composite_hits, told_by_alert_of_composite, told_of_composite
-from .corrected import in_event_order, last_words
+from .corrected import current_states, in_event_order
 from .fastpath import told_by_hit
 from .naive import Hit, naive_detect
 from .rulebook import duration_ms
@@ -73,7 +73,7 @@ def test_what_stands_of_composites_and_of_what_reads_them(
     reader |= {"window": "4s", "aggregation_threshold": 2}
     *rules, composite, reader = data.draw(bounded(st.just([*rules, composite, reader])))
     path = judged([*rules, composite, reader], made, logs, data.draw(shapes(len(made))))
-    standing = last_words(path.alerts)
+    standing = current_states(path.alerts)
     below = hits_of(rules, made)
     assert as_told([each for each in standing if each["rule_id"] in {"r0", "r1", "r2"}]) == sorted(
         told_by_hit(hit, record) for hit, record in below

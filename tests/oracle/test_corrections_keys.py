@@ -15,7 +15,7 @@ from crossline.rules.base import Defaults
 from crossline.state.retraction import kernel
 
 from .composed import composed_detect
-from .corrected import in_event_order, last_words, standing_in_order, step_by_step
+from .corrected import current_states, in_event_order, standing_in_order, step_by_step
 from .fastpath import FastPath, plans_of, stream_spec, told_by_hit
 from .living import Feed, Life
 from .naive import naive_detect
@@ -99,7 +99,7 @@ def told(rules: Sequence[Body], made: Sequence[Record], shape: Shape, piece: int
 @given(st.data(), RULES, disordered(25))
 def test_what_stands_is_what_the_log_in_order_says(data: st.DataObject, rules: list[Body], made: list[Record]) -> None:
     path = told(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
-    assert as_told(last_words(path.alerts)) == standing_in_order(judging(rules), made)
+    assert as_told(current_states(path.alerts)) == standing_in_order(judging(rules), made)
 
 
 @few
@@ -122,7 +122,7 @@ def test_corrections_travel_to_those_who_read_such_a_rule(
         rules.append({**reader, **WITHIN, **named, "late_policy": data.draw(st.sampled_from(POLICIES))})
     rules = data.draw(bounded(st.just(rules)))
     path = told(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
-    assert as_told(last_words(path.alerts)) == composed_in_order(rules, made)
+    assert as_told(current_states(path.alerts)) == composed_in_order(rules, made)
 
 
 @few
@@ -137,7 +137,7 @@ def test_such_a_rule_reads_hits_that_are_taken_back(
         rules.append({**reader, **named, "late_policy": data.draw(st.sampled_from(POLICIES))})
     rules = data.draw(bounded(st.just(rules)))
     path = told(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
-    assert as_told(last_words(path.alerts)) == composed_in_order(rules, made)
+    assert as_told(current_states(path.alerts)) == composed_in_order(rules, made)
 
 
 def composed_in_order(rules: Sequence[Body], made: Sequence[Record]) -> list[Any]:
@@ -171,7 +171,7 @@ def test_figures_of_another_key_and_another_stream(
 ) -> None:
     made, logs = given_
     path = judged(rules, made, logs, data.draw(shapes(len(made))))
-    assert as_told(last_words(path.alerts)) == standing_in_order(judging(rules), made)
+    assert as_told(current_states(path.alerts)) == standing_in_order(judging(rules), made)
 
 
 @few
@@ -214,7 +214,7 @@ def test_rules_that_are_published_in_pipelines_that_are_stopped(
     logged = [{**body, "late_policy": "evaluate"} for body in life.feed.logged]
     expected = naive_detect(logged, ordered, defaults=SPREAD, lists=LISTS)
     wanted = sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected.hits)
-    assert as_told(last_words(life.alerts)) == wanted
+    assert as_told(current_states(life.alerts)) == wanted
 
 
 def test_a_record_of_one_key_corrects_an_alert_of_another() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .corrected import last_words
+from .corrected import current_states
 from .fastpath import FastPath, plans_of, stream_spec
 from .strategies import START_MS, STREAM, Body, Record
 from .test_detect_equals_naive import Shape, run
@@ -55,7 +55,7 @@ def test_a_hit_is_taken_back_that_its_reader_never_took_in() -> None:
         ("reader", "t0", None, None),
         ("src", "t2", "retracted", "t3"),
     ]
-    assert [(each["rule_id"], each["record_id"]) for each in last_words(path.alerts)] == [
+    assert [(each["rule_id"], each["record_id"]) for each in current_states(path.alerts)] == [
         *(("src", "t0"), ("src", "t1"), ("reader", "t0")),
     ]
 

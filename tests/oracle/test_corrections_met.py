@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from . import fastpath
 from .composed import _judged as judged_on
-from .corrected import in_event_order, last_words, standing_in_order, step_by_step
+from .corrected import current_states, in_event_order, standing_in_order, step_by_step
 from .fastpath import FastPath, plans_of, stream_spec, told_by_hit
 from .naive import Hit, naive_detect
 from .strategies import LISTS, START_MS, STREAM, Body, Record, formula_body, sequence_body
@@ -131,7 +131,7 @@ def test_what_stands_is_what_the_logs_in_order_say(
 ) -> None:
     made, logs = given_
     path = judged(rules, made, logs, data.draw(shapes(len(made))))
-    assert as_told(last_words(path.alerts)) == standing_in_order(judging(rules), made)
+    assert as_told(current_states(path.alerts)) == standing_in_order(judging(rules), made)
 
 
 @few
@@ -176,7 +176,7 @@ def test_corrections_by_either_stream_travel_to_readers(
     hits = naive_detect(plainly[:1], ordered, lists=LISTS).hits
     hits += read_in_order(plainly[1:], plainly, hits, ordered)
     wanted = sorted(told_by_hit(hit, ordered[hit.position]) for hit in hits)
-    assert as_told(last_words(path.alerts)) == wanted
+    assert as_told(current_states(path.alerts)) == wanted
 
 
 POLICIES = ["evaluate", "reevaluate"]
@@ -194,7 +194,7 @@ def read_in_order(
 def told_of_context(path: FastPath) -> list[tuple[str, str, Any]]:
     found = [
         (alert["record_id"], alert["evidence"]["context"]["record_ids"][-1], alert["value"])
-        for alert in last_words(path.alerts)
+        for alert in current_states(path.alerts)
         if alert["rule_id"] == "off"
     ]
     return sorted(found, key=str)

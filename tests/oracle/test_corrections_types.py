@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from .composed import composed_detect
-from .corrected import in_event_order, last_words, standing_in_order
+from .corrected import current_states, in_event_order, standing_in_order
 from .fastpath import FastPath, plan_of, plans_of, stream_spec, told_by_hit
 from .rulebook import duration_ms
 from .strategies import LISTS, STREAM, Body, Record, dormancy_body
@@ -163,7 +163,7 @@ def test_what_stands_is_what_a_scan_in_order_says(name: str, data: st.DataObject
             alert["evidence"]["count"],
             tuple(alert["evidence"]["record_ids"]),
         )
-        for alert in last_words(path.alerts)
+        for alert in current_states(path.alerts)
     ]
     assert sorted(told) == scan(case, in_event_order(made), duration_ms(body["allowed_lateness"]))
 
@@ -183,7 +183,7 @@ DORMANT = [body for body in BUSY if body["rule_type"] == "dormancy"]
 def test_what_stands_of_dormancy(data: st.DataObject, body: Body, made: list[Record]) -> None:
     rules = data.draw(bounded(st.just([reevaluated(body, 0)])))
     path = judged(rules, made, data.draw(shapes(len(made))))
-    assert as_told(last_words(path.alerts)) == standing_in_order(judging(rules), made)
+    assert as_told(current_states(path.alerts)) == standing_in_order(judging(rules), made)
 
 
 @few

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.evaluate.entity.figures import FigureNow, figures_of_key
+from crossline.evaluate.entity.key_figures import CurrentFigure, figures_of_key
 
 from . import naive
 from .conditions import field_value
@@ -74,7 +74,7 @@ def said(path: FastPath, bodies: list[Body], field: str, value: Any) -> Said:
     text = value if isinstance(value, str) else str(value).lower()
     told = Said()
     for each in figures_of_key(path.plans, path.shards[0].state, field, text):
-        assert isinstance(each, FigureNow), each
+        assert isinstance(each, CurrentFigure), each
         rule, asked = by_id[each.asked.rule_id], each.asked
         digits = digits_of(dict(rule.figures).get(asked.name, rule))
         if not rule.figures:

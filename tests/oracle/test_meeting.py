@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.basics.streams.schema import StreamSpec, load_streams
-from crossline.evaluate.alignment import Waiting
-from crossline.ingest.route.parts import Part
+from crossline.evaluate.alignment import AlignmentBuffer
+from crossline.ingest.route.partitioner import Part
 
 from .composed import composed_detect
 from .fastpath import FastPath, plans_of, stream_spec
@@ -103,7 +103,7 @@ def test_streams_that_are_read_unevenly(
     path.streams[OTHER] = OTHER
     left = {log: [(place, made[place]) for place in range(len(made)) if logs[place] == log] for log in ("log", OTHER)}
     known = tuple(stream for log, stream in (("log", STREAM), (OTHER, OTHER)) if left[log])
-    waiting = [Waiting(known) for _ in range(shards)]
+    waiting = [AlignmentBuffer(known) for _ in range(shards)]
     while any(left.values()):
         parts: list[tuple[int, Part]] = []
         for log in ("log", OTHER):

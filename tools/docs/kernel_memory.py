@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 
 from crossline.state.memory import layout as at
-from crossline.state.memory.declare import Field, Item, Row, Table, Word
+from crossline.state.memory.declarations import Field, Item, Row, Table, Word
 from crossline.state.panes import layout as of_panes
-from crossline.state.records.tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
+from crossline.state.records.hash_tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
 from crossline.state.retraction import layout as of_retraction
 
 _HEAD = """\
@@ -31,7 +31,7 @@ h ─► words ─┬─ RECORDS ─► rows of records, in ingest order     a r
             ├─ IDS ─────► their ids, end to end
             ├─ SLOTS ───► rows of slots: one for each key      a slot names records by number
             ├─ KEYS ────► their keys, end to end
-            ├─ TAKEN ───► rows of taken steps                  of patterns: a slot names these by number
+            ├─ MATCH_STEPS ► rows of steps of partial matches  of patterns: a slot names these by number
             ├─ ID_TABLE, KEY_TABLE, VALUE_TABLE ► blocks of 64 bytes: bytes of hashes, numbers of records or slots
             ├─ the plan's arrays, scratch, room for hits
             └─ the batch's arrays, let go after it
@@ -158,7 +158,7 @@ the next block.
 | `ID_TABLE`, `KEY_TABLE` | {PLACES} | {ITEMS_AT} | int32: number of the record, or of the slot |
 | `VALUE_TABLE` | {VALUE_PLACES} | {VALUE_ITEMS_AT} | int64: link x 2^32 + number of the value's last record |
 """
-    rows = [*_row(at.RECORD, "a record"), *_row(at.KEYED, "a slot"), *_row(at.STEPPED, "a taken step")]
+    rows = [*_row(at.RECORD, "a record"), *_row(at.KEYED, "a slot"), *_row(at.MATCH_STEP, "a step of a partial match")]
     return (
         "\n".join([_HEAD.rstrip("\n"), *rows, blocks.rstrip("\n"), *_words(at.TABLE), *_of_panes(), _of_retraction()])
         + "\n"

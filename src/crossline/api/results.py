@@ -13,7 +13,7 @@ import pyarrow as pa
 from crossline.api.extras import needed
 from crossline.basics.deadletter import DeadLetter
 from crossline.evaluate.alerts.alert import alert_table
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.base import LateRecord
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from crossline.api.declarations import Stream
 from crossline.api.feature_queries import FigurePlan
 from crossline.evaluate.alerts.alert import ALERT_SCHEMA, alert_table
-from crossline.evaluate.alerts.alertjson import read_alerts
+from crossline.evaluate.alerts.alert_json import read_alerts
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, StaticSnapshot
 from crossline.runtime.sources.frames import check_frame
 from crossline.runtime.sources.intake import TableIntake

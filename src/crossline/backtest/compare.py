@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from crossline.evaluate.alerts.alertjson import read_alert
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.alert_json import read_alert
+from crossline.evaluate.alerts.current_alerts import current_states
 
 SAMPLES_MAX = 5
 
@@ -31,10 +31,10 @@ def compare(old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]) -> dic
 
     What counts is what stands in the end, after corrections.
     """
-    before = {_cause(alert): alert for alert in last_words(old)}
+    before = {_cause(alert): alert for alert in current_states(old)}
     result: dict[str, RuleDifference] = {}
     seen = set()
-    for alert in last_words(new):
+    for alert in current_states(new):
         cause = _cause(alert)
         seen.add(cause)
         rule = result.setdefault(alert["rule_id"], RuleDifference())

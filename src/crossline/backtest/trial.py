@@ -29,7 +29,7 @@ from crossline.basics.formula.naive import evaluate
 from crossline.basics.streams.reading import HIT, rule_of
 from crossline.basics.times import format_duration, parse_instant_ms
 from crossline.basics.values import Records
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.ingest.enrich.join import taken
 from crossline.io.sinks.base import LateRecord
 from crossline.plan.compose import sources_of
@@ -112,7 +112,7 @@ def tried(
         trial.late += outcome.late
         for table, count in outcome.figures.get("missed", {}).items():
             trial.missed[table] = trial.missed.get(table, 0) + count
-    trial.alerts = last_words(trial.alerts)
+    trial.alerts = current_states(trial.alerts)
     return trial
 
 

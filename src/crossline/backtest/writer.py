@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from crossline.basics.errors import UsageError
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.decisions.batch import Decisions
 from crossline.io.sinks.base import Delivery
 

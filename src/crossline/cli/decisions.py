@@ -15,7 +15,7 @@ from crossline.basics.texts.plaintext import printable
 from crossline.cli import terminal
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.terminal import Listing, NameValues, note, write_lines
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.stores import DecisionFilter, Store
 
 # What a store can count to.

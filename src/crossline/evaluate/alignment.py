@@ -14,14 +14,14 @@ import numpy as np
 
 from crossline.basics.values import I64
 from crossline.basics.wire import WirePart
-from crossline.evaluate.order import chunk_floors, settled, taken
+from crossline.evaluate.ingest_order import chunk_floors, settled, taken
 from crossline.plan.compile import StreamPlan
 
 _ENDED = 2**62
 
 
 @dataclass(slots=True)
-class Waiting:
+class AlignmentBuffer:
     """What a shard has not judged yet; ``clocks``: by stream, how far each of its logs was read."""
 
     streams: Sequence[str]
@@ -30,7 +30,7 @@ class Waiting:
     parts: list[WirePart] = field(default_factory=list)
 
     def release(self, plans: Iterable[StreamPlan], parts: Sequence[WirePart]) -> list[WirePart]:
-        """Of ``parts``, and of what waits, that which no record that is still to be read comes before."""
+        """Those of ``parts`` and of the buffered ones that no record still to be read comes before."""
         by_name = {plan.stream: plan for plan in plans}
         floors: dict[str, dict[tuple[str, int], int]] = {}
         for stream in self.streams:

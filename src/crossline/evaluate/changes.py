@@ -1,4 +1,4 @@
-"""What the hits of a rule that judges again change for those who read them: hits that come, and hits that go."""
+"""Changes of the hits of a rule with retraction, for the rules that read them: hits added and hits removed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from crossline.basics.streams.reading import rule_of
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
-from crossline.evaluate.alerts.hits import Hit, known_by
-from crossline.evaluate.order import taken
-from crossline.ingest.route.entering import CAUSE, GONE
+from crossline.evaluate.alerts.hits import Hit, record_and_alert_of
+from crossline.evaluate.ingest_order import taken
+from crossline.ingest.route.plan_inputs import CAUSE, GONE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.stream_join import came_log
-from crossline.state.batch import Cause, Places
+from crossline.state.batch import ArrivalOrder, Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def changes_of(hits: Sequence[Hit], order: Sequence[str]) -> Changes:
 
 
 def cause_of(hit: Hit, order: Sequence[str]) -> Cause:
-    """The record that brought ``hit`` about, by what its log is called among those of all streams."""
+    """The record that triggered ``hit``, with the name of its log among those of all streams."""
     place, cause = (hit.place, hit) if hit.cause is None else (hit.cause.place, hit.cause.cause)
     _, stream, log, sequence, offset, partition = place
     chunk = (came_log(order, stream, log), sequence, partition)
@@ -124,13 +124,13 @@ def read_cause(told: Sequence[Any]) -> Cause:
 
 def places_of(
     plan: StreamPlan, rows: Arrays, chunks: Sequence[tuple[str, int, str]], causes: Sequence[Cause]
-) -> Places:
+) -> ArrivalOrder:
     """Where ``rows`` of ``plan`` stand; ``causes``: of rows that are hits and may be taken back."""
-    places = Places(rows["reached"], rows["offsets"], rows["chunk"], chunks)
+    places = ArrivalOrder(rows["reached"], rows["offsets"], rows["chunk"], chunks)
     if not plan.reports:
         came = {log: plan.came(log) for log, _, _ in chunks}
         shared = plan.met is None or any(rule_of(source) for source in plan.met.reading.judged)
-        places = replace(places, came=came, named=lambda known: known_by(plan, known)[0], shared=shared)
+        places = replace(places, came=came, named=lambda known: record_and_alert_of(plan, known)[0], shared=shared)
     if CAUSE not in rows:
         return places
     return replace(places, removes=rows[GONE].astype(np.bool_), cause=rows[CAUSE].astype(np.int32), causes=causes)

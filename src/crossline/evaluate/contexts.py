@@ -18,13 +18,13 @@ from crossline.evaluate.alerts.hits import Hit, JudgedRows, Place, rests_on
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.spaces import FormulaLine
-from crossline.state.windows.verdicts.single_record import read_alone, waited_by
+from crossline.state.windows.verdicts.single_record import context_window, read_single_record
 
 _Rule = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRecord:
     """A record that a rule version could not judge yet. ``known``: its id in the rows; ``key``: bytes, in Latin 1."""
 
     rule_id: str
@@ -53,8 +53,8 @@ class Waiting:
 class Contexts:
     """The records of a store that wait, by rule version and key; ``came``, ``went``: in the batch that was last."""
 
-    waiting: dict[_Rule, dict[str, list[Waiting]]] = field(default_factory=dict)
-    came: list[Waiting] = field(default_factory=list)
+    waiting: dict[_Rule, dict[str, list[WaitingRecord]]] = field(default_factory=dict)
+    came: list[WaitingRecord] = field(default_factory=list)
     went: list[tuple[str, int, str, str]] = field(default_factory=list)
 
     def judge(self, judged: JudgedRows, without: Mapping[int, I64], copies: Any) -> Iterator[Hit]:
@@ -73,7 +73,7 @@ class Contexts:
         batch, plan = judged.batch, judged.store_plan.kernel.windowed
         assert plan is not None  # noqa: S101 - only formulas of windows wait
         keys = [_key_text(judged, key) for key in range(len(batch.key_hash))]
-        cursor = waited_by(plan, line)
+        cursor = context_window(plan, line)
         enters = (batch.entries[:, cursor.entry >> 3] >> (cursor.entry & 7)) & 1
         asked = {*mine, *(keys[batch.key_index[row]] for row in rows)}
         wanted = np.array([key in asked for key in keys], np.bool_)[batch.key_index]
@@ -92,7 +92,7 @@ class Contexts:
                 if hit is not None:
                     yield hit
 
-    def _drop(self, waiting: Waiting) -> None:
+    def _drop(self, waiting: WaitingRecord) -> None:
         here = self.waiting[waiting.rule][waiting.key]
         here.remove(waiting)
         if not here:
@@ -118,7 +118,7 @@ class Contexts:
     def apply(self, changes: Mapping[str, Any]) -> None:
         """Inverse of ``changes``, on the state before it."""
         for each in changes["came"]:
-            waiting = Waiting(**{**each, "place": tuple(each["place"])})
+            waiting = WaitingRecord(**{**each, "place": tuple(each["place"])})
             self.waiting.setdefault(waiting.rule, {}).setdefault(waiting.key, []).append(waiting)
         for rule_id, version, key, known in changes["went"]:
             keys = self.waiting.get((rule_id, version), {})
@@ -141,10 +141,10 @@ def _key_text(judged: JudgedRows, number: int) -> str:
     return batch.key_bytes[batch.key_offsets[number] : batch.key_offsets[number + 1]].tobytes().decode("latin-1")
 
 
-def _waiting(judged: JudgedRows, line: FormulaLine, key: str, row: int) -> Waiting:
+def _waiting(judged: JudgedRows, line: FormulaLine, key: str, row: int) -> WaitingRecord:
     batch = judged.batch
     carried = judged.plan.carried.get(line.rule_id, ())
-    return Waiting(
+    return WaitingRecord(
         line.rule_id,
         line.version,
         key,
@@ -158,15 +158,15 @@ def _waiting(judged: JudgedRows, line: FormulaLine, key: str, row: int) -> Waiti
     )
 
 
-def _hit(judged: JudgedRows, number: int, line: FormulaLine, waiting: Waiting, row: int) -> Hit | None:
+def _hit(judged: JudgedRows, number: int, line: FormulaLine, waiting: WaitingRecord, row: int) -> Hit | None:
     """What the rule makes of a record with the context of ``row``; None where it does not hold."""
     plan, store_plan = judged.plan, judged.store_plan
     kernel = store_plan.kernel.windowed
     assert kernel is not None  # noqa: S101 - as above
-    read = read_alone(kernel, line, waiting.clock_ms, waiting.fields, judged.batch, row)
+    read = read_single_record(kernel, line, waiting.clock_ms, waiting.fields, judged.batch, row)
     if read is None:
         return None
-    start_ms, end_ms = waited_by(kernel, line).span_ms(waiting.clock_ms)
+    start_ms, end_ms = context_window(kernel, line).span_ms(waiting.clock_ms)
     record_ids, alerts = rests_on(plan, [judged.ids(np.array([row]))[0].as_py()])
     own, _ = rests_on(plan, [waiting.known])
     came_ms = int(judged.rows["reached"][row])

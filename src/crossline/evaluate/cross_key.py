@@ -1,4 +1,4 @@
-"""Figures of other keys, told where these are judged, brought to the records that a rule judges a level above."""
+"""Cross-key figures: computed in the shard of their key, and sent to the records that a rule judges one level above."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from crossline.basics.wire import WirePart
 from crossline.evaluate.alerts.hits import JudgedRows
 from crossline.evaluate.changes import read_cause
 from crossline.evaluate.feature_rows import FeatureRows
-from crossline.ingest.route.entering import CAUSE, GONE
 from crossline.ingest.route.keys import bytes_of, key_column
-from crossline.ingest.route.parts import Part
+from crossline.ingest.route.partitioner import Part
+from crossline.ingest.route.plan_inputs import CAUSE, GONE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.spaces import Brought, count_of, up_of
 from crossline.plan.stream_join import arrow_type, came_log, row_ids
@@ -26,7 +26,7 @@ from crossline.state.batch import Cause, RecordUpdate
 TOLD = "told"
 
 
-def bring(
+def cross_key_parts(
     plans: Sequence[StreamPlan], feature_queries: Iterable[FeatureRows], shards: int
 ) -> Iterator[tuple[int, Part]]:
     """The parts that ``feature_queries`` are for the shards where their rules judge, each with the level of these."""
@@ -34,11 +34,11 @@ def bring(
         name: plan for plan in plans if plan.met is not None and plan.met.reading.brought for name in plan.programs
     }
     by_name = {plan.stream: plan for plan in plans}
-    for told in feature_queries:
-        plan = above.get((told.rule_id, told.version))
-        if plan is not None and len(told):
-            causes = [_sent(each, by_name[told.stream], plan) for each in told.causes]
-            yield from ((plan.level, part) for part in _parts(plan, told, shards, causes))
+    for feature_rows in feature_queries:
+        plan = above.get((feature_rows.rule_id, feature_rows.version))
+        if plan is not None and len(feature_rows):
+            causes = [_sent(each, by_name[feature_rows.stream], plan) for each in feature_rows.causes]
+            yield from ((plan.level, part) for part in _parts(plan, feature_rows, shards, causes))
 
 
 def _sent(cause: Cause, of: StreamPlan, to: StreamPlan) -> list[Any]:
@@ -48,32 +48,34 @@ def _sent(cause: Cause, of: StreamPlan, to: StreamPlan) -> list[Any]:
     return [cause.record_id, cause.ingest_ms, cause.reached_ms, log, sequence, partition, cause.offset]
 
 
-def _parts(plan: StreamPlan, told: FeatureRows, shards: int, causes: Sequence[Sequence[Any]]) -> Iterator[Part]:
+def _parts(plan: StreamPlan, feature_rows: FeatureRows, shards: int, causes: Sequence[Sequence[Any]]) -> Iterator[Part]:
     assert plan.met is not None  # noqa: S101 - it is one of those above
-    keys = plan.programs[told.rule_id, told.version].feed.key_fields
-    own = Records(plan.stream, "", told.ids, told.event_ms, None, told.offsets, told.facts)
+    keys = plan.programs[feature_rows.rule_id, feature_rows.version].feed.key_fields
+    own = Records(
+        plan.stream, "", feature_rows.ids, feature_rows.event_ms, None, feature_rows.offsets, feature_rows.facts
+    )
     found = key_column(plan.spec, keys, own)
     shard_of_key = np.append((found.hashes % np.uint64(shards)).astype(np.int64), shards)  # the last: of no key
     shard_of = shard_of_key[found.rows]
     # Where several sources met to tell it, records are known as rows of all of them already.
-    name = None if told.stream != plan.met.reading.judges else plan.met.reading.judged[0]
-    logs = [log if name is None else plan.met.log(name, name, log) for log, _, _ in told.chunks]
-    chunks = [[log, sequence] for log, (_, sequence, _) in zip(logs, told.chunks, strict=True)]
-    of = [told.rule_id, told.version, sorted(told.figures)]
+    name = None if feature_rows.stream != plan.met.reading.judges else plan.met.reading.judged[0]
+    logs = [log if name is None else plan.met.log(name, name, log) for log, _, _ in feature_rows.chunks]
+    chunks = [[log, sequence] for log, (_, sequence, _) in zip(logs, feature_rows.chunks, strict=True)]
+    of = [feature_rows.rule_id, feature_rows.version, sorted(feature_rows.figures)]
     meta = {"stream": plan.stream, "state_store": TOLD, TOLD: of, "chunks": chunks, "causes": causes}
     for shard in range(shards):
         mine = np.flatnonzero(shard_of == shard)
         if len(mine):
-            ids = told.ids.take(pa.array(mine))
-            yield Part(shard, meta, _arrays(told, mine, ids if name is None else row_ids(name, ids)))
+            ids = feature_rows.ids.take(pa.array(mine))
+            yield Part(shard, meta, _arrays(feature_rows, mine, ids if name is None else row_ids(name, ids)))
 
 
-def _arrays(told: FeatureRows, mine: I64, ids: pa.Array) -> dict[str, Any]:
+def _arrays(feature_rows: FeatureRows, mine: I64, ids: pa.Array) -> dict[str, Any]:
     arrays: dict[str, Any] = dict(zip(("id_bytes", "id_offsets"), bytes_of(ids), strict=True))
-    arrays |= {"chunk": told.chunk[mine], "offsets": told.offsets[mine]}
-    arrays[CAUSE] = np.full(len(mine), -1, np.int32) if told.cause is None else told.cause[mine]
-    for number, name in enumerate(sorted(told.figures)):
-        figure = told.figures[name]
+    arrays |= {"chunk": feature_rows.chunk[mine], "offsets": feature_rows.offsets[mine]}
+    arrays[CAUSE] = np.full(len(mine), -1, np.int32) if feature_rows.cause is None else feature_rows.cause[mine]
+    for number, name in enumerate(sorted(feature_rows.figures)):
+        figure = feature_rows.figures[name]
         arrays |= {f"value{number}": figure.values[mine], f"valid{number}": figure.defined[mine]}
         arrays[f"count{number}"] = figure.counts[mine]
         if figure.up is not None and figure.up[mine].any():
@@ -81,7 +83,7 @@ def _arrays(told: FeatureRows, mine: I64, ids: pa.Array) -> dict[str, Any]:
     return arrays
 
 
-def brought_to(
+def cross_key_figures(
     judged: JudgedRows, parts: Iterable[WirePart], causes: Sequence[Cause] = ()
 ) -> tuple[Mapping[str, pa.Array], list[RecordUpdate]]:
     """The figures of other keys at the rows of a store, by the names that its plan has for them; null where none is.
@@ -110,7 +112,7 @@ def brought_to(
 
 
 class _Causes:
-    """What brought rows about, by number: 0 where it is the record of the row itself."""
+    """The triggers of rows, by number: 0 where it is the record of the row itself."""
 
     def __init__(self, judged: JudgedRows, causes: Sequence[Cause]) -> None:
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -130,7 +132,7 @@ class _Causes:
         return found
 
     def of_part(self, part: WirePart) -> I64:
-        """Of what was told."""
+        """The numbers of the triggers of a part's figures."""
         meta, arrays = part
         orders = [read_cause(each).order for each in meta["causes"]]
         numbers = [self._numbers.setdefault(order, len(self._numbers) + 1) for order in orders]
@@ -139,7 +141,7 @@ class _Causes:
 
 
 def _columns(names: Sequence[str], found: Sequence[WirePart], wanted: Mapping[str, Brought]) -> dict[str, pa.Array]:
-    """What was told, one after the other, by what it is called where it is brought to."""
+    """The figures of all parts, end to end, by their names in the plan that reads them."""
     columns: dict[str, pa.Array] = {}
     for number, name in enumerate(names):
         if name not in wanted:
@@ -155,7 +157,7 @@ def _columns(names: Sequence[str], found: Sequence[WirePart], wanted: Mapping[st
 
 
 def _amended(found: Sequence[WirePart], others: I64, columns: Mapping[str, pa.Array]) -> Iterator[RecordUpdate]:
-    """What was told of rows that are there already; ``others``: the numbers of these among all that was told."""
+    """The figures of rows that are stored already; ``others``: the numbers of these figures among all."""
     if not len(others):
         return
     taken = {name: column.take(pa.array(others)).to_pylist() for name, column in columns.items()}
@@ -194,11 +196,11 @@ def _places(judged: JudgedRows, found: Sequence[WirePart], known: _Causes) -> tu
     other = np.any([np.diff(each[order], prepend=each[order[:1]]) != 0 for each in by], axis=0)
     of = np.empty(len(order), np.int64)
     of[order] = np.cumsum(other)
-    told = len(order) - len(rows)
+    feature_rows = len(order) - len(rows)
     at = np.full(len(order), -1, np.int64)
-    at[of[:told]] = np.arange(told)
-    place = at[of[told:]]
-    apart: I64 = np.flatnonzero((caused[:told] > 0) & ~np.isin(of[:told], of[told:]))
+    at[of[:feature_rows]] = np.arange(feature_rows)
+    place = at[of[feature_rows:]]
+    apart: I64 = np.flatnonzero((caused[:feature_rows] > 0) & ~np.isin(of[:feature_rows], of[feature_rows:]))
     return pa.array(place, mask=place < 0), apart
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import orjson
 
-from crossline.evaluate.decisions.revise import Known
+from crossline.evaluate.decisions.revision import Known
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.spaces import PlanKind
 from crossline.plan.state_stores import StateStore

@@ -17,14 +17,14 @@ from crossline.basics.streams.reading import HIT, RULE, rule_of
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.alert import alert_id_of, correction_id
+from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.evaluate.alerts.hits import Hit, id_of_hit
-from crossline.evaluate.alerts.standing import RETRACTED
 from crossline.evaluate.changes import changes_of
-from crossline.evaluate.cross_key import bring
-from crossline.evaluate.decisions.held import came_record
+from crossline.evaluate.cross_key import cross_key_parts
+from crossline.evaluate.decisions.holds import came_record
 from crossline.evaluate.feature_rows import FeatureRows
-from crossline.ingest.route.entering import stream_join
-from crossline.ingest.route.parts import Chunk, Part, route
+from crossline.ingest.route.partitioner import Chunk, Part, route
+from crossline.ingest.route.plan_inputs import stream_join
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import columns_from
 from crossline.plan.stream_join import arrow_type, told_log
@@ -62,7 +62,7 @@ def derived(
     ``feature_queries``: of figures that rules of another key judge records by.
     """
     plans = list(plans)
-    brought = list(bring(plans, feature_queries, shards)) if feature_queries else []
+    brought = list(cross_key_parts(plans, feature_queries, shards)) if feature_queries else []
     above = [each for plan in plans for each in _read_by(plan, level + 1)]
     if not above:
         return brought
@@ -171,7 +171,7 @@ def _routed(
 
 
 def _new(hits: Sequence[Hit]) -> Sequence[Hit]:
-    """Those that are told for the first time: what reads them takes no corrections."""
+    """The hits that are emitted for the first time: their readers take no corrections."""
     return [hit for hit in hits if hit.correction is None]
 
 

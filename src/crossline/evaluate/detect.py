@@ -17,8 +17,8 @@ from crossline.evaluate.alerts.hits import Hit
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.output import Position
 from crossline.evaluate.shard import Bounds, ShardState, judge
-from crossline.ingest.route.entering import entering
-from crossline.ingest.route.parts import Chunk
+from crossline.ingest.route.partitioner import Chunk
+from crossline.ingest.route.plan_inputs import entering
 from crossline.plan.compile import StreamPlan
 
 

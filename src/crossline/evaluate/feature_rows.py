@@ -1,7 +1,7 @@
-"""What programs tell of records: figures of a key at each of them, as columns, with where each record stands.
+"""Feature rows: figures of a key at each record, as columns, with the position of each record.
 
 Nothing is made for a record by itself, so that feature queries may be of all records: of millions, figures of several
-keys are brought together at the record by ``offsets`` within ``chunks``.
+keys are joined at the record by ``offsets`` within ``chunks``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from crossline.basics.values import F64, I32, I64
-from crossline.evaluate.alerts.corrections import rows_again
+from crossline.evaluate.alerts.corrections import replayed_rows
 from crossline.evaluate.alerts.hits import JudgedRows
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.spaces import Cursor, FeatureQueryLine, WindowPlan
-from crossline.state.batch import Again, Bools, Cause, FeatureColumn, Places, RowFeatures
+from crossline.state.batch import ArrivalOrder, Bools, Cause, FeatureColumn, ReplayedRows, RowFeatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class FigureColumn:
 
 @dataclass(frozen=True, slots=True)
 class FeatureRows:
-    """What ``version`` of the program ``rule_id`` tells of the n records of a batch that it judges in a shard.
+    """The features that ``version`` of the program ``rule_id`` computes at the n records of a batch in a shard.
 
     They are in the order in which they were judged. ``stream``: that of its plan. ``ids``: string array (of hits, see
     ``id_of_hit``). Record i stands at ``offsets[i]`` of ``chunks[chunk[i]]``, each (log, sequence, partition);
     ``place_ms``: as in ``Place``. ``reached_ms``: the highest ingest time that its log had reached. ``facts``: the
     fields that were asked for, null where missing. All of int64[n] but ``chunk`` (int32[n]).
 
-    Of records that are judged again it is what changed: ``cause``, int32[n], is the number of the record that brought
-    it about among ``causes``, -1 where it is what was told of the record as it came. None: all of it is.
+    Of replayed records these are the changes: ``cause``, int32[n], is the number of the trigger of each
+    among ``causes``, -1 where it is the record itself. None: of all it is.
     """
 
     rule_id: str
@@ -75,48 +75,48 @@ class FeatureRows:
         return len(self.event_ms)
 
 
-def feature_queries_of(judged: JudgedRows, told: Sequence[RowFeatures]) -> Iterator[FeatureRows]:
-    """What was ``told`` of the rows of a state store, by each of its feature queries."""
+def feature_rows_of(judged: JudgedRows, row_features: Sequence[RowFeatures]) -> Iterator[FeatureRows]:
+    """The feature rows of a state store, of each of its feature queries."""
     kernel: Any = judged.store_plan.kernel
-    for line, said in zip(kernel.feature_queries if told else (), told, strict=True):
-        yield _feature_query(judged, kernel, line, said)
+    for line, features in zip(kernel.feature_queries if row_features else (), row_features, strict=True):
+        yield _feature_query(judged, kernel, line, features)
 
 
-def feature_queries_again(
-    plan: StreamPlan, store_plan: StorePlan, again: Sequence[Again], logs: int
+def replayed_feature_rows(
+    plan: StreamPlan, store_plan: StorePlan, replayed: Sequence[ReplayedRows], logs: int
 ) -> Iterator[FeatureRows]:
-    """What the feature queries of a store say of rows that were judged again, where that is not what they said before.
+    """The feature rows of a store at replayed rows, where they changed.
 
     ``logs``: how many logs the records that are judged have.
     """
     kernel = store_plan.kernel.windowed
     if kernel is None or not kernel.feature_queries:
         return
-    for piece in again:
-        judged = rows_again(plan, store_plan, piece, logs)
-        for line, said in zip(kernel.feature_queries, piece.hits.told, strict=True):
-            kept = _changed(piece, said)
+    for piece in replayed:
+        judged = replayed_rows(plan, store_plan, piece, logs)
+        for line, features in zip(kernel.feature_queries, piece.hits.features, strict=True):
+            kept = _changed(piece, features)
             if len(kept):
-                causes, cause = _causes(plan, piece, said.rows[kept])
-                yield replace(_feature_query(judged, kernel, line, _some(said, kept)), cause=cause, causes=causes)
+                causes, cause = _causes(plan, piece, features.rows[kept])
+                yield replace(_feature_query(judged, kernel, line, _some(features, kept)), cause=cause, causes=causes)
 
 
-def _changed(piece: Again, said: RowFeatures) -> I64:
-    """Which of what is said is new, or another than in the variant before."""
-    replay, number = piece.replay[said.rows], piece.number[said.rows]
+def _changed(piece: ReplayedRows, features: RowFeatures) -> I64:
+    """The rows whose features are new, or differ from the replay before."""
+    replay, number = piece.replay[features.rows], piece.number[features.rows]
     order = np.lexsort((replay, number))
     replay, number = replay[order], number[order]
     before = np.zeros(len(order), np.bool_)
     before[1:] = (number[1:] == number[:-1]) & (replay[1:] == replay[:-1] + 1)
     before &= ~piece.begins[replay]
     same = before.copy()
-    for figure in said.figures.values():
+    for figure in features.figures.values():
         defined = figure.defined[order]
         differs = _differs(figure.values[order]) & defined | _differs(defined) | _differs(figure.counts[order])
         if figure.up is not None:
             differs |= _differs(figure.up[order]) & defined
         same &= ~differs
-    stood = piece.begins[replay] & ~piece.fresh[said.rows][order]
+    stood = piece.begins[replay] & ~piece.fresh[features.rows][order]
     kept: I64 = np.sort(order[~same & ~stood])
     return kept
 
@@ -128,19 +128,19 @@ def _differs(values: Any) -> Any:
     return found
 
 
-def _some(said: RowFeatures, kept: I64) -> RowFeatures:
+def _some(features: RowFeatures, kept: I64) -> RowFeatures:
     figures = {
         name: FeatureColumn(
             each.values[kept], None if each.up is None else each.up[kept], each.defined[kept], each.counts[kept]
         )
-        for name, each in said.figures.items()
+        for name, each in features.figures.items()
     }
-    return RowFeatures(said.rows[kept], figures)
+    return RowFeatures(features.rows[kept], figures)
 
 
-def _causes(plan: StreamPlan, piece: Again, rows: I64) -> tuple[list[Cause], I32]:
-    """What brought about what is said of ``rows``: causes, and for each row the number of its own; -1: it came."""
-    places = piece.rows.places
+def _causes(plan: StreamPlan, piece: ReplayedRows, rows: I64) -> tuple[list[Cause], I32]:
+    """The triggers of the features of ``rows``, and for each row the number of its own; -1: the record itself."""
+    places = piece.rows.arrival
     if places is None:
         raise ValueError("rows that are judged again have places")
     numbers: dict[Cause, int] = {}
@@ -153,14 +153,14 @@ def _causes(plan: StreamPlan, piece: Again, rows: I64) -> tuple[list[Cause], I32
     return list(numbers), found
 
 
-def _order(plan: StreamPlan, places: Places, row: int) -> tuple[int, str, int, int]:
+def _order(plan: StreamPlan, places: ArrivalOrder, row: int) -> tuple[int, str, int, int]:
     """Where a row stands among causes."""
     log, sequence, _ = places.chunks[places.chunk[row]]
     return int(places.reached_ms[row]), plan.came(log), sequence, int(places.offsets[row])
 
 
-def _feature_query(judged: JudgedRows, plan: WindowPlan, line: FeatureQueryLine, said: RowFeatures) -> FeatureRows:
-    batch, rows, mine = judged.batch, judged.rows, said.rows
+def _feature_query(judged: JudgedRows, plan: WindowPlan, line: FeatureQueryLine, features: RowFeatures) -> FeatureRows:
+    batch, rows, mine = judged.batch, judged.rows, features.rows
     ingest_ms, clock_ms = batch.ingest_ms[mine], batch.clock_ms[mine]
     windows = {name: plan.cursors[plan.groups[count].cursor] for name, _, count in line.figures}
     every = len(mine) == len(batch)
@@ -176,7 +176,7 @@ def _feature_query(judged: JudgedRows, plan: WindowPlan, line: FeatureQueryLine,
         chunk=rows["chunk"][mine],
         offsets=rows["offsets"][mine],
         chunks=judged.chunks,
-        figures={name: _column(windows[name], clock_ms, figure) for name, figure in said.figures.items()},
+        figures={name: _column(windows[name], clock_ms, figure) for name, figure in features.figures.items()},
         facts={name: batch.facts[name] if every else batch.facts[name].take(pa.array(mine)) for name in line.facts},
     )
 

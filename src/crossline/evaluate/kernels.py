@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from crossline.evaluate.decision_memory import DecidedStore
 from crossline.plan.spaces import PlanKind
-from crossline.state.batch import Delta, Due, Hits, KeyedBatch
+from crossline.state.batch import Delta, DueHits, Hits, KeyedBatch
 from crossline.state.panes.store import PaneState
 from crossline.state.patterns.absence_store import AbsenceSpaceState
 from crossline.state.patterns.store import PatternSpaceState
@@ -52,7 +52,7 @@ class Kernel(Protocol):
         """Judge by ``plan``, which is of the same kind, from now on."""
         ...
 
-    def due(self, clock_ms: int) -> Due | None:
+    def due(self, clock_ms: int) -> DueHits | None:
         """Hits that come of nothing but time: those that are due once the stream's clock stands here; else None."""
         ...
 
@@ -74,12 +74,12 @@ KERNELS: Mapping[PlanKind, Callable[[Any], Kernel]] = {
 }
 
 
-def new_kernel(plan: Any, *, again: bool = False) -> Kernel:
-    """One that judges by ``plan`` and holds nothing yet; ``again``: the rows, too, that a late one may change."""
+def new_kernel(plan: Any, *, reevaluates: bool = False) -> Kernel:
+    """One that judges by ``plan`` and holds nothing yet; ``reevaluates``: the rows, too, that a late one may change."""
     make = KERNELS[plan.kind]
-    return Reevaluation(plan, make) if again else make(plan)
+    return Reevaluation(plan, make) if reevaluates else make(plan)
 
 
 def retraction_of(store: Kernel) -> Reevaluation:
-    """The store of a state store that says ``reevaluate``, as what ``new_kernel`` made of it."""
+    """``store`` as the retraction kernel that ``new_kernel`` returns for a state store with ``reevaluate``."""
     return cast("Reevaluation", store)

@@ -1,4 +1,4 @@
-"""What one batch gave in one shard, as values."""
+"""The output of one batch in one shard, as values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from crossline.basics.values import I64
 from crossline.evaluate.alerts.hits import Hit, JudgedRows
 from crossline.evaluate.failures import Unjudged, unjudged
 from crossline.evaluate.feature_rows import FeatureRows
-from crossline.evaluate.standing.again import StandingChange
-from crossline.evaluate.standing.crossings import Crossed
-from crossline.evaluate.standing.rows import StandingRows
+from crossline.evaluate.suppression.changes import SuppressionChange
+from crossline.evaluate.suppression.last_alerts import LastAlertChanges
+from crossline.evaluate.suppression.rows import SuppressedRows
 from crossline.plan.costs import Meter
 from crossline.state.batch import Delta, Failure, Hits
 
@@ -43,7 +43,7 @@ class StoreDelta:
     state_store: str
     delta: Delta
     lines: tuple[tuple[str, int], ...]
-    crossed: Crossed | None = None
+    crossed: LastAlertChanges | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,9 @@ class ShardOutput:
 
     ``by_stream``: the ``records`` of each stream. ``failed``: how many records a model could not judge, by rule version
     and why; ``unjudged``: which these are. ``missed``: by table, how many records it had no row for.
-    ``feature_queries``: of each program that tells figures (``FeatureQuery``), what it tells of the records; of one
-    that saw none, nothing. ``standing``: where rules hold and raise no alert, where decisions are made, and
-    ``standing_changes`` what of it a record brought about that is another. ``meter``: what measures it.
+    ``feature_queries``: the feature rows of each program with a feature query; of one
+    that saw none, nothing. ``suppressed``: where rules hold and raise no alert, where decisions are made, and
+    ``suppression_changes`` what of it a record brought about that is another. ``meter``: what measures it.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -103,8 +103,8 @@ class ShardOutput:
     failed: dict[Failure, int] = field(default_factory=dict)
     unjudged: list[Unjudged] = field(default_factory=list)
     feature_queries: list[FeatureRows] = field(default_factory=list)
-    standing: list[StandingRows] = field(default_factory=list)
-    standing_changes: list[StandingChange] = field(default_factory=list)
+    suppressed: list[SuppressedRows] = field(default_factory=list)
+    suppression_changes: list[SuppressionChange] = field(default_factory=list)
     very_late: list[Hit] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
 
@@ -115,11 +115,13 @@ class ShardOutput:
         if hits.failed:
             self.unjudged += unjudged(judged, hits, missed)
 
-    def stand(self, standing: StandingRows | None, changes: Iterable[StandingChange], crossed: Crossed | None) -> None:
-        """Note where the rules of the state store that was judged last hold and raise no alert."""
-        if standing is not None:
-            self.standing.append(standing)
-        self.standing_changes += changes
+    def add_suppressed(
+        self, suppressed: SuppressedRows | None, changes: Iterable[SuppressionChange], crossed: LastAlertChanges | None
+    ) -> None:
+        """Add the suppressed hits of the state store that was judged last."""
+        if suppressed is not None:
+            self.suppressed.append(suppressed)
+        self.suppression_changes += changes
         self.deltas[-1] = replace(self.deltas[-1], crossed=crossed)
 
     @property

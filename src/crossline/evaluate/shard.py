@@ -10,24 +10,24 @@ import numpy as np
 from crossline.basics.models.model import missed_scores
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
-from crossline.evaluate.alerts.corrections import caused, told_again
+from crossline.evaluate.alerts.absence_hits import due_hits, origins_of
+from crossline.evaluate.alerts.corrections import replayed_hits, with_triggers
 from crossline.evaluate.alerts.hits import Hit, JudgedRows, once
-from crossline.evaluate.alerts.pending import due_hits, origins_of
 from crossline.evaluate.changes import by_cause, places_of
 from crossline.evaluate.contexts import Contexts, waits
-from crossline.evaluate.cross_key import TOLD, brought_to
-from crossline.evaluate.feature_rows import feature_queries_again, feature_queries_of
+from crossline.evaluate.cross_key import TOLD, cross_key_figures
+from crossline.evaluate.feature_rows import feature_rows_of, replayed_feature_rows
+from crossline.evaluate.ingest_order import NO_FLOOR, chunk_floors, filters_in_time, follow, in_ingest_order, settled
 from crossline.evaluate.kernels import Kernel, new_kernel, retraction_of
-from crossline.evaluate.order import NO_FLOOR, chunk_floors, entries_in_time, follow, in_ingest_order, settled
 from crossline.evaluate.output import BoolMask, Position, Reported, ShardOutput, StoreDelta, StreamClocks
-from crossline.evaluate.standing.again import stand, standing_again
-from crossline.evaluate.standing.crossings import Crossings
+from crossline.evaluate.suppression.changes import replayed_suppressions, suppressions_of
+from crossline.evaluate.suppression.last_alerts import LastAlerts
 from crossline.ingest.route.facts import facts_from
-from crossline.ingest.route.parts import on_array
+from crossline.ingest.route.partitioner import on_array
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.plan.state_stores import StateStore
-from crossline.state.batch import Cause, Hits, KeyedBatch, Places, texts_of
+from crossline.state.batch import ArrivalOrder, Cause, Hits, KeyedBatch, texts_of
 from crossline.state.windows.emission.columns import lines_of
 
 MANY = 200_000  # records of a store; moving as many together takes some 20 ms
@@ -35,20 +35,20 @@ MANY = 200_000  # records of a store; moving as many together takes some 20 ms
 
 @dataclass(slots=True)
 class ShardState:
-    """All that one shard keeps: its stores, and the clock of each log of each stream.
+    """The state of one shard: its stores, and the clock of each log of each stream.
 
     ``kept_from``: the oldest batch whose segment the state still needs. ``waiting``: stores that could not be seen to
-    after the last batch (see ``evict``). ``told_ms``: by stream, the clock up to which what was due was told.
-    ``contexts``: by store, records that wait for context. ``crossings``: by store, the last alerts of rules and keys.
+    after the last batch (see ``evict``). ``emitted_to_ms``: by stream, the clock up to which due hits are emitted.
+    ``contexts``: by store, records that wait for context. ``last_alerts``: by store, the last alerts of rules and keys.
     """
 
     stores: dict[str, Kernel] = field(default_factory=dict)
     log_clock: dict[str, dict[str, int]] = field(default_factory=dict)
     kept_from: int = 0
     waiting: set[str] = field(default_factory=set)
-    told_ms: dict[str, int] = field(default_factory=dict)
+    emitted_to_ms: dict[str, int] = field(default_factory=dict)
     contexts: dict[str, Contexts] = field(default_factory=dict)
-    crossings: dict[str, Crossings] = field(default_factory=dict)
+    last_alerts: dict[str, LastAlerts] = field(default_factory=dict)
 
     def horizon_ms(self, stream: str, bounds: Bounds) -> int | None:
         """The ingest time from which on records of ``stream`` still find their windows whole.
@@ -73,7 +73,7 @@ class Bounds:
 
     Up to there it finds its windows whole, whether its log lags behind another or its sender's clock behind others.
     ``aligned``: streams that are judged up to the same ingest instants, however far each was read (see ``aligned``).
-    ``decides``: what holds at a record and raises no alert is asked for, since decisions are made of it.
+    ``decides``: suppressed hits are returned too, for decisions.
     """
 
     partition_lag_ms: int = 0
@@ -95,21 +95,21 @@ def judge(
     follow(plans, state.log_clock)
     for plan in plans:
         mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] != TOLD]
-        told = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] == TOLD]
-        if mine or told:
-            _judge_stream(plan, state, mine, bounds, output, told)
+        cross_key = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] == TOLD]
+        if mine or cross_key:
+            _judge_stream(plan, state, mine, bounds, output, cross_key)
     forget_unplanned(plans, state)
     output.retained = sum(store.records for store in state.stores.values())
     return output
 
 
 def forget_unplanned(plans: Iterable[StreamPlan], state: ShardState) -> None:
-    """Let go of the stores that none of ``plans`` has any more."""
+    """Drop the stores that no plan of ``plans`` has."""
     planned = {state_store.state_store.name for plan in plans for state_store in plan.state_stores}
     for name in [name for name in state.stores if name not in planned]:
         del state.stores[name]
         state.contexts.pop(name, None)
-        state.crossings.pop(name, None)
+        state.last_alerts.pop(name, None)
 
 
 def _judge_stream(
@@ -118,7 +118,7 @@ def _judge_stream(
     parts: list[WirePart],
     bounds: Bounds,
     output: ShardOutput,
-    told: Sequence[WirePart] = (),
+    cross_key: Sequence[WirePart] = (),
 ) -> None:
     accounting = plan.state_stores[plan.accounting_store].state_store.name
     newest_ms = None
@@ -145,17 +145,17 @@ def _judge_stream(
             rows["place_ms"] = rows["ingest_ms"] if len(logs) > 1 else np.zeros_like(rows["ingest_ms"])
             if number == plan.accounting_store and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
-            given = _Given(rows, mine, causes, len(logs), told, bounds.decides)
+            given = _StoreInput(rows, mine, causes, len(logs), cross_key, bounds.decides)
             known = _judge_store(plan, store_plan, state, given, output)
             copies = known[1] if number == plan.copies else copies
             if number == plan.accounting_store:
                 _report(*known, copies, mine, output)
-        elif told and store_plan.brought and store_plan.state_store.reevaluate and store.records:
-            _judge_brought(plan, store_plan, store, told, output, len(logs), decides=bounds.decides)
+        elif cross_key and store_plan.brought and store_plan.state_store.reevaluate and store.records:
+            _judge_cross_key_changes(plan, store_plan, store, cross_key, output, len(logs), decides=bounds.decides)
         meter.state_store(store_plan.state_store.name)
     passed_ms = state.passed_ms(plan.stream, bounds)
     if passed_ms is not None:
-        output.hits += tell_due(plan, state, passed_ms)
+        output.hits += due_at(plan, state, passed_ms)
         meter.told()
     if horizon_ms is not None:
         output.without_context |= _given_up(plan, state, before_ms, horizon_ms)
@@ -179,9 +179,9 @@ def _given_up(plan: StreamPlan, state: ShardState, before_ms: int | None, horizo
     return found
 
 
-def tell_due(plan: StreamPlan, state: ShardState, passed_ms: int) -> Iterator[Hit]:
-    """The hits that come of it that the stream's clock stands at ``passed_ms``."""
-    state.told_ms[plan.stream] = passed_ms
+def due_at(plan: StreamPlan, state: ShardState, passed_ms: int) -> Iterator[Hit]:
+    """The hits that are due once the stream's clock reaches ``passed_ms``."""
+    state.emitted_to_ms[plan.stream] = passed_ms
     for store_plan in plan.state_stores:
         due = state.stores[store_plan.state_store.name].due(passed_ms)
         if due is not None:
@@ -189,7 +189,7 @@ def tell_due(plan: StreamPlan, state: ShardState, passed_ms: int) -> Iterator[Hi
 
 
 def _clocks_of_hits(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[tuple[str, int], int]:
-    """Each part tells how far the logs were read that hits come from; a hit has its ingest time."""
+    """Move the clocks of the logs that hits come from, which each part carries; a hit has its ingest time."""
     for meta, _ in parts:
         for log, clock_ms in meta["clocks"].items():
             log_clock[log] = max(clock_ms, log_clock.get(log, clock_ms))
@@ -197,7 +197,7 @@ def _clocks_of_hits(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dic
 
 
 def evict(state_stores: Sequence[StateStore], state: ShardState, horizon_ms: int, meter: Meter = UNMEASURED) -> None:
-    """Drop what is in no window of a record ingested at ``horizon_ms`` or later.
+    """Drop records that are in no window of a record ingested at ``horizon_ms`` or later.
 
     Stores of one stream fill alike, and moving the records of a large one together takes long. So where that was done,
     the others wait for the next batch, and then come first.
@@ -209,8 +209,8 @@ def evict(state_stores: Sequence[StateStore], state: ShardState, horizon_ms: int
         state.waiting.discard(name)
         before, cutoff_ms = store.records, evict_before(by_name[name], horizon_ms)
         store.evict(cutoff_ms)
-        if name in state.crossings:
-            state.crossings[name].evict(cutoff_ms)
+        if name in state.last_alerts:
+            state.last_alerts[name].evict(cutoff_ms)
         meter.state_store(name)
         if store.records < before >= MANY:
             state.waiting.update(names[number + 1 :])
@@ -218,11 +218,11 @@ def evict(state_stores: Sequence[StateStore], state: ShardState, horizon_ms: int
 
 
 def store_of(state: ShardState, store_plan: StorePlan) -> Kernel:
-    """The store of ``store_plan``, made when first met, and brought to its present lines."""
+    """The store of ``store_plan``, made on first use, with the plan's current lines."""
     name = store_plan.state_store.name
     store = state.stores.get(name)
     if store is None:
-        store = state.stores[name] = new_kernel(store_plan.kernel, again=store_plan.state_store.reevaluate)
+        store = state.stores[name] = new_kernel(store_plan.kernel, reevaluates=store_plan.state_store.reevaluate)
     elif store.plan is not store_plan.kernel and store.plan != store_plan.kernel:
         store.replan(store_plan.kernel)
     store.duplicate_ms = store_plan.state_store.known_ms
@@ -235,28 +235,28 @@ def evict_before(state_store: StateStore, horizon_ms: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _StoreInput:
     """The rows of a state store and their parts; ``causes``: of hits that may be taken back. ``logs``: of the stream.
 
-    ``told``: the figures that are brought to them. ``decides``: as of ``Bounds``.
+    ``told``: the cross-key figures for them. ``decides``: as of ``Bounds``.
     """
 
     rows: Arrays
     parts: list[WirePart]
     causes: Sequence[Cause]
     logs: int
-    told: Sequence[WirePart]
+    cross_key: Sequence[WirePart]
     decides: bool
 
 
 def _judge_store(
-    plan: StreamPlan, store_plan: StorePlan, state: ShardState, given: _Given, output: ShardOutput
+    plan: StreamPlan, store_plan: StorePlan, state: ShardState, given: _StoreInput, output: ShardOutput
 ) -> tuple[JudgedRows, BoolMask]:
     """Judge the rows of a state store; with them, which of them it knows again."""
     rows, parts, meter = given.rows, given.parts, output.meter
     lateness, store = rows["ingest_ms"] - rows["event_ms"], state.stores[store_plan.state_store.name]
     chunks = sorted((m["log"], m["sequence"], m["partition"]) for m, _ in parts)
-    again = store_plan.state_store.reevaluate
+    reevaluates = store_plan.state_store.reevaluate
     batch = KeyedBatch(
         clock_ms=rows["event_ms"] if store_plan.state_store.time_mode == "event_time" else rows["ingest_ms"],
         ingest_ms=rows["ingest_ms"],
@@ -268,75 +268,75 @@ def _judge_store(
         id_bytes=rows["id_bytes"],
         id_offsets=rows["id_offsets"],
         values=tuple(rows[f"value{i}"] for i in range(len(store_plan.state_store.columns))),
-        entries=entries_in_time(store_plan, rows["bits"], lateness),
+        entries=filters_in_time(store_plan, rows["bits"], lateness),
         texts=texts_of(rows, len(store_plan.state_store.columns)),
         facts=facts_from(plan.spec, store_plan.facts, rows, len(store_plan.state_store.columns)),
-        places=places_of(plan, rows, chunks, given.causes) if again else None,
+        arrival=places_of(plan, rows, chunks, given.causes) if reevaluates else None,
     )
-    batch = _with_brought(JudgedRows(plan, store_plan, batch, rows, chunks), given.told, given.causes)
+    batch = _with_cross_key_figures(JudgedRows(plan, store_plan, batch, rows, chunks), given.cross_key, given.causes)
     if store_plan.state_store.waits:
         batch = replace(batch, reached_ms=rows["reached"], origins=origins_of(rows, chunks, batch.facts))
     judged = JudgedRows(plan, store_plan, batch, rows, chunks)
     hits = _judge_rows(judged, store, given.logs, output, decides=given.decides)
     meter.rows(store_plan, batch.entries)
     found = list(judged.window_hits(hits))
-    if given.decides and not again:
-        crossings = state.crossings.setdefault(store_plan.state_store.name, Crossings())
-        output.stand(*stand(judged, hits, found, crossings, given.causes, given.logs))
-    if given.causes and not again:
-        found = list(caused(judged, hits, found, given.causes, given.logs))
+    if given.decides and not reevaluates:
+        last_alerts = state.last_alerts.setdefault(store_plan.state_store.name, LastAlerts())
+        output.add_suppressed(*suppressions_of(judged, hits, found, last_alerts, given.causes, given.logs))
+    if given.causes and not reevaluates:
+        found = list(with_triggers(judged, hits, found, given.causes, given.logs))
     output.hits += found if plan.level == 1 else once(found)
-    if waits(store_plan) and not again:
+    if waits(store_plan) and not reevaluates:
         contexts = state.contexts.setdefault(store_plan.state_store.name, Contexts())
         output.hits += contexts.judge(judged, hits.without, hits.duplicates)
     meter.told()
-    output.feature_queries += feature_queries_of(judged, hits.told)
+    output.feature_queries += feature_rows_of(judged, hits.features)
     return judged, hits.duplicates
 
 
-def _judge_brought(
+def _judge_cross_key_changes(
     plan: StreamPlan,
     store_plan: StorePlan,
     store: Kernel,
-    told: Sequence[WirePart],
+    cross_key: Sequence[WirePart],
     output: ShardOutput,
     logs: int,
     *,
     decides: bool,
 ) -> None:
-    """Judge again what figures that are brought change of rows that are there, where no row came."""
+    """Judge stored rows again whose cross-key figures changed, in a batch without rows of their own."""
     nothing = retraction_of(store).nothing()
     none: I64 = np.zeros(0, np.int64)
-    batch = replace(nothing, places=Places(none, none, none.astype(np.int32), ()))
+    batch = replace(nothing, arrival=ArrivalOrder(none, none, none.astype(np.int32), ()))
     judged = JudgedRows(plan, store_plan, batch, {"offsets": none, "chunk": none}, ())
-    batch = _with_brought(judged, told, ())
-    if batch.places is not None and batch.places.record_update:
+    batch = _with_cross_key_figures(judged, cross_key, ())
+    if batch.arrival is not None and batch.arrival.record_update:
         _judge_rows(replace(judged, batch=batch), store, logs, output, decides=decides)
         output.meter.told()
 
 
-def _with_brought(judged: JudgedRows, told: Sequence[WirePart], causes: Sequence[Cause]) -> KeyedBatch:
+def _with_cross_key_figures(judged: JudgedRows, cross_key: Sequence[WirePart], causes: Sequence[Cause]) -> KeyedBatch:
     """The rows with the figures of other keys that they are judged by, and with what others changed of these."""
     batch = judged.batch
     if not judged.store_plan.brought:
         return batch
-    facts, record_update = brought_to(judged, told, causes)
-    places = None if batch.places is None else replace(batch.places, record_update=record_update)
-    return replace(batch, facts={**batch.facts, **facts}, places=places)
+    facts, record_update = cross_key_figures(judged, cross_key, causes)
+    places = None if batch.arrival is None else replace(batch.arrival, record_update=record_update)
+    return replace(batch, facts={**batch.facts, **facts}, arrival=places)
 
 
 def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutput, *, decides: bool) -> Hits:
-    """What the kernel says of the rows; what comes of rows that are judged again is told."""
+    """The kernel's hits on the rows; the hits and corrections of replayed rows go to ``output``."""
     plan, store_plan, meter = judged.plan, judged.store_plan, output.meter
     with missed_scores() as missed:
         hits = store.judge(judged.batch)
     meter.state_store(store_plan.state_store.name)
     output.fail(judged, hits, missed)
-    if hits.again:
-        output.hits += told_again(plan, store_plan, hits.again, logs)
+    if hits.replayed:
+        output.hits += replayed_hits(plan, store_plan, hits.replayed, logs)
         if decides:
-            output.standing_changes += standing_again(plan, store_plan, hits.again, logs)
-        output.feature_queries += feature_queries_again(plan, store_plan, hits.again, logs)
+            output.suppression_changes += replayed_suppressions(plan, store_plan, hits.replayed, logs)
+        output.feature_queries += replayed_feature_rows(plan, store_plan, hits.replayed, logs)
     delta = store.delta(judged.batch, hits)
     output.deltas.append(StoreDelta(store_plan.state_store.name, delta, lines_of(store_plan.kernel.judging)))
     return hits
@@ -345,7 +345,7 @@ def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutpu
 def _report(
     judged: JudgedRows, known: BoolMask, copies: BoolMask | None, parts: list[WirePart], output: ShardOutput
 ) -> None:
-    """What only the accounting store says: duplicates, late records, and hits of rules that look at the record alone.
+    """Report what only the accounting store knows: duplicates, late records, hits of rules without windows.
 
     ``copies``: which rows what looks at the ingest clock knows again.
     """

@@ -1,4 +1,4 @@
-"""What goes into the window kernel and what comes out, as plain arrays."""
+"""Input and output of the kernels, as plain arrays."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Failure = tuple[str, int, str]  # rule id, version, why
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where n rows stand in the order in which records came in, for what judges them again.
+class ArrivalOrder:
+    """The positions of n rows in the order of arrival, for the retraction kernel.
 
     Their order is that of ``reached_ms``, the highest ingest time of their log so far, then of the log, of the piece of
     it and of the offset in that. ``chunk``: int32[n], by number among ``chunks``: log, sequence, partition.
-    ``removes``: bool[n], rows that take back the row of their key and id. ``cause``: int32[n], what brought each row
-    about, by number among ``causes``, -1 where it is the row's own record; empty where each row is a record that came.
+    ``removes``: bool[n], rows that retract the row of their key and id. ``cause``: int32[n], the trigger of each row
+    by number among ``causes``, -1 where it is the row's own record; empty where each row is a record that came.
 
     Where rows are no records of one stream, ``came`` has by log what it is called among causes, and ``named`` gives the
     id of the record that a row is, or is a hit on, by the row's id. ``shared``: several rows may be hits on one record.
@@ -110,7 +110,7 @@ class KeyedBatch:
     facts: Mapping[str, pa.Array] = field(default_factory=dict)
     reached_ms: I64 | None = None
     origins: pa.Table | None = None
-    places: Places | None = None
+    arrival: ArrivalOrder | None = None
 
     def __len__(self) -> int:
         return len(self.clock_ms)
@@ -155,7 +155,7 @@ class FeatureColumn:
 
 @dataclass(frozen=True, slots=True)
 class RowFeatures:
-    """What a plan's feature query says: its figures, by name, at ``rows`` (int64[n], ascending) of the batch."""
+    """The result of a feature query: its figures, by name, at ``rows`` (int64[n], ascending) of the batch."""
 
     rows: I64
     figures: Mapping[str, FeatureColumn]
@@ -172,10 +172,10 @@ class Hits:
     columns, ``evidence_value_f`` for floats, 0 without column). ``duplicates``: bool[n]. ``retained``: int32[m], the
     rows that were kept. ``sat``: uint8[m, ceil(lines/8)], for each kept row the lines it was judged by and satisfied.
     ``emitted_line``, ``emitted_row``: emissions of lines with a cooldown, ``emitted_row`` counted among the kept
-    rows. ``formed``: of hits of formulas, by number of the hit, what was read. ``failed``: rows that a model could not
-    judge, by rule version and why. ``told``: of each feature query of the plan, what it says.
+    rows. ``formula_reads``: of formula hits, by number of the hit. ``failed``: rows that a model could not
+    judge, by rule version and why. ``features``: of each feature query of the plan.
     ``without``: of formulas that wait for their first figure, by number of the line, the rows that lack it.
-    ``again``: what came of rows that are judged again; there are no hits here then.
+    ``replayed``: the result of replayed rows; there are no hits here then.
     """
 
     line: I32
@@ -198,10 +198,10 @@ class Hits:
     sat: U8
     emitted_line: I32
     emitted_row: I32
-    formed: Mapping[int, FormulaRead] = field(default_factory=dict)
+    formula_reads: Mapping[int, FormulaRead] = field(default_factory=dict)
     failed: Mapping[Failure, int] = field(default_factory=dict)
-    again: Sequence[Again] = ()
-    told: tuple[RowFeatures, ...] = ()
+    replayed: Sequence[ReplayedRows] = ()
+    features: tuple[RowFeatures, ...] = ()
     without: Mapping[int, I64] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -221,7 +221,7 @@ def no_hits(duplicates: Bools) -> Hits:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class LateContextHit:
     """A hit of ``line`` at ``row``, which found nothing before it, by ``other``, a row behind it, and what it read."""
 
     line: int
@@ -245,14 +245,14 @@ class EarlierHits:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """Rows that were judged in the order of their clocks, some of them several times: a *variant* for each time.
+class ReplayedRows:
+    """Rows that were judged in the order of their clocks, some of them several times: a *replay* for each time.
 
-    ``rows``: n rows, those of one variant after those of another, with their places, and the ``hits`` on them.
-    ``number``: int64[n], which row it is, the same in all variants. ``replay``: int32[n]. ``fresh``: bool[n], rows
-    that came with this batch. ``met``: the hits at rows that lacked their first figure. ``told``: for each hit, and
-    then for each of ``met``, whether its rule version was told to hit that record before this batch. ``begins``: of
-    each variant whether it is the first of its key here: what stood before, and what came in order. The others follow
+    ``rows``: n rows, those of one replay after those of another, with their arrival, and the ``hits`` on them.
+    ``number``: int64[n], which row it is, the same in all replays. ``replay``: int32[n]. ``fresh``: bool[n], rows
+    that came with this batch. ``met``: hits at rows that lacked their first figure. ``emitted_before``: for each hit,
+    then for each of ``met``, whether its rule version emitted a hit at that record before this batch. ``begins``: of
+    each replay whether it is the first of its key here: what stood before, and what came in order. The others follow
     the one before them, which a cause changed: of ``causes``, None where it begins. ``earlier``: what alerts there are
     of before.
     """
@@ -262,15 +262,15 @@ class Again:
     number: I64
     replay: I32
     fresh: Bools
-    told: Bools
+    emitted_before: Bools
     begins: Bools
     causes: Sequence[Cause | None]
-    met: Sequence[Met] = ()
+    met: Sequence[LateContextHit] = ()
     earlier: EarlierHits | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueHits:
     """h hits at records that waited in vain, of this batch or an earlier one, in the order in which they became so.
 
     ``line``: number in ``plan.judging``. ``moment_ms``: the first instant of the stream's clock at which it is known.

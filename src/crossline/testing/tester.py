@@ -14,7 +14,7 @@ from crossline.backtest.workbench.cases import LATEST_MS, fed_by
 from crossline.backtest.workbench.expected import as_expected, differences
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.rule_registry.reading import Known, read_rules
 from crossline.rules.base import Defaults
 from crossline.rules.composition import Sources
@@ -60,7 +60,7 @@ class RuleTester:
     @property
     def alerts(self) -> list[dict[str, Any]]:
         """All alerts so far, as they stand after corrections."""
-        return last_words(self._alerts)
+        return current_states(self._alerts)
 
     def feed(self, records: Iterable[Mapping[str, Any]] | Any, *, refused: bool = False) -> Alerts:
         """Judge records, after those that were fed before.

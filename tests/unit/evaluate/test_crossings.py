@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.evaluate.standing import crossings as module
-from crossline.evaluate.standing.crossings import ALERT_BYTES, Crossed, Crossings, Keys, Pairs
+from crossline.evaluate.suppression import last_alerts as module
+from crossline.evaluate.suppression.last_alerts import ALERT_BYTES, Keys, LastAlertChanges, LastAlerts, Pairs
 
 LINES = [("often", 1), ("often", 2), ("large", 1)]
 NAMES = [b"a1", b"a2", b"", b"a-longer-key"]
@@ -29,7 +29,7 @@ def test_it_names_the_last_alert_up_to_each_row(
 ) -> None:
     """``of_chunk``: how many rows a chunk of a batch has; each numbers keys anew."""
     known: dict[tuple[int, int], bytes] = {}
-    crossings, log, alerts, clock = Crossings(), list[Crossed](), 0, 0
+    last_alerts, log, alerts, clock = LastAlerts(), list[LastAlertChanges](), 0, 0
     for rows in batches:
         held, emitted, wanted, ids = [], [], [], []
         for row, (key, marks) in enumerate(rows):
@@ -52,17 +52,17 @@ def test_it_names_the_last_alert_up_to_each_row(
         clock += len(rows)
         given_ids = np.frombuffer(b"".join(ids), np.uint8).reshape(-1, ALERT_BYTES)
         with mock.patch.object(module, "_DENSE_MAX", dense_max):
-            found, named, crossed = crossings.follow(pairs(held), pairs(emitted), given_ids, LINES, keys, clock_ms)
+            found, named, crossed = last_alerts.follow(pairs(held), pairs(emitted), given_ids, LINES, keys, clock_ms)
         assert [each.tobytes() if there else None for each, there in zip(found, named, strict=True)] == wanted
         log.append(crossed)
         if restart:
-            crossings = Crossings()
+            last_alerts = LastAlerts()
             for each in log:
-                again = Crossed.of(each.arrays())
+                again = LastAlertChanges.of(each.arrays())
                 assert again is not None
                 halves = again.take(np.arange(0, len(each.line), 2)), again.take(np.arange(1, len(each.line), 2))
                 for half in halves:
-                    crossings.load(half, LINES)
+                    last_alerts.load(half, LINES)
 
 
 def pairs(found: list[tuple[int, int]]) -> Pairs:
@@ -71,11 +71,11 @@ def pairs(found: list[tuple[int, int]]) -> Pairs:
 
 
 def test_what_has_not_held_for_long_is_forgotten_once_it_is_half() -> None:
-    crossings = Crossings()
+    last_alerts = LastAlerts()
     keys = Keys(np.arange(3, dtype=np.int32), np.frombuffer(b"abc", np.uint8), np.arange(4), 3)
     held, ids = pairs([(0, 0), (1, 0), (2, 0)]), np.zeros((3, ALERT_BYTES), np.uint8)
-    crossings.follow(held, held, ids, LINES, keys, np.array([10, 20, 30]))
-    crossings.evict(10)
-    assert len(crossings) == 3
-    crossings.evict(20)
-    assert crossings.clock_ms.tolist() == [30]
+    last_alerts.follow(held, held, ids, LINES, keys, np.array([10, 20, 30]))
+    last_alerts.evict(10)
+    assert len(last_alerts) == 3
+    last_alerts.evict(20)
+    assert last_alerts.clock_ms.tolist() == [30]

@@ -11,8 +11,8 @@ import pyarrow as pa
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds, ShardState, judge
 from crossline.ingest.decode import decode_values, make_layout
-from crossline.ingest.route.pack import pack, unpack
-from crossline.ingest.route.parts import Chunk, route
+from crossline.ingest.route.part_codec import pack, unpack
+from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import compile_stream
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text

@@ -10,7 +10,7 @@ import pytest
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.shard import Bounds, ShardState, judge
-from crossline.ingest.route.pack import pack, unpack
+from crossline.ingest.route.part_codec import pack, unpack
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
@@ -60,4 +60,4 @@ def test_what_it_tells_is_how_far_every_log_of_every_rule_stands() -> None:
         stands = state.log_clock[plan.stream]
         assert sorted(set(stands.values())) == [5_000, 9_000]
         assert len(stands) == (4 if plan.met is not None else 2), "two logs of each rule that it reads"
-        assert state.told_ms[plan.stream] == 9_000, "time passes there: by the bounds no log lags"
+        assert state.emitted_to_ms[plan.stream] == 9_000, "time passes there: by the bounds no log lags"

@@ -11,10 +11,10 @@ import pytest
 from crossline.basics import wire
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.alerts.alert import alerts_of
-from crossline.evaluate.persist import apply_delta, encode_delta
 from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.state_log import apply_delta, encode_delta
 from crossline.ingest.decode import decode_lines, make_layout
-from crossline.ingest.route.parts import Chunk, route
+from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import compile_stream, layout_of
 from crossline.plan.spaces import KeySpacePlan, PaneSpacePlan
 from crossline.rules.base import Defaults

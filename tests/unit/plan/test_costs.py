@@ -13,7 +13,7 @@ import pytest
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds, ShardState, judge
 from crossline.ingest.decode import decode_lines, make_layout
-from crossline.ingest.route.parts import Chunk, route
+from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all
 from crossline.plan.costs import LOOKED_AT, NO_RULE, Meter, Sharing

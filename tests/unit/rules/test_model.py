@@ -15,7 +15,7 @@ from crossline.basics.texts.problems import Finding
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.evaluate.shard import Bounds, ShardState, judge
 from crossline.ingest.decode import decode_lines, make_layout
-from crossline.ingest.route.parts import Chunk, route
+from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import compile_stream
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_document

@@ -15,7 +15,7 @@ from crossline.basics.conditions.holds import lookup
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.ingest.decode import decode_lines, make_layout
-from crossline.ingest.route.parts import Chunk
+from crossline.ingest.route.partitioner import Chunk
 
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
 

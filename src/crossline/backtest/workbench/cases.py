@@ -18,7 +18,7 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.problems import Finding, RefusedError, nearest, one_of, shown
 from crossline.basics.texts.report import place, problems_from_validation
 from crossline.basics.texts.yamltext import Document
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import bases_of
@@ -144,7 +144,7 @@ def judged(
         yield f"records[{letter.offset}] is refused: {letter.reason}: {letter.detail}"
     for late in (each for outcome in outcomes for each in outcome.late):
         yield f"record {late.record_id} came {late.lateness_ms} ms late, and was judged by no rule"
-    alerts = last_words(alert for outcome in outcomes for alert in outcome.alerts)
+    alerts = current_states(alert for outcome in outcomes for alert in outcome.alerts)
     yield from differences(expected, [alert for alert in alerts if alert["rule_id"] in of])
 
 

@@ -27,7 +27,7 @@ from crossline.basics.formula.canonical import canonical
 from crossline.basics.formula.naive import evaluate
 from crossline.basics.formula.tree import FAMILIES, Compare, Join, Node
 from crossline.basics.values import I64, Records
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.plan.compose import sources_of
 from crossline.programs.program import Comparison, FormulaPredicate, Program
 from crossline.rules.base import Rule
@@ -110,7 +110,7 @@ def _probes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None
                 corrected.append(alert)
             else:
                 yield alert
-    yield from last_words(corrected)
+    yield from current_states(corrected)
 
 
 def missed(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss | None:

@@ -12,12 +12,12 @@ from crossline.backtest.in_process import Inputs
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.alert import alerts_of
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.kernels import Kernel
 from crossline.evaluate.output import ShardOutput
 from crossline.evaluate.shard import ShardState, judge
-from crossline.ingest.route.parts import Chunk
+from crossline.ingest.route.partitioner import Chunk
 from crossline.plan.compile import StreamPlan
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
@@ -93,4 +93,4 @@ class Jury:
 def alerts_over(judged: Judged, sample: Iterable[Batch]) -> list[dict[str, Any]]:
     """All alerts of a sample, as they stand in the end."""
     jury = Jury(judged)
-    return last_words(alert for batch in sample for alert in jury.alerts(batch))
+    return current_states(alert for batch in sample for alert in jury.alerts(batch))

@@ -13,7 +13,7 @@ from crossline.backtest.workbench.measure import Span, days_of, widen
 from crossline.backtest.workbench.sample import BATCH_BYTES, Batch, Jury, batches
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import nearest, one_of
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ def judge_together(
             alerts.extend(jury.alerts(batch))
         see(batch)
         far(found.records, number * BATCH_BYTES)
-    found.alerts[:] = map(last_words, found.alerts)
+    found.alerts[:] = map(current_states, found.alerts)
     if not found.spans:
         raise UsageError("the input has no record that could be read; expected records of the past")
     found.amounts = amounts.by_id() if amounts is not None else None

@@ -23,7 +23,7 @@ from crossline.cli.alerts.evidence import evidence, what_if
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.alerts.text import candidates, csv_lines, dead_table, list_table, story
 from crossline.cli.terminal import note, write_lines
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.jsonl import dead_line
 from crossline.io.sinks.outfile import written
 from crossline.io.stores.stores import AlertFilter, Store

@@ -15,7 +15,7 @@ from crossline.basics.errors import PermanentError
 from crossline.basics.times import format_instant, parse_duration_ms
 from crossline.cli.alerts.store_options import DEFAULT_PIPELINE, Db, opened_store
 from crossline.cli.terminal import Listing, note, show, write_lines
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.stores import StoredAlert
 
 if TYPE_CHECKING:

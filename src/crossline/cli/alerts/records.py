@@ -23,7 +23,7 @@ from crossline.basics.streams.reading import rule_of
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.cli.terminal import Listing
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.stores import StoredAlert
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from crossline.cli.rules.sample_options import (
     chosen,
 )
 from crossline.cli.terminal import Listing, note, show, write_lines
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.rule_registry.content import read_text
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _of_lines(path: Path | None) -> list[dict[str, Any]]:
 
 def _deliveries(alerts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Alerts and shadow alerts as they stand, each once: pipelines that share a store may have the same."""
-    return [each for each in last_words(alerts) if each["kind"] in {"alert", "shadow"}]
+    return [each for each in current_states(alerts) if each["kind"] in {"alert", "shadow"}]
 
 
 def _row(each: Shadowed) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from crossline.basics.fields import canonical_key
 from crossline.basics.times import format_duration, format_instant, instant_text
 from crossline.basics.uuids import seeded, uuid5_text
-from crossline.evaluate.alerts.alertjson import json_bytes, json_value
+from crossline.evaluate.alerts.alert_json import json_bytes, json_value
 from crossline.evaluate.alerts.hits import Hit, WindowRecord
 from crossline.evaluate.alerts.record import record_json
 from crossline.plan.compile import StreamPlan
@@ -203,7 +203,7 @@ def _beside_context(hit: Hit, evidence: Mapping[str, Any], shown: Evidence) -> d
 
 
 def _kept(figure: Figure) -> dict[str, Any]:
-    """What is said of a figure that panes are kept for: how long they are, and how far off a sketch may be."""
+    """The precision of a figure that is kept in panes: their length, and the error bound of a sketch."""
     if not figure.window.resolution_ms:
         return {}
     kept: dict[str, Any] = {"resolution": format_duration(figure.window.resolution_ms)}

@@ -23,7 +23,7 @@ Counts = Mapping[Name, Mapping[int, int]]  # alerts by the number of the interva
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class GuardedRule:
     """A rule version that may raise ``bound``, and from which instant on its alerts count."""
 
     bound: Bound
@@ -41,22 +41,22 @@ class BreakerTrip:
     bound: Bound
 
 
-def guarded(rules: RuleSet, default: Bound | None) -> dict[Name, Guarded]:
+def guarded_rules(rules: RuleSet, default: Bound | None) -> dict[Name, GuardedRule]:
     """The versions that may trip: those that judge as active until something else is published.
 
     Of a version with an end the log knows what became of it. So records of the past that are judged again, from a new
     checkpoint, trip nothing that did not trip then.
     """
-    found: dict[Name, Guarded] = {}
+    found: dict[Name, GuardedRule] = {}
     for each in rules.versions:
         bound = each.rule.breaker.bound if each.rule.breaker is not None else default
         if bound is not None and each.kind == "active" and each.endless:
-            found[each.rule.rule_id, each.rule.version] = Guarded(bound, each.effective_from_ms)
+            found[each.rule.rule_id, each.rule.version] = GuardedRule(bound, each.effective_from_ms)
     return found
 
 
 def counted(
-    counts: Counts, alerts: Iterable[Mapping[str, Any]], watched: Mapping[Name, Guarded]
+    counts: Counts, alerts: Iterable[Mapping[str, Any]], watched: Mapping[Name, GuardedRule]
 ) -> tuple[Counts, list[BreakerTrip]]:
     """``counts`` with the ``alerts`` of a batch, and what floods; that is counted no longer.
 
@@ -80,7 +80,15 @@ def counted(
             known[number] = known.get(number, 0) + count
         over = [number for number in sorted(known) if known[number] > mine.bound.alerts_max]
         if over:
-            trips.append(BreakerTrip(*name, known[over[0]], over[0] * mine.bound.per_ms, mine.bound))
+            rule_id, version = name
+            trip = BreakerTrip(
+                rule_id=rule_id,
+                version=version,
+                count=known[over[0]],
+                begins_ms=over[0] * mine.bound.per_ms,
+                bound=mine.bound,
+            )
+            trips.append(trip)
             after.pop(name, None)
         elif known:
             after[name] = {number: known[number] for number in sorted(known)[-INTERVALS_MAX:]}

@@ -1,4 +1,4 @@
-"""What is told of rows that were judged again: hits that are new, and what became of those that were told."""
+"""Hits and corrections of replayed rows: new hits, and changes of hits that were emitted."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from crossline.evaluate.alerts.hits import Brought, Correction, Hit, JudgedRows, told_at
-from crossline.ingest.route.entering import CAUSE
+from crossline.evaluate.alerts.hits import Correction, Hit, JudgedRows, Trigger, emission_order
+from crossline.ingest.route.plan_inputs import CAUSE
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.state.batch import Again, Cause, Hits
+from crossline.state.batch import Cause, Hits, ReplayedRows
 
 _Name = tuple[int, str, int]  # line, id of the record that is hit, clock of the row
 
 
-def told_again(plan: StreamPlan, store_plan: StorePlan, again: Sequence[Again], logs: int) -> list[Hit]:
-    """The hits and corrections of ``again``, in the order of the records that brought them about.
+def replayed_hits(plan: StreamPlan, store_plan: StorePlan, replayed: Sequence[ReplayedRows], logs: int) -> list[Hit]:
+    """The hits and corrections of ``replayed``, in the order of their triggers.
 
     ``logs``: how many logs the records that are judged have.
     """
     told: list[Hit] = []
-    for piece in again:
+    for piece in replayed:
         if len(piece.hits) or piece.met or not piece.begins.all():
-            told += _FeatureQuery(plan, store_plan, piece, logs).told()
-    return sorted(told, key=told_at)
+            told += _Corrections(plan, store_plan, piece, logs).told()
+    return sorted(told, key=emission_order)
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _RowHit:
     """A hit of a line at a row, and its number among those of a piece."""
 
     row: int
@@ -40,103 +40,108 @@ class _Made:
 
 
 @dataclass(slots=True)
-class _Known:
-    """Of the key that is looked at: the hits that stand, and the names of all that were told."""
+class _ReplayState:
+    """Of the current key: the hits of the last replay, and the names of all that were emitted."""
 
     standing: dict[_Name, Hit] = field(default_factory=dict)
     told: set[_Name] = field(default_factory=set)
 
 
-class _FeatureQuery:
-    """What is told of one piece."""
+class _Corrections:
+    """The hits and corrections of one piece."""
 
-    def __init__(self, plan: StreamPlan, store_plan: StorePlan, again: Again, logs: int) -> None:
-        self._again, self._plan, self._logs = again, plan, logs
-        self._judged = rows_again(plan, store_plan, again, logs)
-        self._known = _Known()
+    def __init__(self, plan: StreamPlan, store_plan: StorePlan, replayed: ReplayedRows, logs: int) -> None:
+        self._replayed, self._plan, self._logs = replayed, plan, logs
+        self._judged = replayed_rows(plan, store_plan, replayed, logs)
+        self._known = _ReplayState()
 
     def told(self) -> list[Hit]:
         """The hits that are new, and the corrections."""
-        again, found = self._again, list[Hit]()
-        rows = again.hits.row.tolist() + [each.row for each in again.met]
-        lines = again.hits.line.tolist() + [each.line for each in again.met]
-        replays = again.replay[np.array(rows, np.int64)].tolist()
-        made = [*self._judged.window_hits(again.hits), *(self._judged.met_later(each) for each in again.met)]
+        replayed, found = self._replayed, list[Hit]()
+        rows = replayed.hits.row.tolist() + [each.row for each in replayed.met]
+        lines = replayed.hits.line.tolist() + [each.line for each in replayed.met]
+        replays = replayed.replay[np.array(rows, np.int64)].tolist()
+        made = [
+            *self._judged.window_hits(replayed.hits),
+            *(self._judged.late_context_hit(each) for each in replayed.met),
+        ]
         by_variant: defaultdict[int, list[int]] = defaultdict(list)
         for i, replay in enumerate(replays):
             by_variant[replay].append(i)
-        for number, begins in enumerate(again.begins.tolist()):
+        for number, begins in enumerate(replayed.begins.tolist()):
             # Of several rows that are hits on one record the last has seen most.
-            here = [_Made(rows[i], lines[i], i, made[i]) for i in by_variant[number]]
+            here = [_RowHit(rows[i], lines[i], i, made[i]) for i in by_variant[number]]
             mine = {self._name(each): each for each in here}
             if begins:
-                self._known = _Known()
-            cause = again.causes[number]
+                self._known = _ReplayState()
+            cause = replayed.causes[number]
             found += self._begun(mine) if cause is None else self._changed(mine, cause)
             self._known.standing = {name: each.hit for name, each in mine.items()}
             self._known.told |= set(mine)
         return found
 
-    def _name(self, made: _Made) -> _Name:
-        return made.line, made.hit.record_id, int(self._again.rows.clock_ms[made.row])
+    def _name(self, made: _RowHit) -> _Name:
+        return made.line, made.hit.record_id, int(self._replayed.rows.clock_ms[made.row])
 
-    def _begun(self, mine: dict[_Name, _Made]) -> list[Hit]:
+    def _begun(self, mine: dict[_Name, _RowHit]) -> list[Hit]:
         """What came in order; the rest stood before."""
-        return [each.hit for each in mine.values() if self._again.fresh[each.row]]
+        return [each.hit for each in mine.values() if self._replayed.fresh[each.row]]
 
-    def _changed(self, mine: dict[_Name, _Made], cause: Cause) -> list[Hit]:
+    def _changed(self, mine: dict[_Name, _RowHit], cause: Cause) -> list[Hit]:
         """What ``cause`` changed, and what came in order after it."""
-        found, brought, standing = list[Hit](), brought_by(self._plan, cause, self._logs), self._known.standing
+        found, trigger, standing = list[Hit](), trigger_of(self._plan, cause, self._logs), self._known.standing
         for name, each in mine.items():
             hit = each.hit
-            before, by = standing.get(name), None if hit.place[1:] == brought.place[1:] else brought
+            before, by = standing.get(name), None if hit.place[1:] == trigger.place[1:] else trigger
             if before is not None:
-                if said(before) != said(hit):
+                if alert_content(before) != alert_content(hit):
                     found.append(replace(hit, cause=by, correction=Correction("amended", cause.record_id, before)))
-            elif self._again.told[each.number] or name in self._known.told:
+            elif self._replayed.emitted_before[each.number] or name in self._known.told:
                 found.append(replace(hit, cause=by, correction=Correction("reinstated", cause.record_id, None)))
-            elif came_after(self._plan, self._again, each.row, cause):
+            elif arrived_after(self._plan, self._replayed, each.row, cause):
                 found.append(hit)
             else:
                 found.append(replace(hit, cause=by))
         gone = (hit for name, hit in standing.items() if name not in mine)
         retracted = (replace(hit, correction=Correction("retracted", cause.record_id, hit)) for hit in gone)
-        return [*found, *(replace(hit, cause=brought) for hit in retracted)]
+        return [*found, *(replace(hit, cause=trigger) for hit in retracted)]
 
 
-def came_after(plan: StreamPlan, again: Again, row: int, cause: Cause) -> bool:
+def arrived_after(plan: StreamPlan, replayed: ReplayedRows, row: int, cause: Cause) -> bool:
     """Whether ``row`` came with this batch, in order, after ``cause``."""
-    places = again.rows.places
-    if places is None or not again.fresh[row]:
+    places = replayed.rows.arrival
+    if places is None or not replayed.fresh[row]:
         return False
     log, sequence, _ = places.chunks[places.chunk[row]]
     return (int(places.reached_ms[row]), plan.came(log), sequence, int(places.offsets[row])) > cause.order
 
 
-def caused(judged: JudgedRows, hits: Hits, found: Iterable[Hit], causes: Sequence[Cause], logs: int) -> Iterator[Hit]:
-    """The hits ``found`` of ``hits``, which are never corrected, with what brought their rows about: ``causes``."""
-    by = [brought_by(judged.plan, cause, logs) for cause in causes]
+def with_triggers(
+    judged: JudgedRows, hits: Hits, found: Iterable[Hit], causes: Sequence[Cause], logs: int
+) -> Iterator[Hit]:
+    """The hits ``found`` of ``hits``, which are never corrected, with the triggers of their rows: ``causes``."""
+    by = [trigger_of(judged.plan, cause, logs) for cause in causes]
     for row, hit in zip(hits.row.tolist(), found, strict=True):
         number = int(judged.rows[CAUSE][row])
         other = number >= 0 and by[number].place[1:] != hit.place[1:]
         yield replace(hit, cause=by[number]) if other else hit
 
 
-def brought_by(plan: StreamPlan, cause: Cause, logs: int) -> Brought:
+def trigger_of(plan: StreamPlan, cause: Cause, logs: int) -> Trigger:
     """``cause`` with its place; ``logs``: how many logs the records that are judged have."""
     came, sequence, partition = cause.chunk
     stream, log = plan.from_came(came)
     place = cause.ingest_ms if logs > 1 else 0, stream, log, sequence, cause.offset, partition
     if not plan.mixed:
-        return Brought(place, cause, place)
-    # It may be of another stream than the record that is hit: the order is that in which causes came, and what was
-    # told of that record when it came at the same time was told before.
-    return Brought(place, cause, (cause.reached_ms + 0.5, came, log, sequence, cause.offset, partition))
+        return Trigger(place, cause, place)
+    # The trigger may be of another stream than the hit's record: triggers are in the order of arrival, and the hits
+    # of that record itself at the same time come first.
+    return Trigger(place, cause, (cause.reached_ms + 0.5, came, log, sequence, cause.offset, partition))
 
 
-def rows_again(plan: StreamPlan, store_plan: StorePlan, again: Again, logs: int) -> JudgedRows:
+def replayed_rows(plan: StreamPlan, store_plan: StorePlan, replayed: ReplayedRows, logs: int) -> JudgedRows:
     """The rows as what hits are read from."""
-    places, batch = again.rows.places, again.rows
+    places, batch = replayed.rows.arrival, replayed.rows
     if places is None:
         raise ValueError("rows that are judged again have places")
     rows: dict[str, Any] = {
@@ -148,7 +153,7 @@ def rows_again(plan: StreamPlan, store_plan: StorePlan, again: Again, logs: int)
     return JudgedRows(plan, store_plan, batch, rows, places.chunks)
 
 
-def said(hit: Hit) -> tuple[Any, ...]:
-    """What an alert says of a hit besides what it is about."""
+def alert_content(hit: Hit) -> tuple[Any, ...]:
+    """The content of an alert, without its identity."""
     found = (hit.value, hit.count, hit.window_start_ms, hit.window_end_ms, tuple(hit.record_ids), hit.fields)
     return (*found, hit.records, hit.figures, hit.shows, None if hit.rests_on is None else tuple(hit.rests_on))

@@ -22,8 +22,8 @@ from crossline.plan.spaces import FormulaLine, Line
 from crossline.plan.stream_join import read_log
 from crossline.rules.entity import entity_of
 from crossline.rules.ruleset import RuleVersion
-from crossline.state.batch import Cause, FigureRead, Hits, KeyedBatch, Met
-from crossline.state.windows.verdicts.single_record import waited_by
+from crossline.state.batch import Cause, FigureRead, Hits, KeyedBatch, LateContextHit
+from crossline.state.windows.verdicts.single_record import context_window
 
 # Of the record that was hit (ingest time, stream, log, sequence, offset, partition): what hits of several shards are
 # put in order by, and where it stands. Where a stream is one log the time is 0, for then the log has the order.
@@ -41,7 +41,7 @@ class WindowRecord:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What becomes of a hit that was told: ``outcome`` is ``retracted``, ``amended`` or ``reinstated``.
+    """A correction of an emitted hit: ``outcome`` is ``retracted``, ``amended`` or ``reinstated``.
 
     ``caused_by``: the id of the record that changed it. ``before``: the hit as it was; None where it is reinstated.
     """
@@ -52,8 +52,8 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
-    """A record that brought a hit about, and its place; ``order``: what puts it among others that did so."""
+class Trigger:
+    """The record that triggered a hit, and its place; ``order``: the sort key among triggers."""
 
     place: Place
     cause: Cause
@@ -72,8 +72,8 @@ class Hit:
     on; ``record_ids`` are then the records that were hit. ``carried``: fields of the record, for rules that read this
     hit. ``reached_ms``: the highest ingest time that the record's log had reached by it. ``known_ms``: of a hit that
     comes of time alone, long after its record, the first instant of the stream's clock at which it is one.
-    ``correction``: of a hit that was told before and is another now; of one that is retracted all else is as it was.
-    ``cause``: the record that brought it about, where that is another than its own.
+    ``correction``: of a hit that was emitted before and changed; of a retracted hit all other fields are as before.
+    ``cause``: the record that triggered it, where that is not its own record.
     ``adds``: how often its score is added to those of its entities: -1 takes it back. ``very_late``: that is all it is
     for, since its record came too late to be judged.
     """
@@ -98,7 +98,7 @@ class Hit:
     reached_ms: int = 0
     known_ms: int | None = None
     correction: Correction | None = None
-    cause: Brought | None = None
+    cause: Trigger | None = None
     adds: int = 1
     very_late: bool = False
 
@@ -106,10 +106,10 @@ class Hit:
         object.__setattr__(self, "version", self.version.of_key(self.key))
 
 
-def told_at(hit: Hit) -> tuple[Any, ...]:
-    """What puts it among others that are told, by the record that brought it about; it ends with its own place.
+def emission_order(hit: Hit) -> tuple[Any, ...]:
+    """The sort key of emitted hits: the place of the trigger, and then of the hit's own record.
 
-    That is offset and partition; where its own record brought it about, the place is all there is.
+    Of the own record it has offset and partition; where that is the trigger, the place is the whole key.
     """
     return hit.place if hit.cause is None else (*hit.cause.order, *hit.place[4:])
 
@@ -136,7 +136,7 @@ def rests_on(plan: StreamPlan, ids: list[str]) -> tuple[list[str], list[str] | N
     """The records of ``ids``, and the alerts of those that are hits; None where none ever is."""
     if plan.reports:
         return ids, None
-    known = [known_by(plan, each) for each in ids]
+    known = [record_and_alert_of(plan, each) for each in ids]
     alerts = [alert for _, alert in known if alert is not None]
     return [record for record, _ in known], alerts if alerts or plan.level > 1 else None
 
@@ -146,7 +146,7 @@ def origin_of(plan: StreamPlan, log: str) -> tuple[str, str]:
     return read_log(log, plan.base) if plan.met is None else plan.met.origin(log)
 
 
-def known_by(plan: StreamPlan, row_id: str) -> tuple[str, str | None]:
+def record_and_alert_of(plan: StreamPlan, row_id: str) -> tuple[str, str | None]:
     """The id of the record that a row is known by, or was hit; and the alert of the hit."""
     is_hit = plan.of_hits
     if plan.met is not None:
@@ -169,8 +169,8 @@ class JudgedRows:
     _keys: dict[int, dict[str, KeyValue]] = field(default_factory=dict)
 
     def window_hits(self, hits: Hits) -> Iterator[Hit]:
-        """What the kernel found, in its order."""
-        lines = [_LineOf(self, number, line) for number, line in enumerate(self.store_plan.kernel.judging)]
+        """The kernel's hits, in its order."""
+        lines = [_PredicateOf(self, number, line) for number, line in enumerate(self.store_plan.kernel.judging)]
         integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
         ids = _texts(hits.evidence_id_bytes, hits.evidence_id_offsets)
         rows = hits.row.tolist()
@@ -178,7 +178,7 @@ class JudgedRows:
         for i, (number, row) in enumerate(zip(hits.line.tolist(), rows, strict=True)):
             line, first, last = lines[number], bounds[i], bounds[i + 1]
             ingest_ms = int(self.batch.ingest_ms[row])
-            read = hits.formed.get(i)
+            read = hits.formula_reads.get(i)
             record_ids, alerts = rests_on(self.plan, ids[first:last])
             hit = Hit(
                 version=line.version(ingest_ms),
@@ -202,13 +202,13 @@ class JudgedRows:
             )
             yield line.of_record(hit, self.batch.facts, row) if line.alone else hit
 
-    def met_later(self, met: Met) -> Hit:
-        """The hit at a record by what came behind it."""
+    def late_context_hit(self, met: LateContextHit) -> Hit:
+        """The hit at a record whose context came after it."""
         number, row, read = met.line, met.row, met.read
         kernel, line = self.store_plan.kernel.windowed, dict(self.store_plan.kernel.waiting)[number]
         assert kernel is not None  # noqa: S101 - others wait for nothing
-        of, ingest_ms = _LineOf(self, number, line), int(self.batch.ingest_ms[row])
-        start_ms, end_ms = waited_by(kernel, line).span_ms(int(self.batch.clock_ms[row]))
+        of, ingest_ms = _PredicateOf(self, number, line), int(self.batch.ingest_ms[row])
+        start_ms, end_ms = context_window(kernel, line).span_ms(int(self.batch.clock_ms[row]))
         record_ids, alerts = rests_on(self.plan, [self._id(met.other)])
         known_ms = self.reached_ms(met.other)
         return Hit(
@@ -310,7 +310,7 @@ class JudgedRows:
     def record_id(self, row: int) -> str:
         """The id of the record of ``row``; of a hit, that of the record that was hit."""
         known = self._id(row)
-        return known if self.plan.reports else known_by(self.plan, known)[0]
+        return known if self.plan.reports else record_and_alert_of(self.plan, known)[0]
 
     def _id(self, row: int) -> str:
         start, end = self.batch.id_offsets[row], self.batch.id_offsets[row + 1]
@@ -332,8 +332,8 @@ class JudgedRows:
         return known
 
 
-class _LineOf:
-    """What is asked of a line again and again."""
+class _PredicateOf:
+    """What hits of one line, formula, pattern or absence have in common."""
 
     def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine | Pattern | Absence) -> None:
         self._versions = judged.store_plan.versions[number]
@@ -375,7 +375,10 @@ class _LineOf:
         elif self._kind == "float":
             values = hits.evidence_value_f[first:last].tolist()
         clocks = hits.evidence_clock_ms[first:last].tolist()
-        return [WindowRecord(*each) for each in zip(record_ids, clocks, values, strict=True)]
+        return [
+            WindowRecord(record_id=record_id, clock_ms=clock_ms, value=value)
+            for record_id, clock_ms, value in zip(record_ids, clocks, values, strict=True)
+        ]
 
 
 def _live(rule: Stateless, batch: KeyedBatch) -> Any:

@@ -15,7 +15,7 @@ from crossline.basics import wire
 from crossline.basics.spans import gathered
 from crossline.basics.values import I64
 from crossline.evaluate.decisions.blocks import Table
-from crossline.evaluate.decisions.lines import Lines
+from crossline.evaluate.decisions.json_lines import DecisionLines
 
 Placed = tuple[Sequence[Any], dict[str, Any]]  # a decision, behind what puts it among the others
 
@@ -25,7 +25,7 @@ class Decided:
     """What a shard of ids decided: ``few``, as JSON values, and the rest as lines, each with its table."""
 
     few: list[Placed]
-    lines: Sequence[tuple[Table, Lines]] = ()
+    lines: Sequence[tuple[Table, DecisionLines]] = ()
 
     def values(self) -> list[Placed]:
         """All of them as JSON values, in no order."""
@@ -42,7 +42,7 @@ def texts(text: Any, offsets: I64) -> Iterator[bytes]:
     return (raw[start:end] for start, end in pairwise(ends))
 
 
-def packed(table: Table, lines: Lines, *, bare: bool) -> bytes:
+def packed(table: Table, lines: DecisionLines, *, bare: bool) -> bytes:
     """Lines as they travel to who delivers them; ``bare``: also those without a reason."""
     kept = np.arange(len(lines.record)) if bare else np.flatnonzero(~lines.bare)
     at, columns = table.first[lines.record[kept]], table.columns
@@ -55,7 +55,7 @@ def packed(table: Table, lines: Lines, *, bare: bool) -> bytes:
 
 
 class Decisions(Sequence[Mapping[str, Any]]):
-    """Decisions in the order of their records, read from their lines when one is asked for."""
+    """Decisions in the order of their records; each is parsed from its line on access."""
 
     def __init__(self, few: Sequence[Placed], blocks: Sequence[bytes | memoryview]) -> None:
         parts = [wire.decode(block, "decisions of a batch") for block in blocks]

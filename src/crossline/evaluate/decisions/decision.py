@@ -14,7 +14,7 @@ import orjson
 from crossline.basics.formula.naive import evaluate
 from crossline.basics.times import BEGINNING_MS, instant_text
 from crossline.basics.uuids import UUID_CHARS, seeded, uuid5_text
-from crossline.evaluate.decisions.held import one_a_rule
+from crossline.evaluate.decisions.holds import one_a_rule
 from crossline.rules.base import Rule
 from crossline.rules.composition import Head, way_of
 from crossline.rules.policy.hits import DecidedRecord, DecidingHit, gravest
@@ -103,7 +103,7 @@ def _reason(hit: DecidingHit) -> dict[str, Any]:
 
 
 def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -> Decision:
-    """What ``policy`` says of ``record``, given all of its hits that count, in any order; without any, ``allow``.
+    """The decision of ``policy`` on ``record``, given all of its hits that count, in any order; without any, ``allow``.
 
     What somebody holds of no rule is decided no less gravely than that asks, whatever the policy says.
     """
@@ -170,7 +170,7 @@ class RulesInForce:
 
 
 def _named(version: RuleVersion) -> str:
-    """A version and what it says, and the keys that it has where that is not all."""
+    """A version, its content, and its share of keys where that is not all."""
     rule, slots = version.rule, version.slots
     has = "" if slots is None else f"\x1f{slots.first}\x1f{slots.end}"
     return f"{rule.rule_id}\x1f{rule.version}\x1f{rule.body_digest()}{has}"

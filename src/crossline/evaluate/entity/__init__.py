@@ -1,1 +1,1 @@
-"""What rules see of one key as of an instant: figures, told without a record."""
+"""The figures of one key as of an instant, without a record: point queries on state."""

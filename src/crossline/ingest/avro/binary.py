@@ -22,7 +22,7 @@ _LONG_END = 1 << 64
 
 
 class MalformedError(Exception):
-    """The bytes are not what the schema says. ``path``: the fields in which it was found, from the outside in."""
+    """The bytes do not match the schema. ``path``: the fields around the fault, outermost first."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)

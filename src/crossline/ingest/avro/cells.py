@@ -29,7 +29,7 @@ def cell(column: Column, unit: int | None, found: Found | None) -> Any:
     ``unit``: see ``units``.
     """
     if found is not None and found.place:
-        given = told(Found(found.node, found.value))
+        given = description(Found(found.node, found.value))
         raise RefusedRecordError("wrong_type", f"field {found.place}: found {given}, expected an object")
     if found is None or found.node.kind == "null":
         if column.spec.optional:
@@ -158,21 +158,21 @@ def _stamp(column: Column, found: Found) -> int | None:
         stamp = int(real_to_ms(_number(column, None, found) or 0.0, column.unit))
     if stamp == NOT_A_TIME:
         raise RefusedRecordError(
-            "time_out_of_range", f"field {column.name}: found {told(found)}, expected years 1 to 9999"
+            "time_out_of_range", f"field {column.name}: found {description(found)}, expected years 1 to 9999"
         )
     return stamp
 
 
 def _bad_number(column: Column, found: Found, why: str) -> RefusedRecordError:
-    return RefusedRecordError("bad_number", f"field {column.name}: found {told(found)}, {why}")
+    return RefusedRecordError("bad_number", f"field {column.name}: found {description(found)}, {why}")
 
 
 def _wrong(column: Column, found: Found) -> RefusedRecordError:
     expected = f"a list of {column.spec.kind}" if column.spec.is_list else column.spec.kind
-    return RefusedRecordError("wrong_type", f"field {column.name}: found {told(found)}, expected {expected}")
+    return RefusedRecordError("wrong_type", f"field {column.name}: found {description(found)}, expected {expected}")
 
 
-def told(found: Found) -> str:
+def description(found: Found) -> str:
     """A value in a few words."""
     node, value = found.node, found.value
     text = ""

@@ -117,7 +117,7 @@ class _Writer:
             self.add({"boolean": BOOL, "int": INT, "long": LONG}[kind])
 
     def _column(self, node: Node, number: int) -> None:
-        """The step that fills a column; where the type does not fit, the slow path says so."""
+        """The step that fills a column; where the type does not fit, the slow path refuses the record."""
         if node.kind == "null":
             return
         kind = self.columns[number].kind

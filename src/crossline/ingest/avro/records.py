@@ -1,7 +1,7 @@
 """Avro records as values of a topic, into the same columns as records of JSON.
 
 What the stream declares decides: fields are found by their names, and what its writer added is passed over. Whatever
-cannot be taken in is a dead letter that says why.
+cannot be decoded becomes a dead letter with the reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crossline.basics.values import I64
 from crossline.ingest.avro.binary import Found, MalformedError, Walk, Want
-from crossline.ingest.avro.cells import cell, told, units
+from crossline.ingest.avro.cells import cell, description, units
 from crossline.ingest.avro.kernel import scan_values
 from crossline.ingest.avro.program import Program, compile_program
 from crossline.ingest.avro.schema import Node
@@ -133,7 +133,9 @@ class Reading:
         try:
             node = walk.branch(schema)
             if node.kind != "record":
-                raise RefusedRecordError("not_an_object", f"found {told(walk.found(node, 0))}, expected a record")
+                raise RefusedRecordError(
+                    "not_an_object", f"found {description(walk.found(node, 0))}, expected a record"
+                )
             walk.record(node, self.want, found, 0)
             walk.finish()
         except MalformedError as error:

@@ -30,7 +30,7 @@ _UUID_BYTES = 16
 
 
 class SchemaError(Exception):
-    """A schema that records cannot be read by; the text says why."""
+    """The schema is not supported; the text has the reason."""
 
 
 @dataclass(slots=True, eq=False)

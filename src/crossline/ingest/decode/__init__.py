@@ -1,11 +1,11 @@
 """Decoding: bytes or tables into columns, and a dead letter for each record that cannot be taken in."""
 
 from crossline.ingest.decode.columnar import decode_table
-from crossline.ingest.decode.documents import decode_lines, decode_values
+from crossline.ingest.decode.csv_records import decode_csv
+from crossline.ingest.decode.flat_records import PlainForm
+from crossline.ingest.decode.json_records import decode_lines, decode_values
 from crossline.ingest.decode.layout import RecordLayout, make_layout, table_layout
-from crossline.ingest.decode.plain import PlainForm
 from crossline.ingest.decode.reasons import REASONS, Reason
-from crossline.ingest.decode.separated import decode_csv
 from crossline.ingest.decode.spans import Decoded
 
 __all__ = [

@@ -20,6 +20,7 @@ from crossline.ingest.decode.clock import (
     whole_column_ms,
 )
 from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, part, put_eight_bytes
+from crossline.ingest.decode.json_scan import BACKSLASH, LOWER_U, hex_quad
 from crossline.ingest.decode.layout import Column, RecordLayout, Role
 from crossline.ingest.decode.record import (
     BOOLEAN,
@@ -35,7 +36,6 @@ from crossline.ingest.decode.record import (
     TIME_NUMBER,
     VALUE,
 )
-from crossline.ingest.decode.scan import BACKSLASH, LOWER_U, hex_quad
 
 # A text that stands in ``extra`` and not in the buffer.
 EXTRA = 5

@@ -1,4 +1,4 @@
-"""Records that are columns already: Parquet row groups and DataFrames, checked and brought to the declared types."""
+"""Records that are columns already: Parquet row groups and DataFrames, checked and converted to the declared types."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Reason = Literal[
     "time_in_future",
 ]
 
-# In the order in which they are looked for: a record with several faults is told the first.
+# In the order of the checks: a record with several faults gets the first.
 REASONS: dict[Reason, str] = {
     "tombstone": "a message of a topic without a value",
     "bad_header": "a message with a header that is not of the type that the stream declares",

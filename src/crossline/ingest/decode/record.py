@@ -11,7 +11,7 @@ import numpy as np
 from crossline.basics.values import I32, I64, U8
 from crossline.ingest.decode.clock import NOT_A_TIME, real_to_ms, rfc3339_ms, whole_to_ms
 from crossline.ingest.decode.jit import WORD_BYTES, byte_at, eight_bytes, kernel, part
-from crossline.ingest.decode.scan import (
+from crossline.ingest.decode.json_scan import (
     BRACE,
     BRACE_END,
     BRACKET,

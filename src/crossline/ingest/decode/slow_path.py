@@ -1,4 +1,4 @@
-"""The slow path: one JSON record at a time. It says what everything means; what it refuses is refused."""
+"""The slow path: one JSON record at a time. It is the reference: other decoders give the same values and refusals."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from crossline.ingest.decode.clock import NOT_A_TIME, TIME_MS_END, TIME_MS_MIN, real_to_ms, rfc3339_ms, whole_to_ms
+from crossline.ingest.decode.json_scan import DEPTH_MAX
 from crossline.ingest.decode.layout import Column, RecordLayout, Role
 from crossline.ingest.decode.reasons import RefusedRecordError
 from crossline.ingest.decode.record import INTEGER, NUMBER, STRING, TIME_NUMBER, TIME_TEXT
-from crossline.ingest.decode.scan import DEPTH_MAX
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 INT64_DIGITS_MAX = 19
@@ -53,7 +53,7 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def take_json(layout: RecordLayout, raw: bytes) -> Taken:
+def parse_json_record(layout: RecordLayout, raw: bytes) -> Taken:
     """Decode one record. Raises RefusedRecordError."""
     document = parse(raw)
     if not isinstance(document, dict):

@@ -15,10 +15,10 @@ from crossline.basics.values import I64, U8, Columns, Records
 from crossline.ingest.decode.arrival import Arrival
 from crossline.ingest.decode.cells import Cells, column_array
 from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, lowest_bit
+from crossline.ingest.decode.json_scan import HIGHS, ONES
 from crossline.ingest.decode.layout import RecordLayout, Role
 from crossline.ingest.decode.reasons import RefusedRecordError
 from crossline.ingest.decode.record import DEAD, GOOD, SLOW
-from crossline.ingest.decode.scan import HIGHS, ONES
 from crossline.ingest.decode.slow_path import Taken
 
 LINE_BYTES_MAX = 1 << 20

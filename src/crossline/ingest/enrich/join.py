@@ -212,7 +212,7 @@ def _equal(column: pa.Array, places: I64) -> BoolMask:
 
 
 def _with(fields: Mapping[str, pa.Array], join: Join, found: _Points, point: I64) -> Columns:
-    """``fields`` and, behind them, those of the table, each made when it is asked for."""
+    """``fields`` and, behind them, those of the table, each computed on first use."""
     own = tuple(fields)
     index = pa.array(point, mask=point < 0)
 

@@ -1,4 +1,4 @@
-"""Messages of a topic as rows of a table: the key of a message says which row, its value what stands there.
+"""Messages of a topic as rows of a table: the key of a message is the row's key, its value the row's columns.
 
 A row is known by its key and, where rows hold from an instant on, by that. Of several messages of one row the last one
 counts; one without a value takes the row away.
@@ -158,7 +158,7 @@ def _refuse(decoded: Decoded, refused: dict[int, str]) -> None:
 
 
 def _compare(name: str, keys: pa.Array, values: pa.Array, places: I64, refused: dict[int, str]) -> None:
-    """Where a value says of the key what the key does not."""
+    """Where the key columns of a value differ from the message's key."""
     other = np.asarray(pc.fill_null(pc.not_equal(values, keys), False))
     other |= np.asarray(pc.and_(values.is_valid(), keys.is_null()))
     for row in np.flatnonzero(other).tolist():

@@ -187,7 +187,7 @@ class _Lines:
 
 
 def _problem(detail: str, source: str, line: int) -> Problem:
-    """What a decoder says of a row, as a problem."""
+    """A decoder's error on a row, as a problem."""
     said, _, expected = detail.rpartition(", expected ")
     if not said:
         said, expected = detail, "a row that can be read"

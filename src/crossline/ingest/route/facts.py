@@ -37,7 +37,7 @@ def facts_of(names: Sequence[str], records: Records) -> Facts:
 
 
 def valid_name(number: int) -> str:
-    """The array that says where value ``number`` is one."""
+    """The name of the validity array of value ``number``."""
     return f"valid{number}"
 
 

@@ -11,7 +11,7 @@ import orjson
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.times import format_instant
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.identity import dead_identity, identity_of
 
 if TYPE_CHECKING:

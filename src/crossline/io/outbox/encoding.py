@@ -10,7 +10,7 @@ from typing import Any
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import StateError
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.base import Delivery, LateRecord
 
 _VERSION = 1

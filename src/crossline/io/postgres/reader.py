@@ -10,7 +10,7 @@ import orjson
 
 from crossline.basics.errors import UsageError
 from crossline.basics.times import instant_text
-from crossline.evaluate.alerts.alertjson import read_alert
+from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.postgres.client import Connection, Place, told
 from crossline.io.postgres.migrate import version_of
 from crossline.io.postgres.rows import entity

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from crossline.basics.times import instant_text
-from crossline.evaluate.alerts.alertjson import json_bytes, number_of
+from crossline.evaluate.alerts.alert_json import json_bytes, number_of
 from crossline.io.postgres.texts import MARK, held, held_value, indexed
 from crossline.io.sinks.base import Delivery
 

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 
 # Of ``P:entity:KEY``: the gravest status that is in force, and whose it is. Gone once nothing is. ``status``: what was
 # decided under the policy about the alert's record, and else the rule's ``action``; ``decision_id``: of that decision.

@@ -16,8 +16,8 @@ from redis.retry import Retry
 
 from crossline.basics.errors import PermanentError, SinkError
 from crossline.basics.times import format_instant
-from crossline.evaluate.alerts.alertjson import json_bytes
-from crossline.evaluate.alerts.standing import RETRACTED
+from crossline.evaluate.alerts.alert_json import json_bytes
+from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.io.redis.keys import RANKS, entity, part
 from crossline.io.redis.lines import BoundedConnection, BoundedTlsConnection
 from crossline.io.redis.scripts import TELL_ALERT, TELL_DECISION, TELL_DUE, TELL_REVISED

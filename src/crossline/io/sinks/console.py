@@ -15,7 +15,7 @@ from rich.text import Text
 
 from crossline.basics.errors import SinkError
 from crossline.basics.texts.plaintext import printable
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.base import LOOK_S, Delivery, for_delivery
 from crossline.logs import get_logger
 from crossline.settings import sinks as config_sinks

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import PermanentError, SinkError
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.id_index import IdIndex
 from crossline.io.stores.standing import Standing
 from crossline.logs import get_logger

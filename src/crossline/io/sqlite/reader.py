@@ -11,7 +11,7 @@ import orjson
 
 from crossline.basics.errors import UsageError
 from crossline.basics.times import format_instant
-from crossline.evaluate.alerts.alertjson import read_alert
+from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.sqlite.schema import KEY_VALUE, check_schema
 from crossline.io.sqlite.sink import OPEN_MS, told
 from crossline.io.stores.stores import AlertFilter, DecisionFilter, Mark, StoredAlert

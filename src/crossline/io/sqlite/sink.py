@@ -14,7 +14,7 @@ from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wai
 
 from crossline.basics.errors import PermanentError, SinkError, StateError
 from crossline.basics.times import format_instant, instant_text
-from crossline.evaluate.alerts.alertjson import json_bytes, number_of
+from crossline.evaluate.alerts.alert_json import json_bytes, number_of
 from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.io.sinks.identity import identity_of
 from crossline.io.sqlite.decisions import store_decisions

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from crossline.basics.errors import SinkError
 from crossline.basics.times import format_instant
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.io.sinks.identity import id_bytes
 from crossline.io.sinks.once_file import Line, OnceFile

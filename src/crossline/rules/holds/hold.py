@@ -2,7 +2,7 @@
 
 A hold is what composition can already say: a formula over the stream that the rule judges, with a figure that counts
 the rule's alerts of the key. So each version that holds gets such a rule of its own, which nobody wrote: it is compiled
-and judged as others are, and its hits are no alerts, but reasons of decisions (``evaluate/decisions/held.py``).
+and judged as others are, and its hits are no alerts, but reasons of decisions (``evaluate/decisions/holds.py``).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.evaluate.alerts.breaker import BreakerTrip, Counts, Guarded, Name, counted, guarded
+from crossline.evaluate.alerts.breaker import BreakerTrip, Counts, GuardedRule, Name, counted, guarded_rules
 from crossline.io.files import state_files
 from crossline.rules.breaker import Bound
 from crossline.rules.ruleset import RuleSet
@@ -32,7 +32,7 @@ class CircuitBreaker:
         self._path = Path(checkpoint) / NOTE
         self._default = default
         self._rules: RuleSet | None = None
-        self._watched: dict[Name, Guarded] = {}
+        self._watched: dict[Name, GuardedRule] = {}
         again = unfinished_batch(checkpoint)
         done = [each for each in self._noted() if again is None or each[0] < again]
         self._last: tuple[int, Counts] = done[-1] if done else (-1, {})
@@ -40,7 +40,7 @@ class CircuitBreaker:
     def judged(self, batch_id: int, alerts: Sequence[Mapping[str, Any]], rules: RuleSet) -> list[BreakerTrip]:
         """Count the alerts of a batch, which ``rules`` judged; which rules flood."""
         if rules is not self._rules:
-            self._rules, self._watched = rules, guarded(rules, self._default)
+            self._rules, self._watched = rules, guarded_rules(rules, self._default)
         before, known = self._last
         if not self._watched and not known:
             return []

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crossline.basics.wire import WirePart
-from crossline.evaluate.alignment import Waiting
+from crossline.evaluate.alignment import AlignmentBuffer
 from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState, judge
-from crossline.ingest.route.parts import Part
+from crossline.ingest.route.partitioner import Part
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.stages.deciding import decided_shard
 from crossline.runtime.stages.decision_writer import DecisionWriter
@@ -30,7 +30,7 @@ class MemoryJudge:
     source: SnapshotSource
     on_delta: Callable[[int, ShardState, Sequence[StoreDelta]], None] | None = None
     states: dict[tuple[int, int], ShardState] = field(default_factory=dict)
-    waiting: dict[int, Waiting] = field(default_factory=dict)
+    waiting: dict[int, AlignmentBuffer] = field(default_factory=dict)
 
     def __call__(
         self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
@@ -64,7 +64,7 @@ class MemoryJudge:
 
     def _aligned(self, snapshot: PlanSnapshot, shard: int, parts: list[WirePart]) -> tuple[list[WirePart], Sent]:
         """What a shard judges now of what came and of what waited; what is for stages above waits here too."""
-        waiting = self.waiting.setdefault(shard, Waiting(snapshot.bounds.aligned))
+        waiting = self.waiting.setdefault(shard, AlignmentBuffer(snapshot.bounds.aligned))
         level_of = {plan.stream: plan.level for plan in snapshot.plans()}
         ready = waiting.release(snapshot.plans(), parts)
         above = [(level_of[m["stream"]], Part(shard, dict(m), a)) for m, a in ready if level_of[m["stream"]] > 1]

@@ -15,8 +15,8 @@ import orjson
 
 from crossline.basics import wire
 from crossline.basics.errors import StateError
-from crossline.evaluate.persist import apply_delta, expired
 from crossline.evaluate.shard import ShardState
+from crossline.evaluate.state_log import apply_delta, expired
 from crossline.plan.compile import layout_of
 from crossline.plan.state_stores import Layout
 from crossline.runtime.snapshot.snapshot import PlanSnapshot

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crossline.evaluate.output import StoreDelta
-from crossline.evaluate.persist import encode_delta
 from crossline.evaluate.shard import ShardState
+from crossline.evaluate.state_log import encode_delta
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.local.saved import Segments, plan_of
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot

@@ -11,7 +11,7 @@ import orjson
 
 from crossline.basics.errors import SinkError, UsageError
 from crossline.basics.times import format_instant
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.decisions.batch import Decisions
 from crossline.evaluate.decisions.decision import RulesInForce
 from crossline.io.feed.files import Ends, Kept, batch_path, write_batch

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crossline.basics.errors import UsageError
 from crossline.ingest.decode import decode_table, decode_values
-from crossline.ingest.route.parts import Chunk
+from crossline.ingest.route.partitioner import Chunk
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.intake import Taken
 from crossline.runtime.work.task import Task

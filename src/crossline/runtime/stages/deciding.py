@@ -28,19 +28,19 @@ import xxhash
 from crossline.basics import wire
 from crossline.basics.errors import SinkError
 from crossline.basics.values import I64
-from crossline.evaluate.alerts.hits import Hit, origin_of, told_at
-from crossline.evaluate.alerts.standing import RETRACTED
+from crossline.evaluate.alerts.current_alerts import RETRACTED
+from crossline.evaluate.alerts.hits import Hit, emission_order, origin_of
 from crossline.evaluate.changes import cause_of
 from crossline.evaluate.decision_memory import DecidedStore, Which
 from crossline.evaluate.decisions.batch import Decided, Placed
 from crossline.evaluate.decisions.blocks import RecordBlock, Table
 from crossline.evaluate.decisions.decision import RulesInForce, decide
-from crossline.evaluate.decisions.lines import Lines, Made, decided_lines, plain
-from crossline.evaluate.decisions.revise import Known, revise, revision_json
+from crossline.evaluate.decisions.json_lines import DecisionLines, LineInputs, decided_lines, plain
+from crossline.evaluate.decisions.revision import Known, revise, revision_json
 from crossline.evaluate.output import ShardOutput, StoreDelta
 from crossline.evaluate.shard import ShardState, evict, store_of
-from crossline.evaluate.standing.again import StandingChange
-from crossline.evaluate.standing.rows import StandingRows
+from crossline.evaluate.suppression.changes import SuppressionChange
+from crossline.evaluate.suppression.rows import SuppressedRows
 from crossline.logs import get_logger
 from crossline.plan.compose import known_later
 from crossline.plan.lateness import LatenessInForce
@@ -102,7 +102,9 @@ def deciding_values(
     if snapshot.revises_ms is not None:
         for shard in range(snapshot.shards):
             to[shard] |= {"changes": [], "clocks": clocks}
-    told = (each for each in (*_of_alerts(output.hits, alerts), *output.standing_changes) if _at_once(each.hit, later))
+    told = (
+        each for each in (*_of_alerts(output.hits, alerts), *output.suppression_changes) if _at_once(each.hit, later)
+    )
     for change in (*told, *held_hits(snapshot.rules, held)):
         hit = change.hit
         stream = hit.place[1]
@@ -113,12 +115,12 @@ def deciding_values(
             if change.because is None:
                 mine["hits"].append(said)
             else:
-                order = [told_at(hit), cause_of(hit, streams).order]
+                order = [emission_order(hit), cause_of(hit, streams).order]
                 mine["changes"].append([order, change.because, change.stands, *said])
     for each in output.duplicates:
         to[_shard(snapshot, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
     blocks: list[tuple[int, RecordBlock]] = []
-    for standing in output.standing:
+    for standing in output.suppressed:
         chosen = _decides(snapshot, standing, lateness, later)
         if chosen.any():
             blocks += standing_blocks(standing, chosen, snapshot.shards)
@@ -134,18 +136,18 @@ def _at_once(hit: Hit, later: Collection[str]) -> bool:
     return hit.known_ms is None and hit.version.rule.rule_id not in later
 
 
-def _of_alerts(hits: Iterable[Hit], alerts: Iterable[Mapping[str, Any]]) -> Iterator[StandingChange]:
+def _of_alerts(hits: Iterable[Hit], alerts: Iterable[Mapping[str, Any]]) -> Iterator[SuppressionChange]:
     """The hits that count, as their alerts tell of them."""
     for hit, alert in zip(hits, alerts, strict=True):
         counted = hit_of(alert)
         if counted is not None:
             stands = hit.correction is None or hit.correction.outcome != RETRACTED
             plainly = hit.correction is None and hit.cause is None
-            yield StandingChange(hit, counted, stands, None if plainly else alert["alert_id"])
+            yield SuppressionChange(hit, counted, stands, None if plainly else alert["alert_id"])
 
 
 def _decides(
-    snapshot: PlanSnapshot, standing: StandingRows, lateness: Mapping[str, LatenessInForce], later: Collection[str]
+    snapshot: PlanSnapshot, standing: SuppressedRows, lateness: Mapping[str, LatenessInForce], later: Collection[str]
 ) -> npt.NDArray[np.bool_]:
     """Which of the reasons count: those at records in time, but for what may be known long after these."""
     judged, batch = standing.judged, standing.judged.batch
@@ -227,7 +229,7 @@ def plainly_decided(
     """What is decided of what a batch has for a shard of ids, where nothing is revised."""
     watch.start()
     given = Given.of(bodies)
-    table, lines = given.table(snapshot), list[tuple[Table, Lines]]()
+    table, lines = given.table(snapshot), list[tuple[Table, DecisionLines]]()
     if table is not None:
         alone = _alone(table, given)
         for stream, numbers in _by_stream(table, alone).items():
@@ -263,11 +265,11 @@ def _by_stream(table: Table, numbers: I64) -> dict[str, I64]:
     return {stream: numbers[mine == at] for at, stream in enumerate(streams) if (mine == at).any()}
 
 
-def _made(snapshot: PlanSnapshot, stream: str, now_ms: int) -> Made:
+def _made(snapshot: PlanSnapshot, stream: str, now_ms: int) -> LineInputs:
     """How the decisions on records of ``stream`` are made."""
     deciding, in_force = _deciding(snapshot), RulesInForce(snapshot.rules, stream)
     spans, more = np.array(in_force.edges, np.int64), _more(deciding)
-    return Made(partial(decide, deciding.policy), in_force.digest, spans, now_ms, deciding.policy.version, more)
+    return LineInputs(partial(decide, deciding.policy), in_force.digest, spans, now_ms, deciding.policy.version, more)
 
 
 def _deciding(snapshot: PlanSnapshot) -> Deciding:

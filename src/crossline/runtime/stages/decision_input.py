@@ -15,10 +15,10 @@ from crossline.evaluate.alerts.hits import JudgedRows, Place, origin_of
 from crossline.evaluate.decision_memory import Which
 from crossline.evaluate.decisions.blocks import OF_RECORDS, RecordBlock, Table, block_of, table_of
 from crossline.evaluate.decisions.decision import weight
-from crossline.evaluate.decisions.revise import Change, deciding_hit
-from crossline.evaluate.order import take_bytes
+from crossline.evaluate.decisions.revision import Change, deciding_hit
+from crossline.evaluate.ingest_order import take_bytes
 from crossline.evaluate.output import Reported
-from crossline.evaluate.standing.rows import StandingRows
+from crossline.evaluate.suppression.rows import SuppressedRows
 from crossline.rules.policy.hits import DecidedRecord, DecidingHit
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.stages.spill import body_of
@@ -35,7 +35,7 @@ def record_blocks(reported: Reported, bound_ms: Any, shards: int) -> Iterator[tu
     yield from _by_shard(judged, wanted, ids, shards)
 
 
-def standing_blocks(held: StandingRows, chosen: Any, shards: int) -> Iterator[tuple[int, RecordBlock]]:
+def standing_blocks(held: SuppressedRows, chosen: Any, shards: int) -> Iterator[tuple[int, RecordBlock]]:
     """The records at which rules hold and raise no alert, of the reasons that are ``chosen`` (bool[n])."""
     used = np.unique(held.reason_row[chosen])
     data, offsets = held.ids()

@@ -17,7 +17,7 @@ import orjson
 from crossline.basics.errors import UsageError
 from crossline.evaluate.decisions.batch import Decided, Placed, packed
 from crossline.evaluate.decisions.blocks import Table
-from crossline.evaluate.decisions.lines import Lines
+from crossline.evaluate.decisions.json_lines import DecisionLines
 from crossline.io.kafka.transactions.each import DecisionTopic
 from crossline.io.sinks.base import Delivery, RetryPolicy, deliver_all
 from crossline.io.sinks.jsonl import decision_identity
@@ -63,7 +63,7 @@ def _rows(few: Sequence[Placed]) -> Sent:
     return [(OUT, 0, DECISIONS, orjson.dumps(few))] if few else []
 
 
-def _row(table: Table, lines: Lines, *, bare: bool) -> tuple[int, int, str, bytes]:
+def _row(table: Table, lines: DecisionLines, *, bare: bool) -> tuple[int, int, str, bytes]:
     return OUT, 0, DECIDED, packed(table, lines, bare=bare)
 
 

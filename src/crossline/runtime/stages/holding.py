@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from crossline.basics.times import format_duration, format_instant
 from crossline.evaluate.alerts.alert import alert_id_of, correction_id
+from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.evaluate.alerts.hits import Hit
-from crossline.evaluate.alerts.standing import RETRACTED
-from crossline.evaluate.decisions.held import holding
+from crossline.evaluate.decisions.holds import holding
 from crossline.evaluate.output import ShardOutput
-from crossline.evaluate.standing.again import StandingChange
+from crossline.evaluate.suppression.changes import SuppressionChange
 from crossline.rules.base import Rule
 from crossline.rules.holds.hold import HoldRule, is_hold
 from crossline.rules.holds.manual import PlacedRule
@@ -28,14 +28,14 @@ def take_held(output: ShardOutput) -> list[Hit]:
     return held
 
 
-def held_hits(rules: RuleSet, held: Iterable[Hit]) -> Iterator[StandingChange]:
+def held_hits(rules: RuleSet, held: Iterable[Hit]) -> Iterator[SuppressionChange]:
     """What is decided by of the hits of holds. One whose alerts were all released is none."""
     releases = rules.released
     for hit in held:
         made = hit.version.rule
         if isinstance(made, PlacedRule):
             for placed in rules.held.at(made.stream, hit.key, hit.ingest_ms):
-                yield StandingChange(hit, _by_hand(placed))
+                yield SuppressionChange(hit, _by_hand(placed))
             continue
         if not isinstance(made, HoldRule):
             raise TypeError(f"{made.rule_id}: found a rule that somebody wrote where a hold was expected")
@@ -49,7 +49,7 @@ def held_hits(rules: RuleSet, held: Iterable[Hit]) -> Iterator[StandingChange]:
         if either is not None and (standing is not None or hit.correction is not None):
             plainly = hit.correction is None and hit.cause is None
             because = None if plainly else _because(hit, standing, before)
-            yield StandingChange(hit, either, standing is not None, because)
+            yield SuppressionChange(hit, either, standing is not None, because)
 
 
 def _because(hit: Hit, now: DecidingHit | None, before: DecidingHit | None) -> str:

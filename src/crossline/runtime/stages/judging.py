@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 
 from crossline.evaluate.alerts.alert import alerts_of
-from crossline.evaluate.alerts.alertjson import json_bytes
-from crossline.evaluate.alerts.hits import told_at
+from crossline.evaluate.alerts.alert_json import json_bytes
+from crossline.evaluate.alerts.hits import emission_order
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.output import ShardOutput
 from crossline.evaluate.shard import ShardState, judge
-from crossline.ingest.route.pack import pack
-from crossline.ingest.route.parts import Part
+from crossline.ingest.route.part_codec import pack
+from crossline.ingest.route.partitioner import Part
 from crossline.io.kafka.transactions.each import DecisionTopic
 from crossline.plan.costs import version_name
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
@@ -131,10 +131,7 @@ def outcome_of(output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Rows
     """What came of a batch of a shard, as rows (kind, body); ``alerts``: of its hits."""
     rows: Rows = []
     if alerts:
-        rows += [
-            ("alerts", json_bytes(alerts)),
-            ("places", orjson.dumps([told_at(hit) for hit in output.hits])),
-        ]
+        rows += [("alerts", json_bytes(alerts)), ("places", orjson.dumps([emission_order(hit) for hit in output.hits]))]
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))

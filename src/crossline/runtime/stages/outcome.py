@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from crossline.basics.deadletter import DeadLetter
-from crossline.evaluate.alerts.alertjson import read_alerts
+from crossline.evaluate.alerts.alert_json import read_alerts
 from crossline.evaluate.decisions.batch import Placed, in_order
 from crossline.evaluate.output import StreamClocks
-from crossline.ingest.route.pack import dead_from_json
+from crossline.ingest.route.part_codec import dead_from_json
 from crossline.io.sinks.base import LateRecord
 from crossline.logs import get_logger
 from crossline.plan.costs import Meter

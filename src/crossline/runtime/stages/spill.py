@@ -19,7 +19,7 @@ import orjson
 import pyarrow as pa
 
 from crossline.basics.wire import WirePart
-from crossline.ingest.route.pack import unpack
+from crossline.ingest.route.part_codec import unpack
 from crossline.runtime.stages.rows import OUT, ArrowBatches, rows_of
 from crossline.runtime.work.task import Task
 

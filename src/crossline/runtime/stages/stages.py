@@ -18,9 +18,9 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.values import Records
 from crossline.ingest.enrich.headers import with_headers
 from crossline.ingest.enrich.join import joined
-from crossline.ingest.route.entering import entering
-from crossline.ingest.route.pack import dead_to_json
-from crossline.ingest.route.parts import Chunk, Part
+from crossline.ingest.route.part_codec import dead_to_json
+from crossline.ingest.route.partitioner import Chunk, Part
+from crossline.ingest.route.plan_inputs import entering
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.sources.intake import Intake

@@ -10,8 +10,8 @@ from functools import partial
 
 from crossline.basics.errors import StateError
 from crossline.evaluate.output import StoreDelta
-from crossline.evaluate.persist import apply_delta, encode_delta, expired
 from crossline.evaluate.shard import ShardState
+from crossline.evaluate.state_log import apply_delta, encode_delta, expired
 from crossline.io.objects.place import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.places import at_level, begin_with_backfill

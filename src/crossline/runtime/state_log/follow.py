@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crossline.basics.errors import StateError
-from crossline.evaluate.persist import apply_delta
 from crossline.evaluate.shard import ShardState, forget_unplanned
+from crossline.evaluate.state_log import apply_delta
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.places import at_level, begin_with_backfill, by_batch
 from crossline.runtime.state_log.statelog import StateLog

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 
-from crossline.evaluate.persist import apply_backfill, expired
-from crossline.evaluate.reshard import Blob, whole
+from crossline.evaluate.resharding import Blob, whole
 from crossline.evaluate.shard import ShardState
+from crossline.evaluate.state_log import apply_backfill, expired
 from crossline.io.objects.place import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.statelog import StateLog

@@ -19,7 +19,7 @@ from pathlib import Path
 import orjson
 
 from crossline.basics.errors import StateError, UsageError
-from crossline.evaluate.reshard import Blob, resharded
+from crossline.evaluate.resharding import Blob, resharded
 from crossline.io.files import state_files
 from crossline.io.objects.place import under
 from crossline.io.sinks.once_file import sync_path

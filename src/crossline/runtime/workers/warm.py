@@ -15,12 +15,12 @@ import pyarrow as pa
 from crossline.basics import wire
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.detect import detect, new_state
-from crossline.evaluate.persist import apply_delta, encode_delta
 from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.state_log import apply_delta, encode_delta
 from crossline.ingest.avro.records import decode_avro
 from crossline.ingest.avro.schema import read_schema
 from crossline.ingest.decode import decode_csv, decode_lines, decode_table, decode_values, make_layout
-from crossline.ingest.route.parts import Chunk, route
+from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import StreamPlan, compile_stream
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text

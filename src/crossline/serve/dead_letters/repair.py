@@ -14,11 +14,11 @@ import pyarrow as pa
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.streams.submission import Asked, Keyed
+from crossline.ingest.avro.encoder import UnfitError, encoded
 from crossline.ingest.avro.records import decode_avro
 from crossline.ingest.avro.schema import Node
 from crossline.ingest.avro.view import Viewed, viewed
 from crossline.ingest.avro.wire import schema_id
-from crossline.ingest.avro.writing import UnfitError, encoded
 from crossline.ingest.decode import make_layout
 from crossline.io.recordlog.keys import message_key
 from crossline.io.registry.client import UnknownError

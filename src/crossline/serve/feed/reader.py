@@ -16,7 +16,7 @@ import orjson
 
 from crossline.basics.errors import StateError, UsageError
 from crossline.basics.streams.submission import Place
-from crossline.evaluate.alerts.alertjson import read_alert
+from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.feed.files import SUFFIX, FeedBatch, batch_path, batches_in, read_batch, read_head
 from crossline.logs import get_logger
 

@@ -10,7 +10,7 @@ from typing import Any
 from crossline.analysis.health.shares import Precision
 from crossline.analysis.predicted import Predicted
 from crossline.basics.errors import UsageError
-from crossline.evaluate.alerts.alertjson import read_quickly
+from crossline.evaluate.alerts.alert_json import read_quickly
 from crossline.io.stores.stores import AlertFilter, Store
 from crossline.rule_registry.events import RuleEvent
 from crossline.serve.approvals.file import ApprovalFile

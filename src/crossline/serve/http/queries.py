@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from crossline.basics.texts.problems import nearest, one_of, shown
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.serve.http.problems import invalid
 
 KEY = "key."

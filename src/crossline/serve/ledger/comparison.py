@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crossline.basics.times import BEGINNING_MS, format_instant, parse_instant_ms
-from crossline.evaluate.alerts.alertjson import read_quickly
+from crossline.evaluate.alerts.alert_json import read_quickly
 from crossline.rule_registry.events import RuleEvent
 
 # What a decision is, of all that its text says: times and how it was answered are those of the moment.

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from crossline.basics.times import instant_text
-from crossline.evaluate.alerts.alertjson import json_value
-from crossline.evaluate.entity.figures import FigureNow, Unanswered
+from crossline.evaluate.alerts.alert_json import json_value
+from crossline.evaluate.entity.key_figures import CurrentFigure, Unanswered
 
 
 class KeyAsked(NamedTuple):
@@ -25,10 +25,10 @@ class KeyFigures(NamedTuple):
     failed: str = ""
 
 
-def key_figures_of(found: Iterable[FigureNow | Unanswered]) -> KeyFigures:
+def key_figures_of(found: Iterable[CurrentFigure | Unanswered]) -> KeyFigures:
     """What was ``found``, by rule."""
     each = list(found)
-    figures = [_figure(one) for one in each if isinstance(one, FigureNow)]
+    figures = [_figure(one) for one in each if isinstance(one, CurrentFigure)]
     missing = [{"rule_id": one.rule_id, "why": one.why} for one in each if isinstance(one, Unanswered)]
     return KeyFigures(sorted(figures, key=_by_rule), sorted(missing, key=lambda one: (one["rule_id"], one["why"])))
 
@@ -37,7 +37,7 @@ def _by_rule(figure: Mapping[str, Any]) -> tuple[str, int]:
     return figure["rule_id"], figure["rule_version"]
 
 
-def _figure(now: FigureNow) -> dict[str, Any]:
+def _figure(now: CurrentFigure) -> dict[str, Any]:
     asked, line = now.asked, now.asked.line
     return {
         "name": asked.name,

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from crossline.basics.wire import WirePart
 from crossline.evaluate.alerts.alert import alerts_of
-from crossline.evaluate.alerts.alertjson import read_quickly
+from crossline.evaluate.alerts.alert_json import read_quickly
 from crossline.evaluate.decisions.decision import RulesInForce
 from crossline.evaluate.derived_streams import derived
-from crossline.evaluate.entity.figures import FigureNow, Unanswered, figures_of_key
+from crossline.evaluate.entity.key_figures import CurrentFigure, Unanswered, figures_of_key
 from crossline.evaluate.output import Position, ShardOutput
 from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.decode import decode_values
-from crossline.ingest.route.parts import Chunk
+from crossline.ingest.route.partitioner import Chunk
 from crossline.plan.compile import StreamPlan
 from crossline.rules.policy.policy import Deciding
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
@@ -102,7 +102,7 @@ class StateOverlay:
         nothing = JudgedRecord(None, why=UNDECIDED if self.snapshot.deciding is None else LATE)
         return [found.get(number, nothing) for number in range(len(records))]
 
-    def figures(self, field: str, value: str) -> list[FigureNow | Unanswered]:
+    def figures(self, field: str, value: str) -> list[CurrentFigure | Unanswered]:
         """Those of a key as they are, with what is laid over; the states are of no use any more afterwards."""
         states = ((plans, self.states.get(level) or ShardState()) for level, plans in self._levels)
         return [each for plans, state in states for each in figures_of_key(plans, state, field, value)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crossline.basics.errors import PermanentError, RetryableError, SinkError, StateError
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.standing import Standing
 from crossline.serve.revisions.values import FailedDelivery, Revision, Status
 

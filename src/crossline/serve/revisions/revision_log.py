@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crossline.basics.errors import RetryableError, StateError
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.logs import get_logger
 from crossline.serve.revisions.values import Revision
 

@@ -6,8 +6,8 @@ owner of the memory (``KeySpaceState``) keeps the arrays alive and large enough 
 
 There are three builds of the same functions, chosen by numba's own switches in the environment. Without any: what runs
 in production. ``NUMBA_BOUNDSCHECK=1 NUMBA_OPT=1``: compiled, with every load and store looked up among what is alive
-(see ``watch``); optimized fully, that would compile for many minutes. ``NUMBA_DISABLE_JIT=1``: plain Python, looked up
-as well, for a debugger.
+(see ``bounds_check``); optimized fully, that would compile for many minutes. ``NUMBA_DISABLE_JIT=1``: plain Python,
+looked up as well, for a debugger.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 from numba import config, njit
 
 from crossline.basics.parts import PART
-from crossline.state.memory import intrinsics, python_access, watch
+from crossline.state.memory import bounds_check, intrinsics, python_access
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 BUILD: str = "python" if config.DISABLE_JIT else "checked" if config.BOUNDSCHECK else "plain"
@@ -39,7 +39,7 @@ def _of(name: str, size: int) -> Any:
     if BUILD == "python":
         return getattr(python_access, name)
     plain = getattr(intrinsics, name)
-    return plain if BUILD == "plain" else watch.checked(name, plain, size)
+    return plain if BUILD == "plain" else bounds_check.checked(name, plain, size)
 
 
 # Integers of every width come and go as int64.

@@ -1,4 +1,4 @@
-"""Reading and writing what is declared: the declaration says where it stands and how wide it is, not the kernel.
+"""Access to declared fields: the declaration has the offset and the width, not the kernel.
 
 ``get(h, at.TAIL, slot)`` is the field of a slot, ``get(h, at.COUNT_OF, slot, c)`` that of item ``c`` of a part of its
 row, ``get(h, at.OUT_ROW, n)`` item ``n`` of an array, ``get(h, at.N_HITS)`` a word; ``put`` takes the value at last.
@@ -23,8 +23,8 @@ from numba.extending import lower_builtin, lower_cast, models, register_model, t
 
 from crossline.state.memory import python_access
 from crossline.state.memory.access import BUILD
-from crossline.state.memory.declare import F64, I32, Declared, Kind, Reach
-from crossline.state.memory.watch import generate_look_up
+from crossline.state.memory.bounds_check import generate_look_up
+from crossline.state.memory.declarations import F64, I32, Declared, Kind, Reach
 
 _I64, _F64 = ir.IntType(64), ir.DoubleType()
 # How many numbers lead to a value of each form.

@@ -21,8 +21,8 @@ from crossline.basics.compiling import compiled_for
 from crossline.basics.parts import DOOR
 from crossline.basics.values import I64, U8
 from crossline.state.memory.access import inlined, jit, load_i64, load_u8, load_u32, store_64
-from crossline.state.memory.sources import digest
-from crossline.state.memory.watch import WATCHES, Piece, watching
+from crossline.state.memory.bounds_check import WATCHES, Piece, watching
+from crossline.state.memory.source_digest import digest
 
 U64 = npt.NDArray[np.uint64]
 FEW = 5  # offsets, of which a call of the kernel takes longer than the hashing

@@ -1,4 +1,4 @@
-"""Loads, stores and what else compiled code says to the processor, as numba's intrinsics. See ``access``."""
+"""Loads, stores and further processor instructions, as numba's intrinsics. See ``access``."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def lowest(typingctx: Any, bits: Any) -> Any:  # noqa: ARG001
 
 @intrinsic  # type: ignore[untyped-decorator]
 def prefetch(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
-    """Have the line of memory at ``address`` brought near; any address will do."""
+    """Prefetch the cache line at ``address``; any address is valid."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)

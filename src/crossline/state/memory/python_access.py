@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory import watch
+from crossline.state.memory import bounds_check
 
 _ALL = 2**64 - 1
 
@@ -20,7 +20,7 @@ def _load(kind: Any, result: Any) -> Callable[[int], Any]:
     size = ctypes.sizeof(kind)
 
     def load(address: int) -> Any:
-        watch.look_up(int(address), size, store=False)
+        bounds_check.look_up(int(address), size, store=False)
         return result(kind.from_address(int(address)).value)
 
     return load
@@ -30,7 +30,7 @@ def _store(kind: Any, given: Any) -> Callable[[int, Any], None]:
     size = ctypes.sizeof(kind)
 
     def store(address: int, value: Any) -> None:
-        watch.look_up(int(address), size, store=True)
+        bounds_check.look_up(int(address), size, store=True)
         kind.from_address(int(address)).value = given(value)
 
     return store
@@ -54,13 +54,13 @@ STORES |= {"float64": store_f64}
 
 def like_16(address: int, byte: int) -> Any:
     """Which of the 16 bytes at ``address`` are ``byte``, as bits."""
-    watch.look_up(int(address), 16, store=False)
+    bounds_check.look_up(int(address), 16, store=False)
     found = ctypes.string_at(int(address), 16)
     return np.int64(sum(1 << k for k in range(16) if found[k] == byte))
 
 
 def _words(address: int) -> Any:
-    watch.look_up(int(address), 32, store=False)
+    bounds_check.look_up(int(address), 32, store=False)
     return np.frombuffer(ctypes.string_at(int(address), 32), np.uint64).tolist()
 
 

@@ -20,10 +20,10 @@ _KINDS: tuple[Any, ...] = (np.int32, np.int32, np.int64, np.int64, np.float64, n
 
 @dataclass(slots=True)
 class Found:
-    """``hits``: how many were taken. ``formed``: what formulas have read, by number of the hit."""
+    """``hits``: how many were taken. ``formula_reads``: what formulas have read, by number of the hit."""
 
     hits: int = 0
-    formed: dict[int, FormulaRead] = field(default_factory=dict)
+    formula_reads: dict[int, FormulaRead] = field(default_factory=dict)
     _pieces: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in _COLUMNS})
     _emitted: list[Any] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""The loops over a batch's rows: take records in and tell their figures; note the hits; load; sweep."""
+"""The loops over a batch's rows: take records in and write their figures; note the hits; load; sweep."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from crossline.state.memory.access import inlined, jit, prefetch
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
-from crossline.state.panes.aggregates.readings import tell
-from crossline.state.panes.emit import emit_row, hits_fit
-from crossline.state.panes.ids import call_id, has_id, know_id, of_slot
-from crossline.state.panes.moving import move
-from crossline.state.panes.reach import call_ends, call_slot, record_at, sat_at, value_at
-from crossline.state.panes.settle import AT_A_STEP, came, drop_old, put_record, settle, step_room
-from crossline.state.panes.tables import AHEAD, add_slot, find_keys, free_slot, key_units, slot_of, slot_row
+from crossline.state.panes.addresses import call_ends, call_slot, record_at, sat_at, value_at
+from crossline.state.panes.aggregates.aggregate_functions import write_figures
+from crossline.state.panes.comparison import emit_row, hits_fit
+from crossline.state.panes.key_table import AHEAD, add_slot, find_keys, free_slot, key_units, slot_of, slot_row
+from crossline.state.panes.pane_lifecycle import AT_A_STEP, came, drop_old, put_record, settle, step_room
+from crossline.state.panes.recent_ids import call_id, has_id, know_id, of_slot
+from crossline.state.panes.rolling_window import move
 
 NEVER = 2**62
 
@@ -91,7 +91,7 @@ def _take_in(h: int, row: int, since_ms: int) -> Any:
 
 @jit
 def judge_rows(h: int, start: int) -> Any:
-    """Take in the rows from ``start`` to PIECE_END, and tell the figures of those that are judged.
+    """Take in the rows from ``start`` to PIECE_END, and write the figures of those that are judged.
 
     With AT_ONCE, judge them too. The row to go on from: an earlier one where memory or room for hits is wanted.
     """
@@ -114,9 +114,9 @@ def judge_rows(h: int, start: int) -> Any:
         if judged:
             slot, told = get(h, at.ROW_SLOT, row), 0 if at_once else row - first
             keyed = slot_row(h, slot)
-            for c in range(get(h, at.CURSORS)):
+            for c in range(get(h, at.N_WINDOWS)):
                 move(h, keyed, c, i)
-                tell(h, keyed, c, i, told)
+                write_figures(h, keyed, c, i, told)
             if at_once:
                 emit_row(h, slot, row, told)
     return end

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64
-from crossline.state.arithmetic.wide import LIMBS
+from crossline.state.arithmetic.superaccumulator import LIMBS
+from crossline.state.memory.address_report import whereabouts
+from crossline.state.memory.bounds_check import WATCHES, Piece, watching
 from crossline.state.memory.regions import Region
-from crossline.state.memory.watch import WATCHES, Piece, watching
-from crossline.state.memory.whereabouts import whereabouts
 from crossline.state.panes import layout as at
 from crossline.state.panes.aggregates.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS, SUM_BITS
-from crossline.state.panes.entry import PUT_IDS, REBUILD_KEYS, compiled
+from crossline.state.panes.entry_points import PUT_IDS, REBUILD_KEYS, compiled
 from crossline.state.panes.heap import BLOCK_UNITS, class_for
-from crossline.state.panes.ids import BLOCK, CLOCKS_AT, PLACES
+from crossline.state.panes.pane_lifecycle import AT_A_STEP
 from crossline.state.panes.program import PaneProgram
-from crossline.state.panes.settle import AT_A_STEP
+from crossline.state.panes.recent_ids import BLOCK, CLOCKS_AT, PLACES
 
 FULL_OF_4 = 3  # fourths of the places of ids that may be taken
 
@@ -47,7 +47,7 @@ class Memory:
             words[names[name]] = number
         for name, array in program.arrays.items():
             self.keep(names[name], array)
-        self.keep(at.GROUP_TOLD, program.group_told)
+        self.keep(at.AGGREGATE_FIGURE, program.aggregate_figure)
         self.keep(at.SIZES, np.array(BLOCK_UNITS, np.int64))
         chunk = class_for(-(-(8 + int(words[at.CHUNK_PANES]) * int(words[at.PANE_BYTES])) // at.UNIT))
         row_bytes = 8 * (1 + int(words[at.COLUMNS]) + int(words[at.BITS_WORDS]))

@@ -12,7 +12,15 @@ from crossline.plan.spaces import Group, PanePart, PaneSpacePlan, own_parts, par
 from crossline.programs.registry import aggregates
 from crossline.state.panes import layout as at
 from crossline.state.windows.emission.columns import cooldown_columns, cooldowns
-from crossline.state.windows.program import INT_KINDS, all_told, bounds_of, classes, judge_class, kind_of, wide_bounds
+from crossline.state.windows.program import (
+    INT_KINDS,
+    all_output_aggregates,
+    bounds_of,
+    classes,
+    judge_class,
+    kind_of,
+    wide_bounds,
+)
 
 # Kinds of parts, in bytes of a pane.
 P_COUNT, P_SUM_INT, P_SUM_FLOAT, P_LEAST_INT, P_LEAST_FLOAT, P_MOST_INT, P_MOST_FLOAT, P_FIRST, P_LAST = range(9)
@@ -44,14 +52,14 @@ CHUNK_BYTES = (64, 128, 256, 512, 1024)
 class PaneProgram:
     """See ``compile_plan``.
 
-    ``arrays``: by the name of the word that they stand at. ``numbers``: plain numbers, by theirs. ``group_told`` and
-    ``group_kind``: as of ``windows.program.KernelProgram``, by the kernel's order of groups.
+    ``arrays`` and ``numbers``: arrays and scalars, by the names of their memory words. ``aggregate_figure`` and
+    ``aggregate_kind``: as in ``windows.program.KernelProgram``, in the kernel's order of aggregates.
     """
 
     arrays: dict[str, Any]
     numbers: dict[str, int]
-    group_told: I64
-    group_kind: I64
+    aggregate_figure: I64
+    aggregate_kind: I64
 
 
 def part_kind(part: PanePart, plan: PaneSpacePlan) -> int:
@@ -76,18 +84,18 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
     kinds = [part_kind(part, plan) for part in plan.parts]
     missing = set(parts_of((plan.cursors[g.cursor].entry, g) for g in plan.groups)) - set(plan.parts)
     if missing:
-        raise ValueError(f"panes of {plan.parts} cannot tell {missing}")
+        raise ValueError(f"panes keep {plan.parts}, expected also {missing}: make its parts by parts_of")
     starts = np.cumsum([4, *(BYTES[kind] for kind in kinds)])
     pane_bytes = int(starts[-1])
     chunk = next(size for size in CHUNK_BYTES if (size - 8) // pane_bytes >= 3 or size == CHUNK_BYTES[-1])
-    told, groups = all_told(plan), _Groups(plan)
+    told, groups = all_output_aggregates(plan), _Groups(plan)
     arrays = {
         "PART_KIND": kinds,
-        "PART_ENTRY": [part.entry for part in plan.parts],
+        "PART_FILTER": [part.entry for part in plan.parts],
         "PART_COL": [part.column for part in plan.parts],
         "PART_AT": starts[:-1],
         "PART_COUNT": [starts[plan.parts.index(PanePart("count", part.entry, -1))] for part in plan.parts],
-        "ENTRY": [c.entry for c in plan.cursors],
+        "WINDOW_FILTER": [c.entry for c in plan.cursors],
         "COUNT_PART": [starts[plan.parts.index(PanePart("count", c.entry, -1))] for c in plan.cursors],
         "WINDOW": [c.window_ms for c in plan.cursors],
         "DELAY": [c.delay_ms for c in plan.cursors],
@@ -106,14 +114,14 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
         "CHUNK_PANES": max(1, min(15, (chunk - 8) // pane_bytes)),
         "PARTS": len(kinds),
         "SKETCHES": sum(kind in GROWING for kind in kinds),
-        "CURSORS": len(plan.cursors),
+        "N_WINDOWS": len(plan.cursors),
         "ACCS": len(groups.accs),
         "CLASSES": len(classes(plan)),
         "JUDGING": len(plan.judging),
         "LINES": len(plan.lines),
         "COOLING": len(cooldown_columns(plan.judging)),
         "LINE_BYTES": -(-len(plan.judging) // 8),
-        "TOLD": len(told),
+        "ROW_FIGURES": len(told),
     }
     order = np.array([told.index(g) for g in groups.order], np.int64)
     flat = {k: v if isinstance(v, np.ndarray) else np.asarray(v, np.int64) for k, v in arrays.items()}
@@ -125,7 +133,7 @@ class _Groups:
 
     def __init__(self, plan: PaneSpacePlan) -> None:
         self.plan = plan
-        self.order = sorted(all_told(plan), key=lambda g: (plan.groups[g].cursor, g))
+        self.order = sorted(all_output_aggregates(plan), key=lambda g: (plan.groups[g].cursor, g))
         self.accs: list[tuple[int, int]] = []  # cursor, part
         needed = {(c, plan.parts.index(PanePart("count", each.entry, -1))) for c, each in enumerate(plan.cursors)}
         needed |= {(plan.groups[g].cursor, part) for g in self.order for part in self.parts(plan.groups[g])}
@@ -151,13 +159,13 @@ class _Groups:
             "ACC_AT": np.searchsorted([cursor for cursor, _ in self.accs], cursors),
             "ACC_KIND": [part_kind(self.plan.parts[part], self.plan) for _, part in self.accs],
             "ACC_PART": [part for _, part in self.accs],
-            "GROUP_AT": np.searchsorted([group.cursor for group in mine], cursors),
-            "GROUP_KIND": self.shown(),
-            "GROUP_ACC": [first for first, _ in accs],
-            "GROUP_ACC_2": [second for _, second in accs],
-            "GROUP_PART": [first for first, _ in parts],
-            "GROUP_PART_2": [second for _, second in parts],
-            "GROUP_RANK": [round(group.rank * MILLION) for group in mine],
+            "AGGREGATE_AT": np.searchsorted([group.cursor for group in mine], cursors),
+            "AGGREGATE_KIND": self.shown(),
+            "AGGREGATE_ACC": [first for first, _ in accs],
+            "AGGREGATE_ACC_2": [second for _, second in accs],
+            "AGGREGATE_PART": [first for first, _ in parts],
+            "AGGREGATE_PART_2": [second for _, second in parts],
+            "AGGREGATE_RANK": [round(group.rank * MILLION) for group in mine],
         }
 
     def _acc(self, cursor: int, part: int) -> int:
@@ -182,15 +190,15 @@ def shown_groups(plan: PaneSpacePlan) -> list[int]:
 
 
 def _lines(plan: PaneSpacePlan, kinds: dict[int, int]) -> dict[str, Any]:
-    """What lines are held against; ``kinds``: of figures, by the number that they are told by."""
-    numbers, bounds = all_told(plan), [bounds_of(line.operator, line.threshold) for line in plan.lines]
+    """What lines are held against; ``kinds``: of output figures, by number."""
+    numbers, bounds = all_output_aggregates(plan), [bounds_of(line.operator, line.threshold) for line in plan.lines]
     told = [numbers.index(line.group) for line in plan.lines]
     return {
-        "LINE_TOLD": told,
+        "LINE_FIGURE": told,
         "LINE_REAL": [int(kinds[number] not in INT_KINDS) for number in told],
         "NEGATED": [int(line.operator == "!=") for line in plan.lines],
         "LOW_F": np.array([low for _, _, low, _ in bounds], np.float64),
         "HIGH_F": np.array([high for *_, high in bounds], np.float64),
-        "LINE_CURSOR": [plan.groups[group].cursor for group in shown_groups(plan)],
+        "LINE_WINDOW": [plan.groups[group].cursor for group in shown_groups(plan)],
         **{name.upper(): bound for name, bound in wide_bounds(bounds).items()},
     }

@@ -11,22 +11,22 @@ import numpy as np
 from crossline.basics.spans import take_bytes
 from crossline.basics.values import I32, U8
 from crossline.plan.spaces import PaneSpacePlan
-from crossline.state.batch import Delta, Due, FormulaRead, Hits, KeyedBatch, take
+from crossline.state.batch import Delta, DueHits, FormulaRead, Hits, KeyedBatch, take
 from crossline.state.memory.hashing import keyed_many, xxh64_many
 from crossline.state.panes import layout as at
-from crossline.state.panes.entry import EMIT, JUDGE, LOAD, SWEEP, compiled
+from crossline.state.panes.entry_points import EMIT, JUDGE, LOAD, SWEEP, compiled
 from crossline.state.panes.hit_buffers import Found
 from crossline.state.panes.memory import Memory
 from crossline.state.panes.program import compile_plan, shown_groups
 from crossline.state.windows.emission.carry import KeyFields, carry
 from crossline.state.windows.emission.columns import among, cooldown_columns, in_force, lines_of, remapped
-from crossline.state.windows.lookup import no_rows
-from crossline.state.windows.program import INT_KINDS, all_told, class_lines, classes
+from crossline.state.windows.point_query import no_rows
+from crossline.state.windows.program import INT_KINDS, all_output_aggregates, class_lines, classes
 from crossline.state.windows.store import Sizes
 from crossline.state.windows.verdicts.feature_queries import FeatureQueries
-from crossline.state.windows.verdicts.formulas import Formulas, Judged, Told
+from crossline.state.windows.verdicts.formulas import Formulas, Judged, KernelFigures
 
-PIECE = 16_384  # rows whose figures are told at a time
+PIECE = 16_384  # rows whose figures are computed at a time
 SWEEP_PART = 4  # a slot is swept for as many records
 SWEEP_LEAST = 64
 
@@ -56,10 +56,13 @@ class PaneState:
         self._formulas = Formulas(plan, self._program)
         self._feature_queries = FeatureQueries(plan, self._program)
         self._classes = classes(plan)
-        program = zip(self._program.group_told.tolist(), self._program.group_kind.tolist(), strict=True)
+        program = zip(self._program.aggregate_figure.tolist(), self._program.aggregate_kind.tolist(), strict=True)
         whole = {number for number, kind in program if kind in INT_KINDS}
-        told = all_told(plan)
-        integral = [*(told.index(line.group) in whole for line in plan.lines), *(False for _ in plan.formulas)]
+        outputs = all_output_aggregates(plan)
+        integral = [
+            *(outputs.index(line.group) in whole for line in plan.lines),
+            *(False for _ in plan.formulas),
+        ]
         self._integral = np.array(integral, np.bool_)
         self._cursors = np.array([plan.groups[number].cursor for number in shown_groups(plan)], np.int64)
 
@@ -80,7 +83,7 @@ class PaneState:
         self._retained += kept
         self._memory.let_go()
         hits = self._hits(batch, found, duplicate, retained[:kept], sat[:kept])
-        return replace(hits, failed=self._formulas.failed(), told=self._feature_queries.told())
+        return replace(hits, failed=self._formulas.failed(), features=self._feature_queries.features())
 
     def _judge_at_once(self, rows: int, found: Found) -> None:
         """Judge the batch by lines alone, each row as it is taken in: of no row the figures are read later."""
@@ -89,46 +92,51 @@ class PaneState:
 
     def _judge_piece(self, batch: KeyedBatch, start: int, end: int, copies: U8, found: Found) -> None:
         memory, rows = self._memory, end - start
-        told = self._listen(rows, start, end)
+        outputs = self._listen(rows, start, end)
         memory.run_through(JUDGE, start, end)
         facts = {name: column.slice(start, rows) for name, column in batch.facts.items()}
         judged = Judged(batch, slice(start, end), copies)
-        self._feature_queries.take(told, judged)
+        self._feature_queries.take(outputs, judged)
         verdicts = np.zeros((rows, len(self.plan.formulas)), np.uint8)
         if self.plan.formulas:
-            verdicts[:] = self._formulas.holds(told, facts, judged)
+            verdicts[:] = self._formulas.holds(outputs, facts, judged)
         memory.keep(at.HOLDS, verdicts)
 
         def take_out() -> None:
             first = found.hits
             line, row = found.take(memory)
-            found.formed |= self._read(batch, told, facts, start, first, line, row)
+            found.formula_reads |= self._read(batch, outputs, facts, start, first, line, row)
 
         memory.run_through(EMIT, start, end, take_out)
 
-    def _listen(self, rows: int, start: int, end: int) -> Told:
-        """Have the kernel tell figures of as many rows at once as ``rows``, of those from ``start`` to ``end``."""
+    def _listen(self, rows: int, start: int, end: int) -> KernelFigures:
+        """Have the kernel write figures of up to ``rows`` rows at once, of those from ``start`` to ``end``."""
         memory, words = self._memory, self._memory.words
-        told = Told.of(rows, int(words[at.TOLD]))
+        outputs = KernelFigures.of(rows, int(words[at.ROW_FIGURES]))
         for name, array in (
-            *((at.TOLD_I, told.whole), (at.TOLD_UP, told.up), (at.TOLD_F, told.real), (at.TOLD_OK, told.defined)),
+            *(
+                (at.FIGURE_I, outputs.whole),
+                (at.FIGURE_UP, outputs.up),
+                (at.FIGURE_F, outputs.real),
+                (at.FIGURE_DEFINED, outputs.defined),
+            ),
             (at.COUNTS, np.zeros((rows, max(1, len(self.plan.cursors))), np.int64)),
         ):
             memory.keep(name, array)
         words[at.PIECE_FROM], words[at.PIECE_END] = start, end
-        return told
+        return outputs
 
     def _read(
-        self, batch: KeyedBatch, told: Told, facts: Any, start: int, first: int, line: I32, row: I32
+        self, batch: KeyedBatch, outputs: KernelFigures, facts: Any, start: int, first: int, line: I32, row: I32
     ) -> dict[int, FormulaRead]:
         """What the formulas have read of the hits numbered from ``first`` on, in a piece that begins with ``start``."""
-        formed = np.flatnonzero(line >= len(self.plan.lines))
+        formula_reads = np.flatnonzero(line >= len(self.plan.lines))
         delays = [self.plan.cursors[cursor].delay_ms for cursor in self._cursors.tolist()]
         hits = (
             (first + k, int(line[k]), int(row[k]), int(batch.clock_ms[row[k]]) - delays[int(line[k])])
-            for k in formed.tolist()
+            for k in formula_reads.tolist()
         )
-        return self._formulas.read(hits, told, facts, start)
+        return self._formulas.read(hits, outputs, facts, start)
 
     def _hits(self, batch: KeyedBatch, found: Found, duplicate: U8, retained: Any, sat: U8) -> Hits:
         columns, emitted = found.columns(), found.emitted()
@@ -156,7 +164,7 @@ class PaneState:
             sat=sat,
             emitted_line=emitted[0],
             emitted_row=emitted[1],
-            formed=found.formed,
+            formula_reads=found.formula_reads,
         )
 
     def _itself(self, batch: KeyedBatch, row: Any, cursor: Any) -> Any:
@@ -229,7 +237,7 @@ class PaneState:
             other._memory.take_slot(self._memory, slot)
         return other
 
-    def due(self, clock_ms: int) -> Due | None:  # noqa: ARG002 - a window waits for nothing
+    def due(self, clock_ms: int) -> DueHits | None:  # noqa: ARG002 - a window waits for nothing
         """Nothing."""
         return None
 

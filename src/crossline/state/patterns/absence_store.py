@@ -12,15 +12,15 @@ from crossline.basics.spans import take_bytes
 from crossline.basics.values import I32, I64, U8
 from crossline.plan.order_spaces import Absence, AbsenceSpacePlan
 from crossline.plan.spaces import KeySpacePlan
-from crossline.state.batch import Delta, Due, Hits, KeyedBatch
+from crossline.state.batch import Delta, DueHits, Hits, KeyedBatch
 from crossline.state.memory import layout as at
 from crossline.state.patterns.deadlines import Deadlines, Tier
-from crossline.state.patterns.entry import MEET, MEET_ALL, compiled
+from crossline.state.patterns.entry_points import MEET, MEET_ALL, compiled
 from crossline.state.patterns.store import without_values
 from crossline.state.windows.emission.columns import in_force, lines_of
 from crossline.state.windows.emission.decision import is_cooling
 from crossline.state.windows.emission.words import NONE_MS
-from crossline.state.windows.gather import Buffers, hits_of
+from crossline.state.windows.hit_buffers import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.program import compile_plan
 from crossline.state.windows.record_store import ANY_AGE, RecordStore
@@ -30,7 +30,7 @@ _Found = tuple[I64, Any, I64, int, Tier, I64]
 
 
 class AbsenceSpaceState(RecordStore):
-    """One key space of one shard, judged by absences (``absences`` says who answers whom).
+    """One key space of one shard, judged by absences (see ``absence_kernel``).
 
     Rows given to ``judge`` and ``load`` are one sequence in ingest order, however it is cut, and ``duplicate_ms`` is as
     in ``RecordStore``. ``judge`` gives no hits. ``due(clock_ms)`` does: at records that an absence judges, by ``spans``
@@ -117,11 +117,11 @@ class AbsenceSpaceState(RecordStore):
         times = (batch.clock_ms[rows], batch.ingest_ms[rows], batch.lateness_ms[rows])
         self._deadlines.add(Tier(*times, first + places, origins))
 
-    def due(self, clock_ms: int) -> Due | None:
+    def due(self, clock_ms: int) -> DueHits | None:
         """The hits that are due once the stream's clock stands at ``clock_ms``."""
         found = list(self._due(clock_ms))
         told = self._told(found) if found else None
-        self._deadlines.told(clock_ms, int(self._after_ms.max(initial=0)))
+        self._deadlines.mark_emitted(clock_ms, int(self._after_ms.max(initial=0)))
         return told
 
     def _due(self, clock_ms: int) -> Iterator[_Found]:
@@ -152,7 +152,7 @@ class AbsenceSpaceState(RecordStore):
         rows, start = self._memory.rows(at.RECORDS), int(self._memory.words[at.BITS_AT])
         return rows[:, start : start + int(self._memory.words[at.BITS_BYTES])]
 
-    def _told(self, found: list[_Found]) -> Due | None:
+    def _told(self, found: list[_Found]) -> DueHits | None:
         """In their order, without what a cooldown holds back."""
         line = np.concatenate([np.full(len(each[0]), each[3]) for each in found])
         moment, late, record = (np.concatenate([each[n] for each in found]) for n in range(3))
@@ -171,7 +171,7 @@ class AbsenceSpaceState(RecordStore):
             self._met(each, self.plan.lines[number])
             for each, number in zip(record.tolist(), line.tolist(), strict=True)
         ]
-        return Due(
+        return DueHits(
             line=line,
             moment_ms=moment[order],
             clock_ms=clock,
@@ -185,7 +185,7 @@ class AbsenceSpaceState(RecordStore):
         )
 
     def _emits(self, line: I64, record: I64) -> Any:
-        """Of hits in their order, which are told; it is remembered where a cooldown asks for it."""
+        """Which of the hits, in their order, are emitted; the last emission is kept where there is a cooldown."""
         told = np.ones(len(line), np.bool_)
         cooling = np.array([each.cooldown_ms > 0 for each in self.plan.lines])[line]
         slots = self._slots()
@@ -282,8 +282,8 @@ def memory_of(plan: AbsenceSpacePlan) -> MemoryMap:
     }
     memory = MemoryMap(records, compile_plan(records), counts)
     for name, values in (
-        (at.AFTER_ENTRY, (each.after for each in plan.lines)),
-        (at.EXPECT_ENTRY, (each.expect for each in plan.lines)),
+        (at.AFTER_FILTER, (each.after for each in plan.lines)),
+        (at.EXPECT_FILTER, (each.expect for each in plan.lines)),
         (at.DEADLINE, (each.within_ms for each in plan.lines)),
         (at.GRACE, (each.grace_ms for each in plan.lines)),
     ):

@@ -1,4 +1,4 @@
-"""Records that wait, in the order of their clocks, with what a hit at one of them must say long after its batch."""
+"""Pending deadlines in the order of their clocks, with the data of a hit that comes long after its batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from crossline.basics.values import I32, I64
 
-NEVER_TOLD = -(2**62)
+NEVER_EMITTED = -(2**62)
 TIER_MAX = 1 << 18  # records; putting as many in order together takes some 20 ms
 
 
@@ -19,7 +19,7 @@ TIER_MAX = 1 << 18  # records; putting as many in order together takes some 20 m
 class Tier:
     """Some of them, ascending by clock, ties by ingest order: ``record`` is the number that a record has in its store.
 
-    ``told_ms``: the clock up to which it was told what is due. ``origins``: see ``KeyedBatch``; None: nobody asks.
+    ``emitted_to_ms``: the clock up to which due records were emitted. ``origins``: see ``KeyedBatch``; None: none.
     """
 
     clock_ms: I64
@@ -27,7 +27,7 @@ class Tier:
     lateness_ms: I64
     record: I64
     origins: pa.Table | None
-    told_ms: int = NEVER_TOLD
+    emitted_to_ms: int = NEVER_EMITTED
 
     def __len__(self) -> int:
         return len(self.clock_ms)
@@ -35,7 +35,7 @@ class Tier:
     def taken(self, rows: Any, origins: pa.Table | None) -> Tier:
         """The ``rows`` of it, whose origins are ``origins``."""
         times = (self.clock_ms[rows], self.ingest_ms[rows], self.lateness_ms[rows])
-        return Tier(*times, self.record[rows], origins, self.told_ms)
+        return Tier(*times, self.record[rows], origins, self.emitted_to_ms)
 
     def sliced(self, start: int) -> Tier:
         """From row ``start`` on, as a view."""
@@ -54,7 +54,7 @@ def _merged(first: Tier, second: Tier) -> Tier:
     origins = None
     if first.origins is not None and second.origins is not None:
         origins = pa.concat_tables([first.origins, second.origins]).unify_dictionaries()
-    return _in_order(Tier(clock, ingest, lateness, record, origins, first.told_ms))
+    return _in_order(Tier(clock, ingest, lateness, record, origins, first.emitted_to_ms))
 
 
 _TIMES = ("clock_ms", "ingest_ms", "lateness_ms", "record")
@@ -73,25 +73,25 @@ class Deadlines:
         return sum(map(len, self._tiers))
 
     def add(self, tier: Tier) -> None:
-        """``tier``, in any order, has not been told anything yet."""
+        """Add a tier, in any order, of which nothing was emitted yet."""
         if len(tier):
             self._tiers.append(_in_order(tier))
 
     def due(self, clock_ms: int, after_ms: I64) -> Iterator[tuple[int, Tier, slice]]:
         """Number in ``after_ms``, tier and rows, of what the clock passes that much after their own clocks.
 
-        It is passed at ``clock_ms`` and was not when the tier was told before. None is empty.
+        A deadline is due if ``clock_ms`` passes it and the tier's last emission did not. No tier is empty.
         """
         for tier in self._tiers:
-            starts = np.searchsorted(tier.clock_ms, tier.told_ms - after_ms)
+            starts = np.searchsorted(tier.clock_ms, tier.emitted_to_ms - after_ms)
             ends = np.searchsorted(tier.clock_ms, clock_ms - after_ms)
             for number in np.flatnonzero(starts < ends).tolist():
                 yield number, tier, slice(int(starts[number]), int(ends[number]))
 
-    def told(self, clock_ms: int, longest_ms: int) -> None:
-        """All that is due at ``clock_ms`` was told; what is due by ``longest_ms`` after its clock waits no more."""
-        tiers = [replace(tier, told_ms=max(tier.told_ms, clock_ms)) for tier in self._tiers]
-        tiers = [tier.sliced(int(np.searchsorted(tier.clock_ms, tier.told_ms - longest_ms))) for tier in tiers]
+    def mark_emitted(self, clock_ms: int, longest_ms: int) -> None:
+        """Note that all due at ``clock_ms`` was emitted; drop records whose clock is ``longest_ms`` or more behind."""
+        tiers = [replace(tier, emitted_to_ms=max(tier.emitted_to_ms, clock_ms)) for tier in self._tiers]
+        tiers = [tier.sliced(int(np.searchsorted(tier.clock_ms, tier.emitted_to_ms - longest_ms))) for tier in tiers]
         self._tiers = []
         for tier in filter(len, tiers):
             self._tiers.append(tier)
@@ -115,4 +115,8 @@ class Deadlines:
 
 
 def _belong_together(first: Tier, second: Tier) -> bool:
-    return first.told_ms == second.told_ms and len(first) <= 2 * len(second) and len(first) + len(second) <= TIER_MAX
+    return (
+        first.emitted_to_ms == second.emitted_to_ms
+        and len(first) <= 2 * len(second)
+        and len(first) + len(second) <= TIER_MAX
+    )

@@ -6,15 +6,15 @@ from typing import Any
 
 from crossline.state.memory import layout as at
 from crossline.state.memory.access import inlined, jit, prefetch
+from crossline.state.memory.addresses import bits_at, clock, match_step_row, row_of, slot_row, waiting_at
 from crossline.state.memory.fields import address, get, load, put, store
-from crossline.state.memory.header import bits_at, clock, row_of, slot_row, taken_row, waiting_at
-from crossline.state.windows.ahead import SCOUTS_EACH, find_keys, look_ahead
 from crossline.state.windows.kernel import take_in
-from crossline.state.windows.verdicts.compare import count_up
-from crossline.state.windows.verdicts.emission import cools, hits_fit, mark, note_hit, note_window
-from crossline.state.windows.verdicts.judging import in_force
+from crossline.state.windows.prefetch import SCOUTS_EACH, find_keys, look_ahead
+from crossline.state.windows.verdicts.applicable_rules import in_force
+from crossline.state.windows.verdicts.comparison import count_up
+from crossline.state.windows.verdicts.record_emission import cools, hits_fit, mark, note_hit, note_window
 
-WAITING, NAMED = 10, 5  # rows ahead: when taken steps are called for, and when the records that they name
+WAITING, NAMED = 10, 5  # rows ahead: when steps of partial matches are called for, and when the records that they name
 
 
 @jit
@@ -23,7 +23,7 @@ def judge_rows(h: int, start: int) -> Any:
 
     The row to go on from: that of the batch's end, or earlier where what another row gives may not fit.
     """
-    patterns, rows, width = get(h, at.LINES), get(h, at.ROWS), get(h, at.ENTRY_BYTES)
+    patterns, rows, width = get(h, at.LINES), get(h, at.ROWS), get(h, at.FILTER_BYTES)
     if start == 0:
         find_keys(h)
     for row in range(start, rows):
@@ -31,14 +31,14 @@ def judge_rows(h: int, start: int) -> Any:
         _look_ahead(h, row, rows)
         if not hits_fit(h, patterns):
             return row
-        if get(h, at.N_TAKEN) + get(h, at.STEPS) > get(h, at.TAKEN_ROOM):
+        if get(h, at.N_MATCH_STEPS) + get(h, at.STEPS) > get(h, at.MATCH_STEP_ROOM):
             return row
         i = take_in(h, row, get(h, at.INGEST_MS, row) - get(h, at.DUPLICATE_MS))
         if i < 0:
             continue
         slot = get(h, at.SLOT, i)
         _stand(h, slot, i)
-        bits = address(h, at.ENTRIES) + width * row
+        bits = address(h, at.ROW_FILTERS) + width * row
         for p in range(patterns):
             if _concerned(h, p, bits, width):
                 _offer(h, slot, i, row if get(h, at.NOTES_HITS) != 0 else -1, p, bits)
@@ -51,9 +51,9 @@ def offer_all(h: int, start: int) -> Any:
 
     The record to go on from, as of ``judge_rows``.
     """
-    patterns, records, width = get(h, at.LINES), get(h, at.N_RECORDS), get(h, at.ENTRY_BYTES)
+    patterns, records, width = get(h, at.LINES), get(h, at.N_RECORDS), get(h, at.FILTER_BYTES)
     for i in range(start, records):
-        if get(h, at.N_TAKEN) + get(h, at.STEPS) > get(h, at.TAKEN_ROOM):
+        if get(h, at.N_MATCH_STEPS) + get(h, at.STEPS) > get(h, at.MATCH_STEP_ROOM):
             return i
         slot, bits = get(h, at.SLOT, i), bits_at(h, i, 0)
         for p in range(patterns):
@@ -65,11 +65,11 @@ def offer_all(h: int, start: int) -> Any:
 @inlined
 def _look_ahead(h: int, row: int, rows: int) -> None:
     """Call for what waits for the rows soon to come, and then for the records that it names."""
-    places = min(get(h, at.WAITS), SCOUTS_EACH)
+    places = min(get(h, at.MATCH_STATES), SCOUTS_EACH)
     if row + WAITING < rows:
         slot = get(h, at.KEY_SLOT, get(h, at.KEY_INDEX, row + WAITING))
         for k in range(places if slot >= 0 else 0):
-            prefetch(taken_row(h, get(h, at.WAITING, slot, k)))
+            prefetch(match_step_row(h, get(h, at.WAITING, slot, k)))
     if row + NAMED < rows:
         slot = get(h, at.KEY_SLOT, get(h, at.KEY_INDEX, row + NAMED))
         for k in range(places if slot >= 0 else 0):
@@ -118,17 +118,17 @@ def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
     ``row``: of the batch, at which a hit is noted; -1: it is not.
     """
     first, last, now = get(h, at.STEP_AT, p), get(h, at.STEP_AT, p + 1) - 1, clock(h, i)
-    strict = _has(bits, get(h, at.STRICT_ENTRY, p))
+    strict = _has(bits, get(h, at.STRICT_FILTER, p))
     told = row
     for s in range(last, first, -1):
-        fits = _has(bits, get(h, at.STEP_ENTRY, s))
+        fits = _has(bits, get(h, at.STEP_FILTER, s))
         if not fits and not strict:
             continue
         place = waiting_at(h, slot, s - 1 - p)
         waits = load(place, at.WAITING)
         if waits < 0:
             continue
-        taken = taken_row(h, waits)
+        taken = match_step_row(h, waits)
         began = clock(h, load(taken, at.BEGAN))
         if fits and clock(h, load(taken, at.BY)) <= now <= began + get(h, at.WITHIN, p):
             store(place, at.WAITING, -1)
@@ -136,9 +136,9 @@ def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
         elif strict and began <= now:
             store(place, at.WAITING, -1)
             _free(h, waits)
-    if _has(bits, get(h, at.STEP_ENTRY, first)):
+    if _has(bits, get(h, at.STEP_FILTER, first)):
         told = _take(h, slot, p, first, i, told, -1)
-    if _has(bits, get(h, at.UNTIL_ENTRY, p)):
+    if _has(bits, get(h, at.UNTIL_FILTER, p)):
         _end(h, slot, first - p, last - p, now)
 
 
@@ -167,12 +167,12 @@ def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> A
         _free(h, prior)
         return told
     _free(h, waits)
-    new = get(h, at.FREE_TAKEN)
+    new = get(h, at.FREE_MATCH_STEP)
     if new >= 0:
-        put(h, at.FREE_TAKEN, get(h, at.PRIOR, new))
+        put(h, at.FREE_MATCH_STEP, get(h, at.PRIOR, new))
     else:
-        new = count_up(h, at.N_TAKEN)
-    taken = taken_row(h, new)
+        new = count_up(h, at.N_MATCH_STEPS)
+    taken = match_step_row(h, new)
     store(taken, at.BY, i)
     store(taken, at.PRIOR, prior)
     store(taken, at.BEGAN, began)
@@ -193,14 +193,14 @@ def _end(h: int, slot: int, start: int, end: int, now: int) -> None:
 
 @jit
 def _free(h: int, waits: int) -> None:
-    """The rows of the taken steps from ``waits`` back to the first are free; none where it is -1."""
+    """The rows of the steps of partial matches from ``waits`` back to the first are free; none where it is -1."""
     if waits < 0:
         return
-    first = taken_row(h, waits)
+    first = match_step_row(h, waits)
     while load(first, at.PRIOR) >= 0:
-        first = taken_row(h, load(first, at.PRIOR))
-    store(first, at.PRIOR, get(h, at.FREE_TAKEN))
-    put(h, at.FREE_TAKEN, waits)
+        first = match_step_row(h, load(first, at.PRIOR))
+    store(first, at.PRIOR, get(h, at.FREE_MATCH_STEP))
+    put(h, at.FREE_MATCH_STEP, waits)
 
 
 @jit

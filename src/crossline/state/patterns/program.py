@@ -55,20 +55,20 @@ def memory_of(plan: PatternSpacePlan) -> MemoryMap:
         at.LINES: len(lines),
         at.JUDGING: len(lines),
         at.STEPS: sum(map(len, steps)),
-        at.WAITS: waits(plan)[-1],
+        at.MATCH_STATES: waits(plan)[-1],
         at.COOLING: len(columns),
         at.BITS_BYTES: (plan.entries + 7) // 8,
         at.LINE_BYTES: (len(lines) + 7) // 8 if columns else 0,  # what is held back by a cooldown still decides
     }
     records = KeySpacePlan((), plan.entries, (), (), (), plan.retention_ms)
     memory = MemoryMap(records, compile_plan(records), counts)
-    memory.words[at.FREE_TAKEN] = -1
+    memory.words[at.FREE_MATCH_STEP] = -1
     for name, array in (
         (at.STEP_AT, _longs(_starts(map(len, steps)))),
-        (at.STEP_ENTRY, _longs(entry for each in steps for entry in each)),
+        (at.STEP_FILTER, _longs(entry for each in steps for entry in each)),
         (at.WITHIN, _longs(line.within_ms for line in lines)),
-        (at.UNTIL_ENTRY, _longs(-1 if line.until is None else line.until for line in lines)),
-        (at.STRICT_ENTRY, _longs(-1 if line.strict is None else line.strict for line in lines)),
+        (at.UNTIL_FILTER, _longs(-1 if line.until is None else line.until for line in lines)),
+        (at.STRICT_FILTER, _longs(-1 if line.strict is None else line.strict for line in lines)),
         (at.CONCERNS, _concerns(plan)),
         (at.PROBES, _longs(line.probes for line in lines)),
         (at.CLASS_LATE, _longs(map(_latest, lines))),

@@ -10,10 +10,10 @@ from crossline.basics.values import I64, U8
 from crossline.plan.order_spaces import PatternSpacePlan
 from crossline.state.batch import Delta, Hits, KeyedBatch
 from crossline.state.memory import layout as at
-from crossline.state.patterns.entry import CLOSE, JUDGE, OFFER, compiled
+from crossline.state.patterns.entry_points import CLOSE, JUDGE, OFFER, compiled
 from crossline.state.patterns.program import memory_of
 from crossline.state.windows.emission.columns import cooldown_columns
-from crossline.state.windows.gather import Buffers, hits_of
+from crossline.state.windows.hit_buffers import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.record_store import ANY_AGE, RecordStore
 
@@ -97,9 +97,9 @@ class PatternSpaceState(RecordStore):
 
     def _renumber(self) -> None:
         memory = self._memory
-        memory.keep(at.KEPT, np.empty(3 * int(memory.words[at.N_TAKEN]), np.int32))
+        memory.keep(at.KEPT, np.empty(3 * int(memory.words[at.N_MATCH_STEPS]), np.int32))
         memory.call(compiled(), CLOSE, 0)
-        memory.words[at.TAKEN_ROOM] = memory.words[at.N_TAKEN]  # the pool may be made smaller
+        memory.words[at.MATCH_STEP_ROOM] = memory.words[at.N_MATCH_STEPS]  # the pool may be made smaller
 
     def _go_through(self, task: int, end: int) -> None:
         """Have a task done from the first to ``end``."""
@@ -112,11 +112,11 @@ class PatternSpaceState(RecordStore):
     def _make_room(self) -> None:
         """Room for the steps that one more row may take, and some."""
         words = self._memory.words
-        held, steps = int(words[at.N_TAKEN]), int(words[at.STEPS])
-        if held + steps > words[at.TAKEN_ROOM]:
+        held, steps = int(words[at.N_MATCH_STEPS]), int(words[at.STEPS])
+        if held + steps > words[at.MATCH_STEP_ROOM]:
             more = steps + held // 4 + SOME
-            self._memory.make_room(at.TAKEN, more)
-            words[at.TAKEN_ROOM] = held + more
+            self._memory.make_room(at.MATCH_STEPS, more)
+            words[at.MATCH_STEP_ROOM] = held + more
 
 
 def _emissions(memory: MemoryMap, column: int) -> Any:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.state.memory.access import inlined, jit
-from crossline.state.memory.fields import get, load, put, store
-from crossline.state.memory.header import (
+from crossline.state.memory.addresses import (
     after,
     before,
     chain_at,
@@ -23,18 +22,19 @@ from crossline.state.memory.header import (
     value_f,
     value_i,
 )
+from crossline.state.memory.fields import get, load, put, store
 from crossline.state.memory.layout import (
     AFTER,
     BEFORE,
     BELOW,
     CHAIN_COL,
-    CHAIN_ENTRY,
+    CHAIN_FILTER,
     CHAIN_MAX,
     CHAINS,
     COLUMN_FLOAT,
     HEAD,
     LINK_COL,
-    LINK_ENTRY,
+    LINK_FILTER,
     LINKED,
     LINKS,
     N_VALUES,
@@ -45,7 +45,7 @@ from crossline.state.memory.layout import (
     TAIL_OF,
     UP,
 )
-from crossline.state.records.tables import LOW, find_value, put_value, value_hash
+from crossline.state.records.hash_tables import LOW, find_value, put_value, value_hash
 
 
 @jit
@@ -97,7 +97,7 @@ def beats(h: int, chain: int, a: int, b: int) -> Any:
 def chain_in(h: int, slot: int, i: int, last: bool) -> None:
     """Enter record ``i`` into the chains of its entries. ``last``: it is the last of the key's list."""
     for k in range(get(h, CHAINS)):
-        entry, at = get(h, CHAIN_ENTRY, k), chain_at(h, i, k)
+        entry, at = get(h, CHAIN_FILTER, k), chain_at(h, i, k)
         store(at, BELOW, -1)
         store(at, UP, -1)
         if not enters(h, i, entry):
@@ -130,7 +130,7 @@ def _hang_on(h: int, k: int, i: int) -> None:
     """Record ``i`` comes between older ones: later records that it is now the nearest smaller one of are hung on it."""
     r = after(h, i)
     while r >= 0:
-        if enters(h, r, get(h, CHAIN_ENTRY, k)):
+        if enters(h, r, get(h, CHAIN_FILTER, k)):
             if not beats(h, k, i, r):
                 return  # what stands behind r looks no further than r
             below = get(h, BELOW, r, k)
@@ -147,7 +147,7 @@ def tie_values(h: int, slot: int, i: int) -> None:
         at = same_at(h, i, k)
         store(at, SAME_BEFORE, -1)
         store(at, SAME_AFTER, -1)
-        if not enters(h, i, get(h, LINK_ENTRY, k)):
+        if not enters(h, i, get(h, LINK_FILTER, k)):
             continue
         value = value_i(h, i, get(h, LINK_COL, k))
         hash_ = value_hash(slot, k, value)

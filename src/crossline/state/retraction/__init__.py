@@ -7,14 +7,14 @@ payments come; ``p3`` comes last, though it happened third:
     record          p1       p2       (p3)              p4       p5
     amount          90       130      17                150      190
 
-    before p3 came: what was told as the records came, in order
+    before p3 came: what was emitted as the records came, in order
     average         90       110 !                      140 !    170 !      alerts at p2, p4, p5
 
     p3 comes: what is judged again, from p3 on, on p1 and p2, of which nothing changes
     without p3      -        -                          140 !    170 !      variant 0
     with p3         -        -        79                99       119 !      variant 1, caused by p3
 
-    what is told    -        -        -            retracted    amended     corrections of the alerts at p4 and p5
+    emitted         -        -        -            retracted    amended     corrections of the alerts at p4 and p5
 
 The window of ``p4`` is (4 s, 14 s]: it had p2 and p4, and has p3 besides now. The alert at p2 stands: nothing before a
 late record depends on it.
@@ -29,8 +29,8 @@ The steps, each a module:
 3. ``replay_kernel``: all variants of all keys are loaded into a store made for the purpose, each under a key of its
    own, and judged by the inner kernel in one call.
 4. What the hits of one variant and of the next differ by is what the record between them changed: it is told as alerts
-   and corrections (``evaluate/alerts/corrections.py``). Of each row the table keeps what the last variant says of it.
+   and corrections (``evaluate/alerts/corrections.py``). For each row the table keeps the result of its last replay.
 
-So what stands is a function of the records that are held, by their order of time, and of no hit that was told before.
+So what stands is a function of the records that are held, by their order of time, and of no emitted hit.
 It does not depend on where batches are cut. What the table holds of each record is declared in ``layout``.
 """

@@ -14,7 +14,7 @@ import pyarrow as pa
 from crossline.basics.spans import take_bytes
 from crossline.basics.values import I64, U8
 from crossline.state.batch import Bools
-from crossline.state.memory.watch import WATCHES, OutOfBoundsError
+from crossline.state.memory.bounds_check import WATCHES, OutOfBoundsError
 
 LEAST = 64
 

@@ -1,4 +1,4 @@
-"""The rows of a batch as they are taken into a table: which are duplicates, which take others back."""
+"""Intake of a batch's rows into a table: which are duplicates, which retract others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Event = tuple[
 
 
 @dataclass(slots=True)
-class Entered:
+class IntakeRows:
     """What came of the n rows of a batch.
 
     ``keys``: the number of each one's key. ``row``: int64[n], the row of the table that it became or takes back, -1 for
@@ -47,7 +47,7 @@ class Entered:
 
         A hit that did not enter, too late for who reads it, changes nothing when it goes, or comes with another value.
         """
-        places, found = self.batch.places, table.key[[after for _, after, _ in self.amended]]
+        places, found = self.batch.arrival, table.key[[after for _, after, _ in self.amended]]
         if places is None or not len(places.cause):
             return found
         return np.append(found, self.keys[(places.cause >= 0) & (self.row >= 0)])
@@ -80,17 +80,17 @@ class Entered:
         return events
 
     def cause(self, table: Table, at: int) -> Cause:
-        """What brought a row of the batch about, which came or took one back."""
+        """The trigger of a row of the batch, which was added or retracts one."""
         return self._caused(at) or self._itself(table, int(self.row[at]))
 
     def _caused(self, at: int) -> Cause | None:
-        places = self.batch.places
+        places = self.batch.arrival
         marked = places is not None and len(places.cause) and places.cause[at] >= 0
         return places.causes[places.cause[at]] if places is not None and marked else None
 
     def _itself(self, table: Table, row: int) -> Cause:
         """A row as its own cause, by the names that causes have."""
-        cause, places = table.cause_of(row), self.batch.places
+        cause, places = table.cause_of(row), self.batch.arrival
         if places is None or places.named is None:
             return cause
         log, sequence, partition = cause.chunk
@@ -98,14 +98,14 @@ class Entered:
         return replace(cause, record_id=places.named(cause.record_id), chunk=chunk)
 
 
-def enter(table: Table, batch: KeyedBatch, duplicate_ms: int) -> Entered:
+def enter(table: Table, batch: KeyedBatch, duplicate_ms: int) -> IntakeRows:
     """Take the rows of ``batch`` into ``table``, but for those that are duplicates, or in no entry.
 
     Rows of the table that are taken back stay there, and are not live any more.
     """
     keys = table.numbers_of_keys(batch.key_bytes, batch.key_offsets)[batch.key_index]
-    removes = batch.places.removes if batch.places is not None and len(batch.places.removes) else None
-    entered = Entered(
+    removes = batch.arrival.removes if batch.arrival is not None and len(batch.arrival.removes) else None
+    entered = IntakeRows(
         batch=batch,
         keys=keys,
         duplicates=np.zeros(len(batch), np.bool_),
@@ -122,21 +122,21 @@ def enter(table: Table, batch: KeyedBatch, duplicate_ms: int) -> Entered:
     entered.row = np.where(entered.row < -1, number[-2 - np.minimum(entered.row, -2)], entered.row)
     entered.row[rows] = new
     entered.follows = [(_settled(number, a), _settled(number, b)) for a, b in entered.follows]
-    if batch.places is not None and batch.places.record_update:
-        _amend(table, entered, batch.places.record_update, len(table) - len(new))
-    carry_told(table, entered.follows)
+    if batch.arrival is not None and batch.arrival.record_update:
+        _amend(table, entered, batch.arrival.record_update, len(table) - len(new))
+    carry_emitted(table, entered.follows)
     table.live[entered.removed] = False
     return entered
 
 
-def carry_told(table: Table, follows: Iterable[tuple[int, int]]) -> None:
-    """What was told of rows was told of those that they came again as."""
+def carry_emitted(table: Table, follows: Iterable[tuple[int, int]]) -> None:
+    """Carry the emitted hits of retracted rows to the rows that replace them."""
     told = table.bits("told")
     for before, after in follows:
         told[after] |= told[before]
 
 
-def _amend(table: Table, entered: Entered, record_update: Sequence[RecordUpdate], first: int) -> None:
+def _amend(table: Table, entered: IntakeRows, record_update: Sequence[RecordUpdate], first: int) -> None:
     """Put rows with other fields in the place of those in ``record_update``; ``first``: the batch's first row.
 
     Hits may go and come besides. Then what goes, and what is amended, is the row that stands by then.
@@ -182,7 +182,7 @@ def _settled(number: I64, row: int) -> int:
     return int(number[-2 - row]) if row < -1 else row
 
 
-def _look_closer(table: Table, entered: Entered, accepted: Bools, duplicate_ms: int) -> None:
+def _look_closer(table: Table, entered: IntakeRows, accepted: Bools, duplicate_ms: int) -> None:
     """The rows whose id is known under their key, or comes twice here, or that take one back, one by one."""
     batch, keys = entered.batch, entered.keys
     ids = (batch.id_bytes, batch.id_offsets)

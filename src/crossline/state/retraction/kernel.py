@@ -1,4 +1,4 @@
-"""The kernel that judges again, around one that judges rows in the order in which it is given them."""
+"""The retraction kernel: it replays keys with late records on an inner kernel that judges rows in order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from crossline.basics.values import I32, I64
 from crossline.plan.order_spaces import PatternSpacePlan
 from crossline.plan.spaces import KeySpacePlan
-from crossline.state.batch import Again, Bools, Delta, Failure, Hits, KeyedBatch, no_hits
-from crossline.state.retraction.intake import Entered, carry_told, enter
+from crossline.state.batch import Bools, Delta, Failure, Hits, KeyedBatch, ReplayedRows, no_hits
+from crossline.state.retraction.intake import IntakeRows, carry_emitted, enter
 from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged
-from crossline.state.retraction.replays import Variant, replays_of
+from crossline.state.retraction.replays import Replay, replays_of
 from crossline.state.retraction.table import BITS, Table, facts_in, places_in
 from crossline.state.windows.emission.columns import Lines, lines_of, remapped
-from crossline.state.windows.lookup import loaded, numbered
+from crossline.state.windows.point_query import loaded, numbered
 from crossline.state.windows.record_store import ANY_AGE, Sizes
 
 PIECE = 400_000  # rows that are judged together, where they are of several keys
@@ -45,11 +45,11 @@ class Reevaluation:
         return len(self._table)
 
     def judge(self, batch: KeyedBatch) -> Hits:
-        """Take ``batch`` in; what came of judging its rows, and others again, stands in ``again``."""
+        """Take ``batch`` in; what came of judging its rows, and others again, stands in ``replayed``."""
         table, first = self._table, len(self._table)
         entered = enter(table, batch, self.duplicate_ms)
-        again, failed, changed = list[Again](), dict[Failure, int](), [entered.removed]
-        places = batch.places
+        again, failed, changed = list[ReplayedRows](), dict[Failure, int](), [entered.removed]
+        places = batch.arrival
         shared = places.named if places is not None and places.shared else None
         tied = shared is not None or bool(self.plan.waiting)
         for piece in self._pieces(entered, first, tied=tied):
@@ -58,14 +58,14 @@ class Reevaluation:
             changed.append(settled)
             for failure, count in found.hits.failed.items():
                 failed[failure] = failed.get(failure, 0) + count
-            carry_told(table, entered.follows)
+            carry_emitted(table, entered.follows)
         self._came = len(table) - first
         rows = np.unique(np.concatenate(changed))
         self._delta = table.delta(np.arange(first, len(table)), rows[rows < first])
         table.key[[before for before, _ in entered.follows]] = -1
-        return replace(no_hits(entered.duplicates), again=again, failed=failed)
+        return replace(no_hits(entered.duplicates), replayed=again, failed=failed)
 
-    def _pieces(self, entered: Entered, first: int, *, tied: bool) -> Iterator[Piece]:
+    def _pieces(self, entered: IntakeRows, first: int, *, tied: bool) -> Iterator[Piece]:
         """What is to be judged: of most keys the new rows alone, and in some piece by piece what changes."""
         table, reach_ms = self._table, self.plan.retention_ms + 1
         changing = np.zeros(len(table), np.bool_)
@@ -80,17 +80,17 @@ class Reevaluation:
         yield from in_order_pieces(table, ordered[~is_apart], first, reach_ms, PIECE)
         yield from self._apart(entered, ordered[is_apart], first, tied=tied)
 
-    def _apart(self, entered: Entered, ordered: I64, first: int, *, tied: bool) -> Iterator[Piece]:
-        """The variants of keys where something is out of order: of some keys together, of a large one in parts."""
+    def _apart(self, entered: IntakeRows, ordered: I64, first: int, *, tied: bool) -> Iterator[Piece]:
+        """The replays of keys where something is out of order: of some keys together, of a large one in parts."""
         table, reach_ms = self._table, self.plan.retention_ms + 1
         place = np.full(len(table), -1, np.int64)
         place[ordered] = np.arange(len(ordered))
         changes = entered.changes(table, np.unique(table.key[ordered]))
-        replays, rows, repeats = list[list[Variant]](), 0, False
+        replays, rows, repeats = list[list[Replay]](), 0, False
         edges = np.flatnonzero(np.diff(table.key[ordered], prepend=-1, append=-1))
         for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             held = ordered[start:end][ordered[start:end] < first]
-            mine, of_key = changes[int(table.key[ordered[start]])], list[Variant]()
+            mine, of_key = changes[int(table.key[ordered[start]])], list[Replay]()
             for each in replays_of(held, mine, place, table.number("clock_ms"), reach_ms, tied=tied):
                 if rows > PIECE and len(of_key) > repeats:
                     yield Piece.of([*replays, of_key], repeats=repeats, ended=False)
@@ -106,7 +106,7 @@ class Reevaluation:
             yield Piece.of(replays, repeats=repeats)
 
     def nothing(self) -> KeyedBatch:
-        """No rows, as those are that it keeps: what is judged where nothing came, and something is brought."""
+        """An empty batch of the table's columns: judged where only cross-key figures changed."""
         return self._table.batch(np.zeros(0, np.int64))
 
     def delta(self, batch: KeyedBatch, hits: Hits) -> Delta:  # noqa: ARG002 - what it added it has put by
@@ -119,7 +119,7 @@ class Reevaluation:
         """Take in what was judged before, without judging it."""
         table, more = self._table, delta.more
         self._change(delta, lines)
-        batch = replace(delta.batch, facts=facts_in(more), places=places_in(more))
+        batch = replace(delta.batch, facts=facts_in(more), arrival=places_in(more))
         keys = table.numbers_of_keys(batch.key_bytes, batch.key_offsets)[batch.key_index]
         own = table.append(batch, np.arange(len(batch)), keys)
         table.live[own] = more["own_live"]
@@ -198,7 +198,7 @@ class Reevaluation:
         return Sizes(self.records, self._table.keys, self._table.nbytes())
 
 
-def _out_of_order(table: Table, ordered: I64, first: int, entered: Entered, *, tied: bool) -> Any:
+def _out_of_order(table: Table, ordered: I64, first: int, entered: IntakeRows, *, tied: bool) -> Any:
     """Of each key whether anything but rows at its end comes, or these in another order; ``tied``: or at one time."""
     apart = np.zeros(table.keys, np.bool_)
     keys: I32 = table.key[ordered]

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crossline.state.memory.declare import I32, I64, U8, U64, Kind
+from crossline.state.memory.declarations import I32, I64, U8, U64, Kind
 
 BOOL = Kind("bool", 1, np.bool_)
-Width = Literal["", "ENTRY_BYTES", "LINE_BYTES"]
+Width = Literal["", "FILTER_BYTES", "LINE_BYTES"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ NUMBERS = (
 KEY = Stored("key", I32, "number of its key; -1: nobody looks for it any more")
 CHUNK = Stored("chunk", I32, "number of the piece of its log")
 LIVE = Stored("live", BOOL, "whether it counts; if not, it was taken back")
-ENTRIES = Stored("entries", U8, "bits of the entries it is in", "ENTRY_BYTES")
+ROW_FILTERS = Stored("entries", U8, "bits of the entries it is in", "FILTER_BYTES")
 ID_HASH = Stored("id_hash", U64, "XXH64 of its id")
 BITS = (
     Stored("sat", U8, "bits of the lines that it satisfied", "LINE_BYTES"),
@@ -52,4 +52,4 @@ BITS = (
     Stored("lacks", U8, "bits of the lines for which it waits for a figure", "LINE_BYTES"),
     Stored("hit", U8, "bits of the lines of which it is a hit", "LINE_BYTES"),
 )
-COLUMNS = (*NUMBERS, KEY, CHUNK, LIVE, ENTRIES, ID_HASH, *BITS)
+COLUMNS = (*NUMBERS, KEY, CHUNK, LIVE, ROW_FILTERS, ID_HASH, *BITS)

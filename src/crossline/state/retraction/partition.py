@@ -1,4 +1,4 @@
-"""What a delta of rows that may be judged again has besides them, cut by rows: for a log that is cut anew."""
+"""The further arrays of a delta with retraction, partitioned by rows: for resharding."""
 
 from __future__ import annotations
 

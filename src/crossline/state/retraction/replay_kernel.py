@@ -1,4 +1,4 @@
-"""Variants of keys, judged by the inner kernel on a store of their own."""
+"""Replays of keys, judged by the inner kernel on a store of their own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from crossline.basics.bits import set_bits
 from crossline.basics.values import I64
 from crossline.plan.spaces import Cursor, KeySpacePlan
-from crossline.state.batch import Again, Cause, Delta, EarlierHits, Hits, KeyedBatch, Met
-from crossline.state.retraction.replays import Variant
+from crossline.state.batch import Cause, Delta, EarlierHits, Hits, KeyedBatch, LateContextHit, ReplayedRows
+from crossline.state.retraction.replays import Replay
 from crossline.state.retraction.table import Table
 from crossline.state.windows.emission.columns import Lines
 from crossline.state.windows.record_store import ANY_AGE
-from crossline.state.windows.verdicts.single_record import read_alone, waited_by
+from crossline.state.windows.verdicts.single_record import context_window, read_single_record
 
 
 class Inner(Protocol):
@@ -35,10 +35,10 @@ class Inner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Variants that are judged together: the rows that each is judged on, its own, and the number of each one's.
+    """Replays that are judged together: the rows before each, its own rows, and the number of the replay of each row.
 
-    ``last``: whether it is the last of its key in the batch. ``begins`` and ``causes``: as in ``Again``. ``repeats``:
-    the first one was the last of the piece before, of the same key, and all that it says was told.
+    ``last``: whether it is the last of its key in the batch. ``begins`` and ``causes``: as in ``ReplayedRows``.
+    ``repeats``: the first replay is the last one of the piece before, of the same key. Its hits are emitted already.
     """
 
     before: I64
@@ -51,7 +51,7 @@ class Piece:
     repeats: bool = False
 
     @staticmethod
-    def of(replays: Sequence[Sequence[Variant]], *, repeats: bool = False, ended: bool = True) -> Piece:
+    def of(replays: Sequence[Sequence[Replay]], *, repeats: bool = False, ended: bool = True) -> Piece:
         """The variants of some keys; ``ended``: of the last key too there are no more."""
         flat = [each for of_key in replays for each in of_key]
         numbers = np.arange(len(flat))
@@ -96,8 +96,8 @@ def judged(
     piece: Piece,
     first: int,
     shared: Callable[[str], str] | None = None,
-) -> tuple[Again, I64]:
-    """What came of ``piece``, and the rows of its last variants, whose bits the table has now.
+) -> tuple[ReplayedRows, I64]:
+    """What came of ``piece``, and the rows of its last replays, whose bits the table has now.
 
     ``first``: the number of the first row that came with this batch. ``shared``: where several rows may be hits on one
     record, the id of that, by a row's id.
@@ -113,20 +113,22 @@ def judged(
         store.load(Delta(batch, sat, emitted_line.astype(np.int32), emitted_row.astype(np.int32)), lines)
     batch = table.batch(piece.rows, keys, piece.rows_of)
     hits = store.judge(batch)
-    behind = [found for number, line in plan.waiting for found in _behind(batch, number, waited_by(plan, line), hits)]
+    behind = [
+        found for number, line in plan.waiting for found in _behind(batch, number, context_window(plan, line), hits)
+    ]
     met = [found for each in behind if (found := _met(plan, batch, *each)) is not None]
     line = np.append(hits.line, np.array([each.line for each in met], np.int32))
     of_hits = piece.rows[np.append(hits.row, np.array([each.row for each in met], np.int32))]
     told = table.bits("told")[of_hits, line >> 3] >> (line & 7) & 1
     if shared is not None and len(line):
-        told |= _told_of(table, piece, of_hits, line, shared)
-    again = Again(
+        told |= _emitted_elsewhere(table, piece, of_hits, line, shared)
+    again = ReplayedRows(
         rows=table.batch(piece.rows),
         hits=hits,
         number=piece.rows,
         replay=piece.rows_of.astype(np.int32),
         fresh=(piece.rows >= first) & ~((piece.rows_of == 0) & piece.repeats),
-        told=told.astype(np.bool_),
+        emitted_before=told.astype(np.bool_),
         begins=np.array(piece.begins, np.bool_),
         causes=piece.causes,
         met=met,
@@ -138,21 +140,21 @@ def judged(
 
 
 def _earlier(table: Table, piece: Piece) -> EarlierHits:
-    """The last hits among the rows before those of each variant."""
+    """The last hits among the rows before those of each replay."""
     place, line = set_bits(table.bits("hit")[piece.before])
     replay = piece.before_of[place]
-    # Rows of a variant are in order: of one line the last comes first when they are turned round.
+    # Rows of a replay are in order: reversed, the last of each line comes first.
     _, first = np.unique((replay * np.int64(len(table.lines)) + line)[::-1], return_index=True)
     last = len(line) - 1 - first
     rows = piece.before[place[last]]
     return EarlierHits(replay[last], line[last], rows, table.number("clock_ms")[rows], table.id_of)
 
 
-def _met(plan: KeySpacePlan, batch: KeyedBatch, number: int, row: int, other: int) -> Met | None:
+def _met(plan: KeySpacePlan, batch: KeyedBatch, number: int, row: int, other: int) -> LateContextHit | None:
     line = dict(plan.waiting)[number]
     fields = {name: batch.facts[name][row].as_py() for name in line.verdict.fields}
-    read = read_alone(plan, line, int(batch.clock_ms[row]), fields, batch, other)
-    return None if read is None else Met(number, row, other, read)
+    read = read_single_record(plan, line, int(batch.clock_ms[row]), fields, batch, other)
+    return None if read is None else LateContextHit(number, row, other, read)
 
 
 def _behind(batch: KeyedBatch, line: int, cursor: Cursor, hits: Hits) -> Iterator[tuple[int, int, int]]:
@@ -173,7 +175,7 @@ def _behind(batch: KeyedBatch, line: int, cursor: Cursor, hits: Hits) -> Iterato
 
 
 def _lack(table: Table, hits: Hits, piece: Piece, behind: Sequence[tuple[int, int, int]]) -> None:
-    """Write down which rows of the last variants wait in vain so far."""
+    """Store which rows of the last replays still lack their figure."""
     last = np.array(piece.last, np.bool_)[piece.rows_of]
     table.bits("lacks")[piece.rows[last]] = 0
     found = {(line, row) for line, rows in hits.without.items() for row in rows[last[rows]].tolist()}
@@ -181,14 +183,14 @@ def _lack(table: Table, hits: Hits, piece: Piece, behind: Sequence[tuple[int, in
         table.bits("lacks")[piece.rows[row], line >> 3] |= np.uint8(1 << (line & 7))
 
 
-def _told_of(table: Table, piece: Piece, of_hits: I64, lines: Any, shared: Callable[[str], str]) -> Any:
-    """For each hit whether it was told of another row that is a hit on the same record."""
+def _emitted_elsewhere(table: Table, piece: Piece, of_hits: I64, lines: Any, shared: Callable[[str], str]) -> Any:
+    """For each hit whether it was emitted at another row that is a hit on the same record."""
     told, found = table.bits("told"), set[tuple[int, str, int, int]]()
 
     def named(row: int) -> tuple[int, str, int]:
         return int(table.key[row]), shared(table.id_of(row)), table.clock(row)
 
-    # Also of those that were taken back since: they are in no piece, and what was told of them was told.
+    # Also retracted rows: they are in no piece, and their hits were emitted.
     gone = np.flatnonzero(~table.live)
     rows = np.union1d(piece.rows, gone[np.isin(table.key[gone], table.key[np.unique(of_hits)])])
     for row in rows[told[rows].any(axis=1)].tolist():
@@ -199,7 +201,7 @@ def _told_of(table: Table, piece: Piece, of_hits: I64, lines: Any, shared: Calla
 
 
 def _settle(table: Table, hits: Hits, piece: Piece) -> I64:
-    """Write down what the last variant of each key says of its rows."""
+    """Store the result of the last replay of each key in the table."""
     last = np.array(piece.last, np.bool_)[piece.rows_of]
     rows: I64 = piece.rows[last]
     emitted = np.zeros((len(piece.rows), 8 * table.bits("emitted").shape[1]), np.uint8)

@@ -28,7 +28,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class Replay:
     """Rows of a key, in order, judged on those ``before`` them, of which nothing changes.
 
     ``cause``: of the change that it begins with; None: those that stood, and what came in order before any change that
@@ -47,8 +47,8 @@ class Variant:
 
 def replays_of(
     held: I64, changes: Sequence[Change], place: Any, clock_ms: I64, reach_ms: int, *, tied: bool
-) -> Iterator[Variant]:
-    """The variants of one key whose rows ``held`` are in order.
+) -> Iterator[Replay]:
+    """The replays of one key whose rows ``held`` are in order.
 
     ``changes`` are in the order in which their records came. ``place``: of each row (of the table) its place in the
     order of all. ``reach_ms``: how far back from a row those lie that it is judged by. ``tied``: rows of one clock
@@ -71,8 +71,8 @@ def replays_of(
         rows = np.append(rows, np.array(tail, np.int64))
         tail = []
         if len(rows) or cause is not None:
-            yield Variant(before, rows, cause)
+            yield Replay(before, rows, cause)
         rows = rows[~np.isin(rows, change.removed)]
         rows = np.insert(rows, np.searchsorted(order[rows], order[added]), added)
         newest, cause = int(place[rows[-1]]) if len(rows) else settled, change.cause
-    yield Variant(before, np.append(rows, np.array(tail, np.int64)), cause)
+    yield Replay(before, np.append(rows, np.array(tail, np.int64)), cause)

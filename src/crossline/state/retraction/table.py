@@ -15,7 +15,7 @@ from crossline.basics.errors import StateError
 from crossline.basics.spans import take_bytes
 from crossline.basics.values import I32, I64, U8
 from crossline.plan.stream_join import merged_log
-from crossline.state.batch import Bools, Cause, Chunk, Delta, KeyedBatch, Places
+from crossline.state.batch import ArrivalOrder, Bools, Cause, Chunk, Delta, KeyedBatch
 from crossline.state.memory.hashing import xxh64_many
 from crossline.state.retraction import layout
 from crossline.state.retraction.columns import Column, Fact, Texts, joined
@@ -38,7 +38,7 @@ class Table:
         self._key_names: list[bytes] = []
         self.chunks: list[Chunk] = []
         self._chunk_numbers: dict[Chunk, int] = {}
-        widths = {"": None, "ENTRY_BYTES": entry_bytes, "LINE_BYTES": _width(lines)}
+        widths = {"": None, "FILTER_BYTES": entry_bytes, "LINE_BYTES": _width(lines)}
         self._columns = {each.name: Column(each.dtype, widths[each.width], each.name) for each in layout.COLUMNS}
         self._ids = Texts()
         self._values: list[Column | Texts] | None = None
@@ -109,7 +109,7 @@ class Table:
         return len(self._key_names)
 
     def hashes(self, keys: Any, id_hash: Any) -> Any:
-        """What keys and ids are told apart by, nearly."""
+        """Hashes by which keys and ids differ, nearly always."""
         return id_hash ^ ((keys.astype(np.uint64) + np.uint64(1)) * _MIXED)
 
     def find(self, keys: I32, ids: tuple[U8, I64]) -> dict[int, list[int]]:
@@ -155,7 +155,7 @@ class Table:
 
     def append(self, batch: KeyedBatch, rows: Any, keys: I32, *, live: bool = True) -> I64:
         """Put ``rows`` of ``batch`` behind the others, under the keys of these numbers; the numbers of the rows."""
-        places, first, count = batch.places, len(self), len(rows)
+        places, first, count = batch.arrival, len(self), len(rows)
         if places is None:
             raise StateError("rows that are judged again need their places; start from a new checkpoint")
         chunks = np.array([self._chunk_number(each) for each in places.chunks] or [0], np.int32)
@@ -164,7 +164,7 @@ class Table:
         self._ids.extend(*ids)
         made: dict[layout.Stored, Any] = dict(zip(layout.NUMBERS, (array[rows] for array in given), strict=True))
         made |= {layout.KEY: keys, layout.CHUNK: chunks[places.chunk[rows]], layout.LIVE: np.full(count, live)}
-        made |= {layout.ENTRIES: batch.entries[rows], layout.ID_HASH: xxh64_many(*ids)}
+        made |= {layout.ROW_FILTERS: batch.entries[rows], layout.ID_HASH: xxh64_many(*ids)}
         made |= dict.fromkeys(layout.BITS, np.zeros((count, _width(self.lines)), np.uint8))
         for stored in layout.COLUMNS:
             self._columns[stored.name].extend(made[stored])
@@ -223,17 +223,17 @@ class Table:
             id_bytes=id_bytes,
             id_offsets=id_offsets,
             values=tuple(values),
-            entries=self._columns[layout.ENTRIES.name].rows[rows],
+            entries=self._columns[layout.ROW_FILTERS.name].rows[rows],
             texts=texts,
             facts={name: fact.take(rows) for name, fact in self._facts.items()},
-            places=self._places(rows),
+            arrival=self._places(rows),
         )
 
-    def _places(self, rows: Any) -> Places:
+    def _places(self, rows: Any) -> ArrivalOrder:
         used, chunk = np.unique(self._chunk[rows], return_inverse=True)
         chunks = [self.chunks[number] for number in used.tolist()]
         reached_ms, offsets = self.number("reached_ms")[rows], self.number("offset")[rows]
-        return Places(reached_ms, offsets, chunk.astype(np.int32), chunks)
+        return ArrivalOrder(reached_ms, offsets, chunk.astype(np.int32), chunks)
 
     def rows_of(self, key: bytes) -> I64:
         """The rows of ``key`` that count, in order."""
@@ -352,7 +352,7 @@ def facts_in(more: Mapping[str, Any]) -> dict[str, pa.Array]:
     return found
 
 
-def places_in(more: Mapping[str, Any]) -> Places:
+def places_in(more: Mapping[str, Any]) -> ArrivalOrder:
     """The places in the arrays of a delta."""
     chunks = [(log, sequence, partition) for log, sequence, partition in orjson.loads(more["chunks"].tobytes())]
-    return Places(more["reached_ms"], more["offset"], more["chunk"], chunks)
+    return ArrivalOrder(more["reached_ms"], more["offset"], more["chunk"], chunks)

@@ -8,18 +8,18 @@ import numpy as np
 
 from crossline.state.memory import layout as at
 from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.addresses import row_of, sat_at, set_clock, slot_row, value_at
 from crossline.state.memory.fields import address, get, load, put, store
-from crossline.state.memory.header import row_of, sat_at, set_clock, slot_row, value_at
+from crossline.state.records.hash_tables import claim, copy_bytes, enter, find_id
 from crossline.state.records.lists import chain_in, link, tie_values
-from crossline.state.records.tables import claim, copy_bytes, enter, find_id
-from crossline.state.windows.ahead import find_keys, look_ahead, slot_of
-from crossline.state.windows.figures import count_figure
+from crossline.state.windows.aggregate_functions import figure
+from crossline.state.windows.prefetch import find_keys, look_ahead, slot_of
 from crossline.state.windows.program import COUNT
-from crossline.state.windows.readings import figure
-from crossline.state.windows.rolling import insert, move
-from crossline.state.windows.verdicts.compare import COUNT_NOW, compare, count_up, counted_in, tell
-from crossline.state.windows.verdicts.emission import hits_fit
-from crossline.state.windows.verdicts.judging import judged_by, judging, remember
+from crossline.state.windows.rolling_window import insert, move
+from crossline.state.windows.verdicts.applicable_rules import judged_by, judging, remember
+from crossline.state.windows.verdicts.comparison import COUNT_NOW, compare, count_up, counted_in, write_figure
+from crossline.state.windows.verdicts.record_emission import hits_fit
+from crossline.state.windows.window_values import count_figure
 
 NEVER = 2**62
 
@@ -53,8 +53,8 @@ def take_in(h: int, row: int, since_ms: int) -> Any:
     if place < 0:
         put(h, at.DUPLICATE, row, 1)
         return -1
-    width = get(h, at.ENTRY_BYTES)
-    bits = address(h, at.ENTRIES) + width * row
+    width = get(h, at.FILTER_BYTES)
+    bits = address(h, at.ROW_FILTERS) + width * row
     wanted = 0
     for b in range(width):
         wanted |= load(bits + b, at.BITS)
@@ -97,7 +97,7 @@ def judge_rows(h: int, start: int) -> Any:
 
     The row to go on from: ROW_END, or an earlier one where another row's hits may not fit.
     """
-    lines, rows, end, told = get(h, at.LINES), get(h, at.ROWS), get(h, at.ROW_END), get(h, at.TOLD)
+    lines, rows, end, told = get(h, at.LINES), get(h, at.ROWS), get(h, at.ROW_END), get(h, at.ROW_FIGURES)
     if start == 0:
         find_keys(h)
     for row in range(start, end):
@@ -113,19 +113,19 @@ def judge_rows(h: int, start: int) -> Any:
             put(h, at.ROW_RECORD, row, i)
         if not judging(h, i, row):
             continue
-        for c in range(get(h, at.CURSORS)):
+        for c in range(get(h, at.N_WINDOWS)):
             if not judged_by(h, c):
                 continue
             move(h, slot, c, i, newest)
             extra = counted_in(h, c, i)
-            for g in range(get(h, at.GROUP_AT, c), get(h, at.GROUP_AT, c + 1)):
-                if get(h, at.GROUP_KIND, g) == COUNT:
+            for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
+                if get(h, at.AGGREGATE_KIND, g) == COUNT:
                     defined = count_figure(h, slot, c, extra)
                 else:
                     defined = figure(h, slot, c, g, i, extra)
                 compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined)
-                if told and get(h, at.GROUP_TOLD, g) < told:
-                    tell(h, slot, c, g, row, extra, defined)
+                if told and get(h, at.AGGREGATE_FIGURE, g) < told:
+                    write_figure(h, slot, c, g, row, extra, defined)
         remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
     return end
 

@@ -9,14 +9,22 @@ import numpy as np
 
 from crossline.basics.values import I64, U8
 from crossline.plan.spaces import KeySpacePlan
-from crossline.state.arithmetic.wide import LIMBS
+from crossline.state.arithmetic.superaccumulator import LIMBS
 from crossline.state.memory import layout as at
+from crossline.state.memory.address_report import whereabouts
+from crossline.state.memory.bounds_check import WATCHES, Piece, watching
 from crossline.state.memory.regions import HUGE_FROM, Region
-from crossline.state.memory.watch import WATCHES, Piece, watching
-from crossline.state.memory.whereabouts import whereabouts
-from crossline.state.records.tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
-from crossline.state.windows.ahead import SCOUTS_EACH
-from crossline.state.windows.entry import PUT_IN, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RUN_END, TAKE_OUT, doing
+from crossline.state.records.hash_tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
+from crossline.state.windows.entry_points import (
+    PUT_IN,
+    REBUILD_IDS,
+    REBUILD_KEYS,
+    REBUILD_VALUES,
+    RUN_END,
+    TAKE_OUT,
+    doing,
+)
+from crossline.state.windows.prefetch import SCOUTS_EACH
 from crossline.state.windows.program import KernelProgram
 
 FILL_MAX = 0.88  # of an open addressing table
@@ -66,7 +74,7 @@ class MemoryMap:
         self.keep(at.SCOUTS, np.zeros(AHEAD * SCOUTS_EACH, np.int64))
         for cursors in (at.PASSED, at.LEFT_BEHIND):
             self.keep(cursors, np.zeros(len(plan.cursors), np.int64))
-        self.keep(at.ACTIVE, np.zeros(len(program.class_entry) + 1, np.uint8))
+        self.keep(at.ACTIVE, np.zeros(len(program.class_filter) + 1, np.uint8))
 
     def _lay_out(self, plan: KeySpacePlan, counts: Mapping[int, int]) -> None:
         """Counts and offsets that follow from the plan, and its arrays."""
@@ -76,23 +84,23 @@ class MemoryMap:
         entry_bytes = (plan.entries + 7) // 8
         for name, count in (
             (at.COLUMNS, len(plan.columns)),
-            (at.CURSORS, len(plan.cursors)),
-            (at.CHAINS, len(program.chain_entry)),
-            (at.LINKS, len(program.link_entry)),
+            (at.N_WINDOWS, len(plan.cursors)),
+            (at.CHAINS, len(program.chain_filter)),
+            (at.LINKS, len(program.link_filter)),
             (at.POINTERS, len(program.pt_kind)),
             (at.DISTINCTS, len(program.dc_link)),
             (at.SUMS_I, len(program.si_col)),
             (at.SUMS_F, len(program.sf_col)),
             (at.DEVIATIONS, len(program.sd_col)),
-            (at.CLASSES, len(program.class_entry)),
-            (at.LINE_CLASSES, program.formula_class.min(initial=len(program.class_entry))),
-            (at.UNTIED, program.sortable.all() and not len(program.chain_entry) and not len(program.link_entry)),
+            (at.CLASSES, len(program.class_filter)),
+            (at.LINE_CLASSES, program.formula_class.min(initial=len(program.class_filter))),
+            (at.UNTIED, program.sortable.all() and not len(program.chain_filter) and not len(program.link_filter)),
             (at.LINES, len(plan.lines)),
             (at.FORMULAS, len(plan.formulas)),
             (at.JUDGING, len(plan.judging)),
             (at.COOLING, program.cooldown_col.max(initial=-1) + 1),
             (at.LINE_BYTES, (len(plan.judging) + 7) // 8),
-            (at.ENTRY_BYTES, entry_bytes),
+            (at.FILTER_BYTES, entry_bytes),
             (at.BITS_BYTES, 0 if plan.entries == 1 else entry_bytes),
             *counts.items(),
         ):

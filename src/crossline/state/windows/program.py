@@ -1,4 +1,4 @@
-"""A key space's plan as flat arrays that compiled code walks: what hangs on a cursor lies together, sorted by kind."""
+"""A key space's plan as flat arrays that compiled code walks: what belongs to a window is contiguous, by kind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KernelProgram(NamedTuple):
     """See ``compile_plan``. ``x_at`` arrays hold where the x of cursor c begin and end; ``_col`` columns of values."""
 
     column_float: U8
-    entry: I32  # per cursor
+    window_filter: I32  # per window
     window: I64
     left_closed: U8
     right_open: U8
@@ -50,16 +50,16 @@ class KernelProgram(NamedTuple):
     plain: U8  # per cursor: it has no accumulators, only the count
     dc_at: I32  # distinct counts
     dc_link: I32
-    chain_entry: I32  # chains of nearest earlier smaller (larger) values
+    chain_filter: I32  # chains of nearest earlier smaller (larger) values
     chain_col: I32
     chain_max: U8
-    link_entry: I32  # links between occurrences of a value
+    link_filter: I32  # links between occurrences of a value
     link_col: I32
-    group_at: I32
-    group_kind: I32
-    group_acc: I32  # numbers of the accumulators the group reads, -1 where there is none
-    group_acc_2: I32
-    group_col: I32
+    aggregate_at: I32
+    aggregate_kind: I32
+    aggregate_acc: I32  # numbers of the accumulators the group reads, -1 where there is none
+    aggregate_acc_2: I32
+    aggregate_col: I32
     line_at: I32  # lines of a group
     line_plan: I32  # number in plan.lines = bit number
     low_i: I64  # satisfied where low <= value <= high, or where not, if negated
@@ -78,7 +78,7 @@ class KernelProgram(NamedTuple):
     cooldown_col: I64
     class_at: I32  # classes of a cursor
     class_of: I32
-    class_entry: I32  # lines that judge the same records share a class
+    class_filter: I32  # lines that judge the same records share a class
     span_at: I32  # spans of a class
     span_from: I64
     span_until: I64
@@ -87,10 +87,10 @@ class KernelProgram(NamedTuple):
     begins: I64  # of the window, before the record: the first and the last clock in it
     ends: I64
     adds: U8
-    group_told: I32  # figures are told by these numbers, those for formulas first
+    aggregate_figure: I32  # numbers of the output figures, those for formulas first
     sortable: U8  # per cursor: its figures are counts and sums of integers alone
     formula_class: I32
-    formula_cursor: I32
+    formula_window: I32
     formula_count: I32
 
 
@@ -105,7 +105,7 @@ def judge_class(plan: WindowPlan, line: Line | FormulaLine | FeatureQueryLine) -
 
 
 def classes(plan: WindowPlan) -> dict[JudgeClass, int]:
-    """The classes of the plan's lines, and of what it tells, numbered; those of its formulas come after."""
+    """The classes of the plan's lines and feature queries, numbered; those of its formulas come after."""
     lines: tuple[Line | FormulaLine | FeatureQueryLine, ...] = (*plan.lines, *plan.feature_queries, *plan.formulas)
     return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in lines))}
 
@@ -116,15 +116,15 @@ def class_lines(plan: WindowPlan) -> U8:
     return members([numbers[judge_class(plan, line)] for line in plan.judging], len(numbers))
 
 
-def told_groups(plan: WindowPlan) -> tuple[int, ...]:
-    """The numbers of the groups whose figures formulas read, or that are told, in the order in which they are."""
+def output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
+    """The numbers of the aggregates that formulas or feature queries read, in ascending order."""
     asked = [each.figures for each in plan.formulas] + [each.figures for each in plan.feature_queries]
     return tuple(sorted({number for each in asked for _, *groups in each for number in groups}))
 
 
-def all_told(plan: WindowPlan) -> tuple[int, ...]:
-    """The groups in use: first those of ``told_groups``, then those that lines alone read."""
-    return tuple(dict.fromkeys((*told_groups(plan), *sorted(line.group for line in plan.lines))))
+def all_output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
+    """The groups in use: first those of ``output_aggregates``, then those that lines alone read."""
+    return tuple(dict.fromkeys((*output_aggregates(plan), *sorted(line.group for line in plan.lines))))
 
 
 def is_float(plan: WindowPlan, group: Group) -> bool:
@@ -229,10 +229,10 @@ class _Parts:
             "pt_col": _ints(k[2] for k in pointers),
             "pt_chain": _ints(k[3] for k in pointers),
             "dc_link": _ints(k[1] for k in self.sorted["dc"]),
-            "chain_entry": _ints(c[0] for c in self.chains),
+            "chain_filter": _ints(c[0] for c in self.chains),
             "chain_col": _ints(c[1] for c in self.chains),
             "chain_max": _bytes(c[2] == MAX for c in self.chains),
-            "link_entry": _ints(x[0] for x in self.links),
+            "link_filter": _ints(x[0] for x in self.links),
             "link_col": _ints(x[1] for x in self.links),
         }
 
@@ -246,7 +246,7 @@ def compile_plan(plan: KeySpacePlan) -> KernelProgram:
     check(plan)
     return KernelProgram(
         column_float=_bytes(kind == "float" for _, kind in plan.columns),
-        entry=_ints(c.entry for c in plan.cursors),
+        window_filter=_ints(c.entry for c in plan.cursors),
         window=_longs(c.window_ms for c in plan.cursors),
         left_closed=_bytes(c.left_closed for c in plan.cursors),
         right_open=_bytes(c.right_open for c in plan.cursors),
@@ -262,7 +262,7 @@ def compile_plan(plan: KeySpacePlan) -> KernelProgram:
 
 def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     """Groups by cursor, lines by group, classes by cursor."""
-    parts, told = _Parts(plan), all_told(plan)
+    parts, told = _Parts(plan), all_output_aggregates(plan)
     used = set(told)
     groups = sorted(used, key=lambda g: (plan.groups[g].cursor, g))
     read = [parts.numbers(plan.groups[g]) for g in groups]
@@ -275,11 +275,11 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     line_group = np.array([groups.index(plan.lines[i].group) for i in lines], np.int64)
     bounds = [bounds_of(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
     return {
-        "group_at": parts.starts(plan.groups[g].cursor for g in groups),
-        "group_kind": _ints(kind_of(plan, plan.groups[g]) for g in groups),
-        "group_acc": _ints(first for first, _ in read),
-        "group_acc_2": _ints(second for _, second in read),
-        "group_col": _ints(plan.groups[g].column for g in groups),
+        "aggregate_at": parts.starts(plan.groups[g].cursor for g in groups),
+        "aggregate_kind": _ints(kind_of(plan, plan.groups[g]) for g in groups),
+        "aggregate_acc": _ints(first for first, _ in read),
+        "aggregate_acc_2": _ints(second for _, second in read),
+        "aggregate_col": _ints(plan.groups[g].column for g in groups),
         "line_at": np.searchsorted(line_group, np.arange(len(groups) + 1)).astype(np.int32),
         "line_plan": _ints(lines),
         **wide_bounds(bounds),
@@ -292,12 +292,12 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "line_class": _ints(number[judge_class(plan, plan.lines[i])] for i in lines),
         "class_at": parts.starts(c for c, _ in of_cursor),
         "class_of": _ints(k for _, k in of_cursor),
-        "class_entry": _ints(c[0] for c in number),
+        "class_filter": _ints(c[0] for c in number),
         "span_at": np.cumsum([0, *(len(c[1]) for c in number)]).astype(np.int32),
         "span_from": _longs(start for c in number for start, _ in c[1]),
         "span_until": _longs(end for c in number for _, end in c[1]),
         "class_late": _longs(c[2] for c in number),
-        "group_told": _ints(told.index(g) for g in groups),
+        "aggregate_figure": _ints(told.index(g) for g in groups),
         "sortable": _bytes(_sortable(plan, c) for c in range(len(plan.cursors))),
         **_formulas(plan),
     }
@@ -305,15 +305,15 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
 
 def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
     """Whether what a record adds to the cursor's figures can be taken off again in any order."""
-    mine = [plan.groups[number] for number in all_told(plan) if plan.groups[number].cursor == cursor]
+    mine = [plan.groups[number] for number in all_output_aggregates(plan) if plan.groups[number].cursor == cursor]
     return all(declared(each.aggregate).sortable and not is_float(plan, each) for each in mine)
 
 
 def _formulas(plan: KeySpacePlan) -> dict[str, Any]:
-    number, told, formulas = classes(plan), told_groups(plan), plan.formulas
+    number, told, formulas = classes(plan), output_aggregates(plan), plan.formulas
     return {
         "formula_class": _ints(number[judge_class(plan, each)] for each in formulas),
-        "formula_cursor": _ints(plan.groups[each.figures[0][2]].cursor for each in formulas),
+        "formula_window": _ints(plan.groups[each.figures[0][2]].cursor for each in formulas),
         "formula_count": _ints(told.index(each.figures[0][2]) for each in formulas),
     }
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from crossline.basics.errors import StateError
 from crossline.basics.values import U8
-from crossline.state.batch import Delta, Due, Hits, KeyedBatch, take
+from crossline.state.batch import Delta, DueHits, Hits, KeyedBatch, take
 from crossline.state.memory import layout as at
 from crossline.state.memory.hashing import xxh64_many
-from crossline.state.windows.entry import COUNT_DEAD, THROW_OUT
-from crossline.state.windows.gather import Buffers
+from crossline.state.windows.entry_points import COUNT_DEAD, THROW_OUT
+from crossline.state.windows.hit_buffers import Buffers
 from crossline.state.windows.memory_map import MemoryMap
 
 ANY_AGE = 2**62
@@ -47,7 +47,7 @@ class RecordStore:
         kept = batch if len(hits.retained) == len(batch) else take(batch, hits.retained)
         return Delta(kept, hits.sat, hits.emitted_line, hits.emitted_row)
 
-    def due(self, clock_ms: int) -> Due | None:  # noqa: ARG002 - a kernel whose records wait says more
+    def due(self, clock_ms: int) -> DueHits | None:  # noqa: ARG002 - a kernel whose records wait says more
         """Nothing."""
         return None
 
@@ -63,7 +63,7 @@ class RecordStore:
         memory.run(THROW_OUT, cutoff_ms)
         self._renumber()
         self._leave()
-        for pool in (at.RECORDS, at.SLOTS, at.TAKEN, at.IDS, at.KEYS):
+        for pool in (at.RECORDS, at.SLOTS, at.MATCH_STEPS, at.IDS, at.KEYS):
             memory.shrink(pool)
         memory.refill(at.ID_TABLE, 2 * self.records)
         memory.refill(at.KEY_TABLE, 2 * self.keys)
@@ -111,7 +111,7 @@ class RecordStore:
             (at.ID_OFFSETS, batch.id_offsets),
             (at.ID_HASH, xxh64_many(batch.id_bytes, batch.id_offsets)),
             (at.VALUES, values),
-            (at.ENTRIES, batch.entries),
+            (at.ROW_FILTERS, batch.entries),
             (at.KEY_SLOT, np.full(keys, -1, np.int32)),
             (at.DUPLICATE, found["duplicate"]),
             (at.RETAINED, found["retained"]),
@@ -144,4 +144,4 @@ class RecordStore:
 
     def key_bytes(self) -> int:
         """Bytes of those that belong to keys, not to records."""
-        return self._memory.bytes_held(frozenset({at.SLOTS, at.TAKEN, at.KEYS, at.KEY_TABLE}))
+        return self._memory.bytes_held(frozenset({at.SLOTS, at.MATCH_STEPS, at.KEYS, at.KEY_TABLE}))

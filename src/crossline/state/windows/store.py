@@ -15,19 +15,29 @@ from crossline.state.memory import layout as at
 from crossline.state.memory.hashing import keyed_many, xxh64_many
 from crossline.state.windows.emission.carry import KeyFields, carry
 from crossline.state.windows.emission.columns import among, cooldown_columns, lines_of, remapped
-from crossline.state.windows.entry import COMPARE, EMIT, FIGURES, JUDGE, LOAD, RELINK, TAKE, compiled, compiled_in_order
-from crossline.state.windows.gather import Buffers, hits_of
-from crossline.state.windows.lookup import loaded, no_rows, rows_under
+from crossline.state.windows.entry_points import (
+    COMPARE,
+    EMIT,
+    FIGURES,
+    JUDGE,
+    LOAD,
+    RELINK,
+    TAKE,
+    compiled,
+    compiled_in_order,
+)
+from crossline.state.windows.hit_buffers import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
-from crossline.state.windows.program import all_told, class_lines, compile_plan, told_groups
+from crossline.state.windows.point_query import loaded, no_rows, rows_under
+from crossline.state.windows.program import all_output_aggregates, class_lines, compile_plan, output_aggregates
 from crossline.state.windows.record_store import RecordStore, Sizes
 from crossline.state.windows.verdicts.feature_queries import FeatureQueries
-from crossline.state.windows.verdicts.formulas import Formulas, Judged, Told
+from crossline.state.windows.verdicts.formulas import Formulas, Judged, KernelFigures
 
 __all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm", "warm_in_order"]
 
 DEEP = 3  # steps back from the end of its list that a record takes: from there on a batch is better judged in order
-PIECE = 8_192  # rows whose figures are told at a time; sorted, those of one key are held against each other
+PIECE = 8_192  # rows whose figures are computed at a time; sorted, rows of one key are compared
 
 
 class KeySpaceState(RecordStore):
@@ -61,15 +71,15 @@ class KeySpaceState(RecordStore):
         sat = np.zeros((len(batch), int(words[at.LINE_BYTES])), np.uint8)
         found = self._enter(batch, self._values(batch), sat, stepwise=True)
         ordered = self._deep and bool(self._memory.program.sortable.any()) if self.in_order is None else self.in_order
-        told = ordered or bool(told_groups(self.plan))
-        formed: dict[int, FormulaRead] = {}
-        for start in range(0, len(batch), PIECE if told else max(1, len(batch))):
-            words[at.ROW_END] = min(start + PIECE, len(batch)) if told else len(batch)
-            if not told:
-                words[at.TOLD] = 0
+        outputs = ordered or bool(output_aggregates(self.plan))
+        formula_reads: dict[int, FormulaRead] = {}
+        for start in range(0, len(batch), PIECE if outputs else max(1, len(batch))):
+            words[at.ROW_END] = min(start + PIECE, len(batch)) if outputs else len(batch)
+            if not outputs:
+                words[at.ROW_FIGURES] = 0
                 self._go_through(JUDGE, start)
             else:
-                formed |= self._judge_told(batch, start, found["duplicate"], ordered=ordered)
+                formula_reads |= self._judge_told(batch, start, found["duplicate"], ordered=ordered)
         self._deep = bool(words[at.N_WALKED] > DEEP * len(batch))
         plan = self.plan
         looked_at = [*(plan.groups[x.group].column for x in plan.lines), *(-1 for _ in plan.formulas), -1]
@@ -77,10 +87,10 @@ class KeySpaceState(RecordStore):
         self._leave()
         return replace(
             hits,
-            formed=formed,
+            formula_reads=formula_reads,
             failed=self._formulas.failed(),
             without=self._formulas.without(),
-            told=self._feature_queries.told(),
+            features=self._feature_queries.features(),
         )
 
     def _go_through(self, task: int, start: int) -> None:
@@ -90,24 +100,24 @@ class KeySpaceState(RecordStore):
             self._buffers.grow()
 
     def _judge_told(self, batch: KeyedBatch, start: int, copies: U8, *, ordered: bool) -> dict[int, FormulaRead]:
-        """Judge rows from ``start`` with their figures told; what hits of formulas have read, by number of the hit."""
+        """Judge rows from ``start`` with output figures; what hits of formulas have read, by number of the hit."""
         end = int(self._memory.words[at.ROW_END])
-        groups = all_told(self.plan) if ordered else told_groups(self.plan)
-        told = Told.of(end - start, len(groups))
-        self._listen(told, start)
+        groups = all_output_aggregates(self.plan) if ordered else output_aggregates(self.plan)
+        outputs = KernelFigures.of(end - start, len(groups))
+        self._listen(outputs, start)
         if ordered:
             self._judge_in_order(start, end)
         else:
             self._go_through(JUDGE, start)
         judged = Judged(batch, slice(start, end), copies)
-        self._feature_queries.take(told, judged)
+        self._feature_queries.take(outputs, judged)
         if not self.plan.formulas:
             return {}
         facts = {name: column.slice(start, end - start) for name, column in batch.facts.items()}
-        self._keep(at.HOLDS, self._formulas.holds(told, facts, judged), start)
+        self._keep(at.HOLDS, self._formulas.holds(outputs, facts, judged), start)
         before = int(self._memory.words[at.N_HITS])
         self._go_through(EMIT, start)
-        return self._formulas.read(self._buffers.hits(before), told, facts, start)
+        return self._formulas.read(self._buffers.hits(before), outputs, facts, start)
 
     def _judge_in_order(self, start: int, end: int) -> None:
         """As JUDGE does it, for records that come far out of order (see ``ordered``)."""
@@ -121,15 +131,15 @@ class KeySpaceState(RecordStore):
         memory.run(FIGURES, len(order))
         self._go_through(COMPARE, start)
 
-    def _listen(self, told: Told, start: int) -> None:
-        """Have the kernel put figures of the rows from ``start`` into ``told``."""
-        self._memory.words[at.TOLD] = told.whole.shape[1]
-        self._keep(at.ROW_RECORD, np.full(len(told.whole), -1, np.int32), start)
+    def _listen(self, outputs: KernelFigures, start: int) -> None:
+        """Have the kernel put figures of the rows from ``start`` into ``outputs``."""
+        self._memory.words[at.ROW_FIGURES] = outputs.whole.shape[1]
+        self._keep(at.ROW_RECORD, np.full(len(outputs.whole), -1, np.int32), start)
         for name, array in (
-            (at.TOLD_I, told.whole),
-            (at.TOLD_UP, told.up),
-            (at.TOLD_F, told.real),
-            (at.TOLD_OK, told.defined),
+            (at.FIGURE_I, outputs.whole),
+            (at.FIGURE_UP, outputs.up),
+            (at.FIGURE_F, outputs.real),
+            (at.FIGURE_DEFINED, outputs.defined),
         ):
             self._keep(name, array, start)
 

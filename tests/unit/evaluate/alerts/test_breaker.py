@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.basics.times import FOREVER_MS, format_instant
-from crossline.evaluate.alerts.breaker import Bound, BreakerTrip, Counts, Guarded, Name, counted, guarded, instants_ms
+from crossline.evaluate.alerts.breaker import (
+    Bound,
+    BreakerTrip,
+    Counts,
+    GuardedRule,
+    Name,
+    counted,
+    guarded_rules,
+    instants_ms,
+)
 from crossline.rules.reading import read_rule
 from crossline.rules.ruleset import RuleSet, RuleVersion
 
@@ -23,7 +32,7 @@ def alert(ingest_ms: int, rule_id: str = "a", version: int = 1, **more: Any) -> 
     return {**told, **more}
 
 
-def tripped(alerts: list[dict[str, Any]], cuts: list[int], watched: dict[Name, Guarded]) -> list[BreakerTrip]:
+def tripped(alerts: list[dict[str, Any]], cuts: list[int], watched: dict[Name, GuardedRule]) -> list[BreakerTrip]:
     """What trips, with ``alerts`` cut into batches; a rule that tripped is watched no more, as a pipeline does."""
     counts: Counts = {}
     found: list[BreakerTrip] = []
@@ -36,7 +45,7 @@ def tripped(alerts: list[dict[str, Any]], cuts: list[int], watched: dict[Name, G
 
 
 def test_more_than_the_bound_in_one_interval_trips() -> None:
-    watched = {("a", 1): Guarded(BOUND, 0)}
+    watched = {("a", 1): GuardedRule(BOUND, 0)}
     near = [alert(MINUTE - 1), alert(MINUTE - 2), alert(MINUTE), alert(MINUTE + 1)]
     counts, trips = counted({}, near, watched)
     assert (counts, trips) == ({("a", 1): {0: 2, 1: 2}}, [])
@@ -46,7 +55,7 @@ def test_more_than_the_bound_in_one_interval_trips() -> None:
 
 
 def test_only_alerts_that_are_told_count() -> None:
-    watched = {("a", 1): Guarded(Bound(1, MINUTE), 10)}
+    watched = {("a", 1): GuardedRule(Bound(1, MINUTE), 10)}
     silent = [
         *(alert(20, kind=kind) for kind in ("shadow", "correction", "shadow")),
         *(alert(20, emit_to_sink=False) for _ in range(3)),
@@ -59,9 +68,12 @@ def test_only_alerts_that_are_told_count() -> None:
 
 
 def test_counts_of_what_is_watched_no_more_go() -> None:
-    assert counted({("a", 1): {0: 1}, ("b", 1): {0: 2}}, [], {("b", 1): Guarded(BOUND, 0)}) == ({("b", 1): {0: 2}}, [])
+    assert counted({("a", 1): {0: 1}, ("b", 1): {0: 2}}, [], {("b", 1): GuardedRule(BOUND, 0)}) == (
+        {("b", 1): {0: 2}},
+        [],
+    )
     same = {("b", 1): {0: 2}}
-    assert counted(same, [], {("b", 1): Guarded(BOUND, 0)})[0] is same, "nothing to write down"
+    assert counted(same, [], {("b", 1): GuardedRule(BOUND, 0)})[0] is same, "nothing to write down"
 
 
 @given(
@@ -71,7 +83,7 @@ def test_counts_of_what_is_watched_no_more_go() -> None:
 )
 def test_which_rules_trip_depends_on_no_cut(hits: list[tuple[str, int]], cuts: list[int], most: int) -> None:
     bound = Bound(most, MINUTE)
-    watched = {(name, 1): Guarded(bound, -FOREVER_MS) for name in "ab"}
+    watched = {(name, 1): GuardedRule(bound, -FOREVER_MS) for name in "ab"}
     found = tripped([alert(ms, name) for name, ms in hits], cuts, watched)
     naive = Counter((name, ms // MINUTE) for name, ms in hits)
     assert {trip.rule_id for trip in found} == {name for (name, _), count in naive.items() if count > most}
@@ -93,8 +105,8 @@ def version(from_ms: int, until_ms: int = FOREVER_MS, kind: Any = "active", **mo
 def test_what_is_active_until_further_notice_may_trip() -> None:
     """Of an interval with an end the log knows what came of it: records of the past that come again trip nothing."""
     rules = RuleSet((version(0, 10), version(10, 20, "shadow"), version(20)))
-    assert guarded(rules, BOUND) == {("a", 1): Guarded(BOUND, 20)}
-    assert guarded(rules, None) == {}
-    assert guarded(RuleSet((version(0, 10), version(10, kind="shadow"))), BOUND) == {}
+    assert guarded_rules(rules, BOUND) == {("a", 1): GuardedRule(BOUND, 20)}
+    assert guarded_rules(rules, None) == {}
+    assert guarded_rules(RuleSet((version(0, 10), version(10, kind="shadow"))), BOUND) == {}
     own = {"breaker": {"alerts_max": 7, "per": "1h"}}
-    assert guarded(RuleSet((version(0, **own),)), BOUND) == {("a", 1): Guarded(Bound(7, 3_600_000), 0)}
+    assert guarded_rules(RuleSet((version(0, **own),)), BOUND) == {("a", 1): GuardedRule(Bound(7, 3_600_000), 0)}

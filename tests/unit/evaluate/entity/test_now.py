@@ -7,7 +7,7 @@ from typing import Any
 from tests.oracle.fastpath import FastPath, plans_of, stream_spec
 from tests.oracle.strategies import START_MS, STREAM, Body, Record
 
-from crossline.evaluate.entity.figures import FigureNow, Unanswered, figures_of_key
+from crossline.evaluate.entity.key_figures import CurrentFigure, Unanswered, figures_of_key
 
 COUNT: Body = {
     "version": 1,
@@ -31,18 +31,20 @@ MADE: list[Record] = [
 ]
 
 
-def asked(rules: list[Body], field: str, value: str, made: list[Record] | None = None) -> list[FigureNow | Unanswered]:
+def asked(
+    rules: list[Body], field: str, value: str, made: list[Record] | None = None
+) -> list[CurrentFigure | Unanswered]:
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), 1)
     path.batch([("log", list(enumerate(MADE if made is None else made)))])
-    shard, found = path.shards[0], list[FigureNow | Unanswered]()
+    shard, found = path.shards[0], list[CurrentFigure | Unanswered]()
     for level in range(1, max(plan.level for plan in path.plans) + 1):
         found += figures_of_key(path.at(level), shard.at(level).state, field, value)
     return found
 
 
-def shown(found: list[FigureNow | Unanswered]) -> list[Any]:
+def shown(found: list[CurrentFigure | Unanswered]) -> list[Any]:
     return [
-        (each.asked.rule_id, each.asked.name, each.value, each.count) if isinstance(each, FigureNow) else each
+        (each.asked.rule_id, each.asked.name, each.value, each.count) if isinstance(each, CurrentFigure) else each
         for each in found
     ]
 
@@ -60,7 +62,7 @@ def test_rules_that_are_not_in_force_now_are_not_asked() -> None:
         | {"conditions": [{"field": "amount", "operator": ">", "value": 0}]},
     ]
     assert sorted(shown(asked(rules, "account", "a"))) == [("beside", "count", 3, 3), ("old", "count", 1, 1)]
-    (version,) = {each.asked.version for each in asked(rules[:2], "account", "a") if isinstance(each, FigureNow)}
+    (version,) = {each.asked.version for each in asked(rules[:2], "account", "a") if isinstance(each, CurrentFigure)}
     assert version == 2
 
 
@@ -83,7 +85,7 @@ def test_a_shared_figure_says_which_it_is() -> None:
     body: Body = {"rule_id": "one", "version": 1, "rule_type": "formula", "source_topic": STREAM}
     body |= {"figures": {"spent": figure}, "when": "spent >= 5", "value": "spent"}
     (found,) = asked([body], "account", "a")
-    assert isinstance(found, FigureNow)
+    assert isinstance(found, CurrentFigure)
     assert (found.asked.name, found.asked.shared, found.value) == ("spent", "spent_lately", 2**62)
     line = found.asked.line
     assert line is not None
@@ -94,7 +96,7 @@ def test_a_rule_that_reads_alerts_is_asked_as_of_where_they_were_read() -> None:
     read = {**COUNT, "rule_id": "often", "source_topic": "rule:each", "aggregation_threshold": 9}
     found = asked([{**COUNT, "rule_id": "each", "emit": "every", "aggregation_threshold": 1}, read], "account", "a")
     assert shown(found) == [("each", "count", 3, 3), ("often", "count", 3, 3)]
-    assert {each.now_ms for each in found if isinstance(each, FigureNow)} == {START_MS + 3_000}
+    assert {each.now_ms for each in found if isinstance(each, CurrentFigure)} == {START_MS + 3_000}
 
 
 def test_where_nothing_came_there_is_no_now() -> None:
@@ -119,6 +121,6 @@ def test_of_panes_what_is_settled_counts_with_what_is_not() -> None:
     (found,) = figures_of_key(path.plans, path.shards[0].state, "account", "a")
     now_ms = made[-1]["_ingest_ms"]
     start_ms = (now_ms - 3 * 3_600_000) // 600_000 * 600_000
-    assert isinstance(found, FigureNow)
+    assert isinstance(found, CurrentFigure)
     assert (found.window_start_ms, found.window_end_ms) == (start_ms, now_ms)
     assert found.value == sum(start_ms <= one["_event_ms"] for one in made)

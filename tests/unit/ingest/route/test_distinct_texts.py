@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from crossline.basics import wire
 from crossline.basics.errors import StateError
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.persist import apply_delta, encode_delta
 from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.state_log import apply_delta, encode_delta
 from crossline.ingest.decode import decode_lines, make_layout
-from crossline.ingest.route.pack import pack, unpack
-from crossline.ingest.route.parts import Chunk, route
+from crossline.ingest.route.part_codec import pack, unpack
+from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import compile_stream
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text

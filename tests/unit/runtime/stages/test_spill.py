@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.ingest.route.pack import pack
-from crossline.ingest.route.parts import Part
+from crossline.ingest.route.part_codec import pack
+from crossline.ingest.route.partitioner import Part
 from crossline.runtime.stages.rows import OUT, rows_of
 from crossline.runtime.stages.spill import BODY_BYTES_MIN, SpillBodies, body_of, clear, parts_of, put_aside
 from crossline.runtime.work.task import Task

@@ -16,8 +16,8 @@ from crossline.evaluate.alerts.alert import alerts_of
 from crossline.evaluate.output import ShardOutput
 from crossline.evaluate.shard import judge
 from crossline.ingest.decode import decode_lines
-from crossline.ingest.route.pack import pack, unpack
-from crossline.ingest.route.parts import Chunk, route
+from crossline.ingest.route.part_codec import pack, unpack
+from crossline.ingest.route.partitioner import Chunk, route
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.cache import ShardCache

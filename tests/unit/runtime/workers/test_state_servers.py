@@ -22,8 +22,8 @@ import pytest
 
 from crossline.basics.errors import StateError
 from crossline.ingest.decode import decode_lines
-from crossline.ingest.route.pack import pack
-from crossline.ingest.route.parts import Chunk, route
+from crossline.ingest.route.part_codec import pack
+from crossline.ingest.route.partitioner import Chunk, route
 from crossline.runtime.snapshot.snapshot import StaticSnapshot
 from crossline.runtime.stages.judging import Judging
 from crossline.runtime.stages.rows import READ

@@ -11,7 +11,7 @@ from typing import Any
 from tests.unit.serve.cases.casekit import SETTINGS, START, Desk, alert, decision
 
 from crossline.basics.errors import RetryableError
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.feed.files import batch_path, write_batch
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink

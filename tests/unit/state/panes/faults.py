@@ -9,7 +9,7 @@ from tests.unit.state.windows.naive import batch_of, line
 
 from crossline.plan.spaces import Group
 from crossline.state.memory.access import BUILD
-from crossline.state.memory.watch import OutOfBoundsError
+from crossline.state.memory.bounds_check import OutOfBoundsError
 from crossline.state.panes import layout as at
 from crossline.state.panes.store import PaneState
 

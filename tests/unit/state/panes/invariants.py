@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from crossline.state.arithmetic.wide import LIMBS
+from crossline.state.arithmetic.superaccumulator import LIMBS
 from crossline.state.panes import layout as at
 from crossline.state.panes import program as kinds
 from crossline.state.panes.heap import BLOCK_UNITS
@@ -99,7 +99,7 @@ def check(state: PaneState) -> None:
     for slot in seen.alive:
         check_order(seen, slot)
         check_parts(seen, slot)
-        for c in range(seen.words["CURSORS"]):
+        for c in range(seen.words["N_WINDOWS"]):
             check_cursor(seen, slot, c)
     check_heap(seen)
     check_ids(seen)
@@ -177,12 +177,12 @@ def enters(record: tuple[int, bytes, int], entry: int) -> bool:
 
 def check_cursor(seen: Seen, slot: Slot, c: int) -> None:
     """A cursor holds a run of panes and one of records, and its running aggregates are what those make of them."""
-    start = at.CURSOR_AT + c * at.A_CURSOR.bytes
+    start = at.WINDOW_AT + c * at.A_WINDOW.bytes
     first, end = (of("i4", slot.row, start + field) for field in (at.R_FIRST, at.R_END))
     if end < 0:
         return
     assert 0 <= first <= end <= len(slot.records)
-    entry, delay, exact = (seen.array(name)[c] for name in ("ENTRY", "DELAY", "EXACT"))
+    entry, delay, exact = (seen.array(name)[c] for name in ("WINDOW_FILTER", "DELAY", "EXACT"))
     panes = []
     if exact < 0:
         places = [*(place for place, _, _ in slot.panes), of("i8", slot.row, at.END_AT)]

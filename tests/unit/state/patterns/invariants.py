@@ -10,7 +10,7 @@ from crossline.state.patterns.store import PatternSpaceState
 def check(state: PatternSpaceState) -> None:
     """Every match has as many steps as its place says, in time and of its key; every row is in one match, or free."""
     memory, words = state._memory, state._memory.words
-    by, prior, began = (memory.field(at.TAKEN, field).tolist() for field in (at.BY, at.PRIOR, at.BEGAN))
+    by, prior, began = (memory.field(at.MATCH_STEPS, field).tolist() for field in (at.BY, at.PRIOR, at.BEGAN))
     clocks, slots = memory.clocks().tolist(), memory.field(at.RECORDS, at.SLOT).tolist()
     met: list[int] = []
     place = 0
@@ -32,12 +32,12 @@ def check(state: PatternSpaceState) -> None:
                 times = [clocks[record] for record in records]
                 assert times == sorted(times)
                 assert times[-1] - times[0] <= line.within_ms
-    assert place == words[at.WAITS]
-    free = int(words[at.FREE_TAKEN])
+    assert place == words[at.MATCH_STATES]
+    free = int(words[at.FREE_MATCH_STEP])
     while free >= 0:
         met.append(free)
         free = prior[free]
-    assert sorted(met) == list(range(int(words[at.N_TAKEN])))
+    assert sorted(met) == list(range(int(words[at.N_MATCH_STEPS])))
     tails = memory.field(at.SLOTS, at.TAIL).tolist()
     for slot, tail in enumerate(tails):
         assert clocks[tail] == max(clock for clock, of in zip(clocks, slots, strict=True) if of == slot)

@@ -19,7 +19,7 @@ from .naive import FOREVER, Naive, Row, batch_of, pattern, plain
 
 RETENTION_MS = 80  # as long as a match may take
 LATE_MAX = 20
-ENTRIES = 9  # in two bytes
+ROW_FILTERS = 9  # in two bytes
 NAMED = (0, 1, 8)  # by patterns
 SPANS = st.sampled_from(
     [(FOREVER,), (FOREVER,), ((40, FOREVER[1]),), ((FOREVER[0], 120),), ((40, 120),), ((FOREVER[0], 40), (80, 120))]
@@ -92,7 +92,7 @@ def changed(lines: Sequence[Pattern], spare: list[Pattern], how: str) -> tuple[P
 )
 def test_same_as_the_naive_twin(lines: list[Pattern], first: int, batches: list[list[Row]], between: list[str]) -> None:
     spare = lines[:first]
-    plan = PatternSpacePlan(ENTRIES, tuple(lines[first:]), RETENTION_MS)
+    plan = PatternSpacePlan(ROW_FILTERS, tuple(lines[first:]), RETENTION_MS)
     naive, state, log, cutoff = Naive(plan), PatternSpaceState(plan, 10**12), [], None
     for rows, then in zip(batches, between, strict=False):
         batch = batch_of(plan, rows)

@@ -57,7 +57,7 @@ def test_every_match_is_that_of_the_naive_twin(seed: int) -> None:
         state.evict(cutoff)
         check(state)
         if state.records < before:
-            met["thrown out while something waits"] += bool(state._memory.words[at.N_TAKEN])
+            met["thrown out while something waits"] += bool(state._memory.words[at.N_MATCH_STEPS])
         while log and log[0]["clock_ms"].max(initial=0) <= cutoff:
             log.pop(0)
         if rng.random() < 0.2:
@@ -88,7 +88,7 @@ def test_what_is_replaced_and_used_up_leaves_no_memory() -> None:
         rows = [Row("k", f"n{i}", i, (int(i % 50 == 49),)) for i in range(start, start + 100)]
         state.judge(batch_of(plan, rows))
         check(state)
-        taken.append(int(state._memory.words[at.N_TAKEN]))
+        taken.append(int(state._memory.words[at.N_MATCH_STEPS]))
         state.evict(start - 1)
     assert max(taken) <= sum(range(11)) + 10  # one match at each place, and one that is about to come to it
     assert state.records < 1000

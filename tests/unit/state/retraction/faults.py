@@ -12,7 +12,7 @@ from tests.unit.state.retraction.kit import placed, retraction
 from tests.unit.state.windows.naive import Row, count_plan, line
 
 from crossline.state.memory.access import BUILD
-from crossline.state.memory.watch import OutOfBoundsError
+from crossline.state.memory.bounds_check import OutOfBoundsError
 from crossline.state.retraction.table import Table
 
 PLAN = count_plan(100, line(threshold=3))

@@ -11,7 +11,7 @@ import numpy as np
 from tests.unit.state.windows.naive import Row, batch_of
 
 from crossline.plan.spaces import KeySpacePlan
-from crossline.state.batch import Cause, KeyedBatch, Places
+from crossline.state.batch import ArrivalOrder, Cause, KeyedBatch
 from crossline.state.retraction.kernel import Reevaluation
 from crossline.state.windows.store import KeySpaceState
 
@@ -29,7 +29,7 @@ def placed(plan: KeySpacePlan, rows: Sequence[Row], first: int, removes: Sequenc
     """
     batch = batch_of(plan, list(rows))
     offsets = np.arange(first, first + len(rows), dtype=np.int64)
-    places = Places(
+    places = ArrivalOrder(
         reached_ms=batch.ingest_ms,
         offsets=offsets,
         chunk=np.zeros(len(rows), np.int32),
@@ -41,7 +41,7 @@ def placed(plan: KeySpacePlan, rows: Sequence[Row], first: int, removes: Sequenc
             for row, offset in zip(rows, offsets.tolist(), strict=True)
         ],
     )
-    return replace(batch, places=places)
+    return replace(batch, arrival=places)
 
 
 def variants(again: Any) -> list[tuple[str | None, list[str], list[tuple[str, int]]]]:

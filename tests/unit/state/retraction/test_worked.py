@@ -59,9 +59,9 @@ def test_what_is_judged_again_is_as_drawn() -> None:
     came = [rows[at] for at in ORDER]
     came[-1] = Row("card", "p3", came[-1].clock, came[-1].values, ingest=20_000, lateness=12_000)
     state = retraction(plan)
-    (before,) = variants(state.judge(placed(plan, came[:4], 0)).again[0])
+    (before,) = variants(state.judge(placed(plan, came[:4], 0)).replayed[0])
     assert before == (None, ["p1", "p2", "p4", "p5"], hits(drawn("average"), ["p1", "p2", "p4", "p5"]))
-    without, with_ = variants(state.judge(placed(plan, came[4:], 4)).again[0])
+    without, with_ = variants(state.judge(placed(plan, came[4:], 4)).replayed[0])
     assert without == (None, ["p4", "p5"], hits(drawn("without p3")[2:], ["p4", "p5"]))
     assert with_ == ("p3", ["p3", "p4", "p5"], hits(drawn("with p3")[2:], ["p3", "p4", "p5"]))
 
@@ -83,6 +83,6 @@ def test_what_is_told_is_as_drawn() -> None:
         offset += len(data)
     first = [(name, None, value) for name, value in hits(drawn("average"), ["p1", "p2", "p4", "p5"])]
     assert [each for batch in told[:4] for each in batch] == first
-    assert drawn("what is told") == ["-", "-", "-", "retracted", "amended"]
+    assert drawn("emitted") == ["-", "-", "-", "retracted", "amended"]
     amended = float(drawn("with p3")[-1].split()[0])
     assert sorted(told[4]) == [("p4", "retracted", None), ("p5", "amended", amended)]

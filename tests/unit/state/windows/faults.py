@@ -8,7 +8,7 @@ from tests.unit.state.windows.naive import Row, batch_of, count_plan, line
 
 from crossline.state.memory import layout as at
 from crossline.state.memory.access import BUILD
-from crossline.state.memory.watch import OutOfBoundsError
+from crossline.state.memory.bounds_check import OutOfBoundsError
 from crossline.state.windows.store import KeySpaceState
 
 PLAN = count_plan(100, line(threshold=3))

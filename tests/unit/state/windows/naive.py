@@ -212,7 +212,7 @@ def plain(hits: Hits) -> list[Hit]:
         ]
         whole = int(hits.value_i[i]) + int(hits.value_up[i]) * 2**64
         value = whole if hits.is_int[i] else float(hits.value_f[i])
-        value = hits.formed[i].value if i in hits.formed else value
+        value = hits.formula_reads[i].value if i in hits.formula_reads else value
         out.append(
             Hit(
                 int(hits.line[i]),
@@ -230,7 +230,7 @@ def plain(hits: Hits) -> list[Hit]:
 def plainly_told(hits: Hits) -> list[Any]:
     """The figures that the kernel told: number of the telling, row, name, value, records in the window."""
     out = []
-    for i, told in enumerate(hits.told):
+    for i, told in enumerate(hits.features):
         for name, figure in told.figures.items():
             for k, row in enumerate(told.rows.tolist()):
                 value = figure.values[k].item() + (0 if figure.up is None else int(figure.up[k]) * 2**64)

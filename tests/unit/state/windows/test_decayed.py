@@ -17,7 +17,7 @@ from crossline.state.windows.store import KeySpaceState
 from .invariants import check
 from .naive import FOREVER, Naive, Row, batch_of, plainly_told
 
-ENTRIES = 2  # 0: what is summed; 1: where it is told
+ROW_FILTERS = 2  # 0: what is summed; 1: where it is told
 
 
 def plan_of(window_ms: int, *half_lives_ms: int, delay_ms: int = 0, right_open: bool = False) -> KeySpacePlan:
@@ -28,7 +28,7 @@ def plan_of(window_ms: int, *half_lives_ms: int, delay_ms: int = 0, right_open: 
     told = FeatureQueryLine("told", 1, 1, (*figures, ("spread", len(sums) + 1, len(sums))), (), (FOREVER,), None)
     retention_ms = window_ms + delay_ms + 200
     return KeySpacePlan(
-        (("score", "int"),), ENTRIES, (cursor,), (*sums, *more), (), retention_ms, feature_queries=(told,)
+        (("score", "int"),), ROW_FILTERS, (cursor,), (*sums, *more), (), retention_ms, feature_queries=(told,)
     )
 
 

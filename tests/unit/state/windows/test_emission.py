@@ -13,12 +13,18 @@ from hypothesis import strategies as st
 from numba import njit
 
 from crossline.state.memory.access import jit
-from crossline.state.memory.declare import F64, I32, I64, U8, Item, Table
+from crossline.state.memory.bounds_check import Piece, watching
+from crossline.state.memory.declarations import F64, I32, I64, U8, Item, Table
 from crossline.state.memory.fields import address, get, put
-from crossline.state.memory.watch import Piece, watching
 from crossline.state.windows.emission.bounds import bounds_in
 from crossline.state.windows.emission.columns import among, cooldown_columns, in_force, members, remapped
-from crossline.state.windows.emission.decision import NONE_MS, LineMemory, decisions_in, is_cooling, still_counts
+from crossline.state.windows.emission.decision import (
+    NONE_MS,
+    EmissionMemory,
+    emission_functions,
+    is_cooling,
+    still_counts,
+)
 from crossline.state.windows.emission.hits import hits_in
 from crossline.state.windows.program import bounds_of, wide_bounds
 
@@ -112,8 +118,8 @@ def _emits_at(h: int, slot: int, column: int, row: int) -> None:
     put(h, EMITTED, column, get(h, CLOCK_MS, row))
 
 
-_mark, _cools, _emits = decisions_in(
-    AT, LineMemory(_kept, _clock_ms, _satisfied_at, _judged_ms, _since_ms, _emitted_ms, _emits_at)
+_mark, _cools, _emits = emission_functions(
+    AT, EmissionMemory(_kept, _clock_ms, _satisfied_at, _judged_ms, _since_ms, _emitted_ms, _emits_at)
 )
 _meets_whole, _meets_real = bounds_in(AT)
 _note_hit = hits_in(AT)

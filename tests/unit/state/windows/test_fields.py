@@ -10,7 +10,7 @@ from numba import njit
 from numba.core.errors import TypingError
 
 from crossline.state.memory.access import BUILD
-from crossline.state.memory.declare import F64, I32, I64, U8, U32, Item, Row, Table
+from crossline.state.memory.declarations import F64, I32, I64, U8, U32, Item, Row, Table
 from crossline.state.memory.fields import address, get, load, put, store
 
 pytestmark = pytest.mark.skipif(BUILD != "plain", reason="what is read here is told to no watch")
@@ -70,7 +70,7 @@ def _written(h: int) -> Any:
 
 @pytest.mark.parametrize("function", [_written, _written.py_func], ids=["compiled", "python"])
 def test_what_is_put_is_got_at_its_width(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crossline.state.memory.watch.look_up", lambda *_, **__: None)
+    monkeypatch.setattr("crossline.state.memory.bounds_check.look_up", lambda *_, **__: None)
     memory = Memory()
     assert [float(each) for each in function(memory.h)] == [-5, 0.5, 300 - 256, 2**32 - 1, -2, 11]
     assert memory.words[COUNT] == 7

@@ -73,7 +73,7 @@ def test_what_holds_numbers_of_records_is_renumbered() -> None:
     """Three fields of a window, and one each of ends, pointers, chains, classes and cooldowns, by hand."""
     words, program = KeySpaceState(PLAN)._memory.words, compile_plan(PLAN)
     cooling = int(program.cooldown_col.max()) + 1
-    by_hand = 2 + 2 * len(CURSORS) + len(program.pt_kind) + len(program.chain_col) + len(program.class_entry) + cooling
+    by_hand = 2 + 2 * len(CURSORS) + len(program.pt_kind) + len(program.chain_col) + len(program.class_filter) + cooling
     assert words[at.SLOT_LINKS] == by_hand
     assert words[at.RECORD_LINKS] == 2 + 2 * len(program.chain_col) + 2 * len(program.link_col)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import orjson
 
-from crossline.evaluate.alerts.alertjson import read_alert
+from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.feed.files import FeedBatch
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.rules.policy.words import ACTIONS

@@ -7,7 +7,7 @@ from itertools import islice
 
 import orjson
 
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.stores import AlertFilter, DecisionFilter, Store
 from crossline.serve.cases.intake.batches import CaseIntake, Step
 

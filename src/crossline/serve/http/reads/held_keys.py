@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossline.basics.times import instant_text, parse_instant_ms
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.io.stores.stores import AlertFilter, Store
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.history import History
@@ -59,7 +59,7 @@ def held_now(events: list[RuleEvent], store: Store, at_ms: int, only: Mapping[st
         assert rule.hold is not None  # noqa: S101 - it was looked for
         which = AlertFilter(rule.rule_id, key=only or {}, since_ms=at_ms - rule.hold, until_ms=at_ms + 1)
         alerts = list(store.alerts(which, HELD_MAX))
-        for alert in last_words(reversed(alerts)):
+        for alert in current_states(reversed(alerts)):
             if alert["kind"] != "alert" or alert["rule_version"] != rule.version:
                 continue
             key = release_key(alert["key"])

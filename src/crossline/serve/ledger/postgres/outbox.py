@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.postgres.client import Connection, Place
 from crossline.io.postgres.texts import indexed
 from crossline.serve.ledger.postgres.schema import alive, slots_key

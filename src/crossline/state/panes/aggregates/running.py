@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from crossline.state.arithmetic.exact import two_sum
+from crossline.state.arithmetic.double_double import two_sum
 from crossline.state.memory.access import jit
 from crossline.state.memory.fields import get, load, store
 from crossline.state.panes import layout as at
+from crossline.state.panes.addresses import acc_at, enters, pane_at, part_at, value_at
 from crossline.state.panes.program import P_COUNT, P_LEAST_FLOAT, P_LEAST_INT, P_MOST_INT, P_SUM_FLOAT, P_SUM_INT
-from crossline.state.panes.reach import acc_at, enters, pane_at, part_at, value_at
 
 UP = at.ACC_UP
 KNOWN, UNKNOWN, EMPTY = 1, 2, 0  # of the least and the greatest
@@ -79,7 +79,7 @@ def _take_extreme(acc: int, value: int) -> None:
 @jit
 def add_record(h: int, row: int, c: int, record: int) -> None:
     """Add a record to cursor ``c`` of the slot at ``row``."""
-    if not enters(h, record, get(h, at.ENTRY, c)):
+    if not enters(h, record, get(h, at.WINDOW_FILTER, c)):
         return
     for a in range(get(h, at.ACC_AT, c), get(h, at.ACC_AT, c + 1)):
         kind, acc = get(h, at.ACC_KIND, a), acc_at(h, row, a)
@@ -102,7 +102,7 @@ def _add_value(kind: int, acc: int, value: int) -> None:
 @jit
 def take_record(h: int, row: int, c: int, record: int) -> None:
     """Take a record off cursor ``c`` of the slot at ``row``."""
-    if not enters(h, record, get(h, at.ENTRY, c)):
+    if not enters(h, record, get(h, at.WINDOW_FILTER, c)):
         return
     for a in range(get(h, at.ACC_AT, c), get(h, at.ACC_AT, c + 1)):
         kind, acc = get(h, at.ACC_KIND, a), acc_at(h, row, a)

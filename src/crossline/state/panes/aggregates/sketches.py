@@ -271,7 +271,7 @@ def bucket_of(bits: int) -> Any:
 
 @jit
 def value_of(bucket: int) -> Any:
-    """What is said of the values of a bucket: as near, in parts of it, to its least as to its greatest."""
+    """The estimate of the values of a bucket: of equal relative distance to its least and its greatest."""
     size = abs(bucket)
     if size < 1 << MANTISSA_BITS:
         return 0.0

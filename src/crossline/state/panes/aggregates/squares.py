@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.arithmetic.exact import pair_add, pair_divide, pair_product, pair_sqrt, two_sum
+from crossline.state.arithmetic.double_double import pair_add, pair_divide, pair_product, pair_sqrt, two_sum
 from crossline.state.memory.access import jit
 from crossline.state.memory.fields import address, get, load, store
 from crossline.state.panes import layout as at
+from crossline.state.panes.addresses import enters, next_place, number_at, pane_at, part_at, record_at, value_at
 from crossline.state.panes.program import P_SQUARES_INT
-from crossline.state.panes.reach import enters, next_place, number_at, pane_at, part_at, record_at, value_at
 
 NOTHING = 1e-28  # of the sum of squares: as much as pairs may leave of values that are all the same
 SQUARES_AT, BYTES = int(at.SUM_OF_SQUARES), at.SQUARES.bytes  # the square's pair comes after the value's
@@ -76,7 +76,7 @@ def deviation(h: int, row: int, c: int, p: int, place: int, end: int, first: int
     And of record ``extra`` (-1: none); ``n`` values, at least two. Infinite where squares leave the range of floats.
     """
     whole, current, number = address(h, at.DEV), address(h, at.DEV) + BYTES, -(2**62)
-    kind, column, entry = get(h, at.PART_KIND, p), get(h, at.PART_COL, p), get(h, at.ENTRY, c)
+    kind, column, entry = get(h, at.PART_KIND, p), get(h, at.PART_COL, p), get(h, at.WINDOW_FILTER, c)
     _clear(whole)
     _clear(current)
     while place != end:

@@ -1,4 +1,4 @@
-"""What is asked of lines and rows as whole columns: cooldowns, who judges which rows, bits under another plan."""
+"""Lines and rows as whole columns: cooldowns, rows that each judges, bits under another plan."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from crossline.state.memory.access import inlined, jit
 from crossline.state.memory.fields import get, load, put, store
-from crossline.state.windows.emission.words import NONE_MS, LineWords
+from crossline.state.windows.emission.words import NONE_MS, EmissionWords
 
 
 def still_counts(judged_ms: int, since_ms: int) -> bool:
@@ -35,8 +35,8 @@ _still_counts, _is_cooling = jit(still_counts), jit(is_cooling)
 
 
 @dataclass(frozen=True, slots=True)
-class LineMemory:
-    """Where a kernel keeps what is asked of a line: compiled functions of ``h``, the address of its words.
+class EmissionMemory:
+    """Access to a kernel's emission state: compiled functions of ``h``, the address of its words.
 
     ``at`` is what is judged, as the kernel numbers it: a record of windows and patterns, a row of panes.
 
@@ -59,7 +59,7 @@ class LineMemory:
     emits_at: Callable[..., Any]
 
 
-class Decisions(NamedTuple):
+class EmissionFunctions(NamedTuple):
     """Compiled functions of one kernel; ``line``: the number of a line or formula in the plan.
 
     Attributes:
@@ -74,7 +74,7 @@ class Decisions(NamedTuple):
     emits: Any
 
 
-def decisions_in(words: LineWords, memory: LineMemory) -> Decisions:
+def emission_functions(words: EmissionWords, memory: EmissionMemory) -> EmissionFunctions:
     """The decisions over the memory of one kernel."""
     mark, cools = _mark_in(words, memory), _cools_in(words, memory)
     satisfied_at, judged_ms, since_ms, clock_ms = (
@@ -100,10 +100,10 @@ def decisions_in(words: LineWords, memory: LineMemory) -> Decisions:
                 return False
         return not cools(h, slot, line, at)
 
-    return Decisions(mark, cools, emits)
+    return EmissionFunctions(mark, cools, emits)
 
 
-def _mark_in(words: LineWords, memory: LineMemory) -> Any:
+def _mark_in(words: EmissionWords, memory: EmissionMemory) -> Any:
     kept, row_sat, line_bytes = memory.kept, words.ROW_SAT, words.LINE_BYTES
 
     @inlined
@@ -114,7 +114,7 @@ def _mark_in(words: LineWords, memory: LineMemory) -> Any:
     return mark
 
 
-def _cools_in(words: LineWords, memory: LineMemory) -> Any:
+def _cools_in(words: EmissionWords, memory: EmissionMemory) -> Any:
     kept, clock_ms, emitted_ms, emits_at = memory.kept, memory.clock_ms, memory.emitted_ms, memory.emits_at
     cooldown, cooldown_col = words.COOLDOWN, words.COOLDOWN_COL
     n_emitted, emitted_line, emitted_kept = words.N_EMITTED, words.EMITTED_LINE, words.EMITTED_KEPT

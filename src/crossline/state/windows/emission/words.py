@@ -1,10 +1,10 @@
-"""The words that a kernel's layout declares for emission. What each one says stands in the layouts."""
+"""The words that a kernel's layout declares for emission. Their meaning stands in the layouts."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from crossline.state.memory.declare import Declared
+from crossline.state.memory.declarations import Declared
 
 NONE_MS = -(2**63)  # a clock that is none
 
@@ -23,7 +23,7 @@ class BoundWords(Protocol):
     NEGATED: Declared
 
 
-class LineWords(Protocol):
+class EmissionWords(Protocol):
     """What lines and formulas are, by their numbers in the plan, and where a batch's emissions are noted."""
 
     EVERY: Declared

@@ -1,1 +1,1 @@
-"""Figures against lines and formulas: what holds, what emits, what a hit rests on; and figures that are told."""
+"""Figures against lines and formulas: what holds, what emits, what a hit rests on; and feature queries."""

@@ -1,4 +1,4 @@
-"""Figures that are told of records as columns: nothing is held against them."""
+"""Feature queries: figures of records as columns, without a predicate."""
 
 from __future__ import annotations
 
@@ -9,44 +9,51 @@ import numpy as np
 
 from crossline.plan.spaces import WindowPlan
 from crossline.state.batch import FeatureColumn, RowFeatures
-from crossline.state.windows.program import INT_KINDS, told_groups
-from crossline.state.windows.verdicts.formulas import Judged, Numbered, Told
+from crossline.state.windows.program import INT_KINDS, output_aggregates
+from crossline.state.windows.verdicts.formulas import Judged, KernelFigures, Numbered
 
 
 @dataclass(slots=True)
 class _Pieces:
-    """What a feature query said of a batch so far: rows, and of each figure values, what they lack, defined, counts."""
+    """A feature query's output so far: rows, and of each figure values, high parts, defined, counts."""
 
     rows: list[Any] = field(default_factory=list)
     figures: dict[str, list[tuple[Any, Any, Any, Any]]] = field(default_factory=dict)
 
 
 class FeatureQueries:
-    """``plan.feature_queries``: a batch is given to ``take`` piece by piece, and then asked for at ``told``."""
+    """``plan.feature_queries``: ``take`` adds a batch piece by piece, ``features`` returns the result."""
 
     def __init__(self, plan: WindowPlan, program: Numbered) -> None:
         self._lines = plan.feature_queries
-        told = told_groups(plan)
-        kinds = {int(n): int(kind) for n, kind in zip(program.group_told, program.group_kind, strict=True)}
+        outputs = output_aggregates(plan)
+        kinds = {int(n): int(kind) for n, kind in zip(program.aggregate_figure, program.aggregate_kind, strict=True)}
         figures = [line.figures for line in self._lines]
-        self._columns = [{name: (told.index(of), told.index(count)) for name, of, count in each} for each in figures]
-        self._is_int = [kinds[number] in INT_KINDS for number in range(len(told))]
+        self._columns = [
+            {name: (outputs.index(of), outputs.index(count)) for name, of, count in each} for each in figures
+        ]
+        self._is_int = [kinds[number] in INT_KINDS for number in range(len(outputs))]
         self._pieces = [_Pieces() for _ in self._lines]
 
-    def take(self, told: Told, judged: Judged) -> None:
-        """The figures that the kernel ``told`` of the rows that are ``judged``."""
+    def take(self, outputs: KernelFigures, judged: Judged) -> None:
+        """Add the kernel's ``outputs`` of the rows that are ``judged``."""
         for line, columns, pieces in zip(self._lines, self._columns, self._pieces, strict=True):
             mine = np.flatnonzero(judged.by(line))
             pieces.rows.append(mine + judged.rows.start)
             for name, (column, count) in columns.items():
                 whole = self._is_int[column]  # of an average of integers there is a sum, of more than 64 bits or not
-                values = (told.whole if whole else told.real)[mine, column]
-                up = told.up[mine, column] if whole else np.zeros(len(mine), np.int64)
-                piece = (values, up, told.defined[mine, column].view(np.bool_), told.whole[mine, count])
+                values = (outputs.whole if whole else outputs.real)[mine, column]
+                up = outputs.up[mine, column] if whole else np.zeros(len(mine), np.int64)
+                piece = (
+                    values,
+                    up,
+                    outputs.defined[mine, column].view(np.bool_),
+                    outputs.whole[mine, count],
+                )
                 pieces.figures.setdefault(name, []).append(piece)
 
-    def told(self) -> tuple[RowFeatures, ...]:
-        """What each feature query says of the batch; the next one begins."""
+    def features(self) -> tuple[RowFeatures, ...]:
+        """The result of each feature query for the batch; the next batch begins."""
         found = tuple(self._joined(number) for number in range(len(self._lines)))
         self._pieces = [_Pieces() for _ in self._lines]
         return found

@@ -1,4 +1,4 @@
-"""The formulas of a plan over the figures that the kernel told of a batch's rows, and the fields of its records."""
+"""The formulas of a plan over the kernel's figures of a batch's rows, and the fields of its records."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from crossline.plan.spaces import FeatureQueryLine, FormulaLine, WindowPlan, cou
 from crossline.programs.program import SCORE
 from crossline.state.batch import Failure, FigureRead, FormulaRead, KeyedBatch
 from crossline.state.windows.emission.columns import in_force
-from crossline.state.windows.program import INT_KINDS, told_groups
+from crossline.state.windows.program import INT_KINDS, output_aggregates
 
 Number = int | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Figures of n rows, a column for each that is told; see ``TOLD_I`` and its like in ``layout``."""
+class KernelFigures:
+    """Output figures of n rows, a column each; see ``FIGURE_I`` and its like in ``layout``."""
 
     whole: I64
     up: I64
@@ -31,22 +31,24 @@ class Told:
     defined: U8
 
     @staticmethod
-    def of(rows: int, columns: int) -> Told:
+    def of(rows: int, columns: int) -> KernelFigures:
         """None defined yet."""
         shape = (rows, columns)
-        return Told(np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.uint8))
+        return KernelFigures(
+            np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.uint8)
+        )
 
 
 class Numbered(Protocol):
-    """What a kernel's program says of the groups in its own order: by which number they are told, and what they are."""
+    """The aggregates of a kernel's program, in its own order: their numbers among the outputs, and their kinds."""
 
     @property
-    def group_told(self) -> I32 | I64:
+    def aggregate_figure(self) -> I32 | I64:
         """The numbers."""
         ...
 
     @property
-    def group_kind(self) -> I32 | I64:
+    def aggregate_kind(self) -> I32 | I64:
         """Their kinds."""
         ...
 
@@ -73,10 +75,12 @@ class Formulas:
     def __init__(self, plan: WindowPlan, program: Numbered) -> None:
         self._lines = plan.formulas
         self._first = len(plan.lines)
-        told = told_groups(plan)
-        kinds = {int(n): int(kind) for n, kind in zip(program.group_told, program.group_kind, strict=True)}
-        self._is_int = [kinds[number] in INT_KINDS for number in range(len(told))]
-        self._columns = [[(told.index(group), told.index(count)) for _, group, count in x.figures] for x in self._lines]
+        outputs = output_aggregates(plan)
+        kinds = {int(n): int(kind) for n, kind in zip(program.aggregate_figure, program.aggregate_kind, strict=True)}
+        self._is_int = [kinds[number] in INT_KINDS for number in range(len(outputs))]
+        self._columns = [
+            [(outputs.index(group), outputs.index(count)) for _, group, count in x.figures] for x in self._lines
+        ]
         self._windows = [[plan.cursors[plan.groups[count].cursor] for _, _, count in x.figures] for x in self._lines]
         scored = {number: line.verdict.scored for number, line in enumerate(self._lines) if line.verdict.scored}
         self._features = {number: [compile_formula(each) for each in of.features] for number, of in scored.items()}
@@ -88,55 +92,60 @@ class Formulas:
         whens = [self._lines[number].verdict.when.renamed(self._names(number)) for number in self._plain]
         self._together = FormulaProgram(whens)
         read = set(self._together.names)
-        self._shared = [column for column in range(len(told)) if _told_name(column) in read]
+        self._shared = [column for column in range(len(outputs)) if _told_name(column) in read]
         self._scores: dict[int, F64] = {}
         self._failed: dict[Failure, int] = {}
         self._without: dict[int, list[I64]] = {}
 
     def failed(self) -> dict[Failure, int]:
-        """How many rows no model could judge since this was asked last, by rule version and why."""
+        """How many rows no model could judge since the last call, by rule version and why."""
         found, self._failed = self._failed, {}
         return found
 
     def without(self) -> dict[int, I64]:
-        """By number of the line the rows that wait for its first figure, since this was asked last."""
+        """The rows that lack their first figure since the last call, by number of the line."""
         found, self._without = self._without, {}
         return {number: np.concatenate(rows) for number, rows in found.items()}
 
-    def holds(self, told: Told, facts: Mapping[str, pa.Array], judged: Judged) -> U8:
+    def holds(self, outputs: KernelFigures, facts: Mapping[str, pa.Array], judged: Judged) -> U8:
         """Of each row (first axis) and formula: 1 where it holds."""
-        rows = len(told.whole)
+        rows = len(outputs.whole)
         out = np.zeros((rows, len(self._lines)), np.uint8)
-        wide = self._wide(told, facts)
-        columns = {_told_name(column): self._column(column, told) for column in self._shared}
+        wide = self._wide(outputs, facts)
+        columns = {_told_name(column): self._column(column, outputs) for column in self._shared}
         together = self._together.run({**facts, **columns}, rows)
         for number, (values, valid) in zip(self._plain, together, strict=True):
             out[:, number] = np.logical_and(values, valid)
         for number, when in self._whens.items():
-            given = self._given(number, told, facts)
-            given[SCORE] = self._score(number, told, facts, given, judged.by(self._lines[number]))
+            given = self._given(number, outputs, facts)
+            given[SCORE] = self._score(number, outputs, facts, given, judged.by(self._lines[number]))
             values, valid = when(given, rows)
             out[:, number] = np.logical_and(values, valid)
         for number, line in enumerate(self._lines):
             if line.verdict.waits:
-                lacking = judged.by(line) & (told.defined[:, self._columns[number][0][0]] == 0)
+                lacking = judged.by(line) & (outputs.defined[:, self._columns[number][0][0]] == 0)
                 self._without.setdefault(self._first + number, []).append(np.flatnonzero(lacking) + judged.rows.start)
         for row in np.flatnonzero(wide).tolist():
             for number, line in enumerate(self._lines):
-                out[row, number] = bool(evaluate(line.verdict.when.root, self._read(number, row, told, facts)))
+                out[row, number] = bool(evaluate(line.verdict.when.root, self._read(number, row, outputs, facts)))
         return out
 
     def _score(
-        self, number: int, told: Told, facts: Mapping[str, pa.Array], given: Mapping[str, Any], judged: Any
+        self,
+        number: int,
+        outputs: KernelFigures,
+        facts: Mapping[str, pa.Array],
+        given: Mapping[str, Any],
+        judged: Any,
     ) -> tuple[F64, Any]:
-        """The score of each row, and where there is one: a model is asked only of those that are ``judged``."""
-        scored, line, rows = self._scored[number], self._lines[number], len(told.whole)
+        """The score of each row, and where there is one: a model is called only for those that are ``judged``."""
+        scored, line, rows = self._scored[number], self._lines[number], len(outputs.whole)
         features: F64 = np.full((rows, len(scored.features)), np.nan)
         for column, (formula, compiled) in enumerate(zip(scored.features, self._features[number], strict=True)):
             values, valid = compiled(given, rows)
             np.copyto(features[:, column], values, where=valid, casting="unsafe")
-            for row in np.flatnonzero(self._wide(told, facts) & judged).tolist():
-                value = evaluate(formula.root, self._read(number, row, told, facts, scored=False))
+            for row in np.flatnonzero(self._wide(outputs, facts) & judged).tolist():
+                value = evaluate(formula.root, self._read(number, row, outputs, facts, scored=False))
                 features[row, column] = np.nan if value is None else float(value)
         scores: F64 = np.full(rows, np.nan)
         scores[judged], why = scored.scorer.scores(features[judged])
@@ -148,20 +157,26 @@ class Formulas:
         return scores, ~np.isnan(scores)
 
     def read(
-        self, hits: Iterable[tuple[int, int, int, int]], told: Told, facts: Mapping[str, pa.Array], start: int
+        self,
+        hits: Iterable[tuple[int, int, int, int]],
+        outputs: KernelFigures,
+        facts: Mapping[str, pa.Array],
+        start: int,
     ) -> dict[int, FormulaRead]:
         """What formulas read: of ``hits``, each its number, line, row and the end of its window, in ms.
 
-        ``told`` and ``facts`` begin with row ``start``.
+        ``outputs`` and ``facts`` begin with row ``start``.
         """
         found = {}
         for at, line, row, end_ms in hits:
             number = line - self._first
-            found[at] = self._formula(number, row - start, end_ms + self._windows[number][0].delay_ms, told, facts)
+            found[at] = self._formula(number, row - start, end_ms + self._windows[number][0].delay_ms, outputs, facts)
         return found
 
-    def _formula(self, number: int, row: int, now_ms: int, told: Told, facts: Mapping[str, pa.Array]) -> FormulaRead:
-        line, read = self._lines[number], self._read(number, row, told, facts)
+    def _formula(
+        self, number: int, row: int, now_ms: int, outputs: KernelFigures, facts: Mapping[str, pa.Array]
+    ) -> FormulaRead:
+        line, read = self._lines[number], self._read(number, row, outputs, facts)
         verdict = line.verdict
         value = None if verdict.value is None else evaluate(verdict.value.root, read)
         figures = {}
@@ -169,7 +184,7 @@ class Formulas:
             line.figures, self._columns[number], self._windows[number], strict=True
         ):
             if name in read:
-                figures[name] = FigureRead(read[name], *window.span_ms(now_ms), int(told.whole[row, count]))
+                figures[name] = FigureRead(read[name], *window.span_ms(now_ms), int(outputs.whole[row, count]))
         for each in line.brought:
             if each.name in read:
                 count = facts[count_of(each.fact)][row].as_py() or 0
@@ -182,16 +197,22 @@ class Formulas:
         return FormulaRead(value, figures, fields, shows)
 
     def _read(
-        self, number: int, row: int, told: Told, facts: Mapping[str, pa.Array], *, scored: bool = True
+        self,
+        number: int,
+        row: int,
+        outputs: KernelFigures,
+        facts: Mapping[str, pa.Array],
+        *,
+        scored: bool = True,
     ) -> dict[str, Any]:
         """Each figure and field that the formula names, as it was at ``row``; None where it is missing.
 
-        ``scored``: with the score of a model, which was told of the row before.
+        ``scored``: with the score of a model, which was computed before.
         """
         line = self._lines[number]
         columns = {name: at for (name, _, _), (at, _) in zip(line.figures, self._columns[number], strict=True)}
         names = line.verdict.read
-        figures = {name: self._figure(columns[name], row, told) for name in names if name in columns}
+        figures = {name: self._figure(columns[name], row, outputs) for name in names if name in columns}
         called = {each.name: each.fact for each in line.brought}
         read = {name: figures[name] if name in figures else _fact(called.get(name, name), row, facts) for name in names}
         if scored and number in self._scores:
@@ -199,19 +220,19 @@ class Formulas:
             read[SCORE] = None if np.isnan(score) else score
         return read
 
-    def _wide(self, told: Told, facts: Mapping[str, pa.Array]) -> Any:
-        """bool[rows]: where a figure, told or brought, is an integer of more than 64 bits."""
-        wide = told.up[:, np.flatnonzero(self._is_int)].any(axis=1)  # lines may have others told behind them
+    def _wide(self, outputs: KernelFigures, facts: Mapping[str, pa.Array]) -> Any:
+        """bool[rows]: where a figure, of the key or cross-key, is an integer of more than 64 bits."""
+        wide = outputs.up[:, np.flatnonzero(self._is_int)].any(axis=1)  # lines may have further output figures
         for name in self._ups & facts.keys():
             wide |= facts[name].fill_null(0).to_numpy(zero_copy_only=False) != 0
         return wide
 
-    def _figure(self, column: int, row: int, told: Told) -> Number:
-        if not told.defined[row, column]:
+    def _figure(self, column: int, row: int, outputs: KernelFigures) -> Number:
+        if not outputs.defined[row, column]:
             return None
         if not self._is_int[column]:
-            return float(told.real[row, column])
-        return int(told.whole[row, column]) + (int(told.up[row, column]) << 64)
+            return float(outputs.real[row, column])
+        return int(outputs.whole[row, column]) + (int(outputs.up[row, column]) << 64)
 
     def _names(self, number: int) -> dict[str, str]:
         """What a formula reads, by what it is called among all formulas."""
@@ -220,27 +241,27 @@ class Formulas:
         names = {name: _told_name(column) for (name, _, _), (column, _) in figures}
         return names | {each.name: each.fact for each in line.brought}
 
-    def _column(self, column: int, told: Told) -> tuple[Any, Any]:
+    def _column(self, column: int, outputs: KernelFigures) -> tuple[Any, Any]:
         """A figure of all rows side by side, and where it is defined."""
-        values = told.whole if self._is_int[column] else told.real
-        return np.ascontiguousarray(values[:, column]), np.ascontiguousarray(told.defined[:, column]).view(np.bool_)
+        values = outputs.whole if self._is_int[column] else outputs.real
+        return np.ascontiguousarray(values[:, column]), np.ascontiguousarray(outputs.defined[:, column]).view(np.bool_)
 
-    def _given(self, number: int, told: Told, facts: Mapping[str, pa.Array]) -> dict[str, Any]:
+    def _given(self, number: int, outputs: KernelFigures, facts: Mapping[str, pa.Array]) -> dict[str, Any]:
         given: dict[str, Any] = dict(facts)
         for (name, _, _), (column, _) in zip(self._lines[number].figures, self._columns[number], strict=True):
-            values = told.whole if self._is_int[column] else told.real
-            given[name] = (values[:, column], told.defined[:, column].view(np.bool_))
+            values = outputs.whole if self._is_int[column] else outputs.real
+            given[name] = (values[:, column], outputs.defined[:, column].view(np.bool_))
         given |= {each.name: facts[each.fact] for each in self._lines[number].brought}
         return given
 
 
 def _fact(name: str, row: int, facts: Mapping[str, pa.Array]) -> Any:
-    """A field, or a figure that is brought, at ``row``; None where it is missing."""
+    """A field or a cross-key figure at ``row``; None where it is missing."""
     value, up = facts[name][row].as_py(), facts.get(up_of(name))
     more = None if value is None or up is None else up[row].as_py()
     return value + (more << 64) if more else value
 
 
 def _told_name(column: int) -> str:
-    """What a figure that is told is called among all formulas; no field is called so."""
+    """The name of an output figure among all formulas; no field has such a name."""
     return f"\x1f{column}"

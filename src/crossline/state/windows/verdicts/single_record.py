@@ -12,12 +12,12 @@ from crossline.programs.registry import declared
 from crossline.state.batch import FigureRead, FormulaRead, KeyedBatch
 
 
-def waited_by(plan: WindowPlan, line: FormulaLine) -> Cursor:
+def context_window(plan: WindowPlan, line: FormulaLine) -> Cursor:
     """The window of what the records that ``line`` judges wait for."""
     return plan.cursors[plan.groups[line.figures[0][1]].cursor]
 
 
-def read_alone(
+def read_single_record(
     plan: WindowPlan, line: FormulaLine, clock_ms: int, fields: Mapping[str, Any], batch: KeyedBatch, row: int
 ) -> FormulaRead | None:
     """What ``line`` makes of a record with ``fields`` by ``row`` of ``batch`` alone; None where it does not hold."""
@@ -30,7 +30,7 @@ def read_alone(
     read = {**fields, **values}
     if evaluate(verdict.when.root, read) is not True:
         return None
-    span = waited_by(plan, line).span_ms(clock_ms)
+    span = context_window(plan, line).span_ms(clock_ms)
     return FormulaRead(
         value=None if verdict.value is None else evaluate(verdict.value.root, read),
         figures={name: FigureRead(read[name], *span, 1) for name in values if name in verdict.read},

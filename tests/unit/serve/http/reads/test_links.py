@@ -9,7 +9,7 @@ import pytest
 from tests.unit.serve.cases.casekit import SETTINGS, START, alert
 from tests.unit.serve.http.kit import NOW_MS, Client, client_of, dependencies, detail, example
 
-from crossline.evaluate.alerts.alertjson import json_bytes
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.serve.access.routes import RouteTable
 from crossline.serve.cases.intake.batches import CaseIntake
 

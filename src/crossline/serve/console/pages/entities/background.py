@@ -9,7 +9,7 @@ from typing import Any
 
 from crossline.basics.errors import UsageError
 from crossline.basics.times import parse_instant_ms
-from crossline.evaluate.alerts.standing import last_words
+from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.io.stores.stores import AlertFilter
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.queue.case_search import having
@@ -58,7 +58,7 @@ def alerts_of_days(asked: PageRequest, key: Mapping[str, str]) -> list[dict[str,
             found = list(store.alerts(AlertFilter(key=key, since_ms=since_ms), ALERTS_MAX))
     except UsageError:
         return []  # nothing was delivered yet, so that there is no store
-    return [each for each in last_words(reversed(found)) if each["kind"] == "alert"][::-1]
+    return [each for each in current_states(reversed(found)) if each["kind"] == "alert"][::-1]
 
 
 def consequence_of(asked: PageRequest, recent: Collection[Mapping[str, Any]]) -> Stopped:

@@ -1,0 +1,87 @@
+"""What corrections make of decisions: pure functions over what is known of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from crossline.evaluate.decisions.decision import Decision, decide, decision_id, revision_id
+from crossline.rules.policy.hits import STANDING, DecidedRecord, DecidingHit
+from crossline.rules.policy.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of a hit on a record: ``hit`` as it is now, None where it is none any more.
+
+    ``reason_id``: of the hit. ``because``: the id of the alert or correction that carries it.
+    """
+
+    reason_id: str
+    because: str
+    hit: DecidingHit | None
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of a record that was decided about: the hits on it that count, by their reason ids.
+
+    ``policy_version``: by which it was first decided. ``revision``: how many times its decision was revised.
+    """
+
+    record: DecidedRecord
+    policy_version: int
+    hits: dict[str, DecidingHit] = field(default_factory=dict)
+    revision: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        hits = [asdict(hit) for hit in self.hits.values()]
+        counted = {"policy_version": self.policy_version, "revision": self.revision}
+        return {"record": asdict(self.record), "hits": hits, **counted}
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Self:
+        """Inverse of ``to_json``."""
+        hits = [deciding_hit(each) for each in said["hits"]]
+        record, by_id = DecidedRecord(**said["record"]), {hit.reason_id: hit for hit in hits}
+        return cls(record, said["policy_version"], by_id, said["revision"])
+
+
+def deciding_hit(said: Mapping[str, Any]) -> DecidingHit:
+    """A hit from plain JSON."""
+    return DecidingHit(**{**said, "tags": tuple(said["tags"])})
+
+
+def revise(policy: Policy, known: Known, changes: Sequence[Change]) -> tuple[Decision, str] | None:
+    """The revised decision after ``changes`` with one trigger, and the change it is due to; None: it stays as it is.
+
+    ``known`` is moved on. A decision is another where what is decided is, or its score, or the alerts that it rests on.
+    """
+    before = decide(policy, known.record, known.hits.values())
+    for change in changes:
+        if change.hit is None:
+            known.hits.pop(change.reason_id, None)
+        else:
+            known.hits[change.reason_id] = change.hit
+    now = decide(policy, known.record, known.hits.values())
+    if _rests_on(before) == _rests_on(now):
+        return None
+    known.revision += 1
+    # Alerts and corrections come first: a change of a suppressed hit may have none of its own.
+    because = min((change.reason_id.startswith(STANDING), change.because) for change in changes)[1]
+    return replace(now, revision=known.revision), because
+
+
+def _rests_on(decision: Decision) -> tuple[Any, ...]:
+    rests_on = [(hit.reason_id, hit.alert_id) for hit in decision.reasons]
+    return decision.decision, decision.score, rests_on
+
+
+def revision_json(known: Known, decision: Decision, because: str, rules_digest: str, decided_ms: int) -> dict[str, Any]:
+    """A revision as JSON values: the fields of a decision, ``revises``, and ``because``, the id of the correction."""
+    record = decision.record
+    first = decision_id(known.policy_version, record.stream, record.record_id)
+    named = {"decision_id": revision_id(first, because), "kind": "revision"}
+    return {**decision.to_json(rules_digest, decided_ms), **named, "revises": first, "because": because}

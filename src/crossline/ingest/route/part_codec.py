@@ -1,0 +1,51 @@
+"""Parts for one shard as one blob, and back; dead letters travel along: every outcome leaves by the same door."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from crossline.basics import wire
+from crossline.basics.deadletter import DeadLetter
+from crossline.basics.wire import WirePart
+from crossline.ingest.route.partitioner import Part
+
+_LENGTH = struct.Struct("<Q")
+
+
+def pack(parts: Iterable[Part]) -> bytes:
+    """One blob of the ``parts``, each a wire blob behind its length."""
+    out: list[bytes] = []
+    for part in parts:
+        blob = wire.encode(part.meta, part.arrays)
+        out += (_LENGTH.pack(len(blob)), blob)
+    return b"".join(out)
+
+
+def unpack(blob: bytes | memoryview, where: str) -> Iterator[WirePart]:
+    """The parts in ``blob``. ``where`` names it in errors."""
+    view = memoryview(blob)
+    position = 0
+    while position < len(view):
+        (length,) = _LENGTH.unpack_from(view, position)
+        position += _LENGTH.size
+        yield wire.decode(view[position : position + length], where)
+        position += length
+
+
+def dead_to_json(letters: Sequence[DeadLetter]) -> bytes:
+    """Dead letters as a JSON list, bytes in base 64."""
+    return orjson.dumps(
+        [{**asdict(d), "raw": base64.b64encode(d.raw).decode() if d.raw is not None else None} for d in letters]
+    )
+
+
+def dead_from_json(raw: bytes) -> list[DeadLetter]:
+    """Inverse of ``dead_to_json``."""
+    items: list[dict[str, Any]] = orjson.loads(raw)
+    return [DeadLetter(**{**i, "raw": base64.b64decode(i["raw"]) if i["raw"] is not None else None}) for i in items]

@@ -1,0 +1,48 @@
+"""The one door into compiled code: one function to compile, to keep on disk and to load."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from numba import njit, types
+
+from crossline.basics.compiling import compiled_for
+from crossline.basics.parts import DOOR
+from crossline.state.memory.source_digest import digest
+from crossline.state.panes.comparison import emit_rows
+from crossline.state.panes.kernel import judge_rows, load_rows, sweep
+from crossline.state.panes.key_table import rebuild_keys
+from crossline.state.panes.recent_ids import put_ids
+
+JUDGE, EMIT, LOAD, SWEEP, REBUILD_KEYS, PUT_IDS = range(6)
+PACKAGE = "crossline.state.panes"
+
+
+def _made(sources: int) -> Any:
+    def run(h: int, task: int, argument: int, more: int) -> int:
+        done = sources * 0
+        if task == JUDGE:
+            done = judge_rows(h, argument)
+        elif task == EMIT:
+            done = emit_rows(h, argument)
+        elif task == LOAD:
+            done = load_rows(h, argument)
+        elif task == SWEEP:
+            done = sweep(h, argument)
+        elif task == REBUILD_KEYS:
+            rebuild_keys(h)
+        elif task == PUT_IDS:
+            put_ids(h, argument, more)
+        return done
+
+    return compiled_for(njit(cache=True, **DOOR)(run), types.int64(types.int64, types.int64, types.int64, types.int64))
+
+
+@cache
+def compiled() -> Any:
+    """The function (address of the words, task, its two arguments) -> result.
+
+    Compiles, or loads what an earlier process compiled.
+    """
+    return _made(digest(PACKAGE))

@@ -1,0 +1,48 @@
+"""Which lines and formulas judge a record: by what is in force when it comes, how late it is, and what it enters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossline.state.memory import layout as at
+from crossline.state.memory.access import inlined
+from crossline.state.memory.addresses import enters
+from crossline.state.memory.fields import get, put
+
+
+@inlined
+def in_force(h: int, k: int, ingest_ms: int, lateness_ms: int) -> Any:
+    """Whether class ``k`` judges records that came at ``ingest_ms`` and so late."""
+    within = 0
+    for span in range(get(h, at.SPAN_AT, k), get(h, at.SPAN_AT, k + 1)):
+        if get(h, at.SPAN_FROM, span) <= ingest_ms < get(h, at.SPAN_UNTIL, span):
+            within = 1
+    return within != 0 and lateness_ms <= get(h, at.CLASS_LATE, k)
+
+
+@inlined
+def judging(h: int, i: int, row: int) -> Any:
+    """Mark the classes of lines that judge record ``i``; whether any does."""
+    ingest_ms, lateness_ms, some = get(h, at.INGEST_MS, row), get(h, at.LATENESS_MS, row), 0
+    for k in range(get(h, at.CLASSES)):
+        judges = 1 if in_force(h, k, ingest_ms, lateness_ms) and enters(h, i, get(h, at.CLASS_FILTER, k)) else 0
+        put(h, at.ACTIVE, k, judges)
+        some |= judges
+    return some != 0
+
+
+@inlined
+def judged_by(h: int, c: int) -> Any:
+    """Whether a class that is marked judges by cursor ``c``."""
+    judged = 0
+    for k in range(get(h, at.CLASS_AT, c), get(h, at.CLASS_AT, c + 1)):
+        judged |= get(h, at.ACTIVE, get(h, at.CLASS_OF, k))
+    return judged != 0
+
+
+@inlined
+def remember(h: int, slot: int, i: int, start: int, end: int) -> None:
+    """Record ``i`` is the last judged by those of the classes from ``start`` to ``end`` that judged it."""
+    for k in range(start, end):
+        if get(h, at.ACTIVE, k):
+            put(h, at.JUDGED, slot, k, i)

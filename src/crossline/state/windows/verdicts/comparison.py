@@ -1,0 +1,109 @@
+"""A record's figures against the lines that judge it: which of them emit, and what their hits rest on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossline.state.memory import layout as at
+from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.addresses import before, clock, enters
+from crossline.state.memory.fields import get, put
+from crossline.state.windows.program import COUNT, INTEGERS
+from crossline.state.windows.verdicts.record_emission import emits, meets_real, meets_whole, note_hit, note_window
+from crossline.state.windows.window_values import settle, settled_spread
+
+COUNT_NOW = -1
+
+
+@jit
+def count_up(h: int, name: int) -> Any:
+    """The count before it goes up by one."""
+    n = get(h, name)
+    put(h, name, n + 1)
+    return n
+
+
+@inlined
+def counted_in(h: int, c: int, i: int) -> Any:
+    """Record ``i`` where it is counted into cursor ``c`` though the window ends before it, else -1."""
+    if get(h, at.ADDS, c) == 0:
+        return -1
+    return i if enters(h, i, get(h, at.WINDOW_FILTER, c)) else -1
+
+
+@jit
+def write_figure(h: int, slot: int, c: int, g: int, row: int, extra: int, defined: bool) -> None:
+    """Write down the figure of group ``g``, which stands at FIGURE if it is defined, to be read later."""
+    if defined and get(h, at.OFF, 0) != 0.0:
+        settled_spread(h, slot, c, g, extra)
+    place = row * get(h, at.ROW_FIGURES) + get(h, at.AGGREGATE_FIGURE, g)
+    put(h, at.FIGURE_DEFINED, place, 1 if defined else 0)
+    put(h, at.FIGURE_I, place, get(h, at.WHOLE, 0))
+    up = 0 if get(h, at.AGGREGATE_KIND, g) == COUNT else get(h, at.UP_REST, 0)
+    put(h, at.FIGURE_UP, place, up)
+    put(h, at.FIGURE_F, place, get(h, at.REAL, 0))
+
+
+@jit
+def _doubtful(h: int, x: int, real: float) -> Any:
+    """Whether the figure may be off by so much that line ``x`` may see it on the wrong side of a bound."""
+    off = get(h, at.OFF, 0)
+    low, high = get(h, at.LOW_F, x), get(h, at.HIGH_F, x)
+    return off != 0.0 and (abs(real - low) <= off or abs(real - high) <= off)
+
+
+@inlined
+def compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, count: int, defined: bool) -> None:
+    """Judge record ``i`` by the lines of group ``g``, whose value stands at FIGURE if it is defined.
+
+    ``count``: entries of its window, or COUNT_NOW where they are those of the cursor as it stands.
+    """
+    kind = get(h, at.AGGREGATE_KIND, g)
+    is_int = kind < INTEGERS
+    whole, real = get(h, at.WHOLE, 0), get(h, at.REAL, 0)
+    up = 0 if kind == COUNT else get(h, at.UP_REST, 0)
+    for x in range(get(h, at.LINE_AT, g), get(h, at.LINE_AT, g + 1)):
+        judges = get(h, at.LINE_CLASS, x)
+        if get(h, at.ACTIVE, judges) == 0:
+            continue
+        if is_int:
+            meets = meets_whole(h, x, whole, up)
+        else:
+            if _doubtful(h, x, real):
+                settle(h, slot, c, g, extra)
+                real = get(h, at.REAL, 0)
+            meets = meets_real(h, x, real)
+        line = get(h, at.LINE_PLAN, x)
+        if not emits(h, slot, line, judges, i, defined and meets):
+            continue
+        if get(h, at.OFF, 0) != 0.0 and not is_int:
+            settle(h, slot, c, g, extra)
+            real = get(h, at.REAL, 0)
+        in_window = count if count >= 0 else get(h, at.COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
+        n = note_hit(h, line, row, whole if is_int else 0, up, 0.0 if is_int else real, in_window)
+        note_records(h, n, 1 if is_int else 0, c, in_window, i)
+
+
+@jit
+def note_records(h: int, n: int, is_int: int, c: int, count: int, i: int) -> None:
+    """Note of hit ``n`` at record ``i`` its window, that of cursor ``c`` of ``count`` records, and what it rests on."""
+    high = clock(h, i) - get(h, at.DELAY, c)
+    start, to = note_window(h, n, is_int, high - get(h, at.WINDOW, c), high, count)
+    # The window of then: what is before the record in its key's list and was there when it came. Records of the same
+    # clock stand in ingest order, so those that came later are behind it.
+    r = i
+    while to > start:
+        if _in_window(h, c, r, i, high):
+            to -= 1
+            put(h, at.OUT_EVIDENCE, to, r)
+        r = before(h, r)
+
+
+@jit
+def _in_window(h: int, c: int, r: int, i: int, high: int) -> Any:
+    """Whether record ``r``, which does not stand behind ``i``, was in the window of ``i`` on the right side."""
+    if r > i or not enters(h, r, get(h, at.WINDOW_FILTER, c)):
+        return False
+    if r == i and get(h, at.DELAY, c) == 0:
+        return get(h, at.INCLUDE, c) != 0
+    return clock(h, r) <= high - get(h, at.RIGHT_OPEN, c)

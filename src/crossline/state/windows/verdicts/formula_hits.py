@@ -1,0 +1,44 @@
+"""Hits of formulas: which formulas emit, and the windows and records that their hits rest on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossline.state.memory import layout as at
+from crossline.state.memory.access import jit
+from crossline.state.memory.fields import get
+from crossline.state.windows.verdicts.applicable_rules import judging, remember
+from crossline.state.windows.verdicts.comparison import note_records
+from crossline.state.windows.verdicts.record_emission import emits, hits_fit, note_hit
+
+
+@jit
+def emit_rows(h: int, start: int) -> Any:
+    """Go through the rows from ``start``, of which HOLDS says what holds.
+
+    The row to go on from, as of ``judge_rows``, which has judged all of them.
+    """
+    formulas, rows = get(h, at.FORMULAS), get(h, at.ROW_END)
+    for row in range(start, rows):
+        if not hits_fit(h, formulas):
+            return row
+        i = get(h, at.ROW_RECORD, row)
+        if i < 0 or not judging(h, i, row):
+            continue
+        slot = get(h, at.SLOT, i)
+        for f in range(formulas):
+            k = get(h, at.FORMULA_CLASS, f)
+            if get(h, at.ACTIVE, k):
+                holds = get(h, at.HOLDS, row * formulas + f) != 0
+                if emits(h, slot, get(h, at.LINES) + f, k, i, holds):
+                    _note(h, f, i, row)
+        remember(h, slot, i, get(h, at.LINE_CLASSES), get(h, at.CLASSES))
+    return rows
+
+
+@jit
+def _note(h: int, f: int, i: int, row: int) -> None:
+    """Note a hit of formula ``f`` at record ``i``; what is shown as its value is known outside."""
+    count = get(h, at.FIGURE_I, row * get(h, at.ROW_FIGURES) + get(h, at.FORMULA_COUNT, f))
+    n = note_hit(h, get(h, at.LINES) + f, row, 0, 0, 0.0, count)
+    note_records(h, n, 0, get(h, at.FORMULA_WINDOW, f), count, i)
