@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import cimpl
 
+from crossline.io.kafka.client import HeaderNameError, headers_of, read_headers
 from crossline.io.kafka.control import ControlTopicReader
 from crossline.io.kafka.idempotent_producer import Patience, names_at_end
 
+from .kafka_mock import mock_brokers, read_topic  # noqa: F401 - a fixture
 from .remaking import WAIT_S, producer_of
 
 if TYPE_CHECKING:
@@ -44,6 +47,20 @@ def send_with_header(brokers: str, topic: str, key: bytes, value: bytes, header:
     assert library.rd_kafka_producev(producer, *message, size(len(value)), *headers, number(_END)) == 0
     assert library.rd_kafka_flush(producer, number(int(WAIT_S * 1000))) == 0
     library.rd_kafka_destroy(producer)
+
+
+def test_a_warm_call_reads_them_as_a_cold_one(mock_brokers: str) -> None:  # noqa: F811 - a fixture
+    """CPython specialises a call after some runs, and then no longer checks what the client returns."""
+    send_with_header(mock_brokers, "t", b"good", b"1", b"who")
+    send_with_header(mock_brokers, "t", b"bad", b"1", NO_TEXT)
+    read = {message.key(): message for message in read_topic(mock_brokers, "t")}
+    for _ in range(1000):
+        assert headers_of(read[b"good"]) == (("who", b"x"),)
+    for _ in range(2):  # the client keeps what it returned first
+        assert headers_of(read[b"bad"]) == ()
+        with pytest.raises(HeaderNameError, match="of a header is not UTF-8"):
+            read_headers(read[b"bad"])
+    gc.collect()
 
 
 def test_a_control_topic_is_read_on(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> None:

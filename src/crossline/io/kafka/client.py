@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,18 @@ SILENT.propagate = False
 SILENT.addHandler(logging.NullHandler())
 
 Headers = tuple[tuple[str, bytes | None], ...]
+
+# Where the name of a header is not UTF-8, confluent-kafka (2.16.1) sets an exception and still returns a list, in which
+# the name is a null pointer. A call through CPython's general protocol checks this and raises SystemError. The
+# specialised call instruction, by which a warm ``message.headers()`` runs, does not check: the process crashes as soon
+# as the name is unpacked. `methodcaller` always calls through the general protocol.
+_call_headers = methodcaller("headers")
+# The message keeps the broken list, and would return it from a second call without an exception: this replaces it.
+_UNREADABLE: list[tuple[str, bytes]] = []
+
+
+class HeaderNameError(ValueError):
+    """The name of a header of a message is not UTF-8."""
 
 
 def _read(path: str) -> str:
@@ -70,15 +83,32 @@ def java_settings(security: KafkaSecurity, environment: Mapping[str, str]) -> di
     return settings
 
 
-def headers_of(message: Message) -> Headers:
-    """The headers of ``message``; none where the client cannot give them, since the name of one is not UTF-8.
+def read_headers(message: Message) -> Headers:
+    """The headers of ``message``. Raises HeaderNameError where the name of one is not UTF-8."""
+    try:
+        found = _call_headers(message)
+    except (SystemError, UnicodeDecodeError) as error:
+        message.set_headers(_UNREADABLE)
+        raise HeaderNameError(_place_of(message)) from error
+    if found is _UNREADABLE:
+        raise HeaderNameError(_place_of(message))
+    return tuple((name, value) for name, value in found or ())
 
-    Anybody who may write to a topic may put such a message there, and nothing that reads it should end by that.
+
+def headers_of(message: Message) -> Headers:
+    """The headers of ``message``; none where the name of one is not UTF-8.
+
+    Every client that may write to a topic may send such a message. No reader stops at it.
     """
     try:
-        return tuple((name, value) for name, value in message.headers() or ())
-    except (SystemError, UnicodeDecodeError):  # the client raises the first, and means the second
+        return read_headers(message)
+    except HeaderNameError:
         return ()
+
+
+def _place_of(message: Message) -> str:
+    place = f"topic {message.topic()}, partition {message.partition()}, offset {message.offset()}"
+    return f"{place}: the name of a header is not UTF-8"
 
 
 def _quoted(text: str) -> str:

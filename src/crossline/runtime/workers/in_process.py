@@ -157,7 +157,9 @@ def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -
     rows = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
     if not headers:
         return rows
-    said = [[{"key": name, "value": raw} for name, raw in message.headers() or ()] for message in messages]
+    from crossline.io.kafka.client import read_headers  # noqa: PLC0415 - the client is an extra
+
+    said = [[{"key": name, "value": raw} for name, raw in read_headers(message)] for message in messages]
     return rows.append_column(HEADERS, pa.array(said, HEADERS_TYPE))
 
 
