@@ -13,9 +13,9 @@ from dev.services.broker import LocalBroker
 
 from crossline.basics.times import format_instant
 from crossline.cli.alerts.records import RecordOrigin, Seen, seen
-from crossline.io.kafka import back as kafka_back
-from crossline.io.kafka.back import KafkaBack
-from crossline.io.stores.stores import StoredAlert
+from crossline.io.kafka import backward_reader as kafka_back
+from crossline.io.kafka.backward_reader import KafkaBack
+from crossline.io.stores.protocol import StoredAlert
 from crossline.settings.config import PipelineConfig, load_pipeline
 
 from .remaking import WAIT_S, delete, producer_of

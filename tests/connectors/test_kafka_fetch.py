@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from dev.services.broker import LocalBroker
 
-from crossline.io.kafka import fetch as kafka_fetch
-from crossline.io.kafka.back import KafkaBack
+from crossline.io.kafka import record_fetcher as kafka_fetch
+from crossline.io.kafka.backward_reader import KafkaBack
 from crossline.io.kafka.client import reading_settings
-from crossline.io.kafka.fetch import KafkaFetch
+from crossline.io.kafka.record_fetcher import KafkaFetch
 from crossline.settings.kafka import KafkaSourceSettings
 
 from .remaking import WAIT_S, producer_of

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from dev.services.broker import LocalBroker
 
-from crossline.io.kafka import tail as kafka_tail
-from crossline.io.kafka.ranges import NotThereError, Place, Range
-from crossline.io.kafka.tail import KafkaTail
+from crossline.io.kafka import range_reader as kafka_tail
+from crossline.io.kafka.range_reader import KafkaTail
+from crossline.io.kafka.unavailable_range import NotThereError, Place, Range
 
 from .remaking import WAIT_S, producer_of
 

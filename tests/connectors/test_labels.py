@@ -16,7 +16,7 @@ from crossline.backtest.workbench.labels import labels_at
 from crossline.basics.errors import UsageError
 from crossline.cli.main import app
 from crossline.io.postgres.client import Place
-from crossline.io.postgres.texts import held
+from crossline.io.postgres.text_escapes import held
 
 from .postgres_kit import opened, place_in
 from .test_stores import pass_file

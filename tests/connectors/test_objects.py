@@ -12,9 +12,17 @@ from pyarrow import fs as pafs
 
 from crossline.basics.errors import StateError, StoppedError, UsageError
 from crossline.basics.texts.uris import check_uri
-from crossline.io.objects import files
-from crossline.io.objects.files import FileStore, LocalFiles, ObjectFiles, StoreAwayError, file_store, patiently, told
-from crossline.io.objects.place import Place, place_of, under
+from crossline.io.objects import file_stores
+from crossline.io.objects.file_stores import (
+    FileStore,
+    LocalFiles,
+    ObjectFiles,
+    StoreAwayError,
+    file_store,
+    patiently,
+    told,
+)
+from crossline.io.objects.location import Place, place_of, under
 
 from .trickling import trickling
 
@@ -182,7 +190,7 @@ def test_a_uri_that_nobody_knows_is_told_without_repeating_it() -> None:
 
 
 def test_a_store_whose_answer_never_ends_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "ANSWER_S_MAX", 0.5)
+    monkeypatch.setattr(file_stores, "ANSWER_S_MAX", 0.5)
     with trickling(b"HTTP/1.1 200 OK\r\nX-Slow: ") as slow:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{slow.port}")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")

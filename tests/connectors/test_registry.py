@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 
 from crossline.basics.errors import PermanentError, SourceError
 from crossline.ingest.avro.schema import Node
-from crossline.io.objects.files import file_store
-from crossline.io.registry import store as stores
+from crossline.io.objects.file_stores import file_store
+from crossline.io.registry import schema_store as stores
+from crossline.io.registry.avro_decoder import AvroLook
 from crossline.io.registry.client import Address, UnknownError
-from crossline.io.registry.look import AvroLook
-from crossline.io.registry.store import SchemaStore
+from crossline.io.registry.schema_store import SchemaStore
 from crossline.settings.registry import RegistrySettings
 
 from .registry_fake import FakeRegistry, fake_registry

@@ -10,7 +10,7 @@ from typing import Any
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.reader import StoreReader
 from crossline.io.sqlite.sink import SqliteSink
-from crossline.io.stores.stores import AlertFilter
+from crossline.io.stores.protocol import AlertFilter
 
 from .makers import alert
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.place import under
+from crossline.io.objects.location import under
 from crossline.io.outbox.sink import OutboxSink, waiting_in
 from crossline.io.sinks.base import Delivery
 from crossline.runtime.snapshot.checkpoint import SourceMark

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.basics.times import parse_instant_ms
-from crossline.io.postgres.texts import MARK, held, held_value, original, original_value
+from crossline.io.postgres.text_escapes import MARK, held, held_value, original, original_value
 from crossline.io.sinks.base import Delivery, LateRecord, Sink, build_sink
-from crossline.io.stores.opening import open_store
-from crossline.io.stores.stores import AlertFilter, DecisionFilter, Store
+from crossline.io.stores.factory import open_store
+from crossline.io.stores.protocol import AlertFilter, DecisionFilter, Store
 
 from .makers import alert
 from .postgres_kit import settings_of

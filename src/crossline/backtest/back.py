@@ -21,7 +21,7 @@ from crossline.runtime.sources.positions import GENERATED_SHIFT
 
 if TYPE_CHECKING:
     from crossline.generate.source import Generator
-    from crossline.io.kafka.back import KafkaBack
+    from crossline.io.kafka.backward_reader import KafkaBack
 
 BOM = b"\xef\xbb\xbf"
 LINE_BYTES_MAX = 1 << 20  # a longer one is a dead letter

@@ -21,7 +21,7 @@ from crossline.cli.process import do_without_pandas
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, as_text, check_some_judged, differences, recorded_only, without_row
-from crossline.io.files.names import matching_files
+from crossline.io.files.patterns import matching_files
 from crossline.io.sinks.outfile import drafted, is_standard_output, make_folder
 from crossline.rule_registry.content import is_folder, read_pipeline_in_place, read_text
 from crossline.rule_registry.reading import SUFFIXES, Known, read_rules

@@ -23,7 +23,7 @@ from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, check_some_judged
 from crossline.cli.terminal import Listing, screen
-from crossline.io.files.names import matching_files
+from crossline.io.files.patterns import matching_files
 from crossline.io.sinks.outfile import drafted, is_standard_output, make_folder
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from crossline.basics.errors import UsageError
 from crossline.io.sinks.base import Delivery, SinkWatch
 from crossline.logs import get_logger
 from crossline.observe.objectives.metrics import ObjectiveCollector
-from crossline.observe.objectives.run import RunObjectives
+from crossline.observe.objectives.run_objectives import RunObjectives
 from crossline.observe.sinks import SinkWatches
 from crossline.observe.tracing import spans_wanted
-from crossline.observe.watch.watch import Followed, RunWatch
+from crossline.observe.watch.run_watch import Followed, RunWatch
 from crossline.runtime.pipeline.assemble import clocks_of
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig

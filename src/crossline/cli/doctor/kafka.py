@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from crossline.cli.doctor.control import control_topic, table_topic
 from crossline.cli.doctor.machine import CheckResult
-from crossline.io.kafka.bootstrap import ADVICE, Heard, client_of
 from crossline.io.kafka.client import librdkafka_settings
+from crossline.io.kafka.client_factory import ADVICE, Heard, client_of
 from crossline.settings.config import PipelineConfig
 from crossline.settings.kafka import KafkaSecurity, KafkaSinkSettings, KafkaSourceSettings
 from crossline.settings.sources import ControlTopic, RulesTopic

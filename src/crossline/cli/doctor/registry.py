@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from crossline.basics.errors import CrosslineError
 from crossline.cli.doctor.machine import CheckResult
 from crossline.io.registry.client import UnknownError
-from crossline.io.registry.store import SchemaStore
+from crossline.io.registry.schema_store import SchemaStore
 from crossline.settings.config import PipelineConfig
 from crossline.settings.kafka import KafkaSourceSettings
 

@@ -18,7 +18,7 @@ from crossline.basics.times import format_instant
 from crossline.settings.kafka import KafkaSourceSettings
 
 if TYPE_CHECKING:
-    from crossline.io.kafka.forward import KafkaForward, PartitionSpan
+    from crossline.io.kafka.forward_reader import KafkaForward, PartitionSpan
 
 # What a line has besides its record's own fields, as its first two.
 CAME, STANDS = "crossline_came_ms", "crossline_stands"
@@ -56,7 +56,7 @@ def read_topic(
             f"{stream}=FILE with its records as JSON, one a line"
         )
     from crossline.io.kafka.client import reading_settings
-    from crossline.io.kafka.forward import KafkaForward
+    from crossline.io.kafka.forward_reader import KafkaForward
 
     topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
     with closing(KafkaForward(reading_settings(source, os.environ), topics, until_ms)) as topic:

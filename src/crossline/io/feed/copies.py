@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crossline.io.feed.files import SUFFIX
-from crossline.io.objects.files import FileStore
+from crossline.io.objects.file_stores import FileStore
 
 FOLDER = "feed"
 COPIES_MAX, COPIES_BYTES_MAX = 1_024, 256 << 20

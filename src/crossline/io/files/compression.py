@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 
 from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef
-from crossline.io.files.ahead import Ahead
+from crossline.io.files.forward_readers import Ahead
 from crossline.io.files.identity import open_chunk
 
 Packing = Literal["gzip", "zstd"]

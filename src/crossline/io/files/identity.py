@@ -15,7 +15,7 @@ from xxhash import xxh64_hexdigest
 
 from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef
-from crossline.io.files.names import entries
+from crossline.io.files.patterns import entries
 
 PIECE = 256  # bytes of a file at each end by which it is known
 

@@ -13,12 +13,12 @@ from typing import Any, BinaryIO
 from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef, Most
 from crossline.io.files.compression import PackedError, PackedText, packed_cuts, packing_of
+from crossline.io.files.folder_watch import Look, Watch
 from crossline.io.files.identity import has, head_at, tail_at
 from crossline.io.files.lines import Unended, cuts, is_whole
 from crossline.io.files.listing import ChunkList, ListedFile, Mark
+from crossline.io.files.parquet_rows import table_size
 from crossline.io.files.relocation import LostFiles, copies, moved
-from crossline.io.files.tables import table_size
-from crossline.io.files.watch import Look, Watch
 from crossline.logs import get_logger
 
 log = get_logger(__name__)

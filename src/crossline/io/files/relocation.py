@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from crossline.io.files.identity import PIECE, head_at, tail_at
 from crossline.io.files.listing import ListedFile
-from crossline.io.files.names import Found, Trouble, entries
+from crossline.io.files.patterns import Found, Trouble, entries
 
 ALIKE_MAX = 64  # files that begin alike, as CSV does with a long header, are remembered so far back
 

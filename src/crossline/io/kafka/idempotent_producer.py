@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import TopicMetadata
 
 from crossline.basics.errors import SinkError
-from crossline.io.kafka.bootstrap import Heard, client_of
 from crossline.io.kafka.client import headers_of
+from crossline.io.kafka.client_factory import Heard, client_of
 from crossline.io.kafka.messages import NAME_HEADERS, Outgoing
 from crossline.io.net.deadline import Deadline, NoAnswerError, within
 from crossline.logs import get_logger

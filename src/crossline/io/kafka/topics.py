@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from crossline.basics.errors import PermanentError, SourceError, StateError
-from crossline.io.kafka.bootstrap import ADVICE, Heard, client_of
+from crossline.io.kafka.client_factory import ADVICE, Heard, client_of
 from crossline.io.kafka.data_loss import absent, deleted_before_read, ends_before, remade
 from crossline.io.kafka.errors import passes
 from crossline.logs import get_logger

@@ -14,7 +14,7 @@ from email.message import Message
 from urllib.parse import urlsplit
 
 from crossline.io.net.deadline import Deadline, NoAnswerError
-from crossline.io.net.lines import Line, TlsLine, connected, encrypted, tls_context
+from crossline.io.net.deadline_sockets import Line, TlsLine, connected, encrypted, tls_context
 
 IDLE_S_MAX = 30.0  # a connection that nobody used for longer may have been forgotten on its way
 _CHUNK = 65_536

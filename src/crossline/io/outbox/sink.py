@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from crossline.basics.errors import CrosslineError, SinkError, StateError
-from crossline.io.objects.files import FileStore, LocalFiles, StoreAwayError, patiently
+from crossline.io.objects.file_stores import FileStore, LocalFiles, StoreAwayError, patiently
 from crossline.io.outbox.encoding import packed, unpacked
 from crossline.io.sinks.base import Delivery, Heedful, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
 from crossline.logs import get_logger

@@ -8,7 +8,7 @@ from typing import Any
 from crossline.basics.errors import UsageError
 from crossline.io.postgres.client import Place, told
 from crossline.io.postgres.migrate import version_of
-from crossline.io.postgres.texts import held, original
+from crossline.io.postgres.text_escapes import held, original
 
 _PIECE = 10_000  # rows that are asked for at once
 _QUERY = "SELECT stream, record_id, is_fraud, fraud_id FROM labels_now WHERE %s::text[] IS NULL OR stream = ANY(%s)"

@@ -14,8 +14,8 @@ from crossline.evaluate.alerts.alertjson import read_alert
 from crossline.io.postgres.client import Connection, Place, told
 from crossline.io.postgres.migrate import version_of
 from crossline.io.postgres.rows import entity
-from crossline.io.postgres.texts import MARK, held, indexed, original, original_value
-from crossline.io.stores.stores import AlertFilter, DecisionFilter, Mark, StoredAlert
+from crossline.io.postgres.text_escapes import MARK, held, indexed, original, original_value
+from crossline.io.stores.protocol import AlertFilter, DecisionFilter, Mark, StoredAlert
 
 _PIECE = 1_000  # rows that are asked for at once
 

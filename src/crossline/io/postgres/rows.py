@@ -12,7 +12,7 @@ from typing import Any
 
 from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alertjson import json_bytes, number_of
-from crossline.io.postgres.texts import MARK, held, held_value, indexed
+from crossline.io.postgres.text_escapes import MARK, held, held_value, indexed
 from crossline.io.sinks.base import Delivery
 
 Row = tuple[Any, ...]

@@ -18,7 +18,7 @@ from crossline.io.postgres.client import Connection, Place, answered, place_of, 
 from crossline.io.postgres.migrate import migrate
 from crossline.io.postgres.partitions import Partitions
 from crossline.io.postgres.rows import PARTITIONED, TABLES, Rows, rows_of
-from crossline.io.postgres.texts import held
+from crossline.io.postgres.text_escapes import held
 from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.logs import get_logger
 from crossline.settings.postgres import PostgresSettings

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from crossline.basics.errors import SourceError, UsageError
 from crossline.basics.streams.submission import Asked, Keyed, Place
-from crossline.io.kafka.bootstrap import client_of
 from crossline.io.kafka.client import librdkafka_settings
+from crossline.io.kafka.client_factory import client_of
 from crossline.io.kafka.errors import told
 from crossline.io.recordlog.keys import message_key
 from crossline.logs import get_logger

@@ -18,8 +18,8 @@ from crossline.basics.errors import PermanentError, SinkError
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.evaluate.alerts.standing import RETRACTED
+from crossline.io.redis.connections import BoundedConnection, BoundedTlsConnection
 from crossline.io.redis.keys import RANKS, entity, part
-from crossline.io.redis.lines import BoundedConnection, BoundedTlsConnection
 from crossline.io.redis.scripts import TELL_ALERT, TELL_DECISION, TELL_DUE, TELL_REVISED
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.settings.redis import RedisSettings

@@ -15,7 +15,7 @@ import orjson
 from crossline.basics.errors import PermanentError, SinkError
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.sinks.id_index import IdIndex
-from crossline.io.stores.standing import Standing
+from crossline.io.stores.open_file import Standing
 from crossline.logs import get_logger
 
 STATE_SUFFIX = ".state"

@@ -14,7 +14,7 @@ from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alertjson import read_alert
 from crossline.io.sqlite.schema import KEY_VALUE, check_schema
 from crossline.io.sqlite.sink import OPEN_MS, told
-from crossline.io.stores.stores import AlertFilter, DecisionFilter, Mark, StoredAlert
+from crossline.io.stores.protocol import AlertFilter, DecisionFilter, Mark, StoredAlert
 
 _KEY_HAS = "seq IN (SELECT seq FROM alert_keys WHERE field = ? AND value = ?)"
 _OLD_KEY_HAS = f"EXISTS (SELECT 1 FROM json_each(alerts.key) AS k WHERE k.key = ? AND {KEY_VALUE} = ?)"  # noqa: S608

@@ -19,7 +19,7 @@ from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.io.sinks.identity import identity_of
 from crossline.io.sqlite.decisions import store_decisions
 from crossline.io.sqlite.schema import ensure_schema
-from crossline.io.stores.standing import Standing
+from crossline.io.stores.open_file import Standing
 from crossline.settings import sinks as config_sinks
 
 # How long one attempt waits for a lock. Attempts follow each other by the policy of the batch, which heeds a stop.

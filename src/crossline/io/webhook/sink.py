@@ -17,7 +17,7 @@ from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.io.sinks.identity import id_bytes
 from crossline.io.sinks.once_file import Line, OnceFile
-from crossline.io.webhook.posting import Poster
+from crossline.io.webhook.poster import Poster
 from crossline.logs import get_logger
 from crossline.settings.webhook import WebhookSettings
 

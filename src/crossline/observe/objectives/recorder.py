@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from crossline.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.observe.objectives.declaration import Objective
-from crossline.observe.objectives.file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
 from crossline.observe.objectives.histogram import REACH, Buckets, Values, counted, empty, kept_of, packed, place_of
+from crossline.observe.objectives.minute_file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
 
 log = get_logger(__name__)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.observe.objectives.declaration import AVAILABILITY, DECISION_LATENCY, OF_RUN, objectives_of
-from crossline.observe.objectives.file import MinuteFile
+from crossline.observe.objectives.minute_file import MinuteFile
 from crossline.observe.objectives.recorder import Recorder
 from crossline.settings.config import PipelineConfig
 

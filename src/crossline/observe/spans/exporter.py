@@ -22,7 +22,7 @@ from crossline.basics.errors import PermanentError
 from crossline.basics.texts.uris import is_loopback
 from crossline.io.net.deadline import Deadline, NoAnswerError, within
 from crossline.logs import get_logger
-from crossline.observe.spans.spans import BatchSpans, GivenIds
+from crossline.observe.spans.batch_spans import BatchSpans, GivenIds
 from crossline.settings.watch import OtlpSettings
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from crossline.observe.watch.figures import Histogram, RunFigures
-from crossline.observe.watch.space import Space
+from crossline.observe.watch.disk_usage import Space
+from crossline.observe.watch.run_figures import Histogram, RunFigures
 from crossline.runtime.pipeline.standing import Standing, Waiting
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.observe.watch.figures import SinkFigures
+from crossline.observe.watch.run_figures import SinkFigures
 from crossline.runtime.pipeline.standing import Standing, Waiting
 
 NO_ANSWER_S = 10.0  # of Java, after which it does not live

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from crossline.basics.errors import CrosslineError, StoppedError
 from crossline.basics.streams.reading import rule_of
 from crossline.evaluate.shard import evict_before
-from crossline.io.objects.files import StoreAwayError, file_store, patiently
+from crossline.io.objects.file_stores import StoreAwayError, file_store, patiently
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.plan.compile import StreamPlan

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from crossline.basics.errors import UsageError
 from crossline.evaluate.shard import Bounds
 from crossline.generate.source import read_source
-from crossline.io.kafka.transactions.each import DecisionTopic
+from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.io.outbox.folders import folder_names, place_of
 from crossline.io.outbox.sink import OutboxSink, place_in, waiting_in
 from crossline.io.sinks.base import Delivery, Sink, SinkWatch, build_sink

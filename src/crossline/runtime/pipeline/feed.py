@@ -16,7 +16,7 @@ from crossline.evaluate.decisions.batch import Decisions
 from crossline.evaluate.decisions.decision import RulesInForce
 from crossline.io.feed.files import Ends, Kept, batch_path, write_batch
 from crossline.io.files.listing import ChunkList
-from crossline.io.objects.files import StoreAwayError
+from crossline.io.objects.file_stores import StoreAwayError
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.snapshot.sparklog import offsets_of

@@ -12,8 +12,8 @@ import orjson
 from crossline.basics.errors import StateError
 from crossline.io.feed.copies import FOLDER as FEED_COPIES
 from crossline.io.feed.copies import FeedCopies
-from crossline.io.objects.files import FileStore, StoreAwayError, file_store, patiently
-from crossline.io.objects.place import is_uri, under
+from crossline.io.objects.file_stores import FileStore, StoreAwayError, file_store, patiently
+from crossline.io.objects.location import is_uri, under
 from crossline.logs import get_logger
 from crossline.runtime.machine.temp import OwnFolder, own_folder
 from crossline.runtime.snapshot.checkpoint import Checkpoint, claim

@@ -28,7 +28,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import FileStore, StoreAwayError, patiently
+from crossline.io.objects.file_stores import FileStore, StoreAwayError, patiently
 from crossline.logs import get_logger
 
 CLAIMS = "claims"

@@ -29,7 +29,7 @@ from pathlib import Path
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import FileStore
+from crossline.io.objects.file_stores import FileStore
 
 FORMAT = 1
 NOTES, PARTS = "notes", "parts"

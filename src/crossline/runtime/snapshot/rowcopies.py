@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import FileStore
+from crossline.io.objects.file_stores import FileStore
 from crossline.rule_registry.rows.segments import ENDING, rows_folder, unread
 from crossline.runtime.snapshot.append_files import append, goes_on, more_lines
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import FileStore, StoreAwayError, patiently
+from crossline.io.objects.file_stores import FileStore, StoreAwayError, patiently
 from crossline.logs import get_logger
 from crossline.rule_registry.logfile import brought_from, parse_events
 from crossline.runtime.snapshot.append_files import append, goes_on, more_lines

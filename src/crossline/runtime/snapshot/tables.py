@@ -15,8 +15,8 @@ from crossline.ingest.enrich.join import Join, held
 from crossline.ingest.enrich.overlay import Overlay
 from crossline.ingest.enrich.table import Table
 from crossline.ingest.enrich.versions import Tables
-from crossline.io.objects.files import file_store, patiently
-from crossline.io.objects.place import is_uri
+from crossline.io.objects.file_stores import file_store, patiently
+from crossline.io.objects.location import is_uri
 
 # By path, which has the digest of what is in the file; for as long as some plan snapshot uses it.
 _OPEN: WeakValueDictionary[str, Table] = WeakValueDictionary()

@@ -31,8 +31,8 @@ from pyarrow import fs as pafs
 from crossline.basics import wire
 from crossline.basics.errors import StateError
 from crossline.io.net.deadline import Orderly
-from crossline.io.objects.files import ASIDE, in_time, patiently, told, turns_of
-from crossline.io.objects.place import is_uri, place_of
+from crossline.io.objects.file_stores import ASIDE, in_time, patiently, told, turns_of
+from crossline.io.objects.location import is_uri, place_of
 
 _LENGTH = struct.Struct("<Q")
 SHARD = "shard-"

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from crossline.io.files.listing import ChunkList
-from crossline.io.kafka.ranges import NotThereError, Place, Range
-from crossline.io.kafka.transactions.each import DecisionTopic
+from crossline.io.kafka.transactions.decision_topic import DecisionTopic
+from crossline.io.kafka.unavailable_range import NotThereError, Place, Range
 from crossline.runtime.snapshot.snapshot import SnapshotSource
 from crossline.runtime.sources.intake import Intake, StreamIntake
 from crossline.runtime.sources.messages import HEADERS, HEADERS_TYPE
@@ -36,7 +36,7 @@ from crossline.runtime.workers.state_servers import KeptJudge
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from crossline.io.kafka.tail import KafkaTail
+    from crossline.io.kafka.range_reader import KafkaTail
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
 CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
@@ -136,7 +136,7 @@ def _tails(clients: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaTail]:
     """What reads the topics of each stream ahead."""
     if not clients:
         return {}
-    from crossline.io.kafka.tail import KafkaTail  # noqa: PLC0415 - the client is an extra
+    from crossline.io.kafka.range_reader import KafkaTail  # noqa: PLC0415 - the client is an extra
 
     return {stream: KafkaTail(client) for stream, client in clients.items()}
 

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import RetryableError, SinkError, StateError
-from crossline.io.stores.standing import Standing
+from crossline.io.stores.open_file import Standing
 from crossline.serve.cases.schema import TABLES, TO_VERSION_2
 from crossline.serve.cases.statistics.schema import TO_VERSION_3, TO_VERSION_5
 from crossline.serve.cases.suppressions.schema import TO_VERSION_4

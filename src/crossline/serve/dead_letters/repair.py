@@ -22,7 +22,7 @@ from crossline.ingest.avro.writing import UnfitError, encoded
 from crossline.ingest.decode import make_layout
 from crossline.io.recordlog.keys import message_key
 from crossline.io.registry.client import UnknownError
-from crossline.io.registry.store import SchemaStore
+from crossline.io.registry.schema_store import SchemaStore
 from crossline.serve.decisions.records import PLACE, CheckedRecord, StreamRecords
 
 

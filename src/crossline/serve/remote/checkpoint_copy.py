@@ -17,7 +17,7 @@ import orjson
 from crossline.basics.errors import StateError
 from crossline.io.feed.copies import copies_in, copy_name
 from crossline.io.feed.files import Kept, batch_path
-from crossline.io.objects.files import FileStore
+from crossline.io.objects.file_stores import FileStore
 from crossline.runtime.snapshot.mirror import GoneError, Known, Mirror
 from crossline.runtime.snapshot.sparklog import last_committed
 from crossline.serve.remote.segments import SegmentCopies, at_once

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from crossline.basics.errors import PermanentError, RetryableError, SinkError, StateError
 from crossline.evaluate.alerts.alertjson import json_bytes
-from crossline.io.stores.standing import Standing
+from crossline.io.stores.open_file import Standing
 from crossline.serve.revisions.values import FailedDelivery, Revision, Status
 
 VERSION = 1

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef
 from crossline.io.files import compression
-from crossline.io.files.ahead import OPEN_MAX
 from crossline.io.files.compression import PackedText, packed_cuts, read_packed
+from crossline.io.files.forward_readers import OPEN_MAX
 from crossline.io.files.listing import ChunkList
 from crossline.io.files.log import FileChunks
 from crossline.io.files.text import csv_header, read_text

@@ -12,8 +12,8 @@ import pytest
 from tests.connectors.trickling import trickling
 
 from crossline.io.net.deadline import Cutting, Deadline, NoAnswerError, Orderly, within
+from crossline.io.net.deadline_sockets import connected
 from crossline.io.net.http import HttpAddress, HungUpError, UnreachedError
-from crossline.io.net.lines import connected
 
 WAIT_S = 120.0
 HEAD = b"HTTP/1.1 200 OK\r\nX-Slow: "

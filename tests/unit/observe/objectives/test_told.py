@@ -18,10 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from crossline.basics.times import format_instant
 from crossline.cli.main import run_command
 from crossline.observe.objectives.declaration import objectives_of
-from crossline.observe.objectives.file import Minute, MinuteFile
 from crossline.observe.objectives.formatting import value_text
 from crossline.observe.objectives.histogram import counted, packed
 from crossline.observe.objectives.metrics import ObjectiveCollector
+from crossline.observe.objectives.minute_file import Minute, MinuteFile
 from crossline.observe.objectives.prometheus import rules_of
 from crossline.observe.objectives.recorder import Recorder
 from crossline.observe.objectives.report import report

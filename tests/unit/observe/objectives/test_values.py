@@ -15,10 +15,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from crossline.observe.objectives.declaration import Objective, objectives_of
-from crossline.observe.objectives.file import KEPT, Minute, MinuteFile
 from crossline.observe.objectives.formatting import value_text
 from crossline.observe.objectives.histogram import REACH, SIZE, added, counted, empty, packed, place_of, value_at
 from crossline.observe.objectives.metrics import ObjectiveCollector
+from crossline.observe.objectives.minute_file import KEPT, Minute, MinuteFile
 from crossline.observe.objectives.recorder import Recorder
 from crossline.observe.objectives.report import found_of
 from crossline.settings.process.slo import SloSettings

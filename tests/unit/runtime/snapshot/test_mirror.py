@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import LocalFiles, StoreAwayError
+from crossline.io.objects.file_stores import LocalFiles, StoreAwayError
 from crossline.runtime.snapshot.mirror import INLINE_BYTES, NOTES, PARTS, PARTS_MAX, Mirror
 
 SEED = 20_261_123

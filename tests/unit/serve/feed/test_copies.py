@@ -8,7 +8,7 @@ import pytest
 
 from crossline.basics.errors import SinkError
 from crossline.io.feed.copies import FeedCopies, copies_in, copy_name
-from crossline.io.objects.files import LocalFiles, StoreAwayError
+from crossline.io.objects.file_stores import LocalFiles, StoreAwayError
 from crossline.io.sinks.base import Delivery
 from crossline.runtime.pipeline.feed import FeedSink
 

@@ -13,7 +13,7 @@ from tests.unit.serve.replica.conftest import BURST, Asks, rules_of, snapshot_of
 from crossline.basics.errors import StateError
 from crossline.evaluate.shard import ShardState
 from crossline.io.feed.files import batches_in
-from crossline.io.objects.files import LocalFiles, StoreAwayError
+from crossline.io.objects.file_stores import LocalFiles, StoreAwayError
 from crossline.runtime.snapshot.mirror import INLINE_BYTES, PARTS, Mirror
 from crossline.runtime.snapshot.snapshot import SnapshotFile
 from crossline.runtime.snapshot.sparklog import committed, last_committed

@@ -19,11 +19,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from crossline.basics.errors import CrosslineError, SinkError, StateError
-from crossline.io.kafka.bootstrap import Heard, client_of
+from crossline.io.kafka.client_factory import Heard, client_of
 from crossline.io.kafka.errors import TOO_LARGE, held_open, not_taken, passes, raise_any, told
 from crossline.io.kafka.idempotent_producer import AbandonedError, Patience, Refused, tell_cut, unless_overdue
 from crossline.io.kafka.messages import END_HEADER, LIMIT_MIN, SPARE, Outgoing
-from crossline.io.kafka.transactions.expiry import blocked, group_beside
+from crossline.io.kafka.transactions.open_transactions import blocked, group_beside
 from crossline.logs import get_logger
 
 _NONE = (-1, "")  # no batch yet

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crossline.io.postgres.client import Place
-from crossline.io.postgres.texts import indexed
+from crossline.io.postgres.text_escapes import indexed
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Claimed
 from crossline.serve.ledger.postgres.schema import alive, slots_key

@@ -11,7 +11,7 @@ import psycopg
 
 from crossline.basics.errors import RetryableError, StateError
 from crossline.io.postgres.client import Place, told
-from crossline.io.postgres.texts import indexed
+from crossline.io.postgres.text_escapes import indexed
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.serve.decisions.values import Asked, OutcomeUnknownError
 from crossline.serve.ledger.base import AnswerCounts, Claimed, LedgerAnswer, StoredAnswer

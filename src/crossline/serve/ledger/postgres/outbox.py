@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.postgres.client import Connection, Place
-from crossline.io.postgres.texts import indexed
+from crossline.io.postgres.text_escapes import indexed
 from crossline.serve.ledger.postgres.schema import alive, slots_key
 from crossline.serve.ledger.postgres.session import LedgerSession
 from crossline.serve.revisions.values import Revision

@@ -13,7 +13,7 @@ import psycopg
 
 from crossline.io.net.deadline import Deadline
 from crossline.io.postgres.client import Connection, Place, answered, place_of, place_of_url, told
-from crossline.io.postgres.texts import indexed
+from crossline.io.postgres.text_escapes import indexed
 from crossline.serve.ledger.base import AnswerCounts, LedgerAnswer
 from crossline.serve.ledger.postgres.schema import PostgresRows, check_ledger_schema
 from crossline.serve.ledger.queries import (

@@ -11,7 +11,7 @@ import orjson
 
 from crossline.basics.errors import RetryableError
 from crossline.io.postgres.client import Connection, Place
-from crossline.io.postgres.texts import held, indexed
+from crossline.io.postgres.text_escapes import held, indexed
 from crossline.serve.ledger.base import StoredAnswer
 from crossline.serve.ledger.postgres.outbox import keep_unreported
 from crossline.serve.ledger.postgres.schema import slots_key

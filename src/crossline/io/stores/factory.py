@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossline.io.stores.stores import Store
+from crossline.io.stores.protocol import Store
 
 if TYPE_CHECKING:
     from crossline.settings.config import PipelineConfig

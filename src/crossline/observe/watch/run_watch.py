@@ -13,11 +13,11 @@ from prometheus_client.exposition import choose_encoder
 
 from crossline.io.sinks.base import Delivery, Sink
 from crossline.logs import get_logger
+from crossline.observe.watch.disk_usage import Space, SpaceWatch
 from crossline.observe.watch.exposition import Collector, RunCollector, registry_of
-from crossline.observe.watch.figures import RunFigures
 from crossline.observe.watch.health import HealthStatus, RunProgress, keeps_up, lives
 from crossline.observe.watch.listener import HttpListener, HttpPage
-from crossline.observe.watch.space import Space, SpaceWatch
+from crossline.observe.watch.run_figures import RunFigures
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.runtime.work.totals import Totals
 from crossline.settings.watch import Place, WatchSettings

@@ -22,7 +22,7 @@ from pyarrow import fs as pafs
 
 from crossline.basics.errors import RetryableError, StateError, StoppedError
 from crossline.io.net.deadline import Deadline, Orderly, within
-from crossline.io.objects.place import Place, is_uri, place_of
+from crossline.io.objects.location import Place, is_uri, place_of
 from crossline.io.sinks.once_file import sync_path
 from crossline.logs import get_logger
 

@@ -23,10 +23,10 @@ import yaml
 from crossline.basics.errors import UsageError
 from crossline.io.sinks.base import Sink
 from crossline.observe.watch import listener as listening
-from crossline.observe.watch import watch as module
+from crossline.observe.watch import run_watch as module
+from crossline.observe.watch.disk_usage import space_of
 from crossline.observe.watch.listener import HttpListener, HttpPage
-from crossline.observe.watch.space import space_of
-from crossline.observe.watch.watch import RunWatch
+from crossline.observe.watch.run_watch import RunWatch
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.settings.watch import Place, WatchSettings, place_of
 

@@ -8,7 +8,7 @@ from crossline.basics.errors import CrosslineError
 from crossline.ingest.avro.document import document
 from crossline.ingest.avro.schema import Node
 from crossline.ingest.avro.wire import schema_id
-from crossline.io.registry.store import SchemaStore
+from crossline.io.registry.schema_store import SchemaStore
 
 
 class AvroLook:

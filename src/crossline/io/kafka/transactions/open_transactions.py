@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from crossline.io.kafka.bootstrap import client_of
+from crossline.io.kafka.client_factory import client_of
 
 _ASK_S = 5.0
 _OFFSETS = "__consumer_offsets"

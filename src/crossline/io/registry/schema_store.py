@@ -20,7 +20,7 @@ from tenacity.wait import wait_random_exponential
 
 from crossline.basics.errors import PermanentError, SourceError
 from crossline.ingest.avro.schema import Node, SchemaError, read_schema
-from crossline.io.objects.files import FileStore, StoreAwayError, file_store, patiently
+from crossline.io.objects.file_stores import FileStore, StoreAwayError, file_store, patiently
 from crossline.io.registry.client import Address, Answer, UnknownError
 from crossline.logs import get_logger
 from crossline.settings.registry import RegistrySettings

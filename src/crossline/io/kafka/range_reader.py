@@ -10,7 +10,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from crossline.io.kafka.client import SILENT
-from crossline.io.kafka.ranges import NotThereError, Place, Range
+from crossline.io.kafka.unavailable_range import NotThereError, Place, Range
 
 AT_ONCE = 2_000  # records that are taken from the client in one go
 SLICE = 16_000  # records of a partition that are handed on together

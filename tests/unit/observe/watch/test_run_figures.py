@@ -17,9 +17,9 @@ from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.io.sinks.console import ConsoleSink
 from crossline.io.sinks.jsonl import JsonlSink
+from crossline.observe.watch.disk_usage import Space
 from crossline.observe.watch.exposition import RunCollector, registry_of
-from crossline.observe.watch.figures import NO_RULE, OTHERS, Histogram, RunFigures
-from crossline.observe.watch.space import Space
+from crossline.observe.watch.run_figures import NO_RULE, OTHERS, Histogram, RunFigures
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.runtime.work.totals import Totals
 

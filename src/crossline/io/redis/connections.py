@@ -7,7 +7,7 @@ from typing import Any
 from redis.connection import Connection, SSLConnection
 
 from crossline.io.net.deadline import Deadline
-from crossline.io.net.lines import Line, TlsLine, connected, encrypted, tls_context
+from crossline.io.net.deadline_sockets import Line, TlsLine, connected, encrypted, tls_context
 
 
 class BoundedConnection(Connection):

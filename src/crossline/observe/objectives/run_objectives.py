@@ -15,10 +15,10 @@ import numpy as np
 from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.logs import get_logger
 from crossline.observe.objectives.declaration import ALERT_LATENCY, CHECKPOINT, LAG, OF_RUN, objectives_of
-from crossline.observe.objectives.file import MinuteFile
 from crossline.observe.objectives.lag import LagMeter
+from crossline.observe.objectives.minute_file import MinuteFile
 from crossline.observe.objectives.recorder import Recorder
-from crossline.observe.watch.figures import waits_of
+from crossline.observe.watch.run_figures import waits_of
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig

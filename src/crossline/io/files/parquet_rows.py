@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from crossline.io.chunks import ChunkRef
-from crossline.io.files.ahead import Ahead
+from crossline.io.files.forward_readers import Ahead
 from crossline.io.files.identity import open_chunk
 
 COLUMN_BYTES = 16  # what a value counts for at least: a column of few values takes nearly nothing in the file

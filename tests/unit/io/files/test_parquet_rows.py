@@ -14,22 +14,22 @@ from crossline.basics.errors import SourceError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.ingest.decode import make_layout
 from crossline.io.chunks import ChunkRef, Most
-from crossline.io.files import tables
+from crossline.io.files import parquet_rows
 from crossline.io.files.log import FileChunks
-from crossline.io.files.tables import read_rows, rows_between
+from crossline.io.files.parquet_rows import read_rows, rows_between
 from crossline.runtime.sources.formats import decode_chunk
 
 FIELDS = {"id": "string", "at": "integer"}
 SPEC = StreamSpec.model_validate({"id": "id", "event_time": {"field": "at"}, "fields": FIELDS})
 LAYOUT = make_layout("s", SPEC)
-EACH = 2 * tables.COLUMN_BYTES
+EACH = 2 * parquet_rows.COLUMN_BYTES
 CHUNK = 30 * EACH + 7  # thirty rows
 
 
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
     yield
-    tables.AHEAD.clear()
+    parquet_rows.AHEAD.clear()
 
 
 def rows(first: int, last: int) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def test_pieces_are_the_rows_whatever_their_groups(tmp_path: Path, group: int) -
         *(rows(*rows_between(chunk)) for chunk in chunks[:4]),
         rows(100, 110),
     ]
-    assert not len(tables.AHEAD), "what was read to its end is closed"
+    assert not len(parquet_rows.AHEAD), "what was read to its end is closed"
     again = log_of(tmp_path)
     assert again.chunks(0, again.poll(1)) == chunks
     decoded = [decode_chunk("parquet", LAYOUT, chunk) for chunk in reversed(chunks[:4])]
@@ -74,8 +74,8 @@ def test_a_process_reads_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     log = log_of(tmp_path)
     chunks = log.chunks(0, log.poll(0))
     opened: list[ChunkRef] = []
-    real = tables.open_chunk
-    monkeypatch.setattr(tables, "open_chunk", lambda chunk: opened.append(chunk) or real(chunk))
+    real = parquet_rows.open_chunk
+    monkeypatch.setattr(parquet_rows, "open_chunk", lambda chunk: opened.append(chunk) or real(chunk))
     for chunk in (*chunks[::2], chunks[1], chunks[4], chunks[-1]):
         assert read_rows(chunk).to_pylist() == rows(*rows_between(chunk))
     assert len(opened) == 2, "anew only for rows before those that were read"

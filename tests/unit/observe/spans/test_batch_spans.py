@@ -16,8 +16,8 @@ from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import Delivery, RetryPolicy, Sink, deliver_all
 from crossline.io.sinks.console import ConsoleSink
 from crossline.observe.spans import exporter
+from crossline.observe.spans.batch_spans import ids_of
 from crossline.observe.spans.exporter import Spans
-from crossline.observe.spans.spans import ids_of
 from crossline.runtime.work.totals import Totals
 from crossline.settings.watch import OtlpSettings
 from e2e.collector import Collector, attributes

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from crossline.io.files.names import Found, find_files
+from crossline.io.files.patterns import Found, find_files
 from crossline.logs import get_logger
 
 HOT_MS = 10_000  # files that changed so lately are looked at each time
