@@ -17,7 +17,7 @@ from dev.services.postgres import LocalPostgres
 from crossline.io.kafka.sink import KafkaSink
 from crossline.io.outbox.encoding import packed
 from crossline.io.outbox.sink import OutboxSink
-from crossline.io.postgres.client import place_of
+from crossline.io.postgres.client import address_of
 from crossline.io.postgres.rows import rows_of
 from crossline.io.postgres.sink import PostgresSink, _insert
 from crossline.io.redis.sink import RedisSink
@@ -178,7 +178,7 @@ class PostgresPlace(Place):
         return PostgresSink.from_settings(self.settings, "p")
 
     def ids(self) -> list[str]:
-        with place_of(self.settings).connect() as connection:
+        with address_of(self.settings).connect() as connection:
             return [str(row[0]) for row in connection.execute("SELECT alert_id FROM alerts ORDER BY seq")]
 
     def write_half(self, batch: Delivery) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from crossline.io.outbox.folders import folder_names, place_of
+from crossline.io.outbox.folders import destination_of, folder_names
 from crossline.io.outbox.sink import OutboxSink, place_in
 from crossline.runtime.pipeline.assemble import RunOptions, _sinks
 from crossline.runtime.snapshot.checkpoint import Checkpoint, claim
@@ -59,13 +59,13 @@ def test_no_folder_is_given_twice() -> None:
 def test_a_place_is_where_a_sink_goes_and_no_secret() -> None:
     def webhook(url: str, **more: object) -> str:
         given = {"kind": "webhook", "parked": "p", "password_env": "K", "url": url, **more}
-        return place_of(WebhookSettings.model_validate(given))
+        return destination_of(WebhookSettings.model_validate(given))
 
     assert webhook("https://h/x?key=secret") != webhook("https://h/y?key=secret")
     assert webhook("https://h/x", attempts=3, password_env="L") == webhook("https://h/x")
     assert "secret" not in webhook("https://h/x?key=secret")
     ours, theirs = (PostgresSettings(kind="postgres", host="h", user="u", schema=name) for name in ("a", "b"))
-    assert place_of(ours) != place_of(theirs)
+    assert destination_of(ours) != destination_of(theirs)
 
 
 def test_a_folder_says_whom_it_is_for(tmp_path: Path) -> None:

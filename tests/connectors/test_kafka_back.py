@@ -14,7 +14,7 @@ from dev.services.broker import LocalBroker
 from crossline.basics.times import format_instant
 from crossline.cli.alerts.records import RecordOrigin, Seen, seen
 from crossline.io.kafka import backward_reader as kafka_back
-from crossline.io.kafka.backward_reader import KafkaBack
+from crossline.io.kafka.backward_reader import BackwardTopicReader
 from crossline.io.stores.protocol import StoredAlert
 from crossline.settings.config import PipelineConfig, load_pipeline
 
@@ -113,6 +113,6 @@ def test_a_topic_that_is_gone_and_brokers_that_are_away(
     found = shown(kafka_broker, topic, ["0/7"], (0, 7))
     assert found.why[1:] == [f"topic {topic} is not there any more"]
     monkeypatch.setattr(kafka_back, "_ASK_S", 0.2)
-    back = KafkaBack({"bootstrap.servers": "127.0.0.1:1"}, [topic], None, 0, time.monotonic() + FOR_S)
+    back = BackwardTopicReader({"bootstrap.servers": "127.0.0.1:1"}, [topic], None, 0, time.monotonic() + FOR_S)
     assert list(back.values()) == []
     assert back.gone[0].startswith(f"the brokers of {topic} cannot be asked")

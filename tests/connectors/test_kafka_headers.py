@@ -14,7 +14,7 @@ from confluent_kafka import cimpl
 
 from crossline.io.kafka.client import HeaderNameError, headers_of, read_headers
 from crossline.io.kafka.control import ControlTopicReader
-from crossline.io.kafka.idempotent_producer import Patience, names_at_end
+from crossline.io.kafka.idempotent_producer import KafkaDeadline, names_at_end
 
 from .kafka_mock import mock_brokers, read_topic  # noqa: F401 - a fixture
 from .remaking import WAIT_S, producer_of
@@ -88,5 +88,5 @@ def test_what_stands_in_a_topic_of_alerts_is_read_back(
     producer = producer_of(kafka_broker)
     producer.produce(topic, b"2", headers=[("alert_id", b"a2")])
     assert producer.flush(WAIT_S) == 0
-    patience = Patience(WAIT_S, threading.Event())
-    assert names_at_end({"bootstrap.servers": kafka_broker.brokers}, topic, 10, patience) == {"a2"}
+    deadline = KafkaDeadline(WAIT_S, threading.Event())
+    assert names_at_end({"bootstrap.servers": kafka_broker.brokers}, topic, 10, deadline) == {"a2"}

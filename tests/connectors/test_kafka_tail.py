@@ -10,8 +10,8 @@ from confluent_kafka import TopicPartition
 from dev.services.broker import LocalBroker
 
 from crossline.io.kafka import range_reader as kafka_tail
-from crossline.io.kafka.range_reader import KafkaTail
-from crossline.io.kafka.unavailable_range import NotThereError, Place, Range
+from crossline.io.kafka.range_reader import KafkaRangeReader
+from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
 
 from .remaking import WAIT_S, producer_of
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def tail(kafka_broker: LocalBroker) -> Iterator[KafkaTail]:
-    made = KafkaTail({"bootstrap.servers": kafka_broker.brokers})
+def tail(kafka_broker: LocalBroker) -> Iterator[KafkaRangeReader]:
+    made = KafkaRangeReader({"bootstrap.servers": kafka_broker.brokers})
     yield made
     made.close()
 
@@ -40,13 +40,13 @@ def send(broker: LocalBroker, topic: str, partition: int, values: range, **setti
 Found = dict[Place, list[tuple[int, bytes]]]
 
 
-def read(tail: KafkaTail, ranges: dict[Place, Range], wait_s: float = WAIT_S) -> Found | None:
+def read(tail: KafkaRangeReader, ranges: dict[Place, Range], wait_s: float = WAIT_S) -> Found | None:
     found: Found = {place: [] for place in ranges}
     try:
         for place, mine in tail.read(ranges, wait_s):
             assert 0 < len(mine) <= kafka_tail.SLICE
             found[place] += [(int(m.offset() or 0), bytes(m.value() or b"")) for m in mine]
-    except NotThereError:
+    except RangeUnavailableError:
         return None
     return found
 
@@ -55,7 +55,7 @@ def numbered(values: range) -> list[tuple[int, bytes]]:
     return [(value, b"%d" % value) for value in values]
 
 
-def test_range_after_range(kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaTail) -> None:
+def test_range_after_range(kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaRangeReader) -> None:
     topic = kafka_topic(2)
     for partition, count in ((0, 3_000), (1, 10)):
         send(kafka_broker, topic, partition, range(count))
@@ -66,7 +66,7 @@ def test_range_after_range(kafka_broker: LocalBroker, kafka_topic: Callable[...,
 
 
 def test_slices(
-    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaTail, monkeypatch: pytest.MonkeyPatch
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaRangeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a partition in order, each record once; what is read ahead is for the next range."""
     monkeypatch.setattr(kafka_tail, "SLICE", 700)
@@ -82,7 +82,7 @@ def test_slices(
 
 
 def test_who_stops_in_the_midst_reads_it_again(
-    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaTail, monkeypatch: pytest.MonkeyPatch
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaRangeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_tail, "SLICE", 10)
     place = (kafka_topic(1), 0)
@@ -94,7 +94,7 @@ def test_who_stops_in_the_midst_reads_it_again(
 
 
 def test_a_partition_that_goes_on_does_not_hide_one_that_stands_still(
-    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaTail
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaRangeReader
 ) -> None:
     """Else a batch would never be left to Spark, and what is read ahead would fill the memory."""
     topic = kafka_topic(2)
@@ -114,7 +114,7 @@ def test_a_partition_that_goes_on_does_not_hide_one_that_stands_still(
 
 
 def test_what_comes_later_is_waited_for_and_what_was_read_before_is_read_again(
-    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaTail
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaRangeReader
 ) -> None:
     place = (kafka_topic(1), 0)
     send(kafka_broker, *place, range(4))
@@ -128,7 +128,7 @@ def test_what_comes_later_is_waited_for_and_what_was_read_before_is_read_again(
 
 
 def test_offsets_that_hold_no_record_end_a_range_too(
-    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaTail
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaRangeReader
 ) -> None:
     """The mark at the end of a transaction takes an offset: here 3, and 7 at the topic's end."""
     place = (kafka_topic(1), 0)
@@ -139,7 +139,7 @@ def test_offsets_that_hold_no_record_end_a_range_too(
 
 
 def test_records_that_are_gone_are_not_passed_over(
-    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaTail
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaRangeReader
 ) -> None:
     place = (kafka_topic(1), 0)
     send(kafka_broker, *place, range(10))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
 from crossline.backtest.writer import AlertWriter
 from crossline.basics.values import Records
-from crossline.io.chunks import Most
+from crossline.io.chunks import ReadLimit
 from crossline.io.files.log import FileChunks
 from crossline.io.sinks.base import Delivery
 from crossline.io.sinks.outfile import drafted, make_folder
@@ -177,9 +177,9 @@ class Inputs:
         every = tuple(stream for stream in self.logs if self.sizes[stream])
         return replace(snapshot, bounds=replace(snapshot.bounds, aligned=every))
 
-    def _most(self, stream: str) -> Most:
+    def _most(self, stream: str) -> ReadLimit:
         share = self.sizes[stream] / max(self.size, 1) if self.side_by_side else 1
-        return Most(max(1, int(self.batch_bytes * share)), CHUNKS_MAX)
+        return ReadLimit(max(1, int(self.batch_bytes * share)), CHUNKS_MAX)
 
     def batches(self, count: int) -> Iterator[Dealt]:
         """What each of ``count`` processes reads, batch by batch."""

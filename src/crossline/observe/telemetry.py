@@ -12,7 +12,7 @@ from crossline.observe.objectives.metrics import ObjectiveCollector
 from crossline.observe.objectives.run_objectives import RunObjectives
 from crossline.observe.sinks import SinkWatches
 from crossline.observe.tracing import spans_wanted
-from crossline.observe.watch.run_watch import Followed, RunWatch
+from crossline.observe.watch.run_watch import RunWatch, WatchedPipeline
 from crossline.runtime.pipeline.assemble import clocks_of
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig
@@ -51,7 +51,7 @@ class Telemetry:
             raise
         return cls(watch, spans, objectives)
 
-    def follow(self, pipeline: Followed) -> None:
+    def follow(self, pipeline: WatchedPipeline) -> None:
         """They watch ``pipeline`` from now on, which was not started yet."""
         if self._watch is not None:
             self._watch.follow(pipeline)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 
 from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef
-from crossline.io.files.forward_readers import Ahead
+from crossline.io.files.forward_readers import ForwardReaders
 from crossline.io.files.identity import open_chunk
 
 Packing = Literal["gzip", "zstd"]
@@ -111,7 +111,7 @@ def packed_cuts(text: PackedText, start: int, chunk_bytes: int) -> Iterator[int]
         yield text.at
 
 
-AHEAD: Ahead[PackedText] = Ahead()
+FORWARD_READERS: ForwardReaders[PackedText] = ForwardReaders()
 
 
 def read_packed(chunk: ChunkRef) -> bytes:
@@ -121,11 +121,11 @@ def read_packed(chunk: ChunkRef) -> bytes:
     read it begins anew. Raises SourceError where no file has those bytes.
     """
     key = (chunk.path, chunk.packed, chunk.head, chunk.tail)
-    text = AHEAD.take(key, chunk.start) or PackedText(open_chunk(chunk))
+    text = FORWARD_READERS.take(key, chunk.start) or PackedText(open_chunk(chunk))
     try:
         text.skip(chunk.start)
         data = text.read(chunk.end - chunk.start)
-        AHEAD.keep(key, text)
+        FORWARD_READERS.keep(key, text)
     except PackedError as error:
         text.close()
         raise SourceError(f"{chunk.path}: cannot be decompressed any more: {error}; restore the file") from None

@@ -26,7 +26,7 @@ class _Seen:
 
 
 @dataclass(slots=True)
-class Look:
+class FolderChanges:
     """Paths that are there, those that are new or another size or file than before, those that are not there any more.
 
     ``ended``: followed no longer.
@@ -38,7 +38,7 @@ class Look:
     ended: list[str] = field(default_factory=list)
 
 
-class Watch:
+class FolderWatch:
     """Looks at the files of ``patterns``, and at those that it is told to follow."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
@@ -49,10 +49,10 @@ class Watch:
         self._told: dict[str, str] = {}
         self.trouble: dict[str, str] = {}
 
-    def look(self, now_ms: int) -> Look:
+    def look(self, now_ms: int) -> FolderChanges:
         """What is there at ``now_ms``. One that cannot be looked at is in ``trouble``, and stops no other."""
         self._told, self.trouble = self.trouble, {}
-        look = Look(find_files(self._patterns, self.cannot))
+        look = FolderChanges(find_files(self._patterns, self.cannot))
         self._follow(look, now_ms)
         turns = 1 + len(look.there) // LOOKS
         self._turn += 1
@@ -73,7 +73,7 @@ class Watch:
             self._seen.pop(path, None)
         return look
 
-    def _follow(self, look: Look, now_ms: int) -> None:
+    def _follow(self, look: FolderChanges, now_ms: int) -> None:
         for path in list(self._followed):
             seen = self._seen.get(path)
             if path in look.there:

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 OPEN_MAX = 4
 
 
-class Forwards(Protocol):
+class ForwardReader(Protocol):
     """What is read forwards; ``at``: the next position."""
 
     at: int
@@ -22,10 +22,10 @@ class Forwards(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Forwards)
+T = TypeVar("T", bound=ForwardReader)
 
 
-class Ahead(Generic[T]):
+class ForwardReaders(Generic[T]):
     """Readers by their file, OPEN_MAX at most. One that is in use is not in here, so threads do not meet."""
 
     def __init__(self) -> None:

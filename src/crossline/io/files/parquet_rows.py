@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from crossline.io.chunks import ChunkRef
-from crossline.io.files.forward_readers import Ahead
+from crossline.io.files.forward_readers import ForwardReaders
 from crossline.io.files.identity import open_chunk
 
 COLUMN_BYTES = 16  # what a value counts for at least: a column of few values takes nearly nothing in the file
@@ -86,7 +86,7 @@ class _Rows:
         self._file.close()
 
 
-AHEAD: Ahead[_Rows] = Ahead()
+FORWARD_READERS: ForwardReaders[_Rows] = ForwardReaders()
 
 
 def read_rows(chunk: ChunkRef) -> Any:
@@ -96,13 +96,13 @@ def read_rows(chunk: ChunkRef) -> Any:
     """
     first, end = rows_between(chunk)
     key = (chunk.path, chunk.packed, chunk.head, chunk.tail)
-    rows = AHEAD.take(key, first) or _opened(chunk, first)
+    rows = FORWARD_READERS.take(key, first) or _opened(chunk, first)
     try:
         table = rows.read(first, end)
     except BaseException:
         rows.close()
         raise
-    AHEAD.keep(key, rows)
+    FORWARD_READERS.keep(key, rows)
     return table
 
 

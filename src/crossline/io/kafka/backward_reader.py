@@ -14,7 +14,7 @@ _ASK_S = 5.0
 _ASK = {"fetch.wait.max.ms": "10", "enable.partition.eof": "true", "enable.auto.commit": "false", "log_level": "0"}
 
 
-class KafkaBack:
+class BackwardTopicReader:
     """The partitions of ``topics``, each from its end backwards, in turns.
 
     The end is, of the partition (topic-number) and offset of ``position``, just behind it; of the others where

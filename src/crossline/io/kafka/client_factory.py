@@ -20,41 +20,43 @@ _WHERE = re.compile(r"^\w+://(\S+?)(?:/\w+)?: ")
 _INTERNAL = re.compile(r"error:[0-9A-F]+:SSL routines::")
 
 
-class Heard:
+class ClientErrors:
     """Why a client is not let in: it goes on trying, and whoever waits for it would only hear that time is up.
 
     An ``error_cb``; it hears what there is when the client is polled.
     """
 
     def __init__(self) -> None:
-        self._said, self._times = "", 0
-        self.alone = False  # whether the client was without any broker since
+        self._reason, self._times = "", 0
+        self.disconnected = False  # whether the client was without any broker since
 
     def __call__(self, error: KafkaError) -> None:
         """Take what the client says."""
         if error.code() in _NOT_LET_IN:
-            self._said = _INTERNAL.sub("", _WHEN.sub("", _WHERE.sub(r"\1: ", error.str())))
+            self._reason = _INTERNAL.sub("", _WHEN.sub("", _WHERE.sub(r"\1: ", error.str())))
             self._times += 1
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self.alone = True
+            self.disconnected = True
 
     def forget(self) -> None:
         """What is said from now on counts."""
-        self._said, self._times, self.alone = "", 0, False
+        self._reason, self._times, self.disconnected = "", 0, False
 
     @property
-    def said(self) -> str | None:
+    def reason(self) -> str | None:
         """What the brokers said, again and again; None where they let the client in, or nothing is known."""
-        return self._said if self._times >= _TOLD_MIN else None
+        return self._reason if self._times >= _TOLD_MIN else None
 
-    def and_why(self) -> str:
+    def reason_suffix(self) -> str:
         """The same, to stand behind another message."""
-        return f" ({self._said}; {ADVICE})" if self._said else ""
+        return f" ({self._reason}; {ADVICE})" if self._reason else ""
 
 
-def client_of(kind: Callable[..., Client], settings: Mapping[str, Any], heard: Heard | None = None) -> Client:
-    """A client of librdkafka, which ``heard`` listens to; raises UsageError where it refuses its settings."""
-    listened = {**settings} if heard is None else {**settings, "error_cb": heard}
+def client_of(
+    kind: Callable[..., Client], settings: Mapping[str, Any], client_errors: ClientErrors | None = None
+) -> Client:
+    """A client of librdkafka, which ``client_errors`` listens to; raises UsageError where it refuses its settings."""
+    listened = {**settings} if client_errors is None else {**settings, "error_cb": client_errors}
     try:
         return kind(listened, logger=SILENT)
     except KafkaException as error:

@@ -295,7 +295,7 @@ def message_of(message: Message) -> TopicMessage:
     )
 
 
-class ControlTopicTeller:
+class ControlTopicPublisher:
     """Sends messages to a topic and waits for none of them."""
 
     def __init__(self, settings: Mapping[str, str], topic: str) -> None:

@@ -73,7 +73,7 @@ def of_one_topic(error: KafkaError) -> bool:
     return error.code() in _OF_A_TOPIC
 
 
-def not_taken(error: KafkaError, name: str) -> CrosslineError:
+def transaction_error(error: KafkaError, name: str) -> CrosslineError:
     """What kept a transaction from being begun or committed, as ours. ``name``: its own, and that of its group."""
     text = f"Kafka did not commit what was sent under the name {name}: {error.str()}"
     if error.code() in _NOT_ALLOWED:
@@ -88,7 +88,7 @@ def not_taken(error: KafkaError, name: str) -> CrosslineError:
     return SinkError(text)
 
 
-def held_open(name: str) -> SinkError:
+def open_transaction_error(name: str) -> SinkError:
     """A broker does not end a transaction that is over: nobody learns then which batch a topic had last."""
     return SinkError(
         f"Kafka answers, and holds a transaction open that was sent under the name {name} and is over; a broker that "
@@ -97,7 +97,7 @@ def held_open(name: str) -> SinkError:
     )
 
 
-def told(error: KafkaError, topic: str) -> CrosslineError:
+def sink_error_of(error: KafkaError, topic: str) -> CrosslineError:
     """The client's error as ours; after a fatal one of the idempotent producer, a new producer may succeed."""
     text = f"Kafka did not take what goes to topic {topic}: {error.str()}"
     if of_one_topic(error):

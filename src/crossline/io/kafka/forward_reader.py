@@ -40,7 +40,7 @@ class TopicRecord:
     value: bytes
 
 
-class KafkaForward:
+class ForwardTopicReader:
     """The partitions of ``topics`` as they stand when it is opened; with ``until_ms``, up to that instant.
 
     Raises UsageError for a topic that is not there, SourceError where the brokers do not answer.

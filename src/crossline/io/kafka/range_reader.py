@@ -10,7 +10,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from crossline.io.kafka.client import SILENT
-from crossline.io.kafka.unavailable_range import NotThereError, Place, Range
+from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
 
 AT_ONCE = 2_000  # records that are taken from the client in one go
 SLICE = 16_000  # records of a partition that are handed on together
@@ -24,7 +24,7 @@ _ASK = {
 }
 
 
-class KafkaTail:
+class KafkaRangeReader:
     """Reads ahead of what it is asked for: a range that goes on where the last one ended is there already, mostly."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -58,7 +58,7 @@ class KafkaTail:
                 self._done[place] = end
         except KafkaException as error:
             self.rest()
-            raise NotThereError(str(error)) from error
+            raise RangeUnavailableError(str(error)) from error
         except BaseException:  # whoever asks may have enough before the end
             self.rest()
             raise
@@ -96,7 +96,7 @@ class KafkaTail:
         # The first is waited for, the rest is what is there: asked for many, the client waits for all of them.
         first = consumer.poll(wait_s) if consumer is not None and wait_s > 0 else None
         if consumer is None or first is None:
-            raise NotThereError("its records did not come in time")
+            raise RangeUnavailableError("its records did not come in time")
         for message in (first, *consumer.consume(AT_ONCE, 0)):
             place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
             error = message.error()
@@ -106,7 +106,7 @@ class KafkaTail:
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
                 self._read_to[place] = max(self._read_to[place], offset)
             else:
-                raise NotThereError(str(error))
+                raise RangeUnavailableError(str(error))
 
     def _taken(self, place: Place, end: int) -> list[Message]:
         """The next slice of what lies before ``end``."""

@@ -17,7 +17,7 @@ _ASK = {"fetch.wait.max.ms": "10", "fetch.message.max.bytes": "65536"}
 NEAR = 500
 
 
-class KafkaFetch:
+class KafkaRecordFetcher:
     """``fetch("topic-3", [42, 57], until_s)`` -> the values at those offsets, without those that the broker has not."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from crossline.basics.errors import PermanentError, SourceError, StateError
-from crossline.io.kafka.client_factory import ADVICE, Heard, client_of
+from crossline.io.kafka.client_factory import ADVICE, ClientErrors, client_of
 from crossline.io.kafka.data_loss import absent, deleted_before_read, ends_before, remade
 from crossline.io.kafka.errors import passes
 from crossline.logs import get_logger
@@ -47,7 +47,7 @@ class TopicWatch:
         self._note = note
         self._known: dict[str, str] = {}
         self._client: AdminClient | None = None
-        self._heard = Heard()
+        self._client_errors = ClientErrors()
 
     def begin(self, offsets: Offsets | None) -> None:
         """Look before reading goes on at ``offsets`` (topic -> partition -> next offset; None: it begins).
@@ -93,7 +93,7 @@ class TopicWatch:
 
     def _describe(self) -> dict[str, Future[TopicDescription]]:
         if self._client is None:
-            self._client = client_of(AdminClient, self._settings, self._heard)
+            self._client = client_of(AdminClient, self._settings, self._client_errors)
         asked: dict[str, Future[TopicDescription]] = self._client.describe_topics(
             TopicCollection(self._topics), request_timeout=ANSWER_S_MAX
         )
@@ -117,8 +117,8 @@ class TopicWatch:
             except TimeoutError as error:
                 if self._client is not None:
                     self._client.poll(0)
-                if self._heard.said is not None:
-                    text = f"the brokers of topic {topic} do not let us in: {self._heard.said}; {ADVICE} of the source"
+                if self._client_errors.reason is not None:
+                    text = f"the brokers of topic {topic} do not let us in: {self._client_errors.reason}; {ADVICE} of the source"
                     raise PermanentError(text) from error
                 if time.monotonic() > until_s:
                     raise SourceError(_unanswered(topic, error)) from error

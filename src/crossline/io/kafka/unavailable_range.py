@@ -6,5 +6,5 @@ Place = tuple[str, int]  # topic, partition
 Range = tuple[int, int]  # the first offset, and the one behind the last
 
 
-class NotThereError(Exception):
+class RangeUnavailableError(Exception):
     """A range cannot be read: its records are not there in time, or gone, or the broker says anything else."""

@@ -63,7 +63,7 @@ def within(deadline: Deadline, call: Callable[[], T], name: str = "asking") -> T
     """What ``call`` gives or raises, for what has no time-out that can be relied on.
 
     Raises NoAnswerError at the deadline. The call goes on then, in a thread that keeps no process from its end: it must
-    change nothing that somebody else could change meanwhile (``Orderly`` is for what does).
+    change nothing that somebody else could change meanwhile (``SerialCalls`` is for what does).
     """
     answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
@@ -84,7 +84,7 @@ def within(deadline: Deadline, call: Callable[[], T], name: str = "asking") -> T
         return found  # type: ignore[return-value]  # what the call gave
 
 
-class Orderly:
+class SerialCalls:
     """Calls that change something, one behind the other: none begins while one that was given up may still be at work.
 
     Else what was written late would stand in the place of what was written after it.
@@ -116,7 +116,7 @@ class Orderly:
             raise
 
 
-class Cutting:
+class DeadlineCutter:
     """Calls ``cut`` once a deadline has passed, unless the block was left: for clients whose sockets are their own."""
 
     def __init__(self, deadline: Deadline, cut: Callable[[], None]) -> None:

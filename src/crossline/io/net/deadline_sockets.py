@@ -46,20 +46,20 @@ class _Bounded:
                 continue
 
 
-class Line(_Bounded, socket.socket):
+class DeadlineSocket(_Bounded, socket.socket):
     """A plain one."""
 
 
-class TlsLine(_Bounded, ssl.SSLSocket):  # type: ignore[misc]  # it names a parameter otherwise
+class TlsDeadlineSocket(_Bounded, ssl.SSLSocket):  # type: ignore[misc]  # it names a parameter otherwise
     """One that is encrypted."""
 
 
-def connected(host: str, port: int, deadline: Deadline) -> Line:
+def open_socket(host: str, port: int, deadline: Deadline) -> DeadlineSocket:
     """A line to ``host``, at the first of its addresses that takes it. Raises OSError."""
     found = within(deadline, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "names")
     failed: OSError = OSError(f"{host} has no address")
     for number, (family, kind, protocol, _, address) in enumerate(found):
-        line = Line(family, kind, protocol)
+        line = DeadlineSocket(family, kind, protocol)
         line.deadline = deadline
         # One that is silent must leave time for the others.
         share = Deadline(deadline.left_s() / (len(found) - number), deadline.stop)
@@ -78,7 +78,7 @@ def connected(host: str, port: int, deadline: Deadline) -> Line:
     raise failed
 
 
-def _connect(line: Line, address: Any, deadline: Deadline) -> None:
+def _connect(line: DeadlineSocket, address: Any, deadline: Deadline) -> None:
     line.setblocking(False)
     code = line.connect_ex(address)
     if code == errno.EINPROGRESS:
@@ -91,7 +91,7 @@ def _connect(line: Line, address: Any, deadline: Deadline) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def encrypted(line: Line, context: ssl.SSLContext, host: str) -> TlsLine:
+def start_tls(line: DeadlineSocket, context: ssl.SSLContext, host: str) -> TlsDeadlineSocket:
     """``line`` with TLS, by a context of ``tls_context``. Raises OSError."""
     deadline = line.deadline
     if deadline is not None:
@@ -100,7 +100,7 @@ def encrypted(line: Line, context: ssl.SSLContext, host: str) -> TlsLine:
             raise NoAnswerError(deadline.said)
         line.settimeout(left_s)  # which is one deadline for the whole greeting
     found = context.wrap_socket(line, server_hostname=host)
-    if not isinstance(found, TlsLine):
+    if not isinstance(found, TlsDeadlineSocket):
         raise TypeError("expected a context of tls_context")
     found.deadline = deadline
     return found
@@ -109,5 +109,5 @@ def encrypted(line: Line, context: ssl.SSLContext, host: str) -> TlsLine:
 def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
     """Certificates are checked: by those in ``ca_file``, or by the machine's."""
     context = ssl.create_default_context(cafile=ca_file)
-    context.sslsocket_class = TlsLine
+    context.sslsocket_class = TlsDeadlineSocket
     return context

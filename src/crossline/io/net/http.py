@@ -14,17 +14,17 @@ from email.message import Message
 from urllib.parse import urlsplit
 
 from crossline.io.net.deadline import Deadline, NoAnswerError
-from crossline.io.net.deadline_sockets import Line, TlsLine, connected, encrypted, tls_context
+from crossline.io.net.deadline_sockets import DeadlineSocket, TlsDeadlineSocket, open_socket, start_tls, tls_context
 
 IDLE_S_MAX = 30.0  # a connection that nobody used for longer may have been forgotten on its way
 _CHUNK = 65_536
 
 
-class UnreachedError(OSError):
+class UnreachableError(OSError):
     """No connection could be made: the question was not asked."""
 
 
-class HungUpError(OSError):
+class ConnectionClosedError(OSError):
     """The question was asked, or part of it, and the other side has hung up, or says what is no HTTP."""
 
 
@@ -82,7 +82,7 @@ class HttpAddress:
             connection.line.deadline = deadline
             try:
                 reply, reusable = _asked(connection, method, target, body, given, bytes_max, status_counts)
-            except HungUpError:
+            except ConnectionClosedError:
                 connection.close()
                 if fresh:
                     raise
@@ -102,18 +102,18 @@ class HttpAddress:
 
     def _connected(self, deadline: Deadline) -> _Connection:
         try:
-            line: Line | TlsLine = connected(self._host, self._port, deadline)
+            line: DeadlineSocket | TlsDeadlineSocket = open_socket(self._host, self._port, deadline)
             try:
                 if self._tls:
                     if self._context is None:
                         self._context = tls_context(self._ca_file)
-                    line = encrypted(line, self._context, self._host)  # type: ignore[arg-type]
+                    line = start_tls(line, self._context, self._host)  # type: ignore[arg-type]
             except BaseException:
                 line.close()
                 raise
         except OSError as error:
             # Not even a connection in all that time: whoever is there, it is not the question's fault.
-            raise UnreachedError(error.strerror or str(error) or type(error).__name__) from error
+            raise UnreachableError(error.strerror or str(error) or type(error).__name__) from error
         return _Connection(self._host, self._port, line, tls=self._tls)
 
     def _taken(self) -> _Connection | None:
@@ -137,7 +137,7 @@ class HttpAddress:
 class _Connection(http.client.HTTPConnection):
     """Over a line that is there already."""
 
-    def __init__(self, host: str, port: int, line: Line | TlsLine, *, tls: bool) -> None:
+    def __init__(self, host: str, port: int, line: DeadlineSocket | TlsDeadlineSocket, *, tls: bool) -> None:
         super().__init__(host, port)
         self.default_port = 443 if tls else 80  # which is left out of the header Host
         self.line = line
@@ -172,7 +172,7 @@ def _asked(
     except NoAnswerError:
         raise
     except (OSError, http.client.HTTPException) as error:
-        raise HungUpError(str(error) or type(error).__name__) from error
+        raise ConnectionClosedError(str(error) or type(error).__name__) from error
     read, whole = b"", False
     try:
         read, whole = _read(response, bytes_max)
@@ -180,7 +180,7 @@ def _asked(
         if not status_counts:
             if isinstance(error, NoAnswerError):
                 raise
-            raise HungUpError(str(error) or type(error).__name__) from error
+            raise ConnectionClosedError(str(error) or type(error).__name__) from error
     finally:
         response.close()
     reply = Reply(response.status, response.headers, read, whole)

@@ -21,8 +21,8 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from crossline.basics.errors import RetryableError, StateError, StoppedError
-from crossline.io.net.deadline import Deadline, Orderly, within
-from crossline.io.objects.location import Place, is_uri, place_of
+from crossline.io.net.deadline import Deadline, SerialCalls, within
+from crossline.io.objects.location import StoreLocation, is_uri, location_of
 from crossline.io.sinks.once_file import sync_path
 from crossline.logs import get_logger
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 
-class StoreAwayError(RetryableError):
+class StoreUnavailableError(RetryableError):
     """The store does not answer, or not now."""
 
 
@@ -84,7 +84,7 @@ class FileStore(Protocol):
 
 def file_store(root: str) -> FileStore:
     """The store below ``root``, a path or a URI."""
-    return ObjectFiles(place_of(root), root) if is_uri(root) else LocalFiles(Path(root))
+    return ObjectFiles(location_of(root), root) if is_uri(root) else LocalFiles(Path(root))
 
 
 class LocalFiles:
@@ -141,7 +141,7 @@ class LocalFiles:
         """As said."""
         shutil.rmtree(self.root / folder, ignore_errors=True)
 
-    def drop_asides(self) -> None:
+    def delete_temporary_files(self) -> None:
         """Remove what a kill cut off, of files in the store's folder itself, which is there then."""
         self.root.mkdir(parents=True, exist_ok=True)
         self._made = True
@@ -157,7 +157,7 @@ class LocalFiles:
         return []
 
 
-def in_time(call: Callable[[], T], size: int = 0, turns: Orderly | None = None) -> T:
+def in_time(call: Callable[[], T], size: int = 0, turns: SerialCalls | None = None) -> T:
     """What ``call`` gives: an answer of ``size`` bytes, or a question. Its own time-outs are a read's.
 
     ``turns``: of calls that change something. Raises NoAnswerError, which is an OSError.
@@ -169,10 +169,10 @@ def in_time(call: Callable[[], T], size: int = 0, turns: Orderly | None = None) 
 class ObjectFiles:
     """Implements FileStore where pyarrow has a file system. Raises StoreAwayError, or StateError for good."""
 
-    def __init__(self, place: Place, shown: str) -> None:
+    def __init__(self, place: StoreLocation, shown: str) -> None:
         self._place = place
         self._shown = shown
-        self._turns = turns_of(shown)
+        self._turns = serial_calls_of(shown)
 
     def put(self, name: str, data: bytes) -> None:
         """As said: objects are there once they are whole, elsewhere they are written aside and renamed."""
@@ -245,16 +245,16 @@ class ObjectFiles:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise told(error, f"{self._shown}, {name or 'its folder'}") from error
+            raise store_error_of(error, f"{self._shown}, {name or 'its folder'}") from error
 
 
 # By process and root: whoever opens a store anew must not overtake what was given up there.
-_TURNS: dict[tuple[int, str], Orderly] = {}
+_TURNS: dict[tuple[int, str], SerialCalls] = {}
 
 
-def turns_of(root: str) -> Orderly:
+def serial_calls_of(root: str) -> SerialCalls:
     """Of what is changed below ``root``, by this process."""
-    return _TURNS.setdefault((os.getpid(), root), Orderly())
+    return _TURNS.setdefault((os.getpid(), root), SerialCalls())
 
 
 def _whole(file: pa.NativeFile) -> bytes:
@@ -262,14 +262,16 @@ def _whole(file: pa.NativeFile) -> bytes:
         return bytes(file.read())
 
 
-def told(error: OSError, where: str) -> StoreAwayError | StateError:
+def store_error_of(error: OSError, where: str) -> StoreUnavailableError | StateError:
     """What a failure of a file system becomes: one that may pass, or one that does not."""
     if _FOR_GOOD.search(str(error)):
         return StateError(f"{where}: the store refuses: {error}; check that it is there, and what you may do there")
-    return StoreAwayError(f"{where}: the store does not answer as it should: {error}")
+    return StoreUnavailableError(f"{where}: the store does not answer as it should: {error}")
 
 
-def patiently(call: Callable[[], T], stop: threading.Event | None = None, within_s: float | None = None) -> T:
+def retry_until_available(
+    call: Callable[[], T], stop: threading.Event | None = None, within_s: float | None = None
+) -> T:
     """What ``call`` gives, tried again with growing pauses while the store is away.
 
     Raises StoppedError once ``stop`` is set, StoreAwayError after ``within_s``; what fails for good at once.
@@ -279,7 +281,7 @@ def patiently(call: Callable[[], T], stop: threading.Event | None = None, within
     while True:
         try:
             return call()
-        except StoreAwayError as error:
+        except StoreUnavailableError as error:
             now_s = time.monotonic()
             if stop.is_set():
                 raise StoppedError(f"stopped while a store was away: {error}") from error

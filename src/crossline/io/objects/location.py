@@ -26,7 +26,7 @@ _TRIES = 3  # of the library itself, within a second or two; whoever calls tries
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoreLocation:
     """A folder of a file system. ``whole``: what is written is there, under its name, once it is whole."""
 
     fs: pafs.FileSystem
@@ -35,7 +35,7 @@ class Place:
 
 
 # By URI: file systems hold connections. In a process that was forked since they would be somebody else's.
-_PLACES: dict[tuple[int, str], Place] = {}
+_PLACES: dict[tuple[int, str], StoreLocation] = {}
 
 
 def is_uri(root: str) -> bool:
@@ -49,21 +49,21 @@ def under(root: str, *parts: str) -> str:
     return "/".join([stem.rstrip("/"), *parts]) + mark + query
 
 
-def place_of(root: str, environment: Mapping[str, str] = os.environ) -> Place:
+def location_of(root: str, environment: Mapping[str, str] = os.environ) -> StoreLocation:
     """The place of ``root``. Raises UsageError where there is no way to such a one."""
     if not is_uri(root):
-        return Place(pafs.LocalFileSystem(), root, whole=False)
+        return StoreLocation(pafs.LocalFileSystem(), root, whole=False)
     key = (os.getpid(), root)
     if key not in _PLACES:
         _PLACES[key] = _opened(root, environment)
     return _PLACES[key]
 
 
-def _opened(uri: str, environment: Mapping[str, str]) -> Place:
+def _opened(uri: str, environment: Mapping[str, str]) -> StoreLocation:
     scheme = uri.partition("://")[0]
     if scheme == "hdfs":
         split = urlsplit(uri)
-        return Place(hdfs(f"hdfs://{split.netloc}"), split.path.rstrip("/"), whole=False)
+        return StoreLocation(hdfs(f"hdfs://{split.netloc}"), split.path.rstrip("/"), whole=False)
     if scheme not in _S3 or check_uri(uri) is not None:
         return _by_pyarrow(uri, scheme)
     parts = urlsplit(uri)
@@ -79,10 +79,10 @@ def _opened(uri: str, environment: Mapping[str, str]) -> Place:
         background_writes=False,
         allow_delayed_open=True,  # one request for what is small
     )
-    return Place(fs, f"{parts.netloc}{parts.path}".rstrip("/"), whole=True)
+    return StoreLocation(fs, f"{parts.netloc}{parts.path}".rstrip("/"), whole=True)
 
 
-def _by_pyarrow(uri: str, scheme: str) -> Place:
+def _by_pyarrow(uri: str, scheme: str) -> StoreLocation:
     """As pyarrow reads it: the state of ``detect`` may be at any URI that it knows, written in its own way."""
     try:
         fs, base = pafs.FileSystem.from_uri(uri)
@@ -91,4 +91,4 @@ def _by_pyarrow(uri: str, scheme: str) -> Place:
             f"a place with a URI of {scheme}:// cannot be reached: {type(error).__name__}, expected one that pyarrow "
             "knows"
         ) from error
-    return Place(fs, base.rstrip("/"), whole=scheme in _WHOLE)
+    return StoreLocation(fs, base.rstrip("/"), whole=scheme in _WHOLE)

@@ -9,7 +9,7 @@ from itertools import count
 from crossline.settings.fields import Settings
 
 
-def place_of(settings: Settings) -> str:
+def destination_of(settings: Settings) -> str:
     """What tells a sink of ``settings`` from others of its kind: a digest, for an address may hold a secret."""
     named = getattr(settings, "PLACE", ())
     said = repr([(name, getattr(settings, name)) for name in named])

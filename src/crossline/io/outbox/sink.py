@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from crossline.basics.errors import CrosslineError, SinkError, StateError
-from crossline.io.objects.file_stores import FileStore, LocalFiles, StoreAwayError, patiently
+from crossline.io.objects.file_stores import FileStore, LocalFiles, StoreUnavailableError, retry_until_available
 from crossline.io.outbox.encoding import packed, unpacked
-from crossline.io.sinks.base import Delivery, Heedful, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
+from crossline.io.sinks.base import CancellableSink, Delivery, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
 from crossline.logs import get_logger
 
 SUFFIX = ".json"
@@ -32,7 +32,7 @@ def waiting_in(folder: Path | FileStore) -> int:
 def place_in(folder: Path | FileStore) -> str | None:
     """The place of the sink that the folder is for; None where it does not say."""
     try:
-        return patiently(lambda: _store(folder).get(PLACE), within_s=AWAY_S_MAX).decode()
+        return retry_until_available(lambda: _store(folder).get(PLACE), within_s=AWAY_S_MAX).decode()
     except FileNotFoundError:
         return None
 
@@ -103,14 +103,14 @@ class OutboxSink:
         """Take up what is left of earlier runs. That the sink is away shows later, and holds nothing."""
         try:
             if isinstance(self._store, LocalFiles):
-                self._store.drop_asides()  # a kill cut them off: their batches come again
-            found = patiently(self._store.listed, within_s=AWAY_S_MAX)
+                self._store.delete_temporary_files()  # a kill cut them off: their batches come again
+            found = retry_until_available(self._store.listed, within_s=AWAY_S_MAX)
             numbers = ((int(name.removesuffix(SUFFIX)), ms) for name, ms in found.items() if name.endswith(SUFFIX))
             self._waiting = deque(sorted(numbers))
             self._last = self._waiting[-1][0] if self._waiting else 0
             if self._place and place_in(self._store) != self._place:
-                patiently(lambda: self._store.put(PLACE, self._place.encode()), within_s=AWAY_S_MAX)
-        except (OSError, ValueError, StoreAwayError) as error:
+                retry_until_available(lambda: self._store.put(PLACE, self._place.encode()), within_s=AWAY_S_MAX)
+        except (OSError, ValueError, StoreUnavailableError) as error:
             raise StateError(f"{self.folder}: what sinks are to get cannot be read: {error}") from error
         self._thread = threading.Thread(target=self._work, name=f"behind-{self.name}", daemon=True)
         self._thread.start()
@@ -192,14 +192,14 @@ class OutboxSink:
 
     def _give(self, number: int) -> None:
         if not self._opened:
-            if isinstance(self.sink, Heedful):
+            if isinstance(self.sink, CancellableSink):
                 self.sink.use_cancel_token(self._stop)
             self.sink.open()
             self._opened = True
         name = self._path(number)
-        raw = patiently(lambda: self._store.get(name), self._stop)
+        raw = retry_until_available(lambda: self._store.get(name), self._stop)
         deliver_all([self.sink], unpacked(raw, f"{self.folder}/{name}"), self._policy, self._stop, self._watch)
-        patiently(lambda: self._store.delete(name), self._stop)
+        retry_until_available(lambda: self._store.delete(name), self._stop)
         with self._news:
             self._waiting.popleft()
             self._failed = None

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from crossline.basics.errors import CrosslineError, PermanentError, SinkError, StateError, UsageError
-from crossline.io.net.deadline import Cutting, Deadline, NoAnswerError, within
+from crossline.io.net.deadline import Deadline, DeadlineCutter, NoAnswerError, within
 from crossline.io.postgres.rows import TABLES
 from crossline.settings.postgres import SCHEMA, DatabaseSettings, is_schema_name
 
@@ -71,7 +71,7 @@ _REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabaseAddress:
     """A schema of a database. ``options``: what the client needs to connect, the password among it."""
 
     options: Mapping[str, Any] = field(repr=False)
@@ -113,10 +113,12 @@ class Place:
         return int.from_bytes(digest, "big", signed=True)
 
 
-def place_of(settings: DatabaseSettings, environment: Mapping[str, str] = os.environ) -> Place:
+def address_of(settings: DatabaseSettings, environment: Mapping[str, str] = os.environ) -> DatabaseAddress:
     """The place that settings name; raises PermanentError where its password is not to be had."""
     if settings.dsn_env is not None:
-        return Place(_read_dsn(_variable(environment, settings.dsn_env), settings.dsn_env), settings.schema_name)
+        return DatabaseAddress(
+            _read_dsn(_variable(environment, settings.dsn_env), settings.dsn_env), settings.schema_name
+        )
     options: dict[str, Any] = {"host": settings.host, "port": settings.port, "user": settings.user}
     options["dbname"] = settings.dbname or settings.user
     password = settings.password(environment, lambda path: Path(path).read_text(encoding="utf-8"))
@@ -126,10 +128,10 @@ def place_of(settings: DatabaseSettings, environment: Mapping[str, str] = os.env
         options["sslmode"] = settings.sslmode
     if settings.ca_file is not None:
         options["sslrootcert"] = settings.ca_file
-    return Place(options, settings.schema_name)
+    return DatabaseAddress(options, settings.schema_name)
 
 
-def place_of_url(url: str) -> Place:
+def address_of_url(url: str) -> DatabaseAddress:
     """The place of an address that somebody typed; its password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass.
 
     Raises UsageError where it is no address, or has a password in it, which others would see.
@@ -148,7 +150,7 @@ def place_of_url(url: str) -> Place:
     schema = schemas[-1] if schemas else SCHEMA
     if not is_schema_name(schema):
         raise UsageError(f"schema={schema!r} is no name of a schema; write lower-case letters, digits and _")
-    return Place(_read_dsn(urlunsplit(parts._replace(query=rest)), "the address"), schema)
+    return DatabaseAddress(_read_dsn(urlunsplit(parts._replace(query=rest)), "the address"), schema)
 
 
 def _read_dsn(text: str, where: str) -> dict[str, Any]:
@@ -179,7 +181,7 @@ def answered(connection: Connection, deadline: Deadline) -> Iterator[None]:
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)
 
-    cutting = Cutting(deadline, cut)
+    cutting = DeadlineCutter(deadline, cut)
     try:
         with cutting:
             yield
@@ -190,7 +192,7 @@ def answered(connection: Connection, deadline: Deadline) -> Iterator[None]:
 
 
 @contextmanager
-def told(place: Place, *, writing: bool, opening: bool = False) -> Iterator[None]:
+def translated_errors(place: DatabaseAddress, *, writing: bool, opening: bool = False) -> Iterator[None]:
     """Errors of the client as ours: what passes, or can be mended while a batch is held, is retryable.
 
     ``opening``: what has to be mended is told at once, and ends the start.
@@ -201,7 +203,7 @@ def told(place: Place, *, writing: bool, opening: bool = False) -> Iterator[None
         raise _ours(error, place, writing=writing, opening=opening) from error
 
 
-def _ours(error: psycopg.Error, place: Place, *, writing: bool, opening: bool) -> CrosslineError:
+def _ours(error: psycopg.Error, place: DatabaseAddress, *, writing: bool, opening: bool) -> CrosslineError:
     state = error.sqlstate or _state_of_words(error)
     what = f"the store {place.name} cannot be {'written' if writing else 'read'}"
     said = " ".join(str(error).split())

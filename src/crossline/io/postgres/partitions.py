@@ -15,7 +15,7 @@ from datetime import date
 import psycopg
 from psycopg import sql
 
-from crossline.io.postgres.client import Connection, Place
+from crossline.io.postgres.client import Connection, DatabaseAddress
 from crossline.io.postgres.rows import PARTITIONED
 from crossline.logs import get_logger
 
@@ -40,7 +40,7 @@ Month = tuple[str, date]  # a table, and the first day of a month
 class Partitions:
     """The partitions of one schema, as far as this process knows them."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabaseAddress) -> None:
         self._place = place
         self._known: set[Month] = set()
         self._not_before_s: dict[Month, float] = {}
@@ -88,7 +88,7 @@ def partition_name(table: str, month: date) -> str:
     return f"{table}_y{month:%Y}m{month:%m}"
 
 
-def _there(connection: Connection, place: Place) -> set[Month]:
+def _there(connection: Connection, place: DatabaseAddress) -> set[Month]:
     query = """SELECT p.relname, c.relname FROM pg_inherits AS i
         JOIN pg_class AS p ON p.oid = i.inhparent JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE p.relnamespace = to_regnamespace(%s)"""
@@ -100,7 +100,7 @@ def _there(connection: Connection, place: Place) -> set[Month]:
     return found
 
 
-def _make(connection: Connection, place: Place, table: str, month: date) -> None:
+def _make(connection: Connection, place: DatabaseAddress, table: str, month: date) -> None:
     """Make it and move what of its month lies in the default partition, in one transaction."""
     parent, other = sql.Identifier(table), sql.Identifier(f"{table}_default")
     part, column = sql.Identifier(partition_name(table, month)), sql.Identifier(PARTITIONED[table])

@@ -12,7 +12,7 @@ from typing import Any
 
 from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alertjson import json_bytes, number_of
-from crossline.io.postgres.text_escapes import MARK, held, held_value, indexed
+from crossline.io.postgres.text_escapes import MARK, escape, escape_value, indexed
 from crossline.io.sinks.base import Delivery
 
 Row = tuple[Any, ...]
@@ -67,7 +67,7 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TableRows:
     """Rows of one table, each under its identity with the month that it is of, in the order of their delivery."""
 
     table: str
@@ -79,7 +79,7 @@ class Rows:
         return {month for month, _ in self.rows.values()}
 
 
-def rows_of(delivery: Delivery, now_ms: int) -> list[Rows]:
+def rows_of(delivery: Delivery, now_ms: int) -> list[TableRows]:
     """The rows of each table that has any; of two of one identity the first."""
     now = instant_text(now_ms)
     mark = (now, indexed(delivery.pipeline), delivery.batch_id)
@@ -98,7 +98,7 @@ def rows_of(delivery: Delivery, now_ms: int) -> list[Rows]:
         for name, row in each:
             rows.setdefault(_identity(delivery.pipeline, table, name), (_month(row[at]), row))
         if rows:
-            found.append(Rows(table, rows))
+            found.append(TableRows(table, rows))
     return found
 
 
@@ -123,7 +123,7 @@ def _month(instant: str) -> date:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else held(str(value))
+    return None if value is None else escape(str(value))
 
 
 def _name(value: Any) -> str | None:
@@ -136,7 +136,7 @@ def _json(value: Any) -> str:
         said = json_bytes(value)
     except TypeError:  # half a surrogate pair
         said = _NUL
-    return (json_bytes(held_value(value)) if _NUL in said or _MARK_BYTES in said else said).decode()
+    return (json_bytes(escape_value(value)) if _NUL in said or _MARK_BYTES in said else said).decode()
 
 
 _NUL, _MARK_BYTES = rb"\u0000", MARK.encode()  # as they stand in JSON
@@ -200,7 +200,7 @@ def _late(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
 
 def _rules(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
     for event in delivery.rule_events:
-        body = json.dumps(held_value(event), sort_keys=True, ensure_ascii=False, default=str)
+        body = json.dumps(escape_value(event), sort_keys=True, ensure_ascii=False, default=str)
         row = (_name(event.get("rule_id")), event.get("version"), _text(event.get("event")), body, *mark)
         yield (body,), row
 

@@ -14,11 +14,11 @@ from psycopg import sql
 from crossline.basics.errors import SinkError, StateError
 from crossline.basics.times import instant_text
 from crossline.io.net.deadline import Deadline
-from crossline.io.postgres.client import Connection, Place, answered, place_of, told
+from crossline.io.postgres.client import Connection, DatabaseAddress, address_of, answered, translated_errors
 from crossline.io.postgres.migrate import migrate
 from crossline.io.postgres.partitions import Partitions
-from crossline.io.postgres.rows import PARTITIONED, TABLES, Rows, rows_of
-from crossline.io.postgres.text_escapes import held
+from crossline.io.postgres.rows import PARTITIONED, TABLES, TableRows, rows_of
+from crossline.io.postgres.text_escapes import escape
 from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.logs import get_logger
 from crossline.settings.postgres import PostgresSettings
@@ -43,7 +43,7 @@ class PostgresSink:
     crossline, ends the start.
     """
 
-    def __init__(self, place: Place, pipeline: str, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(self, place: DatabaseAddress, pipeline: str, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.place = place
         self.pipeline = pipeline
         self._clock_ms = clock_ms
@@ -57,7 +57,7 @@ class PostgresSink:
     @classmethod
     def from_settings(cls, settings: PostgresSettings, pipeline: str) -> Self:
         """The schema that ``settings`` name; raises PermanentError where its password is not to be had."""
-        return cls(place_of(settings), pipeline)
+        return cls(address_of(settings), pipeline)
 
     def open(self) -> None:
         """Connect, and bring the tables to this version. A server that is away is asked again at the first delivery.
@@ -67,7 +67,7 @@ class PostgresSink:
         """
         self._is_open = True
         try:
-            with told(self.place, writing=True, opening=True):
+            with translated_errors(self.place, writing=True, opening=True):
                 self._connected()
         except SinkError as error:
             log.warning("the store does not answer yet; batches are held until it does", error=str(error))
@@ -91,7 +91,7 @@ class PostgresSink:
             raise StateError(f"the store {self.place.name} cannot hold what it was given: {error!r}") from error
         deadline = Deadline(self._answer_s, self._stop)
         try:
-            with told(self.place, writing=True):
+            with translated_errors(self.place, writing=True):
                 connection = self._connected()
                 deadline.begin()
                 with answered(connection, deadline):
@@ -111,7 +111,7 @@ class PostgresSink:
             if connection is not None and not connection.closed and self._run_id is not None:
                 ending = threading.Event()
                 ending.set()
-                with told(self.place, writing=True), answered(connection, Deadline(ANSWER_S_MAX, ending)):
+                with translated_errors(self.place, writing=True), answered(connection, Deadline(ANSWER_S_MAX, ending)):
                     ended = "UPDATE runs SET ended_at = %s WHERE run_id = %s"
                     connection.execute(ended, (instant_text(self._clock_ms()), self._run_id))
         except SinkError as error:
@@ -143,11 +143,11 @@ class PostgresSink:
             connection.execute(sql.SQL(query).format(_incoming(table), made))
         if self._run_id is None:
             run = "INSERT INTO runs (pipeline, started_at) VALUES (%s, %s) RETURNING run_id"
-            row = connection.execute(run, (held(self.pipeline), instant_text(self._clock_ms()))).fetchone()
+            row = connection.execute(run, (escape(self.pipeline), instant_text(self._clock_ms()))).fetchone()
             self._run_id = int(row[0]) if row is not None else None
         self._partitions.forget()
 
-    def _store(self, connection: Connection, rows: list[Rows], now_ms: int) -> None:
+    def _store(self, connection: Connection, rows: list[TableRows], now_ms: int) -> None:
         today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
         wanted = {(each.table, month) for each in rows if each.table in PARTITIONED for month in each.months}
         self._partitions.ensure(connection, wanted, today)
@@ -166,7 +166,7 @@ def _incoming(table: str) -> sql.Identifier:
     return sql.Identifier("pg_temp", f"incoming_{table}")
 
 
-def _insert(connection: Connection, given: Rows) -> None:
+def _insert(connection: Connection, given: TableRows) -> None:
     """Copy the rows aside, and take over those that were not delivered yet, in their order."""
     names = [name for name, _ in TABLES[given.table]]
     columns = sql.SQL(", ").join(map(sql.Identifier, names))

@@ -19,8 +19,8 @@ _UNHELD = re.compile(f"[\0\ud800-\udfff{MARK}]")
 _MARKED = re.compile(f"{MARK}(0|m|[0-9a-f]{{4}})")
 
 
-def held(text: str) -> str:
-    """``text`` in a form that PostgreSQL holds; ``original`` is the way back."""
+def escape(text: str) -> str:
+    """``text`` in a form that PostgreSQL holds; ``unescape`` is the way back."""
     if text.isascii() and "\0" not in text:
         return text
     return _UNHELD.sub(_mark, text)
@@ -33,8 +33,8 @@ def _mark(match: re.Match[str]) -> str:
     return f"{MARK}m" if found == MARK else f"{MARK}{ord(found):04x}"
 
 
-def original(text: str) -> str:
-    """What ``held`` was given."""
+def unescape(text: str) -> str:
+    """What ``escape`` was given."""
     return _MARKED.sub(_meant, text) if MARK in text else text
 
 
@@ -46,11 +46,11 @@ def _meant(match: re.Match[str]) -> str:
 
 
 def indexed(text: str) -> str:
-    """``text`` as ``held`` gives it, for a column with an index: an entry has room for some 2,700 bytes.
+    """``text`` as ``escape`` gives it, for a column with an index: an entry has room for some 2,700 bytes.
 
     What is longer than BYTES_MAX is cut, and gets a digest in the place of the rest, so that it is found all the same.
     """
-    kept = held(text)
+    kept = escape(text)
     if len(kept) * 4 <= BYTES_MAX:
         return kept
     data = kept.encode()
@@ -60,14 +60,14 @@ def indexed(text: str) -> str:
     return f"{data[: BYTES_MAX // 2].decode(errors='ignore')}…{digest}"
 
 
-def held_value(value: Any) -> Any:
-    """A JSON value with all of its texts, names too, as ``held`` gives them."""
-    return _over(value, held)
+def escape_value(value: Any) -> Any:
+    """A JSON value with all of its texts, names too, as ``escape`` gives them."""
+    return _over(value, escape)
 
 
-def original_value(value: Any) -> Any:
-    """What ``held_value`` was given."""
-    return _over(value, original)
+def unescape_value(value: Any) -> Any:
+    """What ``escape_value`` was given."""
+    return _over(value, unescape)
 
 
 def _over(value: Any, change: Any) -> Any:

@@ -18,7 +18,7 @@ from crossline.basics.errors import SourceError, UsageError
 from crossline.basics.streams.submission import Asked, Keyed, Place
 from crossline.io.kafka.client import librdkafka_settings
 from crossline.io.kafka.client_factory import client_of
-from crossline.io.kafka.errors import told
+from crossline.io.kafka.errors import sink_error_of
 from crossline.io.recordlog.keys import message_key
 from crossline.logs import get_logger
 from crossline.settings.kafka import KafkaSourceSettings
@@ -186,7 +186,7 @@ class KafkaRecordLog:
             )
         except KafkaException as error:
             self._replace_where_fatal(error.args[0], producer)
-            future.set_exception(told(error.args[0], self._topic))
+            future.set_exception(sink_error_of(error.args[0], self._topic))
         except (ValueError, TypeError) as error:
             future.set_exception(UsageError(f"record {asked.record_id!r}: found no JSON of a record: {error}"))
         return future
@@ -219,7 +219,7 @@ class KafkaRecordLog:
         if future.done():
             return
         if error is not None:
-            future.set_exception(told(error, self._topic))
+            future.set_exception(sink_error_of(error, self._topic))
         else:
             future.set_result(place)
 

@@ -81,7 +81,7 @@ def _stretches(consumer: Consumer, topic: str, ends: Mapping[str, int], until_s:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLook:
+class TopicSearch:
     """Looks whether a record stands in a topic. Each call waits for brokers; SourceError where they do not answer."""
 
     settings: KafkaSourceSettings

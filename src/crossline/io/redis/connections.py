@@ -7,7 +7,7 @@ from typing import Any
 from redis.connection import Connection, SSLConnection
 
 from crossline.io.net.deadline import Deadline
-from crossline.io.net.deadline_sockets import Line, TlsLine, connected, encrypted, tls_context
+from crossline.io.net.deadline_sockets import DeadlineSocket, TlsDeadlineSocket, open_socket, start_tls, tls_context
 
 
 class BoundedConnection(Connection):
@@ -17,9 +17,9 @@ class BoundedConnection(Connection):
         self._deadline = Deadline(answer_s_max)
         super().__init__(**options)  # type: ignore[no-untyped-call]
 
-    def _connect(self) -> Line:
+    def _connect(self) -> DeadlineSocket:
         self._deadline.begin()
-        return connected(self.host, self.port, self._deadline)
+        return open_socket(self.host, self.port, self._deadline)
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """A question: its time begins."""
@@ -30,5 +30,5 @@ class BoundedConnection(Connection):
 class BoundedTlsConnection(SSLConnection, BoundedConnection):
     """The same with TLS, by the certificates of ``ssl_ca_certs`` or the machine's."""
 
-    def _wrap_socket_with_ssl(self, sock: Line) -> TlsLine:
-        return encrypted(sock, tls_context(self.ca_certs), self.host)
+    def _wrap_socket_with_ssl(self, sock: DeadlineSocket) -> TlsDeadlineSocket:
+        return start_tls(sock, tls_context(self.ca_certs), self.host)

@@ -11,7 +11,7 @@ from crossline.ingest.avro.wire import schema_id
 from crossline.io.registry.schema_store import SchemaStore
 
 
-class AvroLook:
+class AvroDecoder:
     """Values to records as plain values, None for what is none.
 
     A schema that was not kept is asked for once; where the registry does not answer, that stands in ``gone``, and it is

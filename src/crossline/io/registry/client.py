@@ -25,12 +25,12 @@ _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _FORBIDDEN = {401, 403}
 
 
-class UnknownError(Exception):
+class UnknownSchemaError(Exception):
     """The registry has answered that it has no such schema."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SchemaAnswer:
     """What is known of a number for good: the texts of its schema, those it refers to first; or why it cannot serve."""
 
     texts: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class RegistryClient:
     """How a registry is reached; a plain value that travels. Its password is printed nowhere."""
 
     urls: tuple[str, ...]
@@ -47,7 +47,7 @@ class Address:
     ca_file: str | None = None
     answer_s_max: float = 10.0
 
-    def schema(self, number: int) -> Answer:
+    def schema(self, number: int) -> SchemaAnswer:
         """The schema of ``number``.
 
         Raises UnknownError where there is none, SourceError where nobody can say now, PermanentError where the registry
@@ -56,13 +56,13 @@ class Address:
         found = self._ask("GET", f"/schemas/ids/{number}")
         kind = found.get("schemaType") or "AVRO"
         if kind != "AVRO":
-            return Answer(refused=f"schema {number} of the registry is one of {kind}, expected one of Avro")
+            return SchemaAnswer(refused=f"schema {number} of the registry is one of {kind}, expected one of Avro")
         texts: dict[tuple[str, int], str] = {}
         try:
             self._referred(found.get("references") or (), texts, set())
-        except UnknownError:
-            return Answer(refused=f"schema {number} refers to schemas that the registry has not")
-        return Answer((*texts.values(), str(found["schema"])))
+        except UnknownSchemaError:
+            return SchemaAnswer(refused=f"schema {number} refers to schemas that the registry has not")
+        return SchemaAnswer((*texts.values(), str(found["schema"])))
 
     def _referred(self, references: Any, texts: dict[tuple[str, int], str], met: set[tuple[str, int]]) -> None:
         """The texts of what is referred to, each behind those that it refers to itself."""
@@ -72,7 +72,7 @@ class Address:
                 continue
             met.add(place)
             if len(met) > REFERENCES_MAX:
-                raise UnknownError
+                raise UnknownSchemaError
             found = self._ask("GET", f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}?deleted=true")
             self._referred(found.get("references") or (), texts, met)
             texts[place] = str(found["schema"])
@@ -106,7 +106,7 @@ class Address:
         if status == 200 and ("schema" in found or "id" in found):
             return found
         if status == 404 and found.get("error_code") in UNKNOWN:
-            raise UnknownError
+            raise UnknownSchemaError
         said = f"the registry at {url} answers {status} to {method} {path}: {_said(found, raw)}"
         if status in _FORBIDDEN:
             raise PermanentError(f"{said}; see `username` and its password in `registry`, and what it may read")
@@ -143,7 +143,7 @@ def register_at(url: str, topic: str, text: str) -> int:
             for each in findings_from_validation(error, RegistrySettings)
         ]
         raise UsageError(f"the registry's address: {'; '.join(told)}") from None
-    return Address(tuple(settings.urls)).register(f"{topic}-value", text)
+    return RegistryClient(tuple(settings.urls)).register(f"{topic}-value", text)
 
 
 def _object(raw: bytes) -> Mapping[str, Any]:

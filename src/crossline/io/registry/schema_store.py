@@ -20,8 +20,8 @@ from tenacity.wait import wait_random_exponential
 
 from crossline.basics.errors import PermanentError, SourceError
 from crossline.ingest.avro.schema import Node, SchemaError, read_schema
-from crossline.io.objects.file_stores import FileStore, StoreAwayError, file_store, patiently
-from crossline.io.registry.client import Address, Answer, UnknownError
+from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, file_store, retry_until_available
+from crossline.io.registry.client import RegistryClient, SchemaAnswer, UnknownSchemaError
 from crossline.logs import get_logger
 from crossline.settings.registry import RegistrySettings
 
@@ -50,7 +50,7 @@ class SchemaStore:
     ``patient``: wait for a registry or a store that is away, else say so at once.
     """
 
-    address: Address
+    address: RegistryClient
     folder: str
     patient: bool = True
 
@@ -65,7 +65,7 @@ class SchemaStore:
                 f"ca_file {settings.ca_file} of the registry: found no such file, expected certificates"
             )
         password = settings.password(environment, lambda path: Path(path).read_text(encoding="utf-8"))
-        return cls(Address(tuple(settings.urls), settings.username, password, settings.ca_file), folder)
+        return cls(RegistryClient(tuple(settings.urls), settings.username, password, settings.ca_file), folder)
 
     def hurried(self) -> Self:
         """The same, for those who leave it to others to wait."""
@@ -106,7 +106,7 @@ class SchemaStore:
         if place not in _known:
             try:
                 said = json.loads(self._stored(lambda files: files.get(_file(number))))
-                answer = Answer(tuple(said["texts"]), said["refused"])
+                answer = SchemaAnswer(tuple(said["texts"]), said["refused"])
             except (FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is asked for again
                 return None
             _known[place] = _read(number, answer)
@@ -119,10 +119,10 @@ class SchemaStore:
         """What ``call`` gives of the files that are kept; a store that is away is as a registry that is."""
         files = file_store(self.folder)
         if self.patient:
-            return patiently(lambda: call(files))
+            return retry_until_available(lambda: call(files))
         try:
             return call(files)
-        except StoreAwayError as error:
+        except StoreUnavailableError as error:
             raise SourceError(str(error)) from error
 
     def _fetched(self, numbers: list[int], batch_id: int) -> dict[int, Node | str]:
@@ -150,15 +150,15 @@ class SchemaStore:
         self._stored(lambda files: files.put(_file(number), body))
         return True
 
-    def _answer(self, number: int) -> Answer | None:
+    def _answer(self, number: int) -> SchemaAnswer | None:
         try:
             return self.address.schema(number)
-        except UnknownError:
+        except UnknownSchemaError:
             return None
         except (KeyError, TypeError, ValueError) as error:
             raise SourceError(f"the registry's answer about schema {number} cannot be read: {error!r}") from error
 
-    def _held(self, ask: Callable[[], Answer | None], number: int) -> Answer | None:
+    def _held(self, ask: Callable[[], SchemaAnswer | None], number: int) -> SchemaAnswer | None:
         """``ask`` until there is an answer; the batch waits as long as that takes, and its task can be ended."""
         return Retrying(
             retry=retry_if_exception_type(SourceError),
@@ -191,7 +191,7 @@ def _file(number: int) -> str:
     return f"{number}.json"
 
 
-def _read(number: int, answer: Answer) -> Node | str:
+def _read(number: int, answer: SchemaAnswer) -> Node | str:
     if answer.refused:
         return answer.refused
     try:

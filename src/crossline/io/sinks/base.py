@@ -110,7 +110,7 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class Heedful(Protocol):
+class CancellableSink(Protocol):
     """A sink that waits for others, in ``open`` or ``deliver``: it gives up, with a SinkError, once ``stop`` is set."""
 
     def use_cancel_token(self, stop: threading.Event) -> None:
@@ -249,11 +249,11 @@ def _to_many(
         calls: dict[int, Future[None]] = {}
         try:
             # Those that wait for others first. Those that work here have turns: at once they would only work slower.
-            for number in sorted(range(len(sinks)), key=lambda n: not isinstance(sinks[n], Heedful)):
+            for number in sorted(range(len(sinks)), key=lambda n: not isinstance(sinks[n], CancellableSink)):
                 call = calls[number] = pool.submit(
                     copy_context().run, _until_taken, sinks[number], delivery, policy, ending, watch
                 )
-                if not isinstance(sinks[number], Heedful):
+                if not isinstance(sinks[number], CancellableSink):
                     wait([call], TURN_S)
             waiting = set(calls.values())
             while waiting:
@@ -278,7 +278,7 @@ def _until_taken(
     sink: Sink, delivery: Delivery, policy: RetryPolicy, stop: threading.Event, watch: SinkWatch | None
 ) -> None:
     begun_s = time.monotonic()
-    if isinstance(sink, Heedful):
+    if isinstance(sink, CancellableSink):
         sink.use_cancel_token(stop)
     bound: stop_base = stop_never if policy.attempts_max is None else stop_after_attempt(policy.attempts_max)
     Retrying(

@@ -15,7 +15,7 @@ import orjson
 from crossline.basics.errors import PermanentError, SinkError
 from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.sinks.id_index import IdIndex
-from crossline.io.stores.open_file import Standing
+from crossline.io.stores.open_file import OpenFile
 from crossline.logs import get_logger
 
 STATE_SUFFIX = ".state"
@@ -49,7 +49,7 @@ class OnceFile:
         self._identity = identity
         self._index = IdIndex(path.with_name(path.name + INDEX_SUFFIX))
         self._descriptor: int | None = None
-        self._standing: Standing | None = None
+        self._standing: OpenFile | None = None
         self._owned = False
         self._compared = False
         self._dirty = True  # something of the file may not be synced
@@ -123,7 +123,7 @@ class OnceFile:
             self._take_ownership()
         if self._descriptor is None:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            self._standing = Standing.of(self.path, self._descriptor)
+            self._standing = OpenFile.of(self.path, self._descriptor)
             self._compared = False
             self._dirty = True  # by a process that was killed
             sync_path(self.path.parent)

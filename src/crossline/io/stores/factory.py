@@ -20,10 +20,10 @@ def open_store(place: str) -> Store:
     Raises UsageError where there is none, or where a password stands in an address.
     """
     if in_a_database(place):
-        from crossline.io.postgres.client import place_of_url  # noqa: PLC0415 - loads a client
+        from crossline.io.postgres.client import address_of_url  # noqa: PLC0415 - loads a client
         from crossline.io.postgres.reader import PostgresReader  # noqa: PLC0415 - as above
 
-        return PostgresReader(place_of_url(place))
+        return PostgresReader(address_of_url(place))
     from crossline.io.sqlite.reader import StoreReader  # noqa: PLC0415 - a store of the other kind needs none
 
     return StoreReader(Path(place))
@@ -39,10 +39,10 @@ def labels_of(place: str, streams: Collection[str] | None) -> Iterator[Mapping[s
 
     Each has ``record_id``, ``is_fraud`` and ``fraud_id``. Raises UsageError as ``open_store``.
     """
-    from crossline.io.postgres.client import place_of_url  # noqa: PLC0415 - loads a client
+    from crossline.io.postgres.client import address_of_url  # noqa: PLC0415 - loads a client
     from crossline.io.postgres.labels import labels_in  # noqa: PLC0415 - as above
 
-    return labels_in(place_of_url(place), streams)
+    return labels_in(address_of_url(place), streams)
 
 
 def store_of(config: PipelineConfig) -> Store | None:
@@ -51,8 +51,8 @@ def store_of(config: PipelineConfig) -> Store | None:
         if sink.kind == "sqlite":
             return open_store(str(Path(sink.path)))
         if sink.kind == "postgres":
-            from crossline.io.postgres.client import place_of  # noqa: PLC0415 - loads a client
+            from crossline.io.postgres.client import address_of  # noqa: PLC0415 - loads a client
             from crossline.io.postgres.reader import PostgresReader  # noqa: PLC0415 - as above
 
-            return PostgresReader(place_of(sink))
+            return PostgresReader(address_of(sink))
     return None

@@ -11,7 +11,7 @@ from crossline.basics.errors import SinkError
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class OpenFile:
     """A file as it was found at ``path``. It has to be held open: the number of one that is deleted is given away."""
 
     path: Path

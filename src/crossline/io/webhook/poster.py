@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from crossline.basics.errors import PermanentError, SinkError
 from crossline.io.net.deadline import Deadline, NoAnswerError
-from crossline.io.net.http import HttpAddress, HungUpError, Reply, UnreachedError
+from crossline.io.net.http import ConnectionClosedError, HttpAddress, Reply, UnreachableError
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.io.webhook.signing import HEADER, signature
 from crossline.settings.webhook import PostingSettings
@@ -79,7 +79,7 @@ class Poster:
             reply = self._ask("POST", body, headers)
         except NoAnswerError:
             return self._unanswered(name, f"no answer in {self._settings.timeout} ms"), False
-        except HungUpError as error:
+        except ConnectionClosedError as error:
             return self._unanswered(name, f"it hung up: {error}"), False
         said = f"{reply.status} {reply.body[:_SAID_MAX].decode(errors='replace')}".strip()
         if _OK <= reply.status < _OK_END:
@@ -94,7 +94,7 @@ class Poster:
             raise SinkError(f"stopped before {name} was taken: {why}")
         try:
             reply = self._ask("OPTIONS")
-        except (NoAnswerError, HungUpError):
+        except (NoAnswerError, ConnectionClosedError):
             raise SinkError(f"{self.where} does not answer: {why}") from None
         if reply.status in _BUSY | _NOBODY:
             raise SinkError(f"{self.where} does not answer: {why}; then {reply.status}")
@@ -107,7 +107,7 @@ class Poster:
         ask = partial(self._address.ask, bytes_max=_WHOLE_MAX, status_counts=True)
         try:
             return ask(method, self._target, deadline, body=body, headers=headers)
-        except UnreachedError as error:
+        except UnreachableError as error:
             raise SinkError(f"{self.where} cannot be reached: {error}") from None
 
 

@@ -27,7 +27,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WebhookMessage:
     """``name``: the id that it is known by. ``about``: those of one entity or record are posted in order."""
 
     name: str
@@ -93,17 +93,17 @@ class WebhookSink:
         self._poster.close()
         self._parked.close()
 
-    def _messages(self, delivery: Delivery) -> Iterator[Message]:
+    def _messages(self, delivery: Delivery) -> Iterator[WebhookMessage]:
         now = format_instant(self._clock_ms())
         for alert in for_delivery(delivery):
             about = json_bytes(alert["key"]).decode()
-            yield Message(alert["alert_id"], about, {**alert, "delivered_at": now})
+            yield WebhookMessage(alert["alert_id"], about, {**alert, "delivered_at": now})
         if self._settings.decisions:
             for decision in delivery.decisions:
                 about = f"{decision['stream']}/{decision['record_id']}"
-                yield Message(decision["decision_id"], about, decision)
+                yield WebhookMessage(decision["decision_id"], about, decision)
 
-    def _in_order(self, messages: Sequence[Message]) -> SinkError | None:
+    def _in_order(self, messages: Sequence[WebhookMessage]) -> SinkError | None:
         """Post those of one entity; why they have to wait, None where all were taken or parked."""
         for message in messages:
             try:
@@ -114,7 +114,7 @@ class WebhookSink:
                 self._taken.add(message.name)
         return None
 
-    def _post(self, message: Message) -> None:
+    def _post(self, message: WebhookMessage) -> None:
         """Until the message is taken, or parked. Raises SinkError where the address is away or busy, or at a stop."""
         body = json_bytes(message.body)
         while True:
@@ -129,7 +129,7 @@ class WebhookSink:
             if self._stop.wait(pause_ms / 1_000):
                 raise SinkError(f"stopped before {message.name} was taken: {refused}")
 
-    def _park(self, message: Message, why: str, attempts: int) -> None:
+    def _park(self, message: WebhookMessage, why: str, attempts: int) -> None:
         log.error("a message is parked", file=self._settings.parked, name=message.name, why=why, attempts=attempts)
         now = format_instant(self._clock_ms())
         line = {"schema_version": 1, "parked_at": now, "why": why, "attempts": attempts, "message": dict(message.body)}

@@ -29,7 +29,7 @@ COUNTED = ("records", "late", "dead")
 log = get_logger(__name__)
 
 
-class Sampled(Protocol):
+class LagSource(Protocol):
     """What is asked of a pipeline each second."""
 
     def standing(self) -> Standing:
@@ -123,7 +123,7 @@ class RunObjectives:
     def __init__(self, config: PipelineConfig, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.counts = RunCounts(config, now_ms)
         self._ended = threading.Event()
-        self._pipeline: Sampled | None = None
+        self._pipeline: LagSource | None = None
         self._thread = threading.Thread(target=self._go_on, name="objectives", daemon=True)
 
     @property
@@ -131,7 +131,7 @@ class RunObjectives:
         """What it counts into."""
         return self.counts.recorder
 
-    def follow(self, pipeline: Sampled) -> None:
+    def follow(self, pipeline: LagSource) -> None:
         """It is ``pipeline`` that is counted, which was not started yet."""
         self._pipeline = pipeline
         self._thread.start()

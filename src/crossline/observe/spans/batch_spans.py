@@ -40,34 +40,34 @@ def ids_of(delivery: Delivery) -> tuple[int, int] | None:
     return int.from_bytes(digest[:16]) | 1, int.from_bytes(digest[16:]) | 1
 
 
-class GivenIds(RandomIdGenerator):
-    """Ids as they are given, for the span that is begun within ``given``; else drawn."""
+class PresetIds(RandomIdGenerator):
+    """Ids as they are given, for the span that is begun within ``preset``; else drawn."""
 
     def __init__(self) -> None:
-        self._given = threading.local()
+        self._preset = threading.local()
 
     @contextmanager
-    def given(self, trace_id: int, span_id: int | None = None) -> Iterator[None]:
+    def preset(self, trace_id: int, span_id: int | None = None) -> Iterator[None]:
         """A span that this thread begins in here has these."""
-        self._given.ids = (trace_id, span_id)
+        self._preset.ids = (trace_id, span_id)
         try:
             yield
         finally:
-            self._given.ids = None
+            self._preset.ids = None
 
     def generate_trace_id(self) -> int:
         """Of a span without a parent."""
-        ids = getattr(self._given, "ids", None)
+        ids = getattr(self._preset, "ids", None)
         return ids[0] if ids else super().generate_trace_id()
 
     def generate_span_id(self) -> int:
         """Of any span."""
-        ids = getattr(self._given, "ids", None)
+        ids = getattr(self._preset, "ids", None)
         return ids[1] if ids and ids[1] else super().generate_span_id()
 
 
 @dataclass(slots=True)
-class Taken:
+class SinkDelivery:
     """A sink has a delivery: from when to when (ns), and what failed before, when."""
 
     name: str
@@ -85,14 +85,14 @@ class BatchSpans:
     record or of an error's text is in any of them, but ids of alerts.
     """
 
-    def __init__(self, tracer: Tracer, ids: GivenIds) -> None:
+    def __init__(self, tracer: Tracer, ids: PresetIds) -> None:
         self._tracer = tracer
         self._ids = ids
         self._lock = threading.Lock()
         self._names: dict[int, str] = {}
         self._behind: set[int] = set()  # sinks that no batch waits for
         self._failures: dict[int, list[tuple[int, str]]] = {}
-        self._taken: list[Taken] = []
+        self._deliveries: list[SinkDelivery] = []
 
     def name_sinks(self, sinks: Iterable[Sink]) -> None:
         """Under the names that the figures have."""
@@ -116,14 +116,14 @@ class BatchSpans:
         kept = isinstance(sink, OutboxSink)
         with self._lock:
             failures = self._failures.pop(id(sink), [])
-            taken = Taken(name, delivery, ended_ns - round(spent_s * 1e9), ended_ns, kept, failures)
+            sink_delivery = SinkDelivery(name, delivery, ended_ns - round(spent_s * 1e9), ended_ns, kept, failures)
             if id(sink) not in self._behind:
                 # Of a batch that was given up, and is run by the next process, nobody will ask.
-                self._taken = [each for each in self._taken if each.delivery is delivery]
-                self._taken.append(taken)
+                self._deliveries = [each for each in self._deliveries if each.delivery is delivery]
+                self._deliveries.append(sink_delivery)
                 return
         try:
-            self._later(taken)
+            self._later(sink_delivery)
         except Exception:
             log.exception("no span could be made of a delivery", sink=name)
 
@@ -136,13 +136,13 @@ class BatchSpans:
 
     def _batch(self, delivery: Delivery, after_ms: Mapping[str, float], ended_ns: int) -> None:
         with self._lock:
-            deliveries = [each for each in self._taken if each.delivery is delivery]
-            self._taken = []
+            deliveries = [each for each in self._deliveries if each.delivery is delivery]
+            self._deliveries = []
         ids = ids_of(delivery)
         if ids is None:
             return
         begun_ns = int(delivery.figures["began_ms"]) * 1_000_000
-        with self._ids.given(*ids):
+        with self._ids.preset(*ids):
             batch = self._tracer.start_span("batch", Context(), attributes=_of_batch(delivery), start_time=begun_ns)
         below = set_span_in_context(batch, Context())
         for phase, ns in _phases(delivery.figures.get("wall_ms", {}), after_ms, begun_ns, ended_ns):
@@ -154,39 +154,44 @@ class BatchSpans:
             span.end(max(ns))
         batch.end(max(begun_ns, ended_ns))
 
-    def _delivered(self, taken: Taken, parent: Context) -> None:
-        name = f"keep for {taken.name}" if taken.kept else f"deliver to {taken.name}"
-        kind = SpanKind.INTERNAL if taken.kept else SpanKind.PRODUCER
-        attributes = {"crossline.sink": taken.name}
-        _end(self._tracer.start_span(name, parent, kind, attributes, start_time=taken.begun_ns), taken)
+    def _delivered(self, sink_delivery: SinkDelivery, parent: Context) -> None:
+        name = f"keep for {sink_delivery.name}" if sink_delivery.kept else f"deliver to {sink_delivery.name}"
+        kind = SpanKind.INTERNAL if sink_delivery.kept else SpanKind.PRODUCER
+        attributes = {"crossline.sink": sink_delivery.name}
+        _end(self._tracer.start_span(name, parent, kind, attributes, start_time=sink_delivery.begun_ns), sink_delivery)
 
-    def _later(self, taken: Taken) -> None:
+    def _later(self, sink_delivery: SinkDelivery) -> None:
         """In a trace that a sampler which goes by the low half of its id takes or leaves as it does the batch."""
-        ids, delivery = ids_of(taken.delivery), taken.delivery
+        ids, delivery = ids_of(sink_delivery.delivery), sink_delivery.delivery
         links: list[Link] = []
         attributes: dict[str, str | int] = {
             "crossline.pipeline": delivery.pipeline,
             "crossline.batch_id": delivery.batch_id,
-            "crossline.sink": taken.name,
+            "crossline.sink": sink_delivery.name,
         }
         trace_id = self._ids.generate_trace_id()
         if ids is not None:
             links = [Link(SpanContext(*ids, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED)))]
             trace_id = (trace_id & ~_LOW) | (ids[0] & _LOW)
-            waited_ms = taken.ended_ns // 1_000_000 - delivery.figures["began_ms"]
+            waited_ms = sink_delivery.ended_ns // 1_000_000 - delivery.figures["began_ms"]
             attributes["crossline.behind_ms"] = max(0, waited_ms)
-        with self._ids.given(trace_id):
+        with self._ids.preset(trace_id):
             span = self._tracer.start_span(
-                f"deliver to {taken.name}", Context(), SpanKind.PRODUCER, attributes, links, taken.begun_ns
+                f"deliver to {sink_delivery.name}",
+                Context(),
+                SpanKind.PRODUCER,
+                attributes,
+                links,
+                sink_delivery.begun_ns,
             )
-        _end(span, taken)
+        _end(span, sink_delivery)
 
 
-def _end(span: Span, taken: Taken) -> None:
-    span.set_attribute("crossline.attempts", len(taken.failures) + 1)
-    for at_ns, error in taken.failures:
+def _end(span: Span, sink_delivery: SinkDelivery) -> None:
+    span.set_attribute("crossline.attempts", len(sink_delivery.failures) + 1)
+    for at_ns, error in sink_delivery.failures:
         span.add_event("attempt failed", {"error.type": error}, at_ns)
-    span.end(max(taken.begun_ns, taken.ended_ns))
+    span.end(max(sink_delivery.begun_ns, sink_delivery.ended_ns))
 
 
 def _of_batch(delivery: Delivery) -> dict[str, Any]:

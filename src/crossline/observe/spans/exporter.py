@@ -22,7 +22,7 @@ from crossline.basics.errors import PermanentError
 from crossline.basics.texts.uris import is_loopback
 from crossline.io.net.deadline import Deadline, NoAnswerError, within
 from crossline.logs import get_logger
-from crossline.observe.spans.batch_spans import BatchSpans, GivenIds
+from crossline.observe.spans.batch_spans import BatchSpans, PresetIds
 from crossline.settings.watch import OtlpSettings
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Spans:
 
     def __init__(self, settings: OtlpSettings | None, pipeline: str) -> None:
         exporter = exporter_of(settings or OtlpSettings(), os.environ)
-        ids = GivenIds()
+        ids = PresetIds()
         self._provider = TracerProvider(
             resource=_resource(pipeline, os.environ), id_generator=ids, shutdown_on_exit=False
         )

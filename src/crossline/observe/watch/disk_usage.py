@@ -13,7 +13,7 @@ LOOK_EVERY_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class DiskUsage:
     """Bytes and files, and when the newest of them was written."""
 
     size: int = 0
@@ -21,7 +21,7 @@ class Space:
     newest_s: float | None = None
 
 
-def space_of(root: str) -> Space:
+def disk_usage_of(root: str) -> DiskUsage:
     """What lies below the folder ``root``; nothing where it is no folder of this machine."""
     size, files, newest_s = 0, 0, None
     for each in _files(root):
@@ -29,7 +29,7 @@ def space_of(root: str) -> Space:
             stat = each.stat()
             size, files = size + stat.st_size, files + 1
             newest_s = stat.st_mtime if newest_s is None else max(newest_s, stat.st_mtime)
-    return Space(size, files, newest_s)
+    return DiskUsage(size, files, newest_s)
 
 
 def _files(root: str) -> Iterator[os.DirEntry[str]]:
@@ -45,16 +45,16 @@ def _files(root: str) -> Iterator[os.DirEntry[str]]:
                     yield entry
 
 
-class SpaceWatch:
+class DiskUsageMeter:
     """Looks at most every LOOK_EVERY_S: there may be thousands of files, and scrapes are many."""
 
     def __init__(self) -> None:
-        self._space = Space()
+        self._space = DiskUsage()
         self._looked_s: float | None = None
 
-    def of(self, root: str) -> Space:
+    def of(self, root: str) -> DiskUsage:
         """As it was found last."""
         now_s = time.monotonic()
         if root and (self._looked_s is None or now_s - self._looked_s >= LOOK_EVERY_S):
-            self._looked_s, self._space = now_s, space_of(root)
+            self._looked_s, self._space = now_s, disk_usage_of(root)
         return self._space

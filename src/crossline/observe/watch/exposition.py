@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from crossline.observe.watch.disk_usage import Space
+from crossline.observe.watch.disk_usage import DiskUsage
 from crossline.observe.watch.run_figures import Histogram, RunFigures
 from crossline.runtime.pipeline.standing import Standing, Waiting
 
@@ -30,7 +30,7 @@ class RunCollector:
         figures: RunFigures,
         standing: Callable[[], Standing],
         waiting: Callable[[], Iterable[Waiting]],
-        space: Callable[[], Space],
+        space: Callable[[], DiskUsage],
         ready: Callable[[], bool],
     ) -> None:
         self._pipeline = pipeline

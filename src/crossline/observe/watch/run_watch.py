@@ -13,7 +13,7 @@ from prometheus_client.exposition import choose_encoder
 
 from crossline.io.sinks.base import Delivery, Sink
 from crossline.logs import get_logger
-from crossline.observe.watch.disk_usage import Space, SpaceWatch
+from crossline.observe.watch.disk_usage import DiskUsage, DiskUsageMeter
 from crossline.observe.watch.exposition import Collector, RunCollector, registry_of
 from crossline.observe.watch.health import HealthStatus, RunProgress, keeps_up, lives
 from crossline.observe.watch.listener import HttpListener, HttpPage
@@ -27,7 +27,7 @@ ASK_EVERY_S = 5.0  # Java whether the query lives, brokers what waits
 log = get_logger(__name__)
 
 
-class Followed(Protocol):
+class WatchedPipeline(Protocol):
     """What the watch asks of a pipeline."""
 
     @property
@@ -63,9 +63,9 @@ class RunWatch:
         wall = [stream for stream, clock in clocks.items() if clock == "wall"]
         self.figures = RunFigures(settings.rules_max, wall, clocks)
         self._settings = settings
-        self._pipeline: Followed | None = None
+        self._pipeline: WatchedPipeline | None = None
         self._since_s = time.time()
-        self._space = SpaceWatch()
+        self._space = DiskUsageMeter()
         self._alive: bool | None = None
         self._asked_s: float | None = None  # since when Java owes an answer
         self._waiting: list[Waiting] = []
@@ -86,7 +86,7 @@ class RunWatch:
         """Where it listens."""
         return self._listener.place
 
-    def follow(self, pipeline: Followed) -> None:
+    def follow(self, pipeline: WatchedPipeline) -> None:
         """From now on it is the watch of ``pipeline``, which was not started yet."""
         self.figures.name_sinks(pipeline.sinks)
         self._pipeline = pipeline
@@ -141,7 +141,7 @@ class RunWatch:
                 if self._alive is None and self._ended.wait(0.1):
                     return
 
-    def _space_now(self) -> Space:
+    def _space_now(self) -> DiskUsage:
         return self._space.of(self.standing().state_root)
 
     def _metrics(self, accepted: str) -> HttpPage:

@@ -28,7 +28,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.file_stores import FileStore, StoreAwayError, patiently
+from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, retry_until_available
 from crossline.logs import get_logger
 
 CLAIMS = "claims"
@@ -248,6 +248,6 @@ def _lives(about: Mapping[str, Any]) -> bool | None:
 def released(lease: Lease) -> None:
     """Release, for no longer than some seconds where the store is away: the next run then waits for the lease."""
     try:
-        patiently(lease.release, within_s=_END_S)
-    except (StoreAwayError, StateError) as error:
+        retry_until_available(lease.release, within_s=_END_S)
+    except (StoreUnavailableError, StateError) as error:
         log.warning("the hold on the checkpoint stays until it runs out", error=str(error))

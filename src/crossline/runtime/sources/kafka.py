@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.io.kafka.client import java_settings, librdkafka_settings, reading_settings
 from crossline.io.kafka.lag import TopicLag
-from crossline.io.kafka.record_fetcher import KafkaFetch
+from crossline.io.kafka.record_fetcher import KafkaRecordFetcher
 from crossline.io.kafka.topics import TopicWatch
 from crossline.io.registry.schema_store import SchemaStore
 from crossline.runtime.snapshot.sparklog import next_offsets
@@ -77,7 +77,7 @@ def kafka_source(
     reader = kafka_reader(source, environment, records_max, headers=headers)
     client = librdkafka_settings(source.brokers, source.security, environment)
     reading = reading_settings(source, environment)
-    fetch = KafkaFetch(reading)
+    fetch = KafkaRecordFetcher(reading)
     topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
     watch = TopicWatch(topics, client, Path(checkpoint) / "sources" / stream / "topics.json")
 

@@ -17,7 +17,7 @@ from crossline.settings.config import PipelineConfig
 from crossline.settings.kafka import KafkaSourceSettings
 
 if TYPE_CHECKING:
-    from crossline.io.recordlog.topic_search import TopicLook
+    from crossline.io.recordlog.topic_search import TopicSearch
 
 
 def ways_of(
@@ -64,7 +64,7 @@ def _avro(config: PipelineConfig) -> Iterator[tuple[str, KafkaSourceSettings]]:
             yield stream, source
 
 
-def _lookup(source: KafkaSourceSettings, environment: Mapping[str, str]) -> TopicLook:
-    from crossline.io.recordlog.topic_search import TopicLook  # noqa: PLC0415 - the client is an extra
+def _lookup(source: KafkaSourceSettings, environment: Mapping[str, str]) -> TopicSearch:
+    from crossline.io.recordlog.topic_search import TopicSearch  # noqa: PLC0415 - the client is an extra
 
-    return TopicLook(source, source.topic.split(",")[0].strip(), environment)
+    return TopicSearch(source, source.topic.split(",")[0].strip(), environment)

@@ -16,7 +16,7 @@ import orjson
 
 from crossline.basics.errors import StateError
 from crossline.io.feed.copies import copies_in, copy_name
-from crossline.io.feed.files import Kept, batch_path
+from crossline.io.feed.files import FeedFolder, batch_path
 from crossline.io.objects.file_stores import FileStore
 from crossline.runtime.snapshot.mirror import GoneError, Known, Mirror
 from crossline.runtime.snapshot.sparklog import last_committed
@@ -57,7 +57,7 @@ class CheckpointCopy:
         self._known: dict[str, Signature] = {}
         self._offsets: dict[int, Known] = {}
         self._segments = SegmentCopies(self._store, self._folder, self._shown)
-        self._feed = Kept(self._folder / FEED, 1_024, 256 << 20)
+        self._feed = FeedFolder(self._folder / FEED, 1_024, 256 << 20)
         self._feed.open()
 
     def look(self) -> bool:

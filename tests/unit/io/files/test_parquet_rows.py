@@ -13,7 +13,7 @@ import pytest
 from crossline.basics.errors import SourceError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.ingest.decode import make_layout
-from crossline.io.chunks import ChunkRef, Most
+from crossline.io.chunks import ChunkRef, ReadLimit
 from crossline.io.files import parquet_rows
 from crossline.io.files.log import FileChunks
 from crossline.io.files.parquet_rows import read_rows, rows_between
@@ -29,7 +29,7 @@ CHUNK = 30 * EACH + 7  # thirty rows
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
     yield
-    parquet_rows.AHEAD.clear()
+    parquet_rows.FORWARD_READERS.clear()
 
 
 def rows(first: int, last: int) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def test_pieces_are_the_rows_whatever_their_groups(tmp_path: Path, group: int) -
         *(rows(*rows_between(chunk)) for chunk in chunks[:4]),
         rows(100, 110),
     ]
-    assert not len(parquet_rows.AHEAD), "what was read to its end is closed"
+    assert not len(parquet_rows.FORWARD_READERS), "what was read to its end is closed"
     again = log_of(tmp_path)
     assert again.chunks(0, again.poll(1)) == chunks
     decoded = [decode_chunk("parquet", LAYOUT, chunk) for chunk in reversed(chunks[:4])]
@@ -85,7 +85,7 @@ def test_a_batch_has_as_many_rows_as_fit(tmp_path: Path) -> None:
     write(tmp_path / "in" / "a", rows(0, 100), 1_000)
     log = log_of(tmp_path)
     log.poll(0)
-    assert [log.reach(start, Most(2 * CHUNK, 99)) for start in (0, 2)] == [2, 4]
+    assert [log.reach(start, ReadLimit(2 * CHUNK, 99)) for start in (0, 2)] == [2, 4]
 
 
 def test_one_without_rows_and_one_that_is_no_table_are_a_piece(tmp_path: Path) -> None:

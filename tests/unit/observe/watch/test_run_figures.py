@@ -17,7 +17,7 @@ from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.io.sinks.console import ConsoleSink
 from crossline.io.sinks.jsonl import JsonlSink
-from crossline.observe.watch.disk_usage import Space
+from crossline.observe.watch.disk_usage import DiskUsage
 from crossline.observe.watch.exposition import RunCollector, registry_of
 from crossline.observe.watch.run_figures import NO_RULE, OTHERS, Histogram, RunFigures
 from crossline.runtime.pipeline.standing import Standing, Waiting
@@ -36,7 +36,7 @@ def delivered(*alerts: dict[str, Any], **figures: Any) -> Delivery:
 
 def exposed(figures: RunFigures, waiting: tuple[Waiting, ...] = ()) -> dict[str, dict[tuple[str, ...], float]]:
     """By name of the sample and values of its labels."""
-    collector = RunCollector("p", figures, Standing, lambda: waiting, Space, lambda: True)
+    collector = RunCollector("p", figures, Standing, lambda: waiting, DiskUsage, lambda: True)
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(generate_latest(registry_of(collector)).decode()):
         for sample in family.samples:

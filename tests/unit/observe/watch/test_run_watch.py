@@ -24,7 +24,7 @@ from crossline.basics.errors import UsageError
 from crossline.io.sinks.base import Sink
 from crossline.observe.watch import listener as listening
 from crossline.observe.watch import run_watch as module
-from crossline.observe.watch.disk_usage import space_of
+from crossline.observe.watch.disk_usage import disk_usage_of
 from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.observe.watch.run_watch import RunWatch
 from crossline.runtime.pipeline.standing import Standing, Waiting
@@ -210,10 +210,10 @@ def test_space(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "x.seg").write_bytes(b"1234")
     (tmp_path / "y.seg").write_bytes(b"12")
     (tmp_path / "loop").symlink_to(tmp_path)
-    found = space_of(str(tmp_path / "a"))
+    found = disk_usage_of(str(tmp_path / "a"))
     assert (found.size, found.files, found.newest_s is not None) == (4, 1, True)
-    assert space_of(str(tmp_path)).files == 3, "a link is not followed"
-    assert [space_of(root).files for root in ("", "s3://bucket/state", str(tmp_path / "none"))] == [0, 0, 0]
+    assert disk_usage_of(str(tmp_path)).files == 3, "a link is not followed"
+    assert [disk_usage_of(root).files for root in ("", "s3://bucket/state", str(tmp_path / "none"))] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("file", "least"), [("alerts.yaml", 10), ("api-alerts.yaml", 6)])

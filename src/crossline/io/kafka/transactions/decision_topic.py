@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TIMEOUT_MS = 10_000
 
 # Of this process, by (brokers, checkpoint, name).
-_posts: dict[tuple[str, str, str], TransactionalProducer] = {}
+_producers: dict[tuple[str, str, str], TransactionalProducer] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,17 @@ class DecisionTopic:
         number, count = shard
         name = f"crossline-{self.pipeline}-{checkpoint}-{self.topic}-{number}-of-{count}"
         for client in self.clients:
-            post = self._post(client, checkpoint, name)
+            post = self._producer_of(client, checkpoint, name)
             post.deliver(batch, [self.topic], lambda: (decision_message(self.topic, each) for each in decisions))
 
     @staticmethod
-    def _post(client: Mapping[str, Any], checkpoint: str, name: str) -> TransactionalProducer:
+    def _producer_of(client: Mapping[str, Any], checkpoint: str, name: str) -> TransactionalProducer:
         # Imported here: who has no such topic need not load a Kafka client.
         from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer  # noqa: PLC0415 - as said
 
         key = (str(client["bootstrap.servers"]), checkpoint, name)
-        if key not in _posts:
-            for old in [each for each in _posts if each[1] != checkpoint]:  # a pipeline that is over
-                _posts.pop(old).drop()
-            _posts[key] = TransactionalProducer(client, name, TIMEOUT_MS)
-        return _posts[key]
+        if key not in _producers:
+            for old in [each for each in _producers if each[1] != checkpoint]:  # a pipeline that is over
+                _producers.pop(old).drop()
+            _producers[key] = TransactionalProducer(client, name, TIMEOUT_MS)
+        return _producers[key]
