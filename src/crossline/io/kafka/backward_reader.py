@@ -1,4 +1,4 @@
-"""Topics read backwards: the values of records before a place, the last first."""
+"""Reads topics backwards: the values of the records before a position, the newest first."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from crossline.io.kafka.client import SILENT
 
-STEP, STEP_MAX = 500, 50_000  # records of a partition that are read at once, first and at most
+STEP, STEP_MAX = 500, 50_000  # records per read of a partition: the first read, the largest
 _ASK_S = 5.0
 _ASK = {"fetch.wait.max.ms": "10", "enable.partition.eof": "true", "enable.auto.commit": "false", "log_level": "0"}
 
 
 class BackwardTopicReader:
-    """The partitions of ``topics``, each from its end backwards, in turns.
+    """Reads the partitions of ``topics`` backwards, in turns.
 
-    The end is, of the partition (topic-number) and offset of ``position``, just behind it; of the others where
-    ``until_ms`` of the broker's clock begins.
+    The partition of ``position`` (topic-number, offset) is read from the record at that offset, the others from the last
+    record before ``until_ms``, by the topic's clock.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class BackwardTopicReader:
         self.gone: list[str] = []
 
     def values(self) -> Iterator[tuple[str, int, bytes] | None]:
-        """(topic-number, offset, value) of records that have one; None where it only gives way."""
+        """(topic-number, offset, value) of records with a value; None between reads, so that the caller can stop."""
         consumer = Consumer(self._settings, logger=SILENT)
         try:
             yield from self._in_turns(consumer)
@@ -67,7 +67,7 @@ class BackwardTopicReader:
             step = min(2 * step, STEP_MAX)
 
     def _ends(self, consumer: Consumer) -> dict[tuple[str, int], int]:
-        """Of each partition the first offset that came too late; that of ``position`` first."""
+        """The end offset of each partition, exclusive; the partition of ``position`` comes first."""
         places: list[tuple[str, int]] = []
         for topic in self._topics:
             found = consumer.list_topics(topic, _ASK_S).topics[topic]
@@ -87,7 +87,7 @@ class BackwardTopicReader:
         return ends
 
     def _between(self, consumer: Consumer, place: tuple[str, int], start: int, end: int) -> list[Message]:
-        """The records of a partition at offsets [start, end), as far as they come in time."""
+        """The records of a partition at offsets [start, end), as far as they arrive before the deadline."""
         consumer.assign([TopicPartition(*place, start)])
         found: list[Message] = []
         while (left_s := self._until_s - time.monotonic()) > 0:

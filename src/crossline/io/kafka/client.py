@@ -1,4 +1,4 @@
-"""What every Kafka client of ours shares: connection settings, for librdkafka and for Spark's Java client; headers."""
+"""What all Kafka clients share: connection settings, for librdkafka and for Spark's Java client; message headers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 _ISOLATION = "isolation.level"
 
-# What the client library has to say of itself goes nowhere: its lines are none of our log's, and what is wrong comes as
-# an error, or is told as a batch that is held.
+# The client library's own log lines are dropped. Its failures reach the caller as errors, or the log as a held batch.
 SILENT = logging.getLogger("crossline.kafka_client")
 SILENT.propagate = False
 SILENT.addHandler(logging.NullHandler())
@@ -55,9 +54,10 @@ def librdkafka_settings(brokers: str, security: KafkaSecurity, environment: Mapp
 
 
 def reading_settings(source: KafkaSourceSettings, environment: Mapping[str, str]) -> dict[str, str]:
-    """As ``librdkafka_settings``, for who reads records of ``source`` beside Spark, and is to find those that it does.
+    """As ``librdkafka_settings``, for a consumer beside Spark that has to read the same records as Spark's source.
 
-    Those are all, also what was given up, unless the source's options say otherwise; librdkafka by itself skips that.
+    Spark reads aborted transactions too, unless the source's options set ``isolation.level``; librdkafka's default does
+    not.
     """
     level = str(source.options.get(_ISOLATION, "read_uncommitted"))
     return {**librdkafka_settings(source.brokers, source.security, environment), _ISOLATION: level}

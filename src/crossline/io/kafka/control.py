@@ -1,4 +1,4 @@
-"""Control topics: rules and lists as messages, read from the beginning on, and sent."""
+"""Control topics: reads rules and lists as messages from the first offset, and sends them."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class ControlTopicReader:
         return True
 
     def _ask_again(self, consumer: Consumer) -> None:
-        """Whether brokers that were away are back: where nothing is published, nothing else would tell.
+        """Whether unreachable brokers are back: a topic without new messages shows nothing else.
 
         And whether the topic is the one that was read: the client would wait for ever for an offset of the old one, or
         go on in the midst of the new one.
@@ -168,7 +168,7 @@ class ControlTopicReader:
                 )
 
     def _failed(self, error: KafkaError) -> None:
-        """One connection may break while others do; that all did is told by itself."""
+        """Note an error of the client. A single lost connection is ignored; the client reports the loss of all."""
         if error.code() in _OF_ONE:
             self._why = error.str()
         else:
@@ -183,7 +183,7 @@ class ControlTopicReader:
 
 
 class _Identity:
-    """What the brokers say of a topic: how it is kept; and its id, by which one that was made anew is told."""
+    """Asks the brokers for the cleanup policy of a topic, and for its id, which shows that it was created anew."""
 
     def __init__(self, settings: Mapping[str, str], topic: str) -> None:
         self._settings = dict(settings)
@@ -271,7 +271,7 @@ def _check(topic: str, found: TopicMetadata) -> None:
 
 
 def cleanup(settings: Mapping[str, str], topic: str) -> str | None:
-    """The topic's cleanup.policy; None where nobody says. Raises KafkaException as the brokers do."""
+    """The topic's cleanup.policy; None where the brokers do not report it. Raises KafkaException."""
     admin = AdminClient(dict(settings), logger=SILENT)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
@@ -282,21 +282,21 @@ def cleanup(settings: Mapping[str, str], topic: str) -> str | None:
 
 
 def message_of(message: Message) -> TopicMessage:
-    """As the client gives it."""
+    """The client's message as a plain value."""
     kind, at_ms = message.timestamp()
     return TopicMessage(
-        str(message.topic()),
-        int(message.partition() or 0),
-        int(message.offset() or 0),
-        message.key(),
-        message.value(),
-        headers_of(message),
-        at_ms if kind != _NO_TIME else None,
+        topic=str(message.topic()),
+        partition=int(message.partition() or 0),
+        offset=int(message.offset() or 0),
+        key=message.key(),
+        value=message.value(),
+        headers=headers_of(message),
+        at_ms=at_ms if kind != _NO_TIME else None,
     )
 
 
 class ControlTopicPublisher:
-    """Sends messages to a topic and waits for none of them."""
+    """Sends messages to a topic asynchronously; ``answers`` returns their delivery reports."""
 
     def __init__(self, settings: Mapping[str, str], topic: str) -> None:
         self.topic = topic
@@ -305,7 +305,7 @@ class ControlTopicPublisher:
         self._answers: dict[int, str | None] = {}
 
     def post(self, number: int, key: bytes, value: bytes, headers: Mapping[str, str]) -> None:
-        """Send one message; what becomes of it ``answers`` tells under its number."""
+        """Send one message; ``answers`` returns its delivery report under ``number``."""
         if self._producer is None:
             self._producer = Producer({"linger.ms": 5, **self._settings, **_DURABLE}, logger=SILENT)
 
@@ -319,14 +319,14 @@ class ControlTopicPublisher:
             self._answers[number] = str(error)
 
     def answers(self) -> dict[int, str | None]:
-        """Of messages whose fate is known since the last call: None where the brokers have it, else why not."""
+        """Delivery reports since the last call, by number: None where the brokers have the message, else the error."""
         if self._producer is not None:
             self._producer.poll(0)
         answers, self._answers = self._answers, {}
         return answers
 
     def close(self, wait_s: float = 2.0) -> dict[int, str | None]:
-        """Let go of the client, after a short wait for what is under way; the last answers."""
+        """Close the client after at most ``wait_s`` for messages in flight; the last delivery reports."""
         producer, self._producer = self._producer, None
         if producer is not None and producer.flush(wait_s):
             producer.purge()

@@ -1,4 +1,4 @@
-"""Topics read from their beginning, partition by partition: for who judges their records again."""
+"""Reads topics from their first offset, partition by partition, to evaluate their records again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SETTINGS = {"fetch.wait.max.ms": "50", "enable.partition.eof": "true", "enable.
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpan:
-    """The offsets [begin, end) of a partition that are read; those before ``begin`` are there no more."""
+    """The offsets [begin, end) of a partition. Records before ``begin`` were deleted."""
 
     topic: str
     number: int
@@ -33,7 +33,7 @@ class PartitionSpan:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A record as the topic has it; ``at_ms`` by the clock that the topic goes by."""
+    """A record of a topic. ``at_ms``: its timestamp (CreateTime or LogAppendTime), in epoch milliseconds."""
 
     offset: int
     at_ms: int
@@ -41,9 +41,9 @@ class TopicRecord:
 
 
 class ForwardTopicReader:
-    """The partitions of ``topics`` as they stand when it is opened; with ``until_ms``, up to that instant.
+    """Reads the partitions of ``topics`` up to their ends at construction; with ``until_ms``, up to that instant.
 
-    Raises UsageError for a topic that is not there, SourceError where the brokers do not answer.
+    Raises UsageError for a topic that does not exist, SourceError where the brokers do not answer.
 
     Example:
         .. code-block:: python
@@ -79,7 +79,7 @@ class ForwardTopicReader:
             yield PartitionSpan(topic, number, begin, min(end, first_after) if first_after >= 0 else end)
 
     def records(self, span: PartitionSpan) -> Iterator[TopicRecord]:
-        """The records of ``span`` that have a value, in their order."""
+        """The records of ``span`` with a value, in offset order."""
         if span.begin >= span.end:
             return
         self._consumer.assign([TopicPartition(span.topic, span.number, span.begin)])
@@ -101,7 +101,7 @@ class ForwardTopicReader:
                 raise self._silent(f"nothing came of {span.name} for {SILENT_S_MAX:.0f} s")
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the consumer."""
         self._consumer.close()
 
     def _silent(self, why: str) -> SourceError:

@@ -1,4 +1,4 @@
-"""Sends messages to Kafka and brings back what was refused; and reads back which stand at the end of a topic."""
+"""Sends messages to Kafka and returns the rejected ones; reads the ids at the end of a topic back."""
 
 from __future__ import annotations
 
@@ -28,25 +28,24 @@ log = get_logger(__name__)
 
 
 class KafkaDeadline(Deadline):
-    """Time to wait: so many seconds, and one second at most once ``stop`` is set."""
+    """A deadline that the loops of a Kafka client poll: ``seconds``, and at most one second once ``stop`` is set."""
 
     @property
     def expired(self) -> bool:
-        """Whether to give up."""
+        """Whether no time is left."""
         return not self.left_s()
 
 
 class AbandonedError(Exception):
-    """A call has not come back. Whatever it uses belongs to it from now on, for as long as the process lasts."""
+    """A call has not returned in time. It still runs: do not use its client again."""
 
 
 def call_with_timeout(call: Callable[[], Result], seconds: float, stop: threading.Event) -> Result:
-    """What ``call`` gives or raises; AbandonedError once it has taken so long, or a second more than until ``stop``.
+    """The result of ``call``. Raises AbandonedError after ``seconds``, or one second after ``stop`` is set.
 
-    For calls of the client that may never come back. librdkafka puts offsets into a transaction by asking the group's
-    coordinator, and does not look at the time meanwhile (its issue 5456). Where it knows a coordinator that was taken
-    out of the list of brokers since, as happens to a lone broker that is killed and comes back, it waits for that one
-    for good (its issue 5511).
+    For client calls that may never return. librdkafka sends the offsets of a transaction to the group's coordinator
+    without checking its time-out (its issue 5456). Where that coordinator has left the list of brokers, as happens when
+    a single broker is killed and restarted, librdkafka waits for it for ever (its issue 5511).
     """
     try:
         return within(Deadline(seconds, stop), call, "kafka-call")
@@ -55,10 +54,10 @@ def call_with_timeout(call: Callable[[], Result], seconds: float, stop: threadin
 
 
 class IdempotentProducer:
-    """Two idempotent producers with the same settings: one sends messages in batches, the other sends each alone.
+    """Two idempotent producers with the same settings: one sends batches, the other each message in its own batch.
 
-    A broker refuses a batch as a whole, be it for the size of one message or of them all together; alone, each is
-    answered for itself. ``on_delivered`` is called with each message that the brokers acknowledged.
+    A broker rejects a batch as a whole, for the size of one message or of all together. Unbatched, each message has its
+    own answer. ``on_delivered`` is called with each message that the brokers acknowledged.
     """
 
     def __init__(self, client: Mapping[str, Any], timeout_ms: int, on_delivered: Callable[[Outgoing], None]) -> None:
@@ -79,17 +78,17 @@ class IdempotentProducer:
 
     @property
     def bytes_max(self) -> int:
-        """The largest message that the client takes."""
+        """The largest message that the client accepts, in bytes."""
         return int(self._settings.get("message.max.bytes", 1_000_000))
 
     def open(self) -> None:
-        """Start the client; raises UsageError where it refuses its settings."""
+        """Start the client. Raises UsageError where its settings are invalid."""
         self._batched = self._batched or client_of(Producer, self._settings, self.client_errors)
 
     def send(self, messages: Iterable[Outgoing], *, unbatched: bool = False) -> Refused:
-        """Send ``messages`` and wait for the answers: those refused, each with why.
+        """Send ``messages``, wait for the delivery reports, and return the rejected messages with their errors.
 
-        Raises SinkError where not all answers come in time.
+        Raises SinkError where a report is missing at the deadline.
         """
         refused: Refused = []
         producer: Producer | None = None
@@ -104,7 +103,7 @@ class IdempotentProducer:
         return refused
 
     def drop(self) -> None:
-        """Let go of the clients, and of all that they still have to send."""
+        """Close the clients and drop their queued messages."""
         for producer in (self._batched, self._unbatched):
             if producer is not None:
                 producer.purge()
@@ -151,7 +150,7 @@ class IdempotentProducer:
 
 
 def log_cut_message(whole: Outgoing, cut: Outgoing) -> None:
-    """Say in the log that a message stands in its topic cut."""
+    """Log that a message was truncated."""
     log.warning(
         "a message is larger than its topic takes, and was sent cut",
         topic=whole.topic,
@@ -164,7 +163,7 @@ def log_cut_message(whole: Outgoing, cut: Outgoing) -> None:
 def names_at_end(client: Mapping[str, Any], topic: str, count: int, deadline: KafkaDeadline) -> set[str]:
     """Names of the last ``count`` messages of each partition of ``topic``.
 
-    Raises KafkaException as the client does, and SinkError where they do not come in time.
+    Raises KafkaException as the client does, and SinkError where they do not arrive in time.
     """
     client_errors = ClientErrors()
     reading = {"group.id": "crossline-dedupe", "enable.auto.commit": False, "enable.partition.eof": True}
@@ -194,7 +193,7 @@ def _read_tail(
 ) -> set[str]:
     found = _partitions(consumer, topic, deadline, client_errors)
     if found.error is not None:
-        # A topic that is not there has nothing in it; whether it may be made, producing will tell.
+        # A topic that does not exist is empty. Producing shows whether the broker creates it.
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return set()
         raise KafkaException(found.error)
@@ -216,7 +215,7 @@ def _read_tail(
 
 
 def _take(message: Message, waiting: dict[int, int], names: set[str]) -> None:
-    """Note the name of ``message``; its partition is done at its end, or at the record before the watermark seen."""
+    """Note the name of ``message``; its partition is done at its end event, or at the record before the watermark."""
     error = message.error()
     if error is not None:
         if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001

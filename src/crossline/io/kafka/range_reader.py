@@ -1,4 +1,4 @@
-"""Topics read on and on: the records between two offsets, where each range begins where the one before ended."""
+"""Reads topics by ranges of offsets, each of which begins at the end of the range before."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from crossline.io.kafka.client import SILENT
 from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
 
-AT_ONCE = 2_000  # records that are taken from the client in one go
-SLICE = 16_000  # records of a partition that are handed on together
+AT_ONCE = 2_000  # records per call of the client
+SLICE = 16_000  # records of a partition per slice
 _ASK = {
     "enable.partition.eof": "true",
     "enable.auto.commit": "false",
-    "auto.offset.reset": "error",  # records that are gone are nobody's to pass over
-    "queued.max.messages.kbytes": "16384",  # of a partition: what is read ahead of a batch that was not planned yet
-    "fetch.queue.backoff.ms": "5",  # full, it would look after a second whether there is room again
+    "auto.offset.reset": "error",  # never skip deleted records
+    "queued.max.messages.kbytes": "16384",  # read ahead per partition
+    "fetch.queue.backoff.ms": "5",  # of a full queue; the default is a second
     "log_level": "0",
 }
 
 
 class KafkaRangeReader:
-    """Reads ahead of what it is asked for: a range that goes on where the last one ended is there already, mostly."""
+    """Reads ahead of the ranges it is asked for, so that most ranges are in memory when they are asked for."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = {**_ASK, **settings, "group.id": "crossline-tail"}
@@ -59,19 +59,19 @@ class KafkaRangeReader:
         except KafkaException as error:
             self.rest()
             raise RangeUnavailableError(str(error)) from error
-        except BaseException:  # whoever asks may have enough before the end
+        except BaseException:  # also GeneratorExit: the caller may stop early
             self.rest()
             raise
 
     def rest(self) -> None:
-        """Read no further; the next range is asked for anew."""
+        """Stop reading ahead; the next range starts with a seek."""
         self._held, self._done, self._read_to = {}, {}, {}
         if self._consumer is not None:
             with suppress(KafkaException):
                 self._consumer.unassign()
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the consumer."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -87,13 +87,13 @@ class KafkaRangeReader:
         self._consumer.assign([TopicPartition(*place, start) for place, start in self._done.items()])
 
     def _left(self, ranges: Mapping[Place, Range]) -> int:
-        """How many offsets there are still to read; what lies behind the ranges does not count."""
+        """How many offsets of the ranges are still to be read."""
         return sum(max(0, end - self._read_to[place]) for place, (_, end) in ranges.items())
 
     def _fill(self, wait_s: float) -> None:
-        """Take over what the client has, and wait for it; offsets may be missing, so ends are told by what follows."""
+        """Wait for records of the client. Offsets may be missing: a later record, or the end event, shows the end."""
         consumer = self._consumer
-        # The first is waited for, the rest is what is there: asked for many, the client waits for all of them.
+        # Wait for the first record, then take what is buffered: asked for many, the client waits for all of them.
         first = consumer.poll(wait_s) if consumer is not None and wait_s > 0 else None
         if consumer is None or first is None:
             raise RangeUnavailableError("its records did not come in time")
@@ -109,7 +109,7 @@ class KafkaRangeReader:
                 raise RangeUnavailableError(str(error))
 
     def _taken(self, place: Place, end: int) -> list[Message]:
-        """The next slice of what lies before ``end``."""
+        """The next slice of records before ``end``."""
         held, taken = self._held[place], list[Message]()
         while held and len(taken) < SLICE and int(held[0].offset() or 0) < end:
             taken.append(held.popleft())

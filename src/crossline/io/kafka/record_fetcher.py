@@ -1,4 +1,4 @@
-"""Records of a topic again, by their positions: the bytes of dead letters and late records."""
+"""Reads single records of a topic again, by offset: the bytes of dead letters and late records."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from crossline.io.kafka.client import SILENT
 
-# Near the end of a topic, where a stream that keeps up reads, the broker would hold each request for 500 ms, hoping for
-# more records: so long took every late record. What is read ahead is thrown away, so little of it.
+# At the end of a topic the broker holds each fetch for fetch.wait.max.ms (500 ms by default) until more records come:
+# every late record took that long. Records read ahead are discarded, so few are.
 _ASK = {"fetch.wait.max.ms": "10", "fetch.message.max.bytes": "65536"}
-# Records in between are read along with those that are wanted, up to so many; past more it is quicker to ask anew.
+# A gap of up to this many records is read and skipped; a larger gap is quicker to seek over.
 NEAR = 500
 
 
 class KafkaRecordFetcher:
-    """``fetch("topic-3", [42, 57], until_s)`` -> the values at those offsets, without those that the broker has not."""
+    """``fetch("topic-3", [42, 57], until_s)`` -> the values at those offsets, without deleted records."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = {**_ASK, **settings, "group.id": "crossline-fetch", "enable.auto.commit": "false"}
         self._consumer: Consumer | None = None
 
     def __call__(self, partition: str, offsets: Sequence[int], until_s: float) -> dict[int, bytes]:
-        """The values at ``offsets`` of ``partition`` (topic-number), as far as they come before ``until_s``."""
+        """The values at ``offsets`` of ``partition`` (topic-number), as far as they arrive before ``until_s``."""
         topic, _, number = partition.rpartition("-")
         if self._consumer is None:
             self._consumer = Consumer(self._settings, logger=SILENT)
@@ -41,7 +41,7 @@ class KafkaRecordFetcher:
     def _read(
         consumer: Consumer, place: tuple[str, int], wanted: deque[int], until_s: float, found: dict[int, bytes]
     ) -> None:
-        """Put into ``found`` what comes; whoever reads the log in its order meets each that is wanted, or passes it."""
+        """Read forwards and put the wanted values into ``found``; an offset that is passed does not exist."""
         at = None
         while wanted and (left_s := until_s - time.monotonic()) > 0:
             if at is None or wanted[0] - at > NEAR:
@@ -59,7 +59,7 @@ class KafkaRecordFetcher:
                     found[at] = bytes(value)
 
     def close(self) -> None:
-        """Leave the broker; the next call comes back to it."""
+        """Close the consumer; the next call opens another."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

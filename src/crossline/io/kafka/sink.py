@@ -1,4 +1,4 @@
-"""Alerts to Kafka topics, keyed by the entity that they are about."""
+"""The Kafka sink: alerts to topics, keyed by their entity."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class KafkaSink:
     the record's bytes; headers say why and from where, ``dead_letter_id`` names it.
 
     Guarantee: exactly once, to those who read committed records. A batch goes to a topic in one transaction, which has
-    the number of the batch, so one that comes again adds nothing, whoever brings it (see ``TransactionalProducer``).
+    the number of the batch, so a repeated batch adds nothing, from any process (see ``TransactionalProducer``).
     With a new checkpoint, whose numbers begin anew, the last ``dedupe_tail`` records of each partition are read back
     first (0: none), and what stands there is not sent again; nor are the last ``dedupe_tail`` messages that this
     process sent.
@@ -131,7 +131,7 @@ class KafkaSink:
             self._transactional_producer.stop = stop
 
     def deliver(self, delivery: Delivery) -> None:
-        """Send what is not there yet and wait until the brokers have it.
+        """Send the missing messages and wait for their acknowledgement.
 
         Raises once all has been sent that could be: SinkError where trying again may help.
         """
@@ -144,12 +144,12 @@ class KafkaSink:
             else:
                 self._send(delivery)
         except CrosslineError:
-            # Nobody knows what of it was written: drop what is queued, and read the topics back.
+            # What was written is unknown: drop the queue, and read the topics back.
             self._forget()
             raise
 
     def close(self) -> None:
-        """Let go of the client; what was delivered is already acknowledged."""
+        """Close the client; delivered messages are already acknowledged."""
         self._forget()
 
     def _forget(self) -> None:
@@ -167,7 +167,7 @@ class KafkaSink:
             sent.popitem(last=False)
 
     def _send_once(self, delivery: Delivery) -> None:
-        """All that is not there yet, with the number of the batch."""
+        """Send the missing messages in a transaction, with the number of the batch."""
         failures: dict[str, CrosslineError] = {}
         fresh = list(self._fresh(self._messages(delivery), failures))
         if fresh:
@@ -179,7 +179,7 @@ class KafkaSink:
         raise_any(failures)
 
     def _producer_of(self, checkpoint: str) -> TransactionalProducer:
-        """What counts the batches of ``checkpoint``: nobody else has its name."""
+        """The producer for the batches of ``checkpoint``; its transactional id is unique to it."""
         if self._transactional_producer is None or self._checkpoint != checkpoint:
             if self._transactional_producer is not None:
                 self._transactional_producer.drop()
@@ -202,7 +202,7 @@ class KafkaSink:
         raise_any(failures)
 
     def _fresh(self, messages: Iterable[Outgoing], failures: dict[str, CrosslineError]) -> Iterator[Outgoing]:
-        """Those that do not stand in their topic yet, each once; none of a topic that cannot be looked into."""
+        """The messages that their topic lacks, each once; none for a topic that cannot be read."""
         seen: set[tuple[str, str]] = set()
         for message in messages:
             if message.place in self._acknowledged or message.place in seen or message.topic in failures:
@@ -230,7 +230,7 @@ class KafkaSink:
         )
 
     def _send_large(self, messages: list[Outgoing], failures: dict[str, CrosslineError]) -> None:
-        """Each alone, since a batch is refused as a whole; what is refused alone is cut, to half its size each time."""
+        """Send each unbatched, since a batch is rejected as a whole; halve a message until its topic accepts it."""
         client_max = self._idempotent_producer.bytes_max - SPARE
         unbatched = [m for m in messages if m.size <= client_max and m.topic not in self._narrow]
         refused = {m.place for m in _too_large(self._idempotent_producer.send(unbatched, unbatched=True), failures)}
@@ -271,7 +271,7 @@ class KafkaSink:
 
 
 def _too_large(refused: Refused, failures: dict[str, CrosslineError]) -> list[Outgoing]:
-    """The messages that were refused for their size; what else was refused goes to ``failures``, by topic."""
+    """The messages that were rejected for their size; other errors go to ``failures``, by topic."""
     large = []
     for message, error in refused:
         if error.code() in TOO_LARGE:

@@ -1,4 +1,4 @@
-"""Whether topics are still those that a checkpoint reads: by their ids, and by the offsets that they have."""
+"""Checks that topics are those of the checkpoint: by topic id, and by the offsets that exist."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from crossline.logs import get_logger
 
 log = get_logger(__name__)
 
-ANSWER_S_MAX = 30.0  # of the brokers, before anything is read
+ANSWER_S_MAX = 30.0  # at the start, before the first read
 _AGAIN_S = 0.1
 _LOOK_S = 0.2
-WAIT_S_MAX = 1.0  # what a batch waits for an answer that was asked for when it had been read
+WAIT_S_MAX = 1.0  # how long a batch waits for the answer to a request sent after it was read
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # 16 zero bytes: from brokers that know no ids (before Kafka 3.1)
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - the client's public names
 
@@ -88,7 +88,7 @@ class TopicWatch:
         return settle
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the client."""
         self._client = None
 
     def _describe(self) -> dict[str, Future[TopicDescription]]:
@@ -118,8 +118,8 @@ class TopicWatch:
                 if self._client is not None:
                     self._client.poll(0)
                 if self._client_errors.reason is not None:
-                    text = f"the brokers of topic {topic} do not let us in: {self._client_errors.reason}; {ADVICE} of the source"
-                    raise PermanentError(text) from error
+                    reason = f"{self._client_errors.reason}; {ADVICE} of the source"
+                    raise PermanentError(f"the brokers of topic {topic} do not let us in: {reason}") from error
                 if time.monotonic() > until_s:
                     raise SourceError(_unanswered(topic, error)) from error
 
@@ -136,7 +136,7 @@ class TopicWatch:
             self._write({**self._known, **fresh})
 
     def _check_history(self, topic: str, wanted: Mapping[int, int], there: set[int]) -> None:
-        """Raise PermanentError where a partition has no longer, or never had, what comes next."""
+        """Raise PermanentError where the next offset of a partition was deleted, or never existed."""
         begins = self._offsets(topic, wanted.keys() & there, OffsetSpec.earliest())
         ends = self._offsets(topic, wanted.keys() & there, OffsetSpec.latest())
         for partition, offset in sorted(wanted.items()):
@@ -155,7 +155,7 @@ class TopicWatch:
             try:
                 return {place.partition: int(future.result(ANSWER_S_MAX).offset) for place, future in asked.items()}
             except (KafkaException, TimeoutError) as error:
-                # A broker that stood still for seconds is taken for gone, and then for a moment knows no epoch.
+                # A broker that paused for seconds is fenced, and knows no leader epoch until it is registered again.
                 again = isinstance(error, KafkaException) and passes(error.args[0])
                 if not again or time.monotonic() > deadline_s:
                     raise SourceError(_unanswered(topic, error)) from error
@@ -176,7 +176,7 @@ class TopicWatch:
         with aside.open("wb") as file:
             file.write(orjson.dumps(known))
             file.flush()
-            os.fsync(file.fileno())  # one that is empty after a power cut would keep the pipeline from starting
+            os.fsync(file.fileno())  # an empty file after a power failure would stop the next start
         aside.replace(self._note)
         self._known = known
 

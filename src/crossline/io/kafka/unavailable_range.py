@@ -1,10 +1,10 @@
-"""Ranges of offsets, and that one cannot be read. No client is loaded for it."""
+"""Ranges of offsets, and the error of a range that cannot be read. Imports no client."""
 
 from __future__ import annotations
 
 Place = tuple[str, int]  # topic, partition
-Range = tuple[int, int]  # the first offset, and the one behind the last
+Range = tuple[int, int]  # [begin, end)
 
 
 class RangeUnavailableError(Exception):
-    """A range cannot be read: its records are not there in time, or gone, or the broker says anything else."""
+    """A range cannot be read: its records are late or deleted, or the broker reports another error."""

@@ -1,4 +1,4 @@
-"""Sockets that know of a deadline: each wait of theirs ends with it, whoever uses them and however often."""
+"""Sockets with a deadline: every wait of a socket ends at its deadline, whichever library uses it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class _Bounded:
-    """What a socket waits for, in short waits up to the deadline.
+    """Splits each wait of a socket into short waits up to the deadline.
 
-    A time-out that a library sets is not heeded, but for 0: not to wait at all.
+    A time-out set by a library is ignored, except 0, which means non-blocking.
     """
 
     deadline: Deadline | None = None
@@ -47,15 +47,15 @@ class _Bounded:
 
 
 class DeadlineSocket(_Bounded, socket.socket):
-    """A plain one."""
+    """A plain TCP socket."""
 
 
 class TlsDeadlineSocket(_Bounded, ssl.SSLSocket):  # type: ignore[misc]  # it names a parameter otherwise
-    """One that is encrypted."""
+    """A TLS socket."""
 
 
 def open_socket(host: str, port: int, deadline: Deadline) -> DeadlineSocket:
-    """A line to ``host``, at the first of its addresses that takes it. Raises OSError."""
+    """A socket to ``host``, at the first address that accepts the connection. Raises OSError."""
     found = within(deadline, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), "names")
     failed: OSError = OSError(f"{host} has no address")
     for number, (family, kind, protocol, _, address) in enumerate(found):
@@ -92,7 +92,7 @@ def _connect(line: DeadlineSocket, address: Any, deadline: Deadline) -> None:
 
 
 def start_tls(line: DeadlineSocket, context: ssl.SSLContext, host: str) -> TlsDeadlineSocket:
-    """``line`` with TLS, by a context of ``tls_context``. Raises OSError."""
+    """Start TLS on ``line``, with a context of ``tls_context``. Raises OSError."""
     deadline = line.deadline
     if deadline is not None:
         left_s = deadline.left_s()

@@ -1,4 +1,4 @@
-"""HTTP to one address: a question, and its answer whole within a deadline; connections are kept for the next one."""
+"""HTTP requests to one address, each with a deadline for the whole answer. Connections are kept alive."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from urllib.parse import urlsplit
 from crossline.io.net.deadline import Deadline, NoAnswerError
 from crossline.io.net.deadline_sockets import DeadlineSocket, TlsDeadlineSocket, open_socket, start_tls, tls_context
 
-IDLE_S_MAX = 30.0  # a connection that nobody used for longer may have been forgotten on its way
+IDLE_S_MAX = 30.0  # a proxy may have dropped a connection that was idle for longer
 _CHUNK = 65_536
 
 
 class UnreachableError(OSError):
-    """No connection could be made: the question was not asked."""
+    """No connection could be opened: the request was not sent."""
 
 
 class ConnectionClosedError(OSError):
-    """The question was asked, or part of it, and the other side has hung up, or says what is no HTTP."""
+    """The request was sent, in full or in part, and the server closed the connection or sent no valid HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer. ``body``: as much of it as was asked for; ``whole``: whether that is all of it."""
+    """A response. ``body``: its first bytes, up to the request's limit; ``whole``: whether that is the whole body."""
 
     status: int
     headers: Message
@@ -41,7 +41,7 @@ class Reply:
 class HttpAddress:
     """``url``: http or https, with or without a path, which is left to those who ask. From any thread.
 
-    ``kept_max``: how many connections are kept while nobody asks.
+    ``kept_max``: how many idle connections are kept.
     """
 
     def __init__(self, url: str, ca_file: str | None = None, kept_max: int = 1) -> None:
@@ -71,7 +71,7 @@ class HttpAddress:
         ``bytes_max``: of the body, of which no more is read. ``status_counts``: once the status is there it is the
         answer, whatever becomes of the body.
 
-        Raises UnreachedError, HungUpError, or NoAnswerError at the deadline.
+        Raises UnreachableError, ConnectionClosedError, or NoAnswerError at the deadline.
         """
         given = {"User-Agent": "crossline", **(headers or {})}
         while True:
@@ -86,7 +86,7 @@ class HttpAddress:
                 connection.close()
                 if fresh:
                     raise
-                continue  # it was closed while nobody asked: that is no answer to this question
+                continue  # the server closed it while it was idle
             except BaseException:
                 connection.close()
                 raise
@@ -94,7 +94,7 @@ class HttpAddress:
             return reply
 
     def close(self) -> None:
-        """Let go of what is kept."""
+        """Close the idle connections."""
         with self._lock:
             kept, self._kept = self._kept, []
         for each in kept:
@@ -112,7 +112,7 @@ class HttpAddress:
                 line.close()
                 raise
         except OSError as error:
-            # Not even a connection in all that time: whoever is there, it is not the question's fault.
+            # The deadline passed before a connection was open: the request is not the cause.
             raise UnreachableError(error.strerror or str(error) or type(error).__name__) from error
         return _Connection(self._host, self._port, line, tls=self._tls)
 
@@ -135,7 +135,7 @@ class HttpAddress:
 
 
 class _Connection(http.client.HTTPConnection):
-    """Over a line that is there already."""
+    """An HTTP connection over an open socket."""
 
     def __init__(self, host: str, port: int, line: DeadlineSocket | TlsDeadlineSocket, *, tls: bool) -> None:
         super().__init__(host, port)
@@ -147,7 +147,7 @@ class _Connection(http.client.HTTPConnection):
 
     @property
     def alive(self) -> bool:
-        """Whether nothing came while nobody asked: what comes then is an end, or nothing that was asked for."""
+        """Whether the idle connection is usable: bytes on it are a close, or answer no request."""
         if self.sock is None or time.monotonic() - self.used_s > IDLE_S_MAX:
             return False
         poll = select.poll()
@@ -164,9 +164,9 @@ def _asked(
     bytes_max: int,
     status_counts: bool,
 ) -> tuple[Reply, bool]:
-    """The reply, and whether the connection may serve again."""
+    """The response, and whether the connection can be reused."""
     try:
-        with suppress(BrokenPipeError):  # it has heard enough, and may have said so
+        with suppress(BrokenPipeError):  # the server may answer, and close, before it has read the request
             connection.request(method, target, body, dict(headers))
         response = connection.getresponse()
     except NoAnswerError:
@@ -188,7 +188,7 @@ def _asked(
 
 
 def _read(response: http.client.HTTPResponse, bytes_max: int) -> tuple[bytes, bool]:
-    """The body up to ``bytes_max``, and whether that is all of it."""
+    """The body up to ``bytes_max``, and whether it is complete."""
     read = bytearray()
     while len(read) <= bytes_max:
         more = response.read1(min(_CHUNK, bytes_max + 1 - len(read)))

@@ -1,7 +1,7 @@
 """A small store of files, wherever it lies: each is put whole, read whole, listed, deleted. No append, no lock.
 
-What holds everywhere: a file that was put is there, whole, for whoever looks from then on, over any crash; one of which
-the putting failed is there whole or as it was before. Names are paths below the store's folder.
+Guarantee: after ``put`` returns, every reader sees the whole file, also after a crash. After a ``put`` that failed, the
+file is there whole, or as it was before. Names are paths below the store's folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ASIDE = ".tmp"
 PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
 ANSWER_S_MAX = 120.0  # that an answer may take, and more for large files, at
 BYTES_PER_S_MIN = 256 << 10
-TELL_S = 60.0  # how often it is told that a store is away
+TELL_S = 60.0  # between two log lines about an unavailable store
 # As the AWS library names what will not be otherwise however often it is asked.
 _FOR_GOOD = re.compile(
     r"\b(ACCESS_DENIED|NO_SUCH_BUCKET|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|"
@@ -43,11 +43,11 @@ log = get_logger(__name__)
 
 
 class StoreUnavailableError(RetryableError):
-    """The store does not answer, or not now."""
+    """The store does not answer now."""
 
 
 class FileStore(Protocol):
-    """What holds is said at the top."""
+    """A store of small files. The module states what it guarantees."""
 
     def put(self, name: str, data: bytes) -> None:
         """Make ``data`` the file ``name``."""
@@ -88,14 +88,14 @@ def file_store(root: str) -> FileStore:
 
 
 class LocalFiles:
-    """Implements FileStore on a disk of this machine: written aside, synced, renamed."""
+    """FileStore on a local disk: writes a temporary file, syncs and renames it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._made = False
 
     def put(self, name: str, data: bytes) -> None:
-        """As said."""
+        """See ``FileStore``."""
         path = self.root / name
         aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ASIDE}")
         if not self._made or "/" in name:  # one that was there and is gone is no place to put anything
@@ -113,36 +113,36 @@ class LocalFiles:
             raise
 
     def get(self, name: str) -> bytes:
-        """As said."""
+        """See ``FileStore``."""
         return (self.root / name).read_bytes()
 
     def names(self, folder: str = "") -> list[str]:
-        """As said."""
+        """See ``FileStore``."""
         return [path.name for path in self._there(folder) if path.is_file()]
 
     def listed(self, folder: str = "") -> dict[str, int]:
-        """As said."""
+        """See ``FileStore``."""
         return {p.name: p.stat().st_mtime_ns // 1_000_000 for p in self._there(folder) if p.is_file()}
 
     def folders(self, folder: str = "") -> list[str]:
-        """As said."""
+        """See ``FileStore``."""
         return [path.name for path in self._there(folder) if path.is_dir()]
 
     def below(self, folder: str) -> list[str]:
-        """As said."""
+        """See ``FileStore``."""
         base = self.root / folder
         return sorted(str(p.relative_to(base)) for p in base.rglob("*") if p.suffix != ASIDE and p.is_file())
 
     def delete(self, name: str) -> None:
-        """As said."""
+        """See ``FileStore``."""
         (self.root / name).unlink(missing_ok=True)
 
     def clear(self, folder: str) -> None:
-        """As said."""
+        """See ``FileStore``."""
         shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def delete_temporary_files(self) -> None:
-        """Remove what a kill cut off, of files in the store's folder itself, which is there then."""
+        """Create the store's folder, and remove the temporary files in it that a killed process left."""
         self.root.mkdir(parents=True, exist_ok=True)
         self._made = True
         for path in self.root.glob(f"*{ASIDE}"):
@@ -167,7 +167,7 @@ def in_time(call: Callable[[], T], size: int = 0, turns: SerialCalls | None = No
 
 
 class ObjectFiles:
-    """Implements FileStore where pyarrow has a file system. Raises StoreAwayError, or StateError for good."""
+    """Implements FileStore where pyarrow has a file system. Raises StoreUnavailableError, or StateError for good."""
 
     def __init__(self, place: StoreLocation, shown: str) -> None:
         self._place = place
@@ -175,7 +175,7 @@ class ObjectFiles:
         self._turns = serial_calls_of(shown)
 
     def put(self, name: str, data: bytes) -> None:
-        """As said: objects are there once they are whole, elsewhere they are written aside and renamed."""
+        """See ``FileStore``. An object appears once it is complete; on other file systems a temporary file is renamed."""
         path = self._path(name)
         aside = path if self._place.whole else f"{path}.{uuid.uuid4().hex}{ASIDE}"
 
@@ -191,7 +191,7 @@ class ObjectFiles:
         self._tried(lambda: in_time(write, len(data), self._turns), name)
 
     def get(self, name: str) -> bytes:
-        """As said."""
+        """See ``FileStore``."""
 
         def read() -> bytes:
             file = in_time(lambda: self._place.fs.open_input_file(self._path(name)))
@@ -200,31 +200,31 @@ class ObjectFiles:
         return self._tried(read, name)
 
     def names(self, folder: str = "") -> list[str]:
-        """As said."""
+        """See ``FileStore``."""
         return sorted(self.listed(folder))
 
     def listed(self, folder: str = "") -> dict[str, int]:
-        """As said."""
+        """See ``FileStore``."""
         found = self._there(folder, pafs.FileType.File)
         return {each.base_name: (each.mtime_ns or 0) // 1_000_000 for each in found}
 
     def folders(self, folder: str = "") -> list[str]:
-        """As said."""
+        """See ``FileStore``."""
         return sorted(each.base_name for each in self._there(folder, pafs.FileType.Directory))
 
     def below(self, folder: str) -> list[str]:
-        """As said."""
+        """See ``FileStore``."""
         base = self._path(folder)
         found = self._there(folder, pafs.FileType.File, recursive=True)
         return sorted(each.path.removeprefix(f"{base}/") for each in found)
 
     def delete(self, name: str) -> None:
-        """As said."""
+        """See ``FileStore``."""
         with suppress(FileNotFoundError):
             self._tried(lambda: in_time(lambda: self._place.fs.delete_file(self._path(name)), 0, self._turns), name)
 
     def clear(self, folder: str) -> None:
-        """As said."""
+        """See ``FileStore``."""
         with suppress(FileNotFoundError):
             self._tried(lambda: in_time(lambda: self._place.fs.delete_dir(self._path(folder)), 0, self._turns), folder)
 
@@ -248,12 +248,12 @@ class ObjectFiles:
             raise store_error_of(error, f"{self._shown}, {name or 'its folder'}") from error
 
 
-# By process and root: whoever opens a store anew must not overtake what was given up there.
+# By process and root: a store opened again must not overtake an abandoned write.
 _TURNS: dict[tuple[int, str], SerialCalls] = {}
 
 
 def serial_calls_of(root: str) -> SerialCalls:
-    """Of what is changed below ``root``, by this process."""
+    """The queue of writes below ``root`` of this process."""
     return _TURNS.setdefault((os.getpid(), root), SerialCalls())
 
 
@@ -263,7 +263,7 @@ def _whole(file: pa.NativeFile) -> bytes:
 
 
 def store_error_of(error: OSError, where: str) -> StoreUnavailableError | StateError:
-    """What a failure of a file system becomes: one that may pass, or one that does not."""
+    """The error of a file system as a transient StoreUnavailableError or a permanent StateError."""
     if _FOR_GOOD.search(str(error)):
         return StateError(f"{where}: the store refuses: {error}; check that it is there, and what you may do there")
     return StoreUnavailableError(f"{where}: the store does not answer as it should: {error}")
@@ -272,9 +272,9 @@ def store_error_of(error: OSError, where: str) -> StoreUnavailableError | StateE
 def retry_until_available(
     call: Callable[[], T], stop: threading.Event | None = None, within_s: float | None = None
 ) -> T:
-    """What ``call`` gives, tried again with growing pauses while the store is away.
+    """The result of ``call``, retried with growing pauses while the store is unavailable.
 
-    Raises StoppedError once ``stop`` is set, StoreAwayError after ``within_s``; what fails for good at once.
+    Raises StoppedError once ``stop`` is set, StoreUnavailableError after ``within_s``, and permanent errors at once.
     """
     began_s, pause_s, told_s = time.monotonic(), PAUSE_S, float("-inf")
     stop = stop or threading.Event()

@@ -1,4 +1,4 @@
-"""Where a URI leads: the file system that pyarrow has for it, made once a process.
+"""The pyarrow file system of a URI, created once per process.
 
 Credentials come from where AWS's own libraries look for them (environment, files, roles), never from a URI, which is
 printed.
@@ -22,19 +22,19 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
 _S3 = ("s3", "s3a")
 _WHOLE = (*_S3, "gs", "gcs", "abfs", "abfss")
-_TRIES = 3  # of the library itself, within a second or two; whoever calls tries longer
+_TRIES = 3  # of the library itself, within a second or two; the callers retry for longer
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """A folder of a file system. ``whole``: what is written is there, under its name, once it is whole."""
+    """A folder of a file system. ``whole``: a file appears under its name only once it is complete."""
 
     fs: pafs.FileSystem
     base: str
     whole: bool
 
 
-# By URI: file systems hold connections. In a process that was forked since they would be somebody else's.
+# By process and URI: file systems hold connections, which a forked process must not share.
 _PLACES: dict[tuple[int, str], StoreLocation] = {}
 
 
@@ -50,7 +50,7 @@ def under(root: str, *parts: str) -> str:
 
 
 def location_of(root: str, environment: Mapping[str, str] = os.environ) -> StoreLocation:
-    """The place of ``root``. Raises UsageError where there is no way to such a one."""
+    """The location of ``root``. Raises UsageError where its scheme is not supported."""
     if not is_uri(root):
         return StoreLocation(pafs.LocalFileSystem(), root, whole=False)
     key = (os.getpid(), root)

@@ -1,4 +1,4 @@
-"""Deliveries as bytes and back: what a sink is to get later stands on the disk meanwhile."""
+"""Encodes deliveries for the outbox, and decodes them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def packed(delivery: Delivery) -> bytes:
 
 
 def unpacked(raw: bytes, where: str) -> Delivery:
-    """The delivery in ``raw``, which stands at ``where``. Raises StateError where it is none that ``packed`` wrote."""
+    """The delivery in ``raw``, which stands at ``where``. Raises StateError where ``packed`` did not write it."""
     try:
         body = json.loads(raw)  # not the quick reader: a sum may be an integer of more than 64 bits
         if body.pop("schema_version") != _VERSION:

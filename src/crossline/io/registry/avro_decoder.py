@@ -1,4 +1,4 @@
-"""Avro records for somebody who looks at some of them, by the schemas that were kept as they were read."""
+"""Decodes single Avro records for display, with the schemas that the pipeline cached."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from crossline.io.registry.schema_store import SchemaStore
 
 
 class AvroDecoder:
-    """Values to records as plain values, None for what is none.
+    """Decodes Avro values to plain values; None for a value that is not a record.
 
-    A schema that was not kept is asked for once; where the registry does not answer, that stands in ``gone``, and it is
-    asked for nothing more.
+    A schema that is not cached is requested once. Where the registry does not answer, the error is added to ``gone`` and
+    no further request is sent.
     """
 
     def __init__(self, store: SchemaStore, gone: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a schema registry is asked, over HTTP, by Confluent's protocol: a schema by its number, and to take one."""
+"""A client of a schema registry (Confluent's HTTP protocol): reads a schema by its id, and registers one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _FORBIDDEN = {401, 403}
 
 
 class UnknownSchemaError(Exception):
-    """The registry has answered that it has no such schema."""
+    """The registry has no such schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaAnswer:
-    """What is known of a number for good: the texts of its schema, those it refers to first; or why it cannot serve."""
+    """The final answer for a schema id: the texts of its schema, references first; or why it cannot be used."""
 
     texts: tuple[str, ...] = ()
     refused: str = ""
@@ -39,7 +39,7 @@ class SchemaAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RegistryClient:
-    """How a registry is reached; a plain value that travels. Its password is printed nowhere."""
+    """The address and credentials of a registry; a plain value that can be pickled. Its password is never printed."""
 
     urls: tuple[str, ...]
     username: str | None = None
@@ -50,7 +50,7 @@ class RegistryClient:
     def schema(self, number: int) -> SchemaAnswer:
         """The schema of ``number``.
 
-        Raises UnknownError where there is none, SourceError where nobody can say now, PermanentError where the registry
+        Raises UnknownSchemaError where there is none, SourceError where no registry answers, PermanentError where the registry
         does not let us ask.
         """
         found = self._ask("GET", f"/schemas/ids/{number}")
@@ -134,15 +134,15 @@ class RegistryClient:
 
 
 def register_at(url: str, topic: str, text: str) -> int:
-    """The number of a schema of the values of ``topic``, under the name that producers use unless told otherwise."""
+    """The number of a schema of the values of ``topic``, under the default subject name of producers."""
     try:
         settings = RegistrySettings(url=url)
     except ValidationError as error:
-        told = [
+        problems = [
             f"found {each.found}, expected {each.expected}"
             for each in findings_from_validation(error, RegistrySettings)
         ]
-        raise UsageError(f"the registry's address: {'; '.join(told)}") from None
+        raise UsageError(f"the registry's address: {'; '.join(problems)}") from None
     return RegistryClient(tuple(settings.urls)).register(f"{topic}-value", text)
 
 

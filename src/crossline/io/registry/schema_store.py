@@ -1,4 +1,4 @@
-"""Schemas by number, for tasks: asked for once, kept for ever, and waited for where the registry is away.
+"""Schemas by id, for tasks: requested once, cached for ever; a task waits while the registry is unreachable.
 
 A number never means another schema, so what was found is kept in a folder that all tasks share, and a restart or a
 second look needs no registry. That a number is *not* known is true of a moment: it is noted for the batch in which it
@@ -68,7 +68,7 @@ class SchemaStore:
         return cls(RegistryClient(tuple(settings.urls), settings.username, password, settings.ca_file), folder)
 
     def hurried(self) -> Self:
-        """The same, for those who leave it to others to wait."""
+        """The same store, which does not wait."""
         address = replace(self.address, answer_s_max=HURRIED_S_MAX)
         return replace(self, address=address, patient=False)
 
@@ -93,7 +93,7 @@ class SchemaStore:
         return found
 
     def looked_up(self, number: int) -> Node | str:
-        """What the registry says of a number to somebody who only looks: nothing is kept or noted.
+        """What the registry has for an id; nothing is cached or noted.
 
         Raises as ``schemas`` does.
         """

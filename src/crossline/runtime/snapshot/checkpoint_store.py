@@ -112,7 +112,7 @@ class StoredCheckpoint(Checkpoint):
         return file_store(under(self.shown, "behind", name))
 
     def keep_feed(self, batch: int, data: bytes) -> None:
-        """Put it on the store, before anybody is told that the batch is done. Raises StoreAwayError."""
+        """Put it on the store, before anybody is told that the batch is done. Raises StoreUnavailableError."""
         if self._feed is None:
             self._feed = FeedCopies(self._store, self._mirror.discard, batch)
         self._feed.add(batch, data)
@@ -173,7 +173,7 @@ def schemas_at(uri: str, stream: str) -> str:
 
 
 def is_there(uri: str) -> bool:
-    """Whether a pipeline has run on a checkpoint there. Raises StoreAwayError where the store does not say."""
+    """Whether a pipeline has run on a checkpoint there. Raises StoreUnavailableError where the store does not say."""
     return bool(retry_until_available(lambda: file_store(uri).names(NOTES), within_s=START_S_MAX))
 
 

@@ -61,7 +61,7 @@ class RowCopies:
     def follow(self) -> None:
         """Have the copies get what was appended since.
 
-        Raises StoreAwayError, or StateError where a file is not what it was.
+        Raises StoreUnavailableError, or StateError where a file is not what it was.
         """
         if self._rows.exists():
             for folder in sorted(each for each in self._rows.iterdir() if each.is_dir()):

@@ -81,7 +81,7 @@ class RuleLogCopy:
     def follow(self) -> None:
         """Have the copy get what was appended since.
 
-        Raises StoreAwayError where the store does not take the rest, StateError where what was noted stands there no
+        Raises StoreUnavailableError where the store does not take the rest, StateError where what was noted stands there no
         more.
         """
         self._tables.follow()

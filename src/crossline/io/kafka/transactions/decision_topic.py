@@ -1,4 +1,4 @@
-"""Decisions on every record to a topic, given by the processes that make them: what is many does not pass the driver.
+"""Sends decisions on every record to a topic from the workers that make them, not through the driver.
 
 Each shard of ids gives its own, under a name of its own (see ``TransactionalProducer``). A shard is served by one
 process for as long as that lives, so its client stays; where another takes it over, that one ends what the first has
@@ -18,10 +18,10 @@ from crossline.settings.kafka import KafkaSinkSettings
 if TYPE_CHECKING:
     from crossline.io.kafka.transactions.transactional_producer import Batch, TransactionalProducer
 
-# A state server has others to serve: whoever asked it asks again.
+# Short, since a state server has other requests to serve: its caller retries.
 TIMEOUT_MS = 10_000
 
-# Of this process, by (brokers, checkpoint, name).
+# Producers of this process, by (brokers, checkpoint, name).
 _producers: dict[tuple[str, str, str], TransactionalProducer] = {}
 
 

@@ -42,16 +42,16 @@ from crossline.logs import get_logger
 _NONE = (-1, "")  # no batch yet
 _LOOK_S = 0.2
 _ASK_S = 5.0
-_OVER_S = 5.0  # what is over has its end in a moment
-_MARKED_S = 5.0  # a broker that is there answers in milliseconds
-# What becomes of messages that were in a transaction with one that was refused.
+_OVER_S = 5.0  # the broker writes the end marker within a moment
+_MARKED_S = 5.0  # a reachable broker answers in milliseconds
+# Errors of the other messages of a transaction in which one message was rejected.
 _WITH_IT = {
     KafkaError._PURGE_QUEUE,  # noqa: SLF001 - the client's names
     KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
     KafkaError._STATE,  # noqa: SLF001
     KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
 }
-_TRIES = 3  # of a transaction that the client itself gives up, with its numbers of messages
+_TRIES = 3  # of a transaction that the client aborts with its sequence numbers
 
 log = get_logger(__name__)
 
@@ -60,10 +60,10 @@ Messages = Callable[[], Iterable[Outgoing]]
 
 
 class TransactionalProducer:
-    """Gives the topics of one place their messages, under ``name``, which is that of one place and one checkpoint.
+    """Sends the batches of one sink, each in a transaction; ``name``, the transactional id, names sink and checkpoint.
 
-    A message that is larger than the client or its topic takes is sent cut. A topic that takes none holds its batch,
-    and keeps nothing from the others. ``timeout_ms``: how long a batch may take before it is tried again.
+    A message larger than the limit of the client or the topic is truncated. A topic that rejects its messages holds its
+    batch; the other topics get theirs. ``timeout_ms``: how long a batch may take before it is retried.
     """
 
     def __init__(self, client: Mapping[str, Any], name: str, timeout_ms: int) -> None:
@@ -74,7 +74,7 @@ class TransactionalProducer:
             "message.timeout.ms": timeout_ms,
             "transaction.timeout.ms": max(60_000, timeout_ms + 10_000),
             **client,
-            "log_level": 0,  # what goes wrong is told of as an error
+            "log_level": 0,  # failures are raised as errors
             "transactional.id": name,
             "enable.idempotence": True,
             "acks": "all",
@@ -112,7 +112,7 @@ class TransactionalProducer:
         raise_any(failures)
 
     def drop(self) -> None:
-        """Let go of the client. What it has not committed is nobody's: the next one under this name ends it."""
+        """Close the client. The next producer with this transactional id aborts what was not committed."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(KafkaException):
@@ -126,9 +126,9 @@ class TransactionalProducer:
         self._client_errors.forget()
 
     def _begin(self) -> None:
-        """Be the one who sends under this name, with a client that was never without any broker."""
+        """Initialise transactions, which fences other producers of this name, with a client that never lost all brokers."""
         if self._producer is not None:
-            self._producer.poll(0)  # what it has heard since the last batch
+            self._producer.poll(0)  # serves error callbacks since the last batch
             if self._client_errors.disconnected:
                 self.drop()
         if self._producer is None:
@@ -140,7 +140,7 @@ class TransactionalProducer:
             self._until_done(producer.init_transactions)
 
     def _look(self, topics: Sequence[str]) -> None:
-        """Note which batch each of the topics had last."""
+        """Read the last committed batch of each topic."""
         unknown = [TopicPartition(topic, 0) for topic in topics if topic not in self._marks]
         if unknown and self._group is not None:
             group = self._group
@@ -201,7 +201,7 @@ class TransactionalProducer:
         log.warning("a broker held open what it had committed; it was ended", name=self._name, partitions=partitions)
 
     def _due(self, topic: str, batch: Batch) -> bool:
-        """Whether the topic lacks the batch."""
+        """Whether the topic does not have the batch yet."""
         number, planned = self._marks[topic]
         if number < batch[0]:
             return True
@@ -338,8 +338,8 @@ class TransactionalProducer:
                 producer.poll(0.1)  # the client's queue is full: let it drain
                 self._raise_if_disconnected()
                 if deadline.expired:
-                    text = f"Kafka has taken nothing of {self._name} in {self._timeout_ms} ms{self._client_errors.reason_suffix()}"
-                    raise SinkError(text) from None
+                    text = f"Kafka has taken nothing of {self._name} in {self._timeout_ms} ms"
+                    raise SinkError(text + self._client_errors.reason_suffix()) from None
             except KafkaException as error:
                 if error.args[0].fatal():
                     raise
