@@ -1,4 +1,4 @@
-"""All who watch a run: what serves its figures, and what sends its spans."""
+"""The telemetry of a run: metrics endpoint, spans, objectives."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def _spans(config: PipelineConfig) -> Spans | None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "crossline":
             raise
-        said = f"spans need {error.name}, which is not installed: pip install 'crossline[otlp]'"
+        reason = f"spans need {error.name}, which is not installed: pip install 'crossline[otlp]'"
         if asked is not None:
-            raise UsageError(f"watch.otlp: {said}") from None
-        log.warning("no spans are sent, for which the environment asks", error=said)  # others may have set it
+            raise UsageError(f"watch.otlp: {reason}") from None
+        log.warning("no spans are sent, for which the environment asks", error=reason)  # others may have set it
         return None
     return Spans(asked, config.name)

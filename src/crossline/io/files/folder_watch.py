@@ -39,7 +39,7 @@ class FolderChanges:
 
 
 class FolderWatch:
-    """Looks at the files of ``patterns``, and at those that it is told to follow."""
+    """Watches the files of ``patterns``, and those passed to ``follow``."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = patterns
@@ -117,7 +117,7 @@ class FolderWatch:
             return None
 
     def cannot(self, path: str, error: OSError) -> None:
-        """A file cannot be read: it is told once, and tried again."""
+        """A file cannot be read: log it once, and retry."""
         text = f"{path}: cannot be read: {error.strerror}"
         if path not in self.trouble and self._told.get(path) != text:
             log.warning("a file of a source cannot be read, the others go on", file=path, error=text)

@@ -1,4 +1,4 @@
-"""Files that can only be read forwards, kept open by a process so that the next piece goes on where one stopped."""
+"""A pool of open sequential readers, so that the next chunk of a file continues where the last one ended."""
 
 from __future__ import annotations
 

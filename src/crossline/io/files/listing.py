@@ -138,8 +138,20 @@ class ChunkList:
         row_bytes: int | None = None,
     ) -> None:
         self._names[file.name].append(len(self))
-        marks = (file.name, file.head, file.tail, listed_ms, packed, fault, row_bytes)
-        self._chunks.append(ChunkRef(len(self), file.path, start, end, *marks))
+        chunk = ChunkRef(
+            sequence=len(self),
+            path=file.path,
+            start=start,
+            end=end,
+            name=file.name,
+            head=file.head,
+            tail=file.tail,
+            listed_ms=listed_ms,
+            packed=packed,
+            fault=fault,
+            row_bytes=row_bytes,
+        )
+        self._chunks.append(chunk)
         self._of.append(file)
         file.taken = end if packed is None else packed
         file.text = 0 if packed is None else end

@@ -221,7 +221,7 @@ class FileChunks:
                 most = self._size_of(path)
                 file.size = now.st_size if most is None else min(most, now.st_size)
                 if file.size < now.st_size:
-                    self._watch.forget(path)  # the rest counts soon, and nothing of the file will tell
+                    self._watch.forget(path)  # the rest counts soon, without a change of the file
                 if self._whole_files:
                     return self._take_table(handle, file, now_ms)
                 if file.text or packing_of(handle) is not None:

@@ -11,9 +11,9 @@ from fnmatch import translate
 from pathlib import Path
 
 WILD = frozenset("*?[")
-# (path, what went wrong): told of what could not be looked at.
+# (path, error): called for files and folders that cannot be read.
 Trouble = Callable[[str, OSError], None]
-# A file's number in its folder; 0 where only looking at the file itself tells which one its name stands for.
+# The inode in the folder entry; 0 where it needs a stat.
 Found = dict[str, int]
 
 

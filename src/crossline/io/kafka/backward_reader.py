@@ -17,8 +17,8 @@ _ASK = {"fetch.wait.max.ms": "10", "enable.partition.eof": "true", "enable.auto.
 class BackwardTopicReader:
     """Reads the partitions of ``topics`` backwards, in turns.
 
-    The partition of ``position`` (topic-number, offset) is read from the record at that offset, the others from the last
-    record before ``until_ms``, by the topic's clock.
+    The partition of ``position`` (topic-number, offset) is read from the record at that offset, the others from the
+    last record before ``until_ms``, by the topic's clock.
     """
 
     def __init__(

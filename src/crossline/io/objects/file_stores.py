@@ -1,4 +1,4 @@
-"""A small store of files, wherever it lies: each is put whole, read whole, listed, deleted. No append, no lock.
+"""Stores of small files: local disk, object store, HDFS. Files are written and read whole. No append, no lock.
 
 Guarantee: after ``put`` returns, every reader sees the whole file, also after a crash. After a ``put`` that failed, the
 file is there whole, or as it was before. Names are paths below the store's folder.
@@ -175,7 +175,7 @@ class ObjectFiles:
         self._turns = serial_calls_of(shown)
 
     def put(self, name: str, data: bytes) -> None:
-        """See ``FileStore``. An object appears once it is complete; on other file systems a temporary file is renamed."""
+        """See ``FileStore``. An object appears once it is complete; elsewhere a temporary file is renamed."""
         path = self._path(name)
         aside = path if self._place.whole else f"{path}.{uuid.uuid4().hex}{ASIDE}"
 

@@ -10,7 +10,7 @@ from crossline.settings.fields import Settings
 
 
 def destination_of(settings: Settings) -> str:
-    """Identifies the destination of ``settings`` among sinks of its kind. A digest, since an address may hold a secret."""
+    """The destination of ``settings`` among sinks of its kind, as a digest: an address may hold a secret."""
     named = getattr(settings, "PLACE", ())
     said = repr([(name, getattr(settings, name)) for name in named])
     return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()

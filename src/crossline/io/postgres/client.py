@@ -1,4 +1,4 @@
-"""Where a database is, how to connect to it, and what its errors mean."""
+"""The address of a database, its connections, and its errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3
 # What passes by itself: classes of SQLSTATE, and single ones.
 _PASSING = ("08", "53", "57", "58", "40")
 _PASSING_STATES = {"55P03", "25006", "55006"}
-# What somebody can mend while a batch is held, by how it is told: with a sentence of what to do.
+# SQLSTATEs that an operator can fix while a batch is held, each with what to do.
 _MENDABLE = {
     "28": "see that user and password are right, and that pg_hba.conf lets it in",
     "3D000": "create the database",
@@ -79,7 +79,7 @@ class DatabaseAddress:
 
     @property
     def name(self) -> str:
-        """Where it is, without secrets."""
+        """The address without secrets."""
         given = self.options
         user = f"{given['user']}@" if given.get("user") else ""
         host, port = given.get("host") or given.get("hostaddr") or "", given.get("port") or 5432
@@ -88,7 +88,7 @@ class DatabaseAddress:
         return f"postgresql://{user}{host}:{port}/{dbname}{more}"
 
     def connect(self, stop: threading.Event | None = None) -> Connection:
-        """A connection that commits each statement unless told otherwise, and finds the schema's tables by name.
+        """A connection in autocommit mode, with the schema in its search path.
 
         ``stop``: gives up soon after it is set. Raises what psycopg raises.
         """
@@ -108,13 +108,13 @@ class DatabaseAddress:
         return connection
 
     def lock_key(self) -> int:
-        """A number for advisory locks: whoever changes the tables of this schema takes it first."""
+        """The key of the advisory lock that guards changes to the tables of this schema."""
         digest = hashlib.blake2b(f"crossline\x1f{self.schema}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big", signed=True)
 
 
 def address_of(settings: DatabaseSettings, environment: Mapping[str, str] = os.environ) -> DatabaseAddress:
-    """The place that settings name; raises PermanentError where its password is not to be had."""
+    """The address in ``settings``. Raises PermanentError where its password cannot be read."""
     if settings.dsn_env is not None:
         return DatabaseAddress(
             _read_dsn(_variable(environment, settings.dsn_env), settings.dsn_env), settings.schema_name
@@ -132,9 +132,9 @@ def address_of(settings: DatabaseSettings, environment: Mapping[str, str] = os.e
 
 
 def address_of_url(url: str) -> DatabaseAddress:
-    """The place of an address that somebody typed; its password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass.
+    """The address in a URL of the command line; the password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass.
 
-    Raises UsageError where it is no address, or has a password in it, which others would see.
+    Raises UsageError where the URL is invalid, or contains a password, which other users would see.
     """
     advice = "leave it out, and set PGPASSWORD or write it into ~/.pgpass"
     try:
@@ -172,7 +172,7 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
 
 @contextmanager
 def answered(connection: Connection, deadline: Deadline) -> Iterator[None]:
-    """Cut the connection once ``deadline`` has passed, since a server that says nothing more is waited for.
+    """Close the connection at ``deadline``: psycopg waits for a silent server without end.
 
     Raises psycopg's OperationalError then.
     """
@@ -193,9 +193,9 @@ def answered(connection: Connection, deadline: Deadline) -> Iterator[None]:
 
 @contextmanager
 def translated_errors(place: DatabaseAddress, *, writing: bool, opening: bool = False) -> Iterator[None]:
-    """Errors of the client as ours: what passes, or can be mended while a batch is held, is retryable.
+    """Translates psycopg errors: transient errors, and those that an operator can fix, are retryable.
 
-    ``opening``: what has to be mended is told at once, and ends the start.
+    ``opening``: an error that an operator has to fix ends the start.
     """
     try:
         yield
@@ -216,7 +216,7 @@ def _ours(error: psycopg.Error, place: DatabaseAddress, *, writing: bool, openin
 
 
 def _state_of_words(error: psycopg.Error) -> str:
-    """A SQLSTATE, or its class, for an error that has none: a connection that failed."""
+    """The SQLSTATE, or its class, of a failed connection, whose error has none."""
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return "XX000"
     said = str(error)

@@ -1,4 +1,4 @@
-"""Reads the verdicts that investigators put into table ``labels``; of several on one record the latest counts."""
+"""Reads the labels that investigators write into table ``labels``; the latest label of a record counts."""
 
 from __future__ import annotations
 

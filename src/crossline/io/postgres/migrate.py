@@ -1,4 +1,4 @@
-"""Brings the tables of a schema to the version of this crossline: numbered files of SQL, each in one transaction."""
+"""Migrates the tables of a schema to this version: numbered SQL files, each in one transaction."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def newest() -> int:
 
 
 def migrate(connection: Connection, place: DatabaseAddress, steps: tuple[Migration, ...] | None = None) -> None:
-    """Make the schema where it is not there, and bring it to the newest version; harmless where it is there already.
+    """Create the schema, or migrate it to the newest version. Idempotent.
 
     Several may do it at the same time: one does, the others wait. Raises StateError where the schema is of a newer
     crossline, or of something else, and what psycopg raises.
     """
     steps = migrations() if steps is None else steps
     if version_of(connection, place, steps[-1].number) == steps[-1].number:
-        return  # whoever only writes needs no right to make tables
+        return  # a user without the right to create tables can still write
     with connection.transaction():
         _lock(connection, place)
         if _version(connection, place) is None:

@@ -1,8 +1,8 @@
-"""A partition for each month that rows are of, as needed; all else goes to the default partition.
+"""Creates monthly partitions as needed; other rows go to the default partition.
 
-Nothing waits for a partition: where one cannot be made now (somebody reads the default partition for long, or the user
-may make no tables), rows of its month go to the default partition, and move when it is made. Times come from records,
-so that only months near now get one: a record of the year 9999, or one of each month since 1900, makes no tables.
+No delivery waits for a partition. Where one cannot be created now (a long query reads the default partition, or the
+user may create no tables), the rows of its month go to the default partition, and move once it is created. Times come
+from records, so only months near today get a partition: a record of the year 9999 creates no table.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Partitions:
         self._not_before_s: dict[Month, float] = {}
 
     def forget(self) -> None:
-        """Look anew: somebody else may have changed them."""
+        """Drop what is known of the partitions: another process may have changed them."""
         self._known.clear()
         self._not_before_s.clear()
 
@@ -101,7 +101,7 @@ def _there(connection: Connection, place: DatabaseAddress) -> set[Month]:
 
 
 def _make(connection: Connection, place: DatabaseAddress, table: str, month: date) -> None:
-    """Make it and move what of its month lies in the default partition, in one transaction."""
+    """Create it, and move its rows from the default partition, in one transaction."""
     parent, other = sql.Identifier(table), sql.Identifier(f"{table}_default")
     part, column = sql.Identifier(partition_name(table, month)), sql.Identifier(PARTITIONED[table])
     bounds = [sql.Literal(f"{each:%Y-%m-%d} 00:00:00+00") for each in (month, shifted(month, 1))]

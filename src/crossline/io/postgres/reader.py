@@ -98,7 +98,7 @@ class PostgresReader:
         return [_decision(body) for (body,) in self._all(query, [*values, indexed(name), limit])]
 
     def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
-        """A version of a rule as ``pipeline`` took it up; None where the store was not told."""
+        """A version of a rule as ``pipeline`` took it up; None where the store does not have it."""
         query = """SELECT body::text FROM rule_events WHERE pipeline = %s AND rule_id = %s AND version = %s
             ORDER BY seq DESC"""
         rows = self._all(query, [indexed(pipeline), indexed(rule_id), version])

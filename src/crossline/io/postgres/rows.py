@@ -1,4 +1,4 @@
-"""From a delivery to rows of the tables."""
+"""Converts a delivery to rows of the tables."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TableRows:
 
 
 def rows_of(delivery: Delivery, now_ms: int) -> list[TableRows]:
-    """The rows of each table that has any; of two of one identity the first."""
+    """The rows of each table; of two rows with one identity the first."""
     now = instant_text(now_ms)
     mark = (now, indexed(delivery.pipeline), delivery.batch_id)
     made = {
@@ -112,7 +112,7 @@ _ESCAPE = "\\"
 
 
 def _identity(pipeline: str, table: str, name: Sequence[object]) -> uuid.UUID:
-    """128 bits for one thing of one pipeline."""
+    """The 128-bit identity of an item of a pipeline."""
     # With escapes for all that is not ASCII: no text is beyond it.
     said = json.dumps([pipeline, table, *name])
     return uuid.UUID(bytes=hashlib.blake2b(said.encode(), digest_size=16).digest())
@@ -127,7 +127,7 @@ def _text(value: Any) -> str | None:
 
 
 def _name(value: Any) -> str | None:
-    """What is looked up by an index."""
+    """A name in an indexed column."""
     return None if value is None else indexed(str(value))
 
 
@@ -184,7 +184,7 @@ def _decisions(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
 
 def _dead(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
     for d in delivery.dead:
-        # As the identity of a dead letter elsewhere: its bytes tell only where there is no record id.
+        # As in ``sinks.identity``: the bytes count only where there is no record id.
         raw = hashlib.blake2b(d.raw or b"", digest_size=16).hexdigest() if d.record_id is None else None
         name = (d.stream, d.partition, d.offset, d.reason, d.record_id, raw)
         what = (_name(d.reason), _text(d.detail), _name(d.record_id), d.raw)

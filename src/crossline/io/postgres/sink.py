@@ -35,12 +35,12 @@ class PostgresSink:
 
     Guarantee: exactly once, over kills of either side and redeliveries, whatever the numbers of the batches. What was
     delivered stands in the table ``delivered`` by a digest of pipeline, kind and id, within the same transaction; the
-    first one delivered stays. Where a connection breaks at the commit, nobody knows whether it was done: the delivery
-    comes again, and finds what stands there. Shadow alerts and those of rules that feed only other rules are stored as
+    first one delivered stays. Where a connection breaks at the commit, its outcome is unknown: the delivery is
+    repeated, and skips what is stored. Shadow alerts and those of rules that feed only other rules are stored as
     well. Several pipelines may share a schema. As durable as the server's ``synchronous_commit`` makes it.
 
-    A server that is away, or away at the start, holds the batch; one that refuses the user, or has tables of a newer
-    crossline, ends the start.
+    An unreachable server holds the batch, also at the start. A server that rejects the user, or has tables of a newer
+    version, ends the start.
     """
 
     def __init__(self, place: DatabaseAddress, pipeline: str, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
@@ -105,7 +105,7 @@ class PostgresSink:
             raise
 
     def close(self) -> None:
-        """Note the end of the run and let go of the server; safe to call twice."""
+        """Record the end of the run and close the connection; safe to call twice."""
         connection, self._is_open = self._connection, False
         try:
             if connection is not None and not connection.closed and self._run_id is not None:
@@ -121,7 +121,7 @@ class PostgresSink:
             self._drop()
 
     def _connected(self) -> Connection:
-        """The connection, made anew where there is none; the tables are as they have to be."""
+        """The connection, opened anew where there is none, after the migration."""
         if self._connection is None or self._connection.closed:
             connection = self.place.connect(self._stop)
             try:
@@ -167,7 +167,7 @@ def _incoming(table: str) -> sql.Identifier:
 
 
 def _insert(connection: Connection, given: TableRows) -> None:
-    """Copy the rows aside, and take over those that were not delivered yet, in their order."""
+    """Copy the rows into a temporary table, and insert those not delivered yet, in their order."""
     names = [name for name, _ in TABLES[given.table]]
     columns = sql.SQL(", ").join(map(sql.Identifier, names))
     incoming, table = _incoming(given.table), sql.Identifier(given.table)

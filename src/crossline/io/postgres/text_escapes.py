@@ -1,9 +1,8 @@
-"""What PostgreSQL's texts cannot hold, kept all the same, and as it was.
+"""Escapes characters that PostgreSQL text cannot hold.
 
-No text of PostgreSQL holds the character NUL, no operator of its JSON reads one either, and halves of surrogate pairs
-are no Unicode. Either may stand in a record. One such record must not stop a batch, nor break the question of somebody
-who reads the table. So a mark stands for it: U+F8FE (of the private area), then ``0`` for NUL, four digits for half a
-pair, ``m`` for the mark itself.
+PostgreSQL text and JSON operators accept no NUL, and no unpaired surrogates. A record may contain either. Such a record
+must not stop a batch, nor break a query of the table. So an escape stands for the character: U+F8FE (of the private
+area), then ``0`` for NUL, four digits for half a pair, ``m`` for the mark itself.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def _mark(match: re.Match[str]) -> str:
 
 
 def unescape(text: str) -> str:
-    """What ``escape`` was given."""
+    """The inverse of ``escape``."""
     return _MARKED.sub(_meant, text) if MARK in text else text
 
 
@@ -48,7 +47,7 @@ def _meant(match: re.Match[str]) -> str:
 def indexed(text: str) -> str:
     """``text`` as ``escape`` gives it, for a column with an index: an entry has room for some 2,700 bytes.
 
-    What is longer than BYTES_MAX is cut, and gets a digest in the place of the rest, so that it is found all the same.
+    A text longer than BYTES_MAX is truncated, with a digest in place of the rest, so that lookups still find it.
     """
     kept = escape(text)
     if len(kept) * 4 <= BYTES_MAX:
@@ -66,7 +65,7 @@ def escape_value(value: Any) -> Any:
 
 
 def unescape_value(value: Any) -> Any:
-    """What ``escape_value`` was given."""
+    """The inverse of ``escape_value``."""
     return _over(value, unescape)
 
 

@@ -1,4 +1,4 @@
-"""An append-only log of lines in numbered files: what was acknowledged stands there once, in order, whatever happens.
+"""An append-only log of lines in numbered files. Every acknowledged line is stored once, in order.
 
 Files are ``00000001.jsonl``, ``00000002.jsonl`` and so on. Hidden files beside them are the lock and the index of ids.
 """
@@ -198,7 +198,7 @@ class Segments:
             self._sync()
 
     def _check_file(self) -> None:
-        """What is written to a file that was moved away would be read by nobody."""
+        """Raise where the file was moved or cut: no reader would see further writes."""
         mine = os.fstat(self._running())
         try:
             there = Path(self._name).stat()

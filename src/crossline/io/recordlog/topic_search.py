@@ -1,4 +1,4 @@
-"""What stands in a topic behind given offsets: read once, and left."""
+"""Reads the records of a topic after given offsets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def read_tail(
 
 
 def _stretches(consumer: Consumer, topic: str, ends: Mapping[str, int], until_s: float) -> dict[int, tuple[int, int]]:
-    """Of each partition that has anything to read, from where and up to where."""
+    """The range of offsets of each partition with records to read."""
     partitions = consumer.list_topics(topic, timeout=max(0.1, until_s - time.monotonic())).topics[topic].partitions
     found = {}
     for number in partitions:

@@ -1,4 +1,4 @@
-"""Connections to Redis that know one deadline for each answer, that of a whole pipeline of commands included."""
+"""Connections to Redis with one deadline per request, a whole command pipeline included."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crossline.io.net.deadline_sockets import DeadlineSocket, TlsDeadlineSocket,
 
 
 class BoundedConnection(Connection):
-    """``answer_s_max``: that an answer may take, and that connecting may."""
+    """``answer_s_max``: the deadline of a request, and of connecting, in seconds."""
 
     def __init__(self, *, answer_s_max: float, **options: Any) -> None:
         self._deadline = Deadline(answer_s_max)
@@ -22,7 +22,7 @@ class BoundedConnection(Connection):
         return open_socket(self.host, self.port, self._deadline)
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """A question: its time begins."""
+        """Send a request, and start its deadline."""
         self._deadline.begin()
         super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
 

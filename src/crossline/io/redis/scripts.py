@@ -1,11 +1,11 @@
-"""What the Redis sink does in one step each, so that a kill leaves all of it or nothing."""
+"""The Lua scripts of the Redis sink: each is atomic, so that a kill leaves all of it or nothing."""
 
 from __future__ import annotations
 
 # The gravest of what is in force for an entity. Where it ends before a lesser one, the entity is noted as due then.
 # ``stand`` finds it anew among all.
 #
-# Who is in force is told by Redis's own clock: those who ask and those who tell then mean the same instant.
+# Redis's own clock decides which alerts are in force, so that readers and writers use the same instant.
 _STAND = """
 local now = redis.call('TIME')
 local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)

@@ -14,8 +14,8 @@ from crossline.io.registry.schema_store import SchemaStore
 class AvroDecoder:
     """Decodes Avro values to plain values; None for a value that is not a record.
 
-    A schema that is not cached is requested once. Where the registry does not answer, the error is added to ``gone`` and
-    no further request is sent.
+    A schema that is not cached is requested once. Where the registry does not answer, the error is added to ``gone``
+    and no further request is sent.
     """
 
     def __init__(self, store: SchemaStore, gone: list[str]) -> None:

@@ -50,8 +50,8 @@ class RegistryClient:
     def schema(self, number: int) -> SchemaAnswer:
         """The schema of ``number``.
 
-        Raises UnknownSchemaError where there is none, SourceError where no registry answers, PermanentError where the registry
-        does not let us ask.
+        Raises UnknownSchemaError where there is none, SourceError where no registry answers, PermanentError where the
+        registry refuses the credentials.
         """
         found = self._ask("GET", f"/schemas/ids/{number}")
         kind = found.get("schemaType") or "AVRO"

@@ -63,8 +63,8 @@ class Delivery:
     own delivery. ``positions``: (partition, offset) of the record at which each alert fired, or none at all.
     ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch;
     equal events are one event. ``decisions`` are as they leave, one a record at most. ``told``: feature rows,
-    where the pipeline writes them to a table. The same ``batch_id`` stands for the same records at every attempt, within one
-    ``checkpoint`` ("" where there is none), and was planned at ``began_ms``, unless an older copy was put back.
+    where the pipeline writes them to a table. Within one ``checkpoint`` ("" where there is none) a ``batch_id`` stands
+    for the same records at every attempt. It was planned at ``began_ms``, unless an older checkpoint was restored.
     """
 
     pipeline: str

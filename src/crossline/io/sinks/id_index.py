@@ -1,4 +1,4 @@
-"""Which ids stand in a file of lines: kept in a SQLite file beside it, so that it costs no memory to know them."""
+"""An index of the ids in a file of lines, in a SQLite file beside it rather than in memory."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class IdIndex:
         return [execute(insert, (each,)).rowcount == 1 for each in ids]
 
     def learn(self, ids: Iterable[bytes]) -> None:
-        """Add many ids, of which nobody asks whether they are new."""
+        """Add many ids without a check whether they are new."""
         rows = ((each,) for each in sorted(ids))  # in the order of the tree
         self._running().executemany("INSERT INTO ids VALUES (?) ON CONFLICT DO NOTHING", rows)
 

@@ -21,8 +21,8 @@ def dead_identity(
 ) -> bytes:
     """16 bytes for one record and one reason: where it stands, and which record it is.
 
-    The place alone does not tell: a file or a topic may have been replaced by another of its name. The bytes tell only
-    where there is no record id, since those of a duplicate are read again later, and may be gone by then.
+    The position alone is not enough: a file or a topic may have been replaced by another of its name. The bytes
+    count only where there is no record id, since those of a duplicate are read again later, and may be gone by then.
     """
     digest = hashlib.blake2b(orjson.dumps([stream, partition, offset, reason, record_id]), digest_size=_BYTES)
     if record_id is None:

@@ -129,7 +129,7 @@ class OnceFile:
             sync_path(self.path.parent)
         self._index.open()
         if not self._compared and self._index.mark != _mark(self._descriptor, self._index.read_to):
-            self._index.clear()  # it is of another file, or this one was cut while nobody wrote
+            self._index.clear()  # the index is of another file, or this one was truncated between runs
         self._compared = True
         self._learn(self._descriptor, self._end(self._descriptor))
         return self._descriptor

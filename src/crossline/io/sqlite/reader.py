@@ -104,7 +104,7 @@ class StoreReader:
         return [orjson.loads(row["body"]) for row in rows]
 
     def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
-        """A version of a rule as ``pipeline`` took it up; None where the store was not told."""
+        """A version of a rule as ``pipeline`` took it up; None where the store does not have it."""
         query = "SELECT body FROM rule_history WHERE pipeline = ? AND rule_id = ? AND version = ? ORDER BY seq DESC"
         events = [orjson.loads(row["body"]) for row in self._all(query, [pipeline, rule_id, version])]
         return next((event["body"] for event in events if event.get("body")), None)

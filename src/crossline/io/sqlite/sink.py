@@ -160,7 +160,7 @@ class SqliteSink:
     def close(self) -> None:
         """Note the end of the run and close the file; raises SinkError where only the latter can be done at once.
 
-        What is in the log is brought into the file, unless somebody still reads the log.
+        Checkpoints the write-ahead log into the file, unless another connection still reads the log.
         """
         connection, self._connection = self._connection, None
         if connection is None:

@@ -1,4 +1,4 @@
-"""Finds the store that an address or a pipeline names, and loads what reads it."""
+"""Opens the store that an address or a pipeline names."""
 
 from __future__ import annotations
 

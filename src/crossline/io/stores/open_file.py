@@ -1,4 +1,4 @@
-"""Whether a path still leads to the file that a sink holds open."""
+"""Checks that a path still names the file that a sink holds open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crossline.basics.errors import SinkError
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file as it was found at ``path``. It has to be held open: the number of one that is deleted is given away."""
+    """The identity of the open file at ``path``. Keep it open: the inode of a deleted file is reused."""
 
     path: Path
     device: int
@@ -20,12 +20,12 @@ class OpenFile:
 
     @classmethod
     def of(cls, path: Path, descriptor: int | None = None) -> Self:
-        """The file of ``descriptor``, or that which ``path`` leads to; raises OSError where there is none."""
+        """The file of ``descriptor``, or else the file at ``path``. Raises OSError where there is none."""
         found = path.stat() if descriptor is None else os.fstat(descriptor)
         return cls(path, found.st_dev, found.st_ino)
 
     def check(self) -> None:
-        """Raise SinkError where the path leads elsewhere by now: what is written would be seen by nobody."""
+        """Raise SinkError where the path names another file now: no reader would see further writes."""
         try:
             found = self.path.stat()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Stores as those who read them see them, whatever database they are. Which one it is: ``opening``."""
+"""The interface of stores for readers, whatever the database. ``factory`` opens one."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Store(Protocol):
         ...
 
     def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
-        """A version of a rule as ``pipeline`` took it up; None where the store was not told."""
+        """A version of a rule as ``pipeline`` took it up; None where the store does not have it."""
         ...
 
     def refused(self, pipeline: str, stream: str, record_ids: Collection[str]) -> set[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""One signed message to one address, asked once: taken, refused, or nobody there to take it."""
+"""Posts one signed message to one address, once: accepted, rejected, or unreachable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUSY = {429, 503}  # of the whole address, not of one message
 _NOBODY = {502, 504}  # of what stands before the address
 _NEVER = {400, 413, 422}  # of what is in the message: the next attempt has the same
 _OK, _OK_END = 200, 300
-_SAID_MAX = 300  # bytes of an answer that are told
+_REASON_MAX = 300  # bytes of a response in an error text
 _WHOLE_MAX = 65_536  # bytes of an answer that are read, so that its connection may serve again
 _DIGITS = 9
 _URL_SAFE = "%/?:@!$&'()*+,;=~"
@@ -30,7 +30,7 @@ _URL_SAFE = "%/?:@!$&'()*+,;=~"
 class Poster:
     """Posts messages to the address of ``settings``. From any thread, once it is open.
 
-    ``where``: the address as it may be told: what stands behind its path may be a secret of its own.
+    ``where``: the address for logs and errors, without its query, which may hold a secret.
     """
 
     def __init__(self, settings: PostingSettings, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
@@ -81,12 +81,12 @@ class Poster:
             return self._unanswered(name, f"no answer in {self._settings.timeout} ms"), False
         except ConnectionClosedError as error:
             return self._unanswered(name, f"it hung up: {error}"), False
-        said = f"{reply.status} {reply.body[:_SAID_MAX].decode(errors='replace')}".strip()
+        reason = f"{reply.status} {reply.body[:_REASON_MAX].decode(errors='replace')}".strip()
         if _OK <= reply.status < _OK_END:
             return None, True
         if reply.status in _BUSY:
-            raise SinkError(f"{self.where} is busy: {said}", _after_ms(reply.headers.get("Retry-After")))
-        return said, reply.status in _NEVER
+            raise SinkError(f"{self.where} is busy: {reason}", _after_ms(reply.headers.get("Retry-After")))
+        return reason, reply.status in _NEVER
 
     def _unanswered(self, name: str, why: str) -> str:
         """Why the message is refused, where the address answers others. Raises SinkError where it is away."""

@@ -1,4 +1,4 @@
-"""``slo.path``: the counts of each minute, in SQLite; run and API add to it, whoever asks reads."""
+"""``slo.path``: the counts of each minute, in SQLite. Run and API write it; reports read it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class MinuteFigure:
 
 
 class MinuteFile:
-    """What the file at ``path`` has of ``pipeline``. Each call waits for the disk: for a thread that nobody waits for.
+    """What the file at ``path`` has of ``pipeline``. Each call waits for the disk: call it from a background thread.
 
     Raises RetryableError where it cannot be read or written now, StateError where it is something else.
     """

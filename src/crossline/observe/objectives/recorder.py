@@ -107,10 +107,14 @@ class Recorder:
         known = [name for name in self._held if name in counts or name not in self._sampled]
         rows = [
             Minute(
-                *(name, self._held[name], minute, *counts.get(name, (0, 0))),
-                None if name not in measured else packed(measured[name]),
+                name=name,
+                held=self._held[name],
+                minute=minute,
+                good=good,
+                total=total,
+                measured=None if name not in measured else packed(measured[name]),
             )
-            for name in known
+            for name, (good, total) in ((name, counts.get(name, (0, 0))) for name in known)
         ]
         more = [MinuteFigure(name, minute, value, peak) for (name, peak), value in figures.items()]
         try:

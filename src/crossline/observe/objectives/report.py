@@ -99,7 +99,7 @@ def _window(found: WindowVerdict) -> dict[str, Any]:
 
 
 def _burning(by_span: Mapping[int, WindowVerdict]) -> Iterator[dict[str, Any]]:
-    """The pairs of windows that alert somebody."""
+    """The pairs of windows that raise an alert."""
     for pair in PAIRS:
         long, short = (by_span[each] for each in pair.minutes)
         if burns(pair, long, short):

@@ -30,7 +30,7 @@ log = get_logger(__name__)
 
 
 class LagSource(Protocol):
-    """What is asked of a pipeline each second."""
+    """The pipeline, as the lag sampler reads it each second."""
 
     def standing(self) -> Standing:
         """How it stands now."""

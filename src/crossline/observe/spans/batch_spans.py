@@ -1,4 +1,4 @@
-"""What a batch and its deliveries are as spans of OpenTelemetry."""
+"""OpenTelemetry spans of a batch and its deliveries."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def ids_of(delivery: Delivery) -> tuple[int, int] | None:
 
 
 class PresetIds(RandomIdGenerator):
-    """Ids as they are given, for the span that is begun within ``preset``; else drawn."""
+    """An id generator: preset ids for the span begun within ``preset``, else random ids."""
 
     def __init__(self) -> None:
         self._preset = threading.local()
 
     @contextmanager
     def preset(self, trace_id: int, span_id: int | None = None) -> Iterator[None]:
-        """A span that this thread begins in here has these."""
+        """A span that this thread begins in this context has these ids."""
         self._preset.ids = (trace_id, span_id)
         try:
             yield
@@ -56,19 +56,19 @@ class PresetIds(RandomIdGenerator):
             self._preset.ids = None
 
     def generate_trace_id(self) -> int:
-        """Of a span without a parent."""
+        """The trace id of a root span."""
         ids = getattr(self._preset, "ids", None)
         return ids[0] if ids else super().generate_trace_id()
 
     def generate_span_id(self) -> int:
-        """Of any span."""
+        """The id of a span."""
         ids = getattr(self._preset, "ids", None)
         return ids[1] if ids and ids[1] else super().generate_span_id()
 
 
 @dataclass(slots=True)
 class SinkDelivery:
-    """A sink has a delivery: from when to when (ns), and what failed before, when."""
+    """A completed delivery: begin and end (epoch ns), and the failed attempts before."""
 
     name: str
     delivery: Delivery
@@ -95,7 +95,7 @@ class BatchSpans:
         self._deliveries: list[SinkDelivery] = []
 
     def name_sinks(self, sinks: Iterable[Sink]) -> None:
-        """Under the names that the figures have."""
+        """Name the sinks as the metrics do."""
         for name, sink in named(sinks):
             self._names[id(sink)] = name
             if isinstance(sink, OutboxSink):
@@ -103,7 +103,7 @@ class BatchSpans:
                 self._behind.add(id(sink.sink))
 
     def failed(self, sink: Sink, error: BaseException | None) -> None:
-        """An attempt to remember until the sink has the batch."""
+        """Note a failed attempt until the sink has the batch."""
         with self._lock:
             failures = self._failures.setdefault(id(sink), [])
             if len(failures) < EVENTS_MAX:
@@ -118,7 +118,7 @@ class BatchSpans:
             failures = self._failures.pop(id(sink), [])
             sink_delivery = SinkDelivery(name, delivery, ended_ns - round(spent_s * 1e9), ended_ns, kept, failures)
             if id(sink) not in self._behind:
-                # Of a batch that was given up, and is run by the next process, nobody will ask.
+                # Drop the deliveries of a batch that was abandoned; the next process runs it again.
                 self._deliveries = [each for each in self._deliveries if each.delivery is delivery]
                 self._deliveries.append(sink_delivery)
                 return

@@ -1,4 +1,4 @@
-"""How much the logs of states take on the disk."""
+"""Disk usage of the state logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOK_EVERY_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """Bytes and files, and when the newest of them was written."""
+    """Bytes, files, and when the newest file was written."""
 
     size: int = 0
     files: int = 0
@@ -22,7 +22,7 @@ class DiskUsage:
 
 
 def disk_usage_of(root: str) -> DiskUsage:
-    """What lies below the folder ``root``; nothing where it is no folder of this machine."""
+    """The usage below the folder ``root``; zero where it is not a local folder."""
     size, files, newest_s = 0, 0, None
     for each in _files(root):
         with suppress(OSError):  # merged and removed meanwhile
@@ -46,14 +46,14 @@ def _files(root: str) -> Iterator[os.DirEntry[str]]:
 
 
 class DiskUsageMeter:
-    """Looks at most every LOOK_EVERY_S: there may be thousands of files, and scrapes are many."""
+    """Measures at most every LOOK_EVERY_S: there may be thousands of files, and scrapes are frequent."""
 
     def __init__(self) -> None:
         self._space = DiskUsage()
         self._looked_s: float | None = None
 
     def of(self, root: str) -> DiskUsage:
-        """As it was found last."""
+        """The last measurement."""
         now_s = time.monotonic()
         if root and (self._looked_s is None or now_s - self._looked_s >= LOOK_EVERY_S):
             self._looked_s, self._space = now_s, disk_usage_of(root)

@@ -19,7 +19,7 @@ from crossline.runtime.pipeline.standing import Standing, Waiting
 
 
 class RunCollector:
-    """Makes metrics of what is known when somebody asks; nothing is asked of Java, brokers or other machines.
+    """Makes metrics at each scrape from memory; asks neither Java, nor brokers, nor other machines.
 
     ``standing``, ``waiting``, ``space`` and ``ready`` give what is known now.
     """
@@ -176,7 +176,7 @@ def metric_histogram(name: str, said: str, labels: list[str], values: Mapping[An
 
 
 class Collector(Protocol):
-    """What makes metrics of what is known when somebody asks."""
+    """Makes metrics at each scrape."""
 
     def collect(self) -> Iterator[Metric]:
         """All families."""

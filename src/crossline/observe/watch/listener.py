@@ -72,7 +72,7 @@ def _server(place: Place, pages: Pages) -> ThreadingTCPServer:
 
     class Server(ThreadingTCPServer):
         address_family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-        allow_reuse_address = True  # what the run before left behind, in which nobody listens any more
+        allow_reuse_address = True  # sockets of the run before, in TIME_WAIT
         daemon_threads = True
         block_on_close = False
         request_queue_size = CLIENTS_MAX
@@ -97,7 +97,7 @@ def _server(place: Place, pages: Pages) -> ThreadingTCPServer:
                 self.free.release()
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that went away, or takes too long, is nobody's business."""
+            """Ignore clients that close the connection, or time out."""
 
     return Server((place.host, place.port), Handler)
 

@@ -1,4 +1,4 @@
-"""The watch of one run: begins before anything slow, follows its pipeline, ends last."""
+"""The HTTP endpoints of a run: metrics and health. They start before the pipeline and end after it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ log = get_logger(__name__)
 
 
 class WatchedPipeline(Protocol):
-    """What the watch asks of a pipeline."""
+    """The pipeline, as the watch reads it."""
 
     @property
     def sinks(self) -> Sequence[Sink]:
-        """Where its alerts go."""
+        """Its sinks."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class WatchedPipeline(Protocol):
         ...
 
     def standing(self) -> Standing:
-        """How it stands now."""
+        """Its current state."""
         ...
 
     def waiting(self) -> list[Waiting]:
@@ -54,7 +54,7 @@ class RunWatch:
 
     ``clocks``: by stream, whether ingest time is a ``wall`` clock, or comes from the records. What may take long is
     asked in a thread of its own, so that a page is answered whatever Java and brokers do. ``more``: what else of the
-    run Prometheus is told. Raises UsageError where its place is taken.
+    run is exposed to Prometheus. Raises UsageError where its place is taken.
     """
 
     def __init__(

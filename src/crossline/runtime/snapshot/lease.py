@@ -101,8 +101,8 @@ class Lease:
     def take(self, epochs: list[int]) -> None:
         """Become the holder; ``epochs`` are numbers that were used besides those of claims.
 
-        Waits up to ``LEASE_S`` where a holder may be dead. Raises StateError where another one lives, StoreUnavailableError
-        where the store cannot be asked.
+        Waits up to ``LEASE_S`` where a holder may be dead. Raises StateError where another one lives,
+        StoreUnavailableError where the store cannot be asked.
         """
         while not self._taken(epochs):
             pass
@@ -132,7 +132,7 @@ class Lease:
         return True
 
     def still_held(self) -> None:
-        """Look. Raises StateError where somebody else has taken over, StoreUnavailableError where it cannot be known."""
+        """Look. Raises StateError where another process has taken over, StoreUnavailableError where that is unknown."""
         if not self._mine():
             raise self._taken_over()
 

@@ -131,7 +131,7 @@ class Mirror:
                 each.unlink()
 
     def publish(self) -> bool:
-        """Have the store get what changed since; whether anything did. Raises StoreUnavailableError where it is away."""
+        """Have the store get what changed since; whether anything did. Raises StoreUnavailableError."""
         seen = dict(self._seen())
         for path, stamp in seen.items():
             known = self._known.get(path)

@@ -81,8 +81,8 @@ class RuleLogCopy:
     def follow(self) -> None:
         """Have the copy get what was appended since.
 
-        Raises StoreUnavailableError where the store does not take the rest, StateError where what was noted stands there no
-        more.
+        Raises StoreUnavailableError where the store does not take the rest, StateError where what was noted is gone
+        from it.
         """
         self._tables.follow()
         if not self._path.exists() or self._path.stat().st_size == self._size:

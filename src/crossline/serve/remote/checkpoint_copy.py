@@ -63,8 +63,8 @@ class CheckpointCopy:
     def look(self) -> bool:
         """Bring what is new; False: the checkpoint is another one now, and the folder is to begin anew (``anew``).
 
-        Raises StoreUnavailableError where the store does not answer, StateError where there is no checkpoint, or a damaged
-        one. What was brought stays, and the next look goes on from there.
+        Raises StoreUnavailableError where the store does not answer, StateError where there is no checkpoint, or a
+        damaged one. What was brought stays, and the next look goes on from there.
         """
         seen_s = time.time()
         notes = self._mirror.notes()
