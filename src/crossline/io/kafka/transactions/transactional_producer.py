@@ -126,7 +126,7 @@ class TransactionalProducer:
         self._client_errors.forget()
 
     def _begin(self) -> None:
-        """Initialise transactions, which fences other producers of this name. Replaces a client that lost all brokers."""
+        """Initialise transactions, which fences other producers of this name, by a new client if needed."""
         if self._producer is not None:
             self._producer.poll(0)  # serves error callbacks since the last batch
             if self._client_errors.disconnected:
