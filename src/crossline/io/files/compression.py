@@ -1,4 +1,4 @@
-"""Compressed files (gzip, zstd): the text in them, which is read forwards only and cut where its lines end.
+"""Compressed files (gzip, zstd): their text is read forwards only, and cut at line ends.
 
 Positions are those of the text. A file is known as compressed by its first bytes, whatever its name is.
 """
@@ -27,7 +27,7 @@ PIECE = 1 << 20
 
 
 class PackedError(Exception):
-    """The bytes are not a whole archive. ``short``: they end before it does, else they are damaged."""
+    """The archive is truncated (``short``) or damaged."""
 
     def __init__(self, text: str, *, short: bool) -> None:
         super().__init__(text)
@@ -35,13 +35,13 @@ class PackedError(Exception):
 
 
 def packing_of(file: BinaryIO) -> Packing | None:
-    """How a file is compressed, None where it is not."""
+    """The compression of a file; None where it is not compressed."""
     first = os.pread(file.fileno(), max(map(len, MAGIC)), 0)
     return next((packing for magic, packing in MAGIC.items() if first.startswith(magic)), None)
 
 
 class PackedText:
-    """The text of an opened file, from its beginning on; ``at``: how far it was read. It closes the file."""
+    """The text of an open file, from its start; ``at``: the position in the text. Closes the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         packing = packing_of(file)

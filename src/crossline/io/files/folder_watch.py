@@ -1,4 +1,4 @@
-"""What changed among the files of patterns since they were looked at last, at the cost of what is new."""
+"""Finds changes among the files of patterns, at a cost that grows with the changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = get_logger(__name__)
 
 @dataclass(slots=True)
 class _Seen:
-    """A path as it was when it was looked at last."""
+    """A path at its last stat."""
 
     number: int
     stat: os.stat_result
@@ -27,9 +27,9 @@ class _Seen:
 
 @dataclass(slots=True)
 class FolderChanges:
-    """Paths that are there, those that are new or another size or file than before, those that are not there any more.
+    """Paths that exist, paths that are new or changed in size or file, and paths that are gone.
 
-    ``ended``: followed no longer.
+    ``ended``: no longer followed.
     """
 
     there: Found
@@ -50,7 +50,7 @@ class FolderWatch:
         self.trouble: dict[str, str] = {}
 
     def look(self, now_ms: int) -> FolderChanges:
-        """What is there at ``now_ms``. One that cannot be looked at is in ``trouble``, and stops no other."""
+        """The changes at ``now_ms``. A path that cannot be read is in ``trouble``, and stops no other."""
         self._told, self.trouble = self.trouble, {}
         look = FolderChanges(find_files(self._patterns, self.cannot))
         self._follow(look, now_ms)
@@ -87,7 +87,7 @@ class FolderWatch:
                 self._followed.discard(path)
 
     def follow(self, path: str, stat: os.stat_result, now_ms: int) -> None:
-        """Look at a path that no pattern names, for as long as it goes on."""
+        """Watch a path outside the patterns, as long as it grows."""
         self._followed.add(path)
         self._seen[path] = _Seen(0, stat, now_ms)
 
@@ -96,7 +96,7 @@ class FolderWatch:
         self._seen.pop(path, None)
 
     def _hidden(self, path: str) -> bool:
-        """Whether a file that was not found may well be there, in a folder that cannot be looked at now."""
+        """Whether a missing file may exist in a folder that cannot be read now."""
         if not self.trouble:
             return False
         try:

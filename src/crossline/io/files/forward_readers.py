@@ -8,7 +8,7 @@ OPEN_MAX = 4
 
 
 class ForwardReader(Protocol):
-    """What is read forwards; ``at``: the next position."""
+    """A sequential reader; ``at``: the next position."""
 
     at: int
 
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=ForwardReader)
 
 
 class ForwardReaders(Generic[T]):
-    """Readers by their file, OPEN_MAX at most. One that is in use is not in here, so threads do not meet."""
+    """Idle readers by file, OPEN_MAX at most. A reader in use is not in the pool, so no two threads share one."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Any, ...], T] = {}
@@ -35,7 +35,7 @@ class ForwardReaders(Generic[T]):
         return len(self._kept)
 
     def take(self, key: tuple[Any, ...], start: int) -> T | None:
-        """The reader of a file, if it can still come to ``start``."""
+        """The reader of a file, if it is not past ``start``."""
         reader = self._kept.pop(key, None)
         if reader is not None and reader.at > start:
             reader.close()
@@ -43,7 +43,7 @@ class ForwardReaders(Generic[T]):
         return reader
 
     def keep(self, key: tuple[Any, ...], reader: T) -> None:
-        """Put it back; one that is at its end is closed, and so is the one that was put back longest ago."""
+        """Return a reader. Closes a reader at its end, and the least recently used one beyond OPEN_MAX."""
         if reader.ended:
             reader.close()
             return

@@ -1,4 +1,4 @@
-"""A file of JSON lines that takes each line once, by its id."""
+"""A file of JSON lines that stores each line once, by its id."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class OnceFile:
         self._dirty = True  # something of the file may not be synced
 
     def open(self) -> None:
-        """Take up what is there; raises PermanentError where the file is another's, SinkError where it fails."""
+        """Open the file. Raises PermanentError where it belongs to another pipeline, SinkError where the disk fails."""
         try:
             with self._told():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +217,7 @@ class OnceFile:
 
 
 def sync_path(path: Path) -> None:
-    """See to it that what is in a file, or the names in a folder, survive a power failure."""
+    """Sync a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -233,7 +233,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _mark(descriptor: int, end: int) -> bytes:
-    """What stands before ``end``, in 16 bytes."""
+    """A 16-byte digest of the bytes before ``end``."""
     size = min(end, _MARK_BYTES)
     return hashlib.blake2b(os.pread(descriptor, size, end - size), digest_size=16).digest()
 

@@ -1,4 +1,4 @@
-"""Files that a command writes: whole or not there at all; devices and pipes take what is written directly."""
+"""Output files of commands, written atomically; devices and pipes are written directly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_LINES = ("", INDEX_SUFFIX, *(INDEX_SUFFIX + log for log in _LOGS))
 
 @contextmanager
 def drafted(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[Path]:
-    """A file to write, beside ``path``, that takes its place when the block ends without an error.
+    """A temporary file beside ``path`` that replaces it when the block ends without an error.
 
     A link is followed: the file that it leads to is replaced, and keeps its permissions. What is written for a device
     or a pipe is copied into it. Raises UsageError where ``path`` is a folder, one of ``inputs``, the file of a sink, or
@@ -54,7 +54,7 @@ def drafted(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[Path]:
 
 @contextmanager
 def written(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[BinaryIO]:
-    """An open file that is at ``path`` once it is whole; errors and exceptions as ``drafted``."""
+    """An open file that appears at ``path`` once it is complete; errors and exceptions as ``drafted``."""
     with _told(path):
         direct = _regular(path, inputs) is None
     if direct:
@@ -67,7 +67,7 @@ def written(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[BinaryIO]:
 
 @contextmanager
 def growing(path: Path) -> Iterator[BinaryIO]:
-    """An open file that readers can follow from its first byte; what was there goes. Errors as ``drafted``."""
+    """An open file that readers can follow from its first byte; replaces an older file. Errors as ``drafted``."""
     with _told(path):
         target = _regular(path)
         file = _directly(path) if target is None else target.open("wb")
@@ -76,7 +76,7 @@ def growing(path: Path) -> Iterator[BinaryIO]:
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder that ``path`` shall lie in, where it is not there. Raises PermanentError where it cannot."""
+    """Create the parent folder of ``path``. Raises PermanentError where that fails."""
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
 

@@ -1,4 +1,4 @@
-"""The tables of a store, and how a store of an older version becomes one of this."""
+"""The tables of a store, and the migration of older stores."""
 
 from __future__ import annotations
 

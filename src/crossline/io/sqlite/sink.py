@@ -1,4 +1,4 @@
-"""The store: one SQLite file with every alert, dead letter, late record, rule event, and the figures of each batch."""
+"""The SQLite store: every alert, dead letter, late record and rule event, and the figures of each batch."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class SqliteSink:
             self._connection = connection
 
     def _spare_log(self) -> None:
-        """A new database throws away the log that it finds: raise PermanentError where that is not its own."""
+        """SQLite deletes a write-ahead log beside a new database: raise PermanentError where one is there."""
         if not _size(self.path) and _size(self._log_path):
             raise PermanentError(
                 f"{self._log_path} belongs to the store that was moved away from {self.path}, and has rows that are "
@@ -253,7 +253,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
 
 @contextmanager
 def translated_errors(path: Path) -> Iterator[None]:
-    """Errors of SQLite and of the disk as ours: what may pass (a lock, a full disk) is retryable, damage is not."""
+    """Translates errors of SQLite and the disk: a lock or a full disk is retryable, damage is not."""
     try:
         yield
     except (sqlite3.OperationalError, OSError) as error:

@@ -45,7 +45,7 @@ class Poster:
         self._stop = threading.Event()
 
     def open(self) -> None:
-        """Read the key; raises PermanentError without one. Nothing is asked yet."""
+        """Read the key. Raises PermanentError without one. Sends no request."""
         settings = self._settings
         key = settings.password(os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
         if not key:
@@ -89,7 +89,7 @@ class Poster:
         return reason, reply.status in _NEVER
 
     def _unanswered(self, name: str, why: str) -> str:
-        """Why the message is refused, where the address answers others. Raises SinkError where it is away."""
+        """Why the message is rejected, where the address answers other requests. Raises SinkError where it does not."""
         if self._stop.is_set():
             raise SinkError(f"stopped before {name} was taken: {why}")
         try:
@@ -112,7 +112,7 @@ class Poster:
 
 
 def _after_ms(header: str | None) -> int | None:
-    """What ``Retry-After`` asks for, where it names seconds; it may not ask for the end of the world."""
+    """The seconds of ``Retry-After`` in ms, up to a maximum; None without them."""
     if header is None or not (header.isascii() and header.isdigit()):
         return None
     return min(int(header[:_DIGITS]) * 1_000, AFTER_MS_MAX)

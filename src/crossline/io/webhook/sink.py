@@ -1,4 +1,4 @@
-"""Alerts and decisions posted to an address."""
+"""The webhook sink: posts alerts and decisions to an address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WebhookMessage:
-    """``name``: the id that it is known by. ``about``: those of one entity or record are posted in order."""
+    """``name``: its id. ``about``: its entity or record; messages about one are posted in order."""
 
     name: str
     about: str
@@ -38,8 +38,8 @@ class WebhookMessage:
 class WebhookSink:
     """Posts each alert, and decisions where asked to, with its id in ``Idempotency-Key``.
 
-    Guarantee: at least once, under one id, those of one entity (of decisions: of one record) in their order. What was
-    taken of a batch is not posted again by this process; after a kill the batch is posted again as a whole. While the
+    Guarantee: at least once, under one id, those of one entity (of decisions: of one record) in their order. What the
+    address accepted is not posted again by this process; after a kill the batch is posted again as a whole. While the
     address is away or busy (429, 503) the batch is held. A message that is refused ``attempts`` times, or once for
     what is in it (400, 413, 422), is parked: a line in a file, with the answer, once; those behind it go on. Redirects
     are refusals: a signed message goes where it was meant to go. So is no whole status within ``timeout``, or none but
@@ -75,7 +75,7 @@ class WebhookSink:
         self._poster.use_cancel_token(stop)
 
     def deliver(self, delivery: Delivery) -> None:
-        """Post what was not taken yet. Raises SinkError where the address is away or busy."""
+        """Post what the address has not accepted yet. Raises SinkError where it is unreachable or busy."""
         if delivery.batch_id != self._batch_id:
             self._batch_id = delivery.batch_id
             self._taken.clear()
@@ -104,7 +104,7 @@ class WebhookSink:
                 yield WebhookMessage(decision["decision_id"], about, decision)
 
     def _in_order(self, messages: Sequence[WebhookMessage]) -> SinkError | None:
-        """Post those of one entity; why they have to wait, None where all were taken or parked."""
+        """Post the messages of one entity; the error that stopped them, None where all were accepted or parked."""
         for message in messages:
             try:
                 self._post(message)
@@ -115,7 +115,7 @@ class WebhookSink:
         return None
 
     def _post(self, message: WebhookMessage) -> None:
-        """Until the message is taken, or parked. Raises SinkError where the address is away or busy, or at a stop."""
+        """Post until the message is accepted or parked. Raises SinkError where neither is possible, or at a stop."""
         body = json_bytes(message.body)
         while True:
             refused, final = self._poster.post(message.name, body)

@@ -59,7 +59,7 @@ _PUT_PART = "INSERT OR REPLACE INTO histograms (pipeline, name, held, width, sta
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What was counted of an objective in a minute (epoch minutes); ``held``: see ``Objective``.
+    """The counts of an objective in a minute (epoch minutes); ``held``: see ``Objective``.
 
     ``measured``: the values, as ``histogram.packed`` makes them; None where nothing was measured.
     """
@@ -74,7 +74,7 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class MinuteFigure:
-    """What else a minute was. ``peak``: its greatest value; else a sum."""
+    """Another figure of a minute. ``peak``: its maximum; else a sum."""
 
     name: str
     minute: int
@@ -83,7 +83,7 @@ class MinuteFigure:
 
 
 class MinuteFile:
-    """What the file at ``path`` has of ``pipeline``. Each call waits for the disk: call it from a background thread.
+    """The minutes of ``pipeline`` in the file at ``path``. Each call waits for the disk: call it in the background.
 
     Raises RetryableError where it cannot be read or written now, StateError where it is something else.
     """
@@ -94,7 +94,7 @@ class MinuteFile:
         self._db = PrivateDatabase(path, _VERSION, _TABLES, made_by, upgrades={1: (_HISTOGRAMS,)})
 
     def add(self, minutes: Iterable[Minute], figures: Iterable[MinuteFigure], now_minute: int) -> None:
-        """Add to what is there; what is older than is kept goes."""
+        """Add counts, and delete minutes past their retention."""
         with self._db.writing() as db:
             for each in minutes:
                 db.execute(_ADD, (self._pipeline, each.name, each.held, each.minute, each.good, each.total))

@@ -1,4 +1,4 @@
-"""Adds up what is counted within a minute, and writes it once the minute is over."""
+"""Adds up the counts of a minute, and writes them at its end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Recorder:
             self._buckets_of(name)[:] += found
 
     def measure_one(self, name: str, value: float) -> None:
-        """The same of one value, for who cannot wait."""
+        """As ``measure``, for one value, without numpy's overhead."""
         limit = self._limits.get(name)
         if limit is None:
             return
@@ -98,7 +98,7 @@ class Recorder:
         return self.now_ms() // MINUTE_MS > self._minute
 
     def flush(self) -> None:
-        """Write the counts and begin anew. If that fails, the minute stays unknown, and the error is logged."""
+        """Write the counts and reset them. If that fails, the minute stays unknown, and the error is logged."""
         with self._lock:
             minute, self._minute = self._minute, self.now_ms() // MINUTE_MS
             counts, self._counts = self._counts, {}

@@ -1,4 +1,4 @@
-"""What an API counts: answers within their time, requests without a fault."""
+"""Request counts of an API: answers within their time, requests without an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run counts: alerts within their time, seconds without lag, minutes in which the checkpoint took little."""
+"""Objectives of a run: alert latency, seconds without lag, the checkpoint's share of each minute."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LagSource(Protocol):
 
 
 class RunCounts:
-    """Counts of one run, taken batch by batch.
+    """Counts of one run, batch by batch.
 
     ``samples``: whether lag is looked at. ``recorder``: what it adds to.
     """
@@ -93,7 +93,7 @@ class RunCounts:
             self.recorder.figure("lag_ms", float(lag_ms), peak=True)
 
     def flush(self) -> None:
-        """The minute is over, or the run: settle it, and write it."""
+        """Write the minute, at its end or that of the run."""
         with self._lock:
             spent, self._spent = self._spent, Counter()
         if spent["batches"] > 0:
@@ -137,14 +137,14 @@ class RunObjectives:
         self._thread.start()
 
     def batch(self, delivery: Delivery, totals: Totals) -> None:
-        """A batch is with every sink. Whatever becomes of its counts, it is done."""
+        """Count a batch that every sink has. Errors are logged, and do not fail the batch."""
         try:
             self.counts.batch(delivery, totals)
         except Exception:
             log.exception("a batch could not be counted for the objectives")
 
     def close(self) -> None:
-        """Count no more, and write what was counted. A broker that is asked right now is not waited for."""
+        """Stop, and write the counts. Does not wait for a broker's answer."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2.0)

@@ -1,4 +1,4 @@
-"""How the pipeline runs, in one answer: state, figures, batches, dead letters, sinks, replicas."""
+"""The health report of a pipeline: state, figures, batches, dead letters, sinks, replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks a run for its figures where Prometheus does: at ``watch.listen``."""
+"""Scrapes the metrics of a run at ``watch.listen``, as Prometheus does."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ log = get_logger(__name__)
 
 
 def ids_of(delivery: Delivery) -> tuple[int, int] | None:
-    """The ids of the trace and of the span of a batch: a function of what the delivery says, so known wherever it is.
+    """The trace id and span id of a batch: a function of the delivery, so every process computes the same.
 
-    None where it does not say when it began. A batch that is run again is another trace.
+    None where the delivery has no ``began_ms``. A batch that is run again is another trace.
     """
     began_ms = delivery.figures.get("began_ms")
     if began_ms is None:
@@ -128,7 +128,7 @@ class BatchSpans:
             log.exception("no span could be made of a delivery", sink=name)
 
     def batch(self, delivery: Delivery, totals: Totals) -> None:
-        """A batch is with every sink. Whatever becomes of its spans, it is done."""
+        """Send the spans of a batch that every sink has. Errors are logged, and do not fail the batch."""
         try:
             self._batch(delivery, totals.after_ms, time.time_ns())
         except Exception:

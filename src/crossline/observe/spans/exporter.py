@@ -1,4 +1,4 @@
-"""Spans on their way to a collector: by OTLP over HTTP, from a thread of their own, dropped where it takes none."""
+"""Exports spans by OTLP over HTTP from a background thread; drops them while the collector rejects them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Spans:
 
 
 class ReportingExporter(SpanExporter):
-    """``exporter``, which says once that spans are not taken, and once that they are again."""
+    """Wraps ``exporter``: logs once that the collector rejects spans, and once that it accepts them again."""
 
     def __init__(self, exporter: SpanExporter, place: str) -> None:
         self._exporter = exporter
@@ -102,7 +102,7 @@ class ReportingExporter(SpanExporter):
         return result
 
     def _answered(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """The library's time-outs are a read's: a collector that sends a byte now and then would hold it for ever."""
+        """The library's time-outs cover one read: a collector that sends a byte now and then would block it."""
         if not self._under_way.acquire(blocking=False):
             return SpanExportResult.FAILURE
 

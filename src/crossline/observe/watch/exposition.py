@@ -1,4 +1,4 @@
-"""The figures of a run as Prometheus reads them."""
+"""The metrics of a run in Prometheus format."""
 
 from __future__ import annotations
 

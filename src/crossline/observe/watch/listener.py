@@ -60,7 +60,7 @@ class HttpListener:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more; what is being answered is given up."""
+        """Stop listening, and abandon requests in progress."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -79,14 +79,14 @@ def _server(place: Place, pages: Pages) -> ThreadingTCPServer:
         free = threading.BoundedSemaphore(CLIENTS_MAX)
 
         def process_request(self, request: Any, client_address: Any) -> None:
-            """In a thread of its own; one too many is hung up on."""
+            """Serve it in a thread; close the connection beyond the limit."""
             if not self.free.acquire(blocking=False):
                 self.shutdown_request(request)
                 return
             super().process_request(request, client_address)
 
         def process_request_thread(self, request: Any, client_address: Any) -> None:
-            """Whoever is slow is hung up on too, also one that says a word now and then."""
+            """Also closes slow connections, which send a byte now and then."""
             ending = threading.Timer(REQUEST_S_MAX, _hang_up, (request,))
             ending.daemon = True
             ending.start()

@@ -1,4 +1,4 @@
-"""What a run did, added up batch by batch: plain numbers, which who watches reads at any time.
+"""Counters of a run, added up batch by batch: plain numbers, which any thread may read.
 
 Adding costs a batch some hundred additions, and a quick look at each alert. Nothing here knows a format.
 """
@@ -53,7 +53,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class SinkFigures:
-    """How a sink did. ``behind_since_s``: when it first failed to take the batch that it still lacks."""
+    """Counters of a sink. ``behind_since_s``: the first failed attempt of the batch that it still lacks."""
 
     retries: int = 0
     behind_since_s: float | None = None
@@ -78,7 +78,7 @@ def waits_of(
 
 
 class RunFigures:
-    """The sums of a run. ``lock`` is held while they are added to, and by who reads them.
+    """The counters of a run. Writers and readers hold ``lock``.
 
     ``rules_max``: how many rules are named; later ones are summed under one name. ``wall``: streams whose ingest
     time is a wall clock, against which the latency of an alert is measured. ``streams``: those reported from the
@@ -123,7 +123,7 @@ class RunFigures:
                 self._sink_names[id(sink.sink)] = name
 
     def failed(self, sink: Sink, error: BaseException | None) -> None:
-        """A sink did not take a batch; it is tried again."""
+        """A delivery failed, and is retried."""
         with self.lock:
             mine = self._sink(sink)
             mine.retries += 1
@@ -132,7 +132,7 @@ class RunFigures:
                 mine.behind_since_s = time.time()
 
     def on_delivered(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:  # noqa: ARG002 - others ask for it
-        """A sink has a batch, ``spent_s`` after it was first asked to take it."""
+        """A sink has a batch, ``spent_s`` after the first attempt."""
         with self.lock:
             mine = self._sink(sink)
             mine.error = ""

@@ -87,21 +87,21 @@ class RunWatch:
         return self._listener.place
 
     def follow(self, pipeline: WatchedPipeline) -> None:
-        """From now on it is the watch of ``pipeline``, which was not started yet."""
+        """Watch ``pipeline``, before it is started."""
         self.figures.name_sinks(pipeline.sinks)
         self._pipeline = pipeline
         self._asking = threading.Thread(target=self._ask, name="watch-asks", daemon=True)
         self._asking.start()
 
     def batch(self, delivery: Delivery, totals: Totals) -> None:
-        """A batch is with every sink. Whatever becomes of its figures, it is done."""
+        """Count a batch that every sink has. Errors are logged, and do not fail the batch."""
         try:
             self.figures.batch(delivery, totals)
         except Exception:
             log.exception("figures of a batch could not be added up for the watch")
 
     def close(self) -> None:
-        """Listen no more. Who asks for long is not waited for."""
+        """Stop listening, without waiting for slow requests."""
         self._ended.set()
         self._listener.close()
 
