@@ -15,7 +15,7 @@ import redis
 from dev.services.postgres import LocalPostgres
 
 from crossline.io.kafka.sink import KafkaSink
-from crossline.io.outbox.encoding import packed
+from crossline.io.outbox.encoding import encode_delivery
 from crossline.io.outbox.sink import OutboxSink
 from crossline.io.postgres.client import address_of
 from crossline.io.postgres.rows import rows_of
@@ -166,7 +166,7 @@ class BehindPlace(SqlitePlace):
         return super().ids()
 
     def write_half(self, batch: Delivery) -> None:
-        whole = packed(batch)
+        whole = encode_delivery(batch)
         (self.folder / f"{batch.batch_id:012d}.tmp").write_bytes(whole[: len(whole) // 2])
 
 

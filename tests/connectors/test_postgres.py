@@ -356,8 +356,8 @@ def test_a_closed_sink_takes_nothing(place: DatabaseAddress) -> None:
 
 
 def test_months() -> None:
-    assert partitions.shifted(date(2026, 1, 31), -1) == date(2025, 12, 1)
-    assert partitions.shifted(date(2026, 11, 30), 2) == date(2027, 1, 1)
-    assert partitions.shifted(date(2026, 1, 31), -12) == date(2025, 1, 1)
+    assert partitions.shift_months(date(2026, 1, 31), -1) == date(2025, 12, 1)
+    assert partitions.shift_months(date(2026, 11, 30), 2) == date(2027, 1, 1)
+    assert partitions.shift_months(date(2026, 1, 31), -12) == date(2025, 1, 1)
     assert partitions.partition_name("alerts", date(2026, 3, 1)) == "alerts_y2026m03"
     assert datetime.fromtimestamp(NOW_MS / 1000, UTC).date() == date(2026, 9, 21)

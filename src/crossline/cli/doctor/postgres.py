@@ -23,7 +23,7 @@ def postgres_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) 
 def _finding(settings: PostgresSettings, environment: Mapping[str, str]) -> CheckResult:
     try:
         from crossline.io.net.deadline import Deadline
-        from crossline.io.postgres.client import address_of, answered, translated_errors
+        from crossline.io.postgres.client import address_of, connection_deadline, translated_errors
         from crossline.io.postgres.migrate import newest, version_of
 
         place = address_of(settings, environment)
@@ -31,7 +31,7 @@ def _finding(settings: PostgresSettings, environment: Mapping[str, str]) -> Chec
         with (
             translated_errors(place, writing=True, opening=True),
             place.connect() as connection,
-            answered(connection, deadline),
+            connection_deadline(connection, deadline),
         ):
             version = version_of(connection, place)
             row = connection.execute(_RIGHTS).fetchone()

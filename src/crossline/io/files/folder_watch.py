@@ -46,12 +46,12 @@ class FolderWatch:
         self._seen: dict[str, _Seen] = {}
         self._followed: set[str] = set()
         self._turn = 0
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self.trouble: dict[str, str] = {}
 
     def look(self, now_ms: int) -> FolderChanges:
         """The changes at ``now_ms``. A path that cannot be read is in ``trouble``, and stops no other."""
-        self._told, self.trouble = self.trouble, {}
+        self._logged, self.trouble = self.trouble, {}
         look = FolderChanges(find_files(self._patterns, self.cannot))
         self._follow(look, now_ms)
         turns = 1 + len(look.there) // LOOKS
@@ -119,7 +119,7 @@ class FolderWatch:
     def cannot(self, path: str, error: OSError) -> None:
         """A file cannot be read: log it once, and retry."""
         text = f"{path}: cannot be read: {error.strerror}"
-        if path not in self.trouble and self._told.get(path) != text:
+        if path not in self.trouble and self._logged.get(path) != text:
             log.warning("a file of a source cannot be read, the others go on", file=path, error=text)
         self.trouble[path] = text
 

@@ -58,7 +58,7 @@ class ControlTopicReader:
         self._why = ""
         self._next = 0
         self._broken = False
-        self._told: str | None = None
+        self._logged: str | None = None
         self._asked_s = 0.0
         self._identity = _Identity(settings, topic)
 
@@ -84,7 +84,7 @@ class ControlTopicReader:
                 else:
                     self._down = None
         self._ask_again(consumer)
-        self._tell()
+        self._log_state()
         return messages, self._whole
 
     @property
@@ -125,7 +125,7 @@ class ControlTopicReader:
             consumer.assign([TopicPartition(self.topic, 0, self._next)])
         except (KafkaException, TimeoutError) as error:
             self._down = self._why or (error.args[0].str() if isinstance(error, KafkaException) else "no answer")
-            self._tell()
+            self._log_state()
             return False
         self._assigned, self._down = True, None
         self._check_kept()
@@ -174,12 +174,12 @@ class ControlTopicReader:
         else:
             self._down = f"{error.str()}: {self._why}" if self._why else error.str()
 
-    def _tell(self) -> None:
-        if self._down is not None and self._told is None:
+    def _log_state(self) -> None:
+        if self._down is not None and self._logged is None:
             log.warning("a control topic cannot be read; rules stay as they are", topic=self.topic, error=self._down)
-        elif self._down is None and self._told is not None:
+        elif self._down is None and self._logged is not None:
             log.info("a control topic is read again", topic=self.topic)
-        self._told = self._down
+        self._logged = self._down
 
 
 class _Identity:

@@ -47,13 +47,13 @@ class KafkaRangeReader:
             while left > 0:
                 self._fill(until_s - time.monotonic())
                 for place, (_, end) in ranges.items():
-                    if len(self._held[place]) >= SLICE and (taken := self._taken(place, end)):
+                    if len(self._held[place]) >= SLICE and (taken := self._next_slice(place, end)):
                         yield place, taken
                 before, left = left, self._left(ranges)
                 if left < before:
                     until_s = time.monotonic() + patience_s
             for place, (_, end) in ranges.items():
-                while taken := self._taken(place, end):
+                while taken := self._next_slice(place, end):
                     yield place, taken
                 self._done[place] = end
         except KafkaException as error:
@@ -108,7 +108,7 @@ class KafkaRangeReader:
             else:
                 raise RangeUnavailableError(str(error))
 
-    def _taken(self, place: Place, end: int) -> list[Message]:
+    def _next_slice(self, place: Place, end: int) -> list[Message]:
         """The next slice of records before ``end``."""
         held, taken = self._held[place], list[Message]()
         while held and len(taken) < SLICE and int(held[0].offset() or 0) < end:

@@ -50,11 +50,11 @@ class Deadline:
         """Seconds to wait until the next check. Raises NoAnswerError where no time is left."""
         left_s = self.left_s()
         if not left_s:
-            raise NoAnswerError(self.said)
+            raise NoAnswerError(self.reason)
         return min(LOOK_S, left_s)
 
     @property
-    def said(self) -> str:
+    def reason(self) -> str:
         """Why there is no answer."""
         return "stopped before the answer was there" if self._stopped else f"no whole answer in {self.seconds:.3g} s"
 

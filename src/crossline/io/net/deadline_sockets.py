@@ -72,7 +72,7 @@ def open_socket(host: str, port: int, deadline: Deadline) -> DeadlineSocket:
             line.close()
             failed = error
             if not deadline.left_s():
-                raise NoAnswerError(deadline.said) from error
+                raise NoAnswerError(deadline.reason) from error
         else:
             return line
     raise failed
@@ -97,7 +97,7 @@ def start_tls(line: DeadlineSocket, context: ssl.SSLContext, host: str) -> TlsDe
     if deadline is not None:
         left_s = deadline.left_s()
         if not left_s:
-            raise NoAnswerError(deadline.said)
+            raise NoAnswerError(deadline.reason)
         line.settimeout(left_s)  # which is one deadline for the whole greeting
     found = context.wrap_socket(line, server_hostname=host)
     if not isinstance(found, TlsDeadlineSocket):

@@ -75,7 +75,7 @@ class HttpAddress:
         """
         given = {"User-Agent": "crossline", **(headers or {})}
         while True:
-            connection = self._taken()
+            connection = self._idle_connection()
             fresh = connection is None
             if connection is None:
                 connection = self._connected(deadline)
@@ -116,7 +116,7 @@ class HttpAddress:
             raise UnreachableError(error.strerror or str(error) or type(error).__name__) from error
         return _Connection(self._host, self._port, line, tls=self._tls)
 
-    def _taken(self) -> _Connection | None:
+    def _idle_connection(self) -> _Connection | None:
         while True:
             with self._lock:
                 connection = self._kept.pop() if self._kept else None

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from crossline.basics.errors import CrosslineError, SinkError, StateError
 from crossline.io.objects.file_stores import FileStore, LocalFiles, StoreUnavailableError, retry_until_available
-from crossline.io.outbox.encoding import packed, unpacked
+from crossline.io.outbox.encoding import decode_delivery, encode_delivery
 from crossline.io.sinks.base import CancellableSink, Delivery, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
 from crossline.logs import get_logger
 
@@ -121,7 +121,7 @@ class OutboxSink:
         number = self._last = self._last + 1
         path = self._path(number)
         try:
-            self._store.put(path, packed(delivery))
+            self._store.put(path, encode_delivery(delivery))
             with self._news:
                 self._waiting.append((number, wall_clock_ms()))
                 behind = len(self._waiting)
@@ -198,7 +198,7 @@ class OutboxSink:
             self._opened = True
         name = self._path(number)
         raw = retry_until_available(lambda: self._store.get(name), self._stop)
-        deliver_all([self.sink], unpacked(raw, f"{self.folder}/{name}"), self._policy, self._stop, self._watch)
+        deliver_all([self.sink], decode_delivery(raw, f"{self.folder}/{name}"), self._policy, self._stop, self._watch)
         retry_until_available(lambda: self._store.delete(name), self._stop)
         with self._news:
             self._waiting.popleft()

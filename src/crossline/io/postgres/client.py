@@ -99,7 +99,7 @@ class DatabaseAddress:
         except NoAnswerError as error:
             raise psycopg.OperationalError(str(error)) from error
         try:
-            with answered(connection, deadline):
+            with connection_deadline(connection, deadline):
                 connection.execute("SELECT set_config('search_path', %s, false)", (f'"{self.schema}", pg_temp',))
                 connection.execute("SET timezone = 'UTC'")
         except BaseException:
@@ -171,7 +171,7 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
 
 
 @contextmanager
-def answered(connection: Connection, deadline: Deadline) -> Iterator[None]:
+def connection_deadline(connection: Connection, deadline: Deadline) -> Iterator[None]:
     """Close the connection at ``deadline``: psycopg waits for a silent server without end.
 
     Raises psycopg's OperationalError then.
@@ -187,7 +187,7 @@ def answered(connection: Connection, deadline: Deadline) -> Iterator[None]:
             yield
     except psycopg.Error as error:
         if cutting.over:
-            raise psycopg.OperationalError(f"{deadline.said}: {error}") from error
+            raise psycopg.OperationalError(f"{deadline.reason}: {error}") from error
         raise
 
 
@@ -200,10 +200,10 @@ def translated_errors(place: DatabaseAddress, *, writing: bool, opening: bool = 
     try:
         yield
     except psycopg.Error as error:
-        raise _ours(error, place, writing=writing, opening=opening) from error
+        raise _translated(error, place, writing=writing, opening=opening) from error
 
 
-def _ours(error: psycopg.Error, place: DatabaseAddress, *, writing: bool, opening: bool) -> CrosslineError:
+def _translated(error: psycopg.Error, place: DatabaseAddress, *, writing: bool, opening: bool) -> CrosslineError:
     state = error.sqlstate or _state_of_words(error)
     what = f"the store {place.name} cannot be {'written' if writing else 'read'}"
     said = " ".join(str(error).split())

@@ -52,7 +52,7 @@ class Partitions:
 
     def ensure(self, connection: Connection, wanted: Iterable[Month], today: date) -> None:
         """Make those of ``wanted`` that are near ``today``, as far as that can be done now."""
-        first, last = shifted(today, -MONTHS_BACK), shifted(today, MONTHS_AHEAD)
+        first, last = shift_months(today, -MONTHS_BACK), shift_months(today, MONTHS_AHEAD)
         now_s = time.monotonic()
         near = (each for each in wanted if each not in self._known and first <= each[1] <= last)
         missing = {each for each in near if self._not_before_s.get(each, now_s) <= now_s}
@@ -77,7 +77,7 @@ class Partitions:
         )
 
 
-def shifted(day: date, months: int) -> date:
+def shift_months(day: date, months: int) -> date:
     """The first day of the month so many months on."""
     number = day.year * 12 + day.month - 1 + months
     return date(number // 12, number % 12 + 1, 1)
@@ -104,7 +104,7 @@ def _make(connection: Connection, place: DatabaseAddress, table: str, month: dat
     """Create it, and move its rows from the default partition, in one transaction."""
     parent, other = sql.Identifier(table), sql.Identifier(f"{table}_default")
     part, column = sql.Identifier(partition_name(table, month)), sql.Identifier(PARTITIONED[table])
-    bounds = [sql.Literal(f"{each:%Y-%m-%d} 00:00:00+00") for each in (month, shifted(month, 1))]
+    bounds = [sql.Literal(f"{each:%Y-%m-%d} 00:00:00+00") for each in (month, shift_months(month, 1))]
     with connection.transaction():
         connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (place.lock_key(),))

@@ -14,7 +14,7 @@ from psycopg import sql
 from crossline.basics.errors import SinkError, StateError
 from crossline.basics.times import instant_text
 from crossline.io.net.deadline import Deadline
-from crossline.io.postgres.client import Connection, DatabaseAddress, address_of, answered, translated_errors
+from crossline.io.postgres.client import Connection, DatabaseAddress, address_of, connection_deadline, translated_errors
 from crossline.io.postgres.migrate import migrate
 from crossline.io.postgres.partitions import Partitions
 from crossline.io.postgres.rows import PARTITIONED, TABLES, TableRows, rows_of
@@ -94,7 +94,7 @@ class PostgresSink:
             with translated_errors(self.place, writing=True):
                 connection = self._connected()
                 deadline.begin()
-                with answered(connection, deadline):
+                with connection_deadline(connection, deadline):
                     self._store(connection, rows, now_ms)
             self._answer_s = ANSWER_S_MAX
         except BaseException:
@@ -111,7 +111,10 @@ class PostgresSink:
             if connection is not None and not connection.closed and self._run_id is not None:
                 ending = threading.Event()
                 ending.set()
-                with translated_errors(self.place, writing=True), answered(connection, Deadline(ANSWER_S_MAX, ending)):
+                with (
+                    translated_errors(self.place, writing=True),
+                    connection_deadline(connection, Deadline(ANSWER_S_MAX, ending)),
+                ):
                     ended = "UPDATE runs SET ended_at = %s WHERE run_id = %s"
                     connection.execute(ended, (instant_text(self._clock_ms()), self._run_id))
         except SinkError as error:
@@ -125,7 +128,7 @@ class PostgresSink:
         if self._connection is None or self._connection.closed:
             connection = self.place.connect(self._stop)
             try:
-                with answered(connection, Deadline(PREPARE_S_MAX, self._stop)):
+                with connection_deadline(connection, Deadline(PREPARE_S_MAX, self._stop)):
                     migrate(connection, self.place)
                     self._prepare(connection)
             except BaseException:

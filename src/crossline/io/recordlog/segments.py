@@ -72,7 +72,7 @@ class Segments:
         """
         if self._hold is not None:
             return
-        with self._told():
+        with self._translated_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
             self._hold = _Hold(self.folder)
             try:
@@ -91,7 +91,7 @@ class Segments:
         """
         if self._hold is None:
             self.open()
-        with self._told():
+        with self._translated_errors():
             self._mend()
             self._learn()
             digests = [id_digest(record_id) for record_id, _ in lines]
@@ -326,7 +326,7 @@ class Segments:
         return self._descriptor
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

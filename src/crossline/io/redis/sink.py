@@ -88,7 +88,7 @@ class RedisSink:
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             raise SinkError(f"{self._where} cannot be reached: {error}") from error
         except redis.ResponseError as error:
-            raise self._told(error) from error
+            raise self._error_of(error) from error
         except redis.RedisError as error:
             raise PermanentError(f"{self._where} answers as no Redis does: {error}") from error
 
@@ -98,7 +98,7 @@ class RedisSink:
             self._client.close()
             self._client = None
 
-    def _told(self, error: redis.ResponseError) -> SinkError | PermanentError:
+    def _error_of(self, error: redis.ResponseError) -> SinkError | PermanentError:
         if isinstance(error, _PASSES) or any(word in str(error) for word in _WORDS):
             return SinkError(f"{self._where} takes nothing now: {error}")
         return PermanentError(f"{self._where} refuses a command under {self._prefix}: {error}")

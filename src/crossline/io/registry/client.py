@@ -107,7 +107,7 @@ class RegistryClient:
             return found
         if status == 404 and found.get("error_code") in UNKNOWN:
             raise UnknownSchemaError
-        said = f"the registry at {url} answers {status} to {method} {path}: {_said(found, raw)}"
+        said = f"the registry at {url} answers {status} to {method} {path}: {_reason_of(found, raw)}"
         if status in _FORBIDDEN:
             raise PermanentError(f"{said}; see `username` and its password in `registry`, and what it may read")
         if method == "POST" and status in {409, 422}:
@@ -154,7 +154,7 @@ def _object(raw: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _said(found: Mapping[str, Any], raw: bytes) -> str:
+def _reason_of(found: Mapping[str, Any], raw: bytes) -> str:
     text = str(found.get("message") or raw[:200].decode("utf-8", "replace")) or "nothing"
     return " ".join(text.split())[:200]
 

@@ -164,7 +164,7 @@ class SchemaStore:
             retry=retry_if_exception_type(SourceError),
             wait=wait_random_exponential(PAUSE_S, PAUSE_S_MAX),
             stop=stop_never if self.patient else stop_after_attempt(1),
-            before_sleep=_tell(number),
+            before_sleep=_log_retry(number),
             reraise=True,
         )(ask)
 
@@ -204,7 +204,7 @@ def _no_such(number: int) -> str:
     return f"found schema {number}, which the registry does not know"
 
 
-def _tell(number: int) -> Any:
+def _log_retry(number: int) -> Any:
     def tell(state: RetryCallState) -> None:
         log.warning(
             "the registry is away; holding the batch",

@@ -57,7 +57,7 @@ class OnceFile:
     def open(self) -> None:
         """Open the file. Raises PermanentError where it belongs to another pipeline, SinkError where the disk fails."""
         try:
-            with self._told():
+            with self._translated_errors():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._owned = self._is_owned()
                 if self._owned and self.path.exists():
@@ -73,7 +73,7 @@ class OnceFile:
         """
         if not lines:
             return
-        with self._told():
+        with self._translated_errors():
             descriptor = self._take_up()
             self._check(descriptor)
             self._cut_torn_line(descriptor)
@@ -203,7 +203,7 @@ class OnceFile:
         self._owned = True  # only now: what failed is tried again
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, sqlite3.Error) as error:

@@ -56,7 +56,7 @@ class WebhookSink:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._batch_id: int | None = None
-        self._taken: set[str] = set()
+        self._delivered: set[str] = set()
         self._refusals: dict[str, int] = {}
 
     @classmethod
@@ -78,9 +78,9 @@ class WebhookSink:
         """Post what the address has not accepted yet. Raises SinkError where it is unreachable or busy."""
         if delivery.batch_id != self._batch_id:
             self._batch_id = delivery.batch_id
-            self._taken.clear()
+            self._delivered.clear()
             self._refusals.clear()
-        messages = [each for each in self._messages(delivery) if each.name not in self._taken]
+        messages = [each for each in self._messages(delivery) if each.name not in self._delivered]
         messages.sort(key=lambda each: each.about)  # those of one entity stay in their order
         by_about = groupby(messages, key=lambda each: each.about)
         with ThreadPoolExecutor(self._settings.parallel, "webhook") as pool:
@@ -111,7 +111,7 @@ class WebhookSink:
             except SinkError as error:
                 return error
             with self._lock:
-                self._taken.add(message.name)
+                self._delivered.add(message.name)
         return None
 
     def _post(self, message: WebhookMessage) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from crossline.io.private_database import PrivateDatabase
 from crossline.observe.objectives.budget import DAY, HOUR, EventCounts
-from crossline.observe.objectives.histogram import Buckets, added, empty, packed
+from crossline.observe.objectives.histogram import Buckets, add_buckets, empty, encode_buckets
 
 if TYPE_CHECKING:
     import sqlite3
@@ -61,7 +61,7 @@ _PUT_PART = "INSERT OR REPLACE INTO histograms (pipeline, name, held, width, sta
 class Minute:
     """The counts of an objective in a minute (epoch minutes); ``held``: see ``Objective``.
 
-    ``measured``: the values, as ``histogram.packed`` makes them; None where nothing was measured.
+    ``measured``: the values, as ``histogram.encode_buckets`` makes them; None where nothing was measured.
     """
 
     name: str
@@ -123,15 +123,15 @@ class MinuteFile:
             for span, buckets in found.items():
                 for width, begin, stop in _stretches(end - span, end):
                     asked = (self._pipeline, name, held, width, begin, stop)
-                    added(buckets, (data for (data,) in db.execute(_PARTS, asked)))
+                    add_buckets(buckets, (data for (data,) in db.execute(_PARTS, asked)))
         return found
 
     def _measure(self, db: sqlite3.Connection, each: Minute, data: bytes) -> None:
         for width in (1, HOUR):
             which = (self._pipeline, each.name, each.held, width, each.minute // width * width)
-            found = added(empty(), [data])
-            added(found, (before for (before,) in db.execute(f"{_PARTS} LIMIT 1", (*which, which[-1] + width))))
-            db.execute(_PUT_PART, (*which, packed(found)))
+            found = add_buckets(empty(), [data])
+            add_buckets(found, (before for (before,) in db.execute(f"{_PARTS} LIMIT 1", (*which, which[-1] + width))))
+            db.execute(_PUT_PART, (*which, encode_buckets(found)))
 
     def figures(self, begin: int, end: int) -> Mapping[str, Mapping[int, float]]:
         """By name and minute, those from minute ``begin`` on and before ``end``."""

@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from crossline.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.observe.objectives.declaration import Objective
-from crossline.observe.objectives.histogram import REACH, Buckets, Values, counted, empty, kept_of, packed, place_of
+from crossline.observe.objectives.histogram import (
+    REACH,
+    Buckets,
+    Values,
+    bucket_of,
+    counted,
+    empty,
+    encode_buckets,
+    kept_of,
+)
 from crossline.observe.objectives.minute_file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
 
 log = get_logger(__name__)
@@ -69,7 +78,7 @@ class Recorder:
         limit = self._limits.get(name)
         if limit is None:
             return
-        place = place_of(value, limit)
+        place = bucket_of(value, limit)
         with self._lock:
             self._add(name, int(place <= REACH), 1)
             self._buckets_of(name)[place] += 1
@@ -112,7 +121,7 @@ class Recorder:
                 minute=minute,
                 good=good,
                 total=total,
-                measured=None if name not in measured else packed(measured[name]),
+                measured=None if name not in measured else encode_buckets(measured[name]),
             )
             for name, (good, total) in ((name, counts.get(name, (0, 0))) for name in known)
         ]

@@ -17,7 +17,7 @@ from crossline.io.postgres.client import (
     DatabaseAddress,
     address_of,
     address_of_url,
-    answered,
+    connection_deadline,
     translated_errors,
 )
 from crossline.io.postgres.text_escapes import indexed
@@ -73,7 +73,7 @@ class PostgresReads:
                 self._connection = self._place.connect()
                 self._connection.execute("SET default_transaction_read_only = on")
             try:
-                with answered(self._connection, Deadline(READ_S_MAX)):
+                with connection_deadline(self._connection, Deadline(READ_S_MAX)):
                     return ask(self._connection)
             except psycopg.Error:
                 self._connection.close()

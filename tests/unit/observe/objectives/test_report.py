@@ -19,7 +19,7 @@ from crossline.basics.times import format_instant
 from crossline.cli.main import run_command
 from crossline.observe.objectives.declaration import objectives_of
 from crossline.observe.objectives.formatting import value_text
-from crossline.observe.objectives.histogram import counted, packed
+from crossline.observe.objectives.histogram import counted, encode_buckets
 from crossline.observe.objectives.metrics import ObjectiveCollector
 from crossline.observe.objectives.minute_file import Minute, MinuteFile
 from crossline.observe.objectives.prometheus import rules_of
@@ -41,7 +41,7 @@ def put(path: Path, *minutes: tuple[int, int, int]) -> None:
 
 def test_command_api_and_page_tell_the_same_value(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Of 1,000 seconds 999 have a lag of 1.2 s at most, one of 8 s: 99.9 % of them are at most 1.2 s behind.
-    seconds = packed(counted(np.array([1_200.0] * 999 + [8_000.0]), 5_000.0))
+    seconds = encode_buckets(counted(np.array([1_200.0] * 999 + [8_000.0]), 5_000.0))
     MinuteFile(folder / "out" / "slo.db", "payments").add([Minute(*LAG, START - 1, 999, 1_000, seconds)], [], START)
     found = lag_of(report(pipeline(folder / "out"), NOW_MS + 5_000))
     value = found["windows"]["1h"]["value"]

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import PermanentError, SinkError, StateError
 from crossline.io.outbox import sink as module
-from crossline.io.outbox.encoding import packed, unpacked
+from crossline.io.outbox.encoding import decode_delivery, encode_delivery
 from crossline.io.outbox.sink import Backlog, OutboxSink, waiting_in
 from crossline.io.sinks.base import Delivery, LateRecord, RetryPolicy
 
@@ -209,13 +209,13 @@ def test_what_waits_is_synced_with_its_name(sink: OutboxSink, monkeypatch: pytes
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"schema_version": 1}', b"\xff"])
 def test_what_is_damaged_is_told_with_its_place(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(StateError, match=r"behind/7.json: damaged .* restore the file"):
-        unpacked(content, str(tmp_path / "behind/7.json"))
+        decode_delivery(content, str(tmp_path / "behind/7.json"))
 
 
 def test_another_version_is_told(tmp_path: Path) -> None:
-    body = {**json.loads(packed(delivery(0))), "schema_version": 2}
+    body = {**json.loads(encode_delivery(delivery(0))), "schema_version": 2}
     with pytest.raises(StateError, match="written by another version"):
-        unpacked(json.dumps(body).encode(), str(tmp_path))
+        decode_delivery(json.dumps(body).encode(), str(tmp_path))
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -253,4 +253,4 @@ def test_a_delivery_comes_back_as_it_was(
         [],
         told,
     )
-    assert unpacked(packed(whole), "here") == whole
+    assert decode_delivery(encode_delivery(whole), "here") == whole
