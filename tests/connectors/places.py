@@ -1,4 +1,4 @@
-"""Places that sinks write to and tests look at, a kind each."""
+"""Destinations of sinks, which tests read back; one class per kind of sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sinks of a PostgreSQL that is there."""
+"""PostgreSQL sinks for tests."""
 
 from __future__ import annotations
 

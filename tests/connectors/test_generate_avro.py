@@ -1,4 +1,4 @@
-"""Generated records as Avro: what is sent, by which schema, is what the pipeline reads as the records that they are."""
+"""Generated Avro records decode to the records that were generated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics of a real broker, read backwards for the records of an alert."""
+"""Reads topics of a real broker backwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages whose headers have names that are no text: anybody who may write to a topic may put one there."""
+"""Messages with header names that are not UTF-8, which every client with write access can send."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def send_with_header(brokers: str, topic: str, key: bytes, value: bytes, header:
     library = ctypes.CDLL(cimpl.__file__)  # which is linked with librdkafka
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     library.rd_kafka_conf_new.restype = library.rd_kafka_new.restype = pointer
-    said = ctypes.create_string_buffer(512)
+    error = ctypes.create_string_buffer(512)
     settings = pointer(library.rd_kafka_conf_new())
     for name, setting in ((b"bootstrap.servers", brokers.encode()), (b"enable.idempotence", b"true")):
-        assert library.rd_kafka_conf_set(settings, name, setting, said, size(len(said))) == 0, said.value
-    producer = pointer(library.rd_kafka_new(number(_PRODUCER), settings, said, size(len(said))))
-    assert producer, said.value
+        assert library.rd_kafka_conf_set(settings, name, setting, error, size(len(error))) == 0, error.value
+    producer = pointer(library.rd_kafka_new(number(_PRODUCER), settings, error, size(len(error))))
+    assert producer, error.value
     message = (number(_TOPIC), topic.encode(), number(_KEY), key, size(len(key)), number(_VALUE), value)
     headers = (number(_HEADER), header, b"x", ctypes.c_ssize_t(1))
     assert library.rd_kafka_producev(producer, *message, size(len(value)), *headers, number(_END)) == 0

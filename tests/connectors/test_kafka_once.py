@@ -1,4 +1,4 @@
-"""Batches that topics get once, in transactions: whoever brings them, and whatever becomes of those who began."""
+"""The transactional producer: topics get each batch once, over kills and zombie processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of topics, read one after the other from a real broker."""
+"""Reads successive ranges of topics of a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of records, read again from a real broker."""
+"""Reads single records of a real broker again."""
 
 from __future__ import annotations
 

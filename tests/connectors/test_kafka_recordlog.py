@@ -1,4 +1,4 @@
-"""Records of the decision API in a topic of a real broker."""
+"""The record log of the decision API over a real topic."""
 
 from __future__ import annotations
 

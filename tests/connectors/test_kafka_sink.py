@@ -1,4 +1,4 @@
-"""Alerts to Kafka: topics, keys, headers, dead letters, brokers that are away."""
+"""The Kafka sink: topics, keys, headers, dead letters, unreachable brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGKILL in the midst of deliveries, again and again: every alert once, in order."""
+"""SIGKILL during deliveries, repeatedly: every alert once, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels mean the same wherever they come from: a file, or the table that investigators write."""
+"""Labels mean the same from a file and from the table of investigators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums beyond 64 bits, and infinite ones, stand in every sink as they were told."""
+"""Sums beyond 64 bits, and infinite ones, are stored exactly in every sink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One contract of a store of files, on a disk, on a real object store, and where files must be renamed."""
+"""The contract of file stores: local disk, object store, stores that rename."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sink that no batch waits for: it gets all, in order, whenever it is there again."""
+"""The outbox: its sink gets every delivery, in order, once it is reachable again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for a sink goes to that sink, wherever it stands in the pipeline file by now."""
+"""Pending deliveries go to their own sink, also after the pipeline file was reordered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crossline.settings.postgres import PostgresSettings
 from crossline.settings.webhook import WebhookSettings
 
 from .makers import delivery
-from .test_behind import QUICK, WAIT_S, Shaky
+from .test_outbox import QUICK, WAIT_S, Shaky
 
 A, B, C, D = (("webhook", each) for each in "abcd")
 

@@ -1,4 +1,4 @@
-"""The sink of a PostgreSQL database: what tables hold, what time and hostile records do, who comes between."""
+"""The PostgreSQL sink: tables, times, hostile records, concurrent changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL that falls silent, trickles, or whose tables somebody changed: the batch is held until it is mended."""
+"""A PostgreSQL that hangs, trickles, or has changed tables holds the batch until it is fixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables from nothing, twice at once, half made, of a newer crossline, and of something else."""
+"""Migrations: from nothing, concurrent, interrupted, newer versions, foreign tables."""
 
 from __future__ import annotations
 

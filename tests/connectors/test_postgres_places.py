@@ -1,4 +1,4 @@
-"""Where a database is and how it is entered: what is refused, what is held, and that no password is ever told."""
+"""Database addresses: which are rejected, which hold the batch; passwords are never printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a real server after alerts, corrections and decisions: the status of entities, and each alert once."""
+"""The Redis sink on a real server: the status of entities, and each alert once."""
 
 from __future__ import annotations
 

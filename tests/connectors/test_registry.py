@@ -1,4 +1,4 @@
-"""Schemas from a registry over HTTP: asked for once, kept, waited for; and what is no schema."""
+"""Schemas of a registry over HTTP: cached, awaited, invalid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store: what it keeps beside alerts, what it refuses, and what waits."""
+"""The SQLite store: its rows, its errors, its locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of alerts in a store in SQLite: found by an index, also in one that an older version wrote."""
+"""Alert keys in a SQLite store: found by an index, also in stores of older versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint on a real object store, held, let go of, taken up by the next run; and what waits for sinks there."""
+"""A checkpoint on a real object store: lease, release, the next run; outboxes on it."""
 
 from __future__ import annotations
 

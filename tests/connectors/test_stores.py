@@ -1,4 +1,4 @@
-"""What every store promises to those who read it: the same answers, whatever database it is."""
+"""The contract of stores for readers: the same answers from every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be read in a folder is told once, tried again, and stops nothing else."""
+"""An unreadable file or folder is logged once, retried, and stops nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How objectives are told: the report, the command's table, the rules for Prometheus."""
+"""Objectives in the report, the command's table, and the Prometheus rules."""
 
 from __future__ import annotations
 

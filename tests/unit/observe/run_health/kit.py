@@ -1,4 +1,4 @@
-"""A run that tells its figures, without a pipeline; and minutes of two days."""
+"""A run that serves metrics without a pipeline; and minutes of two days."""
 
 from __future__ import annotations
 

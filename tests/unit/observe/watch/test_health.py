@@ -1,4 +1,4 @@
-"""Whether a run lives and keeps up, and what is said where it does not."""
+"""Liveness and readiness of a run, and their reasons."""
 
 from __future__ import annotations
 

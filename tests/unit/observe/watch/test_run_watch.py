@@ -1,4 +1,4 @@
-"""The watch listens where it is told, answers whatever others do, and its files are what Prometheus takes."""
+"""The HTTP endpoints of a run answer whatever Java and brokers do; the rule files are valid for Prometheus."""
 
 from __future__ import annotations
 
