@@ -38,8 +38,8 @@ class KafkaRangeReader:
         """The records of each range by their offsets, in slices as they come.
 
         Raises:
-            NotThereError: nothing more of them came for ``patience_s``, the broker no longer has the first, or says
-                anything else. Whoever asks has another way to read, and that tells what is wrong.
+            RangeUnavailableError: No record came for ``patience_s``, the first offset was deleted, or the broker reports an
+                error. The caller reads the range another way, which reports the cause.
         """
         try:
             self._go_to(ranges)
