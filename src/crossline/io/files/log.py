@@ -160,7 +160,7 @@ class FileChunks:
         """Whether ``path`` is ``file``, which is nowhere else; then it is placed there."""
         if file is None or self._placed(file):
             return False
-        if mark is None:  # half a line may be taken back by its writer
+        if mark is None:  # the writer may still change an incomplete line
             mark = file.mark if path != file.path else (file.taken, file.head, file.tail)
         try:
             with Path(path).open("rb") as handle:

@@ -232,7 +232,7 @@ class ControlTopicWriter:
     def send(self, key: str, value: bytes | None, headers: Mapping[str, str]) -> int:
         """Send one message and wait for it; its offset.
 
-        Raises SinkError where it is not taken in time, PermanentError where the topic does not take it at all.
+        Raises SinkError where it is not acknowledged in time, PermanentError where the topic rejects it.
         """
         offsets: list[int] = []
         errors: list[KafkaError] = []

@@ -38,8 +38,8 @@ class KafkaRangeReader:
         """The records of each range by their offsets, in slices as they come.
 
         Raises:
-            RangeUnavailableError: No record came for ``patience_s``, the first offset was deleted, or the broker reports an
-                error. The caller reads the range another way, which reports the cause.
+            RangeUnavailableError: No record came for ``patience_s``, the first offset was deleted, or the broker
+                reports an error. The caller reads the range another way, which reports the cause.
         """
         try:
             self._go_to(ranges)

@@ -33,12 +33,11 @@ Offsets = Mapping[str, Mapping[str, int]]
 class TopicWatch:
     """The ids of the ``topics`` of one stream, noted in the file ``note`` when a checkpoint first meets them.
 
-    Ids never come back. So a topic that has its old id at some instant was the same one at every instant before, and
-    what was read until then came from it. ``begin`` looks before anything is read. ``ask`` sends a question once a
-    batch has been read, and the batch is committed when the answer is there: nobody waits for it but a batch that is
-    done before the brokers answer. An answer that does not come within a second holds up nothing; it is told of, and
-    the next answer speaks for all batches before it. So a batch that is committed although its topic was made again is
-    one of which the brokers that were asked did not know yet; it is told at the next batch, or at the next start.
+    Topic ids are never reused. So a topic with its old id now was the same topic at every instant before, and all records
+    read until now came from it. ``begin`` checks before the first read. ``ask`` sends a request once a batch has been
+    read, and the batch is committed after the answer. An answer that takes longer than a second does not hold the batch:
+    it is logged, and the next answer covers all batches before it. So a batch of a recreated topic is committed only
+    where the brokers did not know of the change yet; the error comes with the next batch, or at the next start.
     """
 
     def __init__(self, topics: Sequence[str], settings: Mapping[str, str], note: Path) -> None:

@@ -174,8 +174,8 @@ class OutboxSink:
             except Exception as error:  # noqa: BLE001 - whatever it is, the others do not stop for it
                 if self._stop.is_set():
                     return
-                told = {"sink": self.name, "file": f"{self.folder}/{self._path(number)}", "error": str(error)}
-                log.error("a sink fails; trying again in a while", **told)  # noqa: TRY400 - logged, and retried
+                fields = {"sink": self.name, "file": f"{self.folder}/{self._path(number)}", "error": str(error)}
+                log.error("a sink fails; trying again in a while", **fields)  # noqa: TRY400 - logged, and retried
                 if self._watch is not None:
                     self._watch.failed(self.sink, error)
                 with self._news:

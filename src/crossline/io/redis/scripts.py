@@ -65,7 +65,7 @@ end
 """
 LOOKED_THROUGH_EACH = 1_000  # alerts of an entity: what has ended among them is let go of then
 # An alert once: where its key is there, nothing is done. A script is one step for everybody else, but what it did stays
-# where a call in it fails (somebody has put another type there): the key is set last, and the rest done again.
+# where a call in it fails (the key has another type): the key is set last, and the rest done again.
 #
 # KEYS: alert, stream, entity, standing, figure, due. ARGV: alert's JSON, seconds that ids are known, longest stream,
 # alert id, KEY, what is done ("stands", "gone" or "none"), rank, score, action, rule, version, the alert whose standing

@@ -205,7 +205,7 @@ def _no_such(number: int) -> str:
 
 
 def _log_retry(number: int) -> Any:
-    def tell(state: RetryCallState) -> None:
+    def log_retry(state: RetryCallState) -> None:
         log.warning(
             "the registry is away; holding the batch",
             schema=number,
@@ -214,4 +214,4 @@ def _log_retry(number: int) -> Any:
             error=str(state.outcome.exception()) if state.outcome else None,
         )
 
-    return tell
+    return log_retry

@@ -66,7 +66,7 @@ class Poster:
     def post(self, name: str, body: bytes) -> tuple[str | None, bool]:
         """Post ``body`` once, under the id ``name``, which is the ``Idempotency-Key``.
 
-        Why it was refused, None where it was taken; and whether it will be whenever it is posted.
+        Returns why it was rejected, None where it was accepted; and whether every retry will be rejected too.
 
         Raises SinkError where the address is away or busy, or at a stop.
         """
