@@ -33,11 +33,12 @@ Offsets = Mapping[str, Mapping[str, int]]
 class TopicWatch:
     """The ids of the ``topics`` of one stream, noted in the file ``note`` when a checkpoint first meets them.
 
-    Topic ids are never reused. So a topic with its old id now was the same topic at every instant before, and all records
-    read until now came from it. ``begin`` checks before the first read. ``ask`` sends a request once a batch has been
-    read, and the batch is committed after the answer. An answer that takes longer than a second does not hold the batch:
-    it is logged, and the next answer covers all batches before it. So a batch of a recreated topic is committed only
-    where the brokers did not know of the change yet; the error comes with the next batch, or at the next start.
+    Topic ids are never reused. So a topic with its old id now was the same topic at every instant before, and all
+    records read until now came from it. ``begin`` checks before the first read. ``ask`` sends a request once a
+    batch has been read, and the batch is committed after the answer. An answer that takes longer than a second does
+    not hold the batch: it is logged, and the next answer covers all batches before it. So a batch of a recreated
+    topic is committed only where the brokers did not know of the change yet; the error comes with the next batch,
+    or at the next start.
     """
 
     def __init__(self, topics: Sequence[str], settings: Mapping[str, str], note: Path) -> None:
