@@ -18,7 +18,7 @@ import orjson
 import psutil
 
 from crossline.io.sinks.base import Delivery
-from crossline.observe.watch.watch import RunWatch as Pages
+from crossline.observe.watch.run_watch import RunWatch as Pages
 from crossline.runtime.pipeline import pipeline
 from crossline.runtime.pipeline.assemble import RunOptions, assemble, clocks_of, read_config
 from crossline.runtime.pipeline.pipeline import Pipeline

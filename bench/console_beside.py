@@ -17,7 +17,7 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.io.sinks.base import Delivery, Sink
 from crossline.observe.objectives.declaration import objectives_of
-from crossline.observe.objectives.file import KEPT, MINUTE_MS, Minute, MinuteFigure, MinuteFile
+from crossline.observe.objectives.minute_file import KEPT, MINUTE_MS, Minute, MinuteFigure, MinuteFile
 from crossline.serve.access.audit import BEGINNING, digest_of
 from crossline.serve.access.auditfiles import FILE as AUDIT
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of

@@ -16,7 +16,7 @@ from pathlib import Path
 from dev.services.postgres import LocalPostgres
 
 from bench.report import Report, percentile
-from crossline.io.postgres.client import Place, place_of
+from crossline.io.postgres.client import DatabaseAddress, address_of
 from crossline.serve.decisions.values import Asked, Basis
 from crossline.serve.ledger.base import DecisionLedger
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
@@ -67,10 +67,10 @@ def timed(ledger: DecisionLedger, group: int, count: int) -> list[float]:
     return spent
 
 
-def place_in(server: LocalPostgres) -> Place:
+def place_in(server: LocalPostgres) -> DatabaseAddress:
     """A schema for a ledger."""
     given = {"host": server.host, "port": server.port, "user": server.user, "dbname": server.dbname}
-    return place_of(LedgerSettings.model_validate({**given, "password_file": str(server.password_file)}))
+    return address_of(LedgerSettings.model_validate({**given, "password_file": str(server.password_file)}))
 
 
 def main() -> None:

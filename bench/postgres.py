@@ -18,7 +18,7 @@ from dev.services.postgres import LocalPostgres
 
 from bench.report import Report
 from crossline.basics.times import instant_text
-from crossline.io.postgres.client import Connection, place_of
+from crossline.io.postgres.client import Connection, address_of
 from crossline.io.postgres.sink import PostgresSink
 from crossline.io.sinks.base import Delivery
 from crossline.settings.postgres import PostgresSettings
@@ -71,7 +71,7 @@ def main() -> None:
     with LocalPostgres() as server:
         given = {"host": server.host, "port": server.port, "user": server.user}
         settings = {"kind": "postgres", **given, "password_file": str(server.password_file)}
-        place = place_of(PostgresSettings.model_validate(settings))
+        place = address_of(PostgresSettings.model_validate(settings))
         sink = PostgresSink(place, "bench")
         sink.open()
         _fill(sink, total, options.batch, report)

@@ -1,4 +1,4 @@
-"""A pipeline in small: delivers numbered batches and commits each; killed and started again until all are done.
+"""A minimal pipeline: delivers numbered batches and commits each; killed and restarted until all are done.
 
 Before each batch it takes a line from its input, where there is any: so it does no more than its killer means it to.
 Arguments: the sink's settings as JSON, file of the commits, number of batches, alerts a batch.

@@ -1,4 +1,4 @@
-"""Alerts and deliveries as tests need them, and what a sink may wait for."""
+"""Alerts and deliveries for tests, and waits on sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places that sinks write to and tests look at, a kind each."""
+"""Destinations of sinks, which tests read back; one class per kind of sink."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import redis
 from dev.services.postgres import LocalPostgres
 
 from crossline.io.kafka.sink import KafkaSink
-from crossline.io.outbox.encoding import packed
+from crossline.io.outbox.encoding import encode_delivery
 from crossline.io.outbox.sink import OutboxSink
-from crossline.io.postgres.client import place_of
+from crossline.io.postgres.client import address_of
 from crossline.io.postgres.rows import rows_of
 from crossline.io.postgres.sink import PostgresSink, _insert
 from crossline.io.redis.sink import RedisSink
@@ -166,7 +166,7 @@ class BehindPlace(SqlitePlace):
         return super().ids()
 
     def write_half(self, batch: Delivery) -> None:
-        whole = packed(batch)
+        whole = encode_delivery(batch)
         (self.folder / f"{batch.batch_id:012d}.tmp").write_bytes(whole[: len(whole) // 2])
 
 
@@ -178,7 +178,7 @@ class PostgresPlace(Place):
         return PostgresSink.from_settings(self.settings, "p")
 
     def ids(self) -> list[str]:
-        with place_of(self.settings).connect() as connection:
+        with address_of(self.settings).connect() as connection:
             return [str(row[0]) for row in connection.execute("SELECT alert_id FROM alerts ORDER BY seq")]
 
     def write_half(self, batch: Delivery) -> None:

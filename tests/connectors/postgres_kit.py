@@ -1,4 +1,4 @@
-"""Sinks of a PostgreSQL that is there."""
+"""PostgreSQL sinks for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from dev.services.postgres import LocalPostgres
 
-from crossline.io.postgres.client import Place, place_of
+from crossline.io.postgres.client import DatabaseAddress, address_of
 from crossline.io.postgres.reader import PostgresReader
 from crossline.io.postgres.sink import PostgresSink
 from crossline.settings.postgres import PostgresSettings
@@ -21,12 +21,12 @@ def settings_of(server: LocalPostgres, schema: str) -> PostgresSettings:
     )
 
 
-def place_in(server: LocalPostgres, schema: str) -> Place:
-    return place_of(settings_of(server, schema))
+def place_in(server: LocalPostgres, schema: str) -> DatabaseAddress:
+    return address_of(settings_of(server, schema))
 
 
 @contextmanager
-def opened(place: Place, pipeline: str = "p") -> Iterator[PostgresSink]:
+def opened(place: DatabaseAddress, pipeline: str = "p") -> Iterator[PostgresSink]:
     sink = PostgresSink(place, pipeline)
     sink.open()
     try:
@@ -36,7 +36,7 @@ def opened(place: Place, pipeline: str = "p") -> Iterator[PostgresSink]:
 
 
 @contextmanager
-def read(place: Place) -> Iterator[PostgresReader]:
+def read(place: DatabaseAddress) -> Iterator[PostgresReader]:
     reader = PostgresReader(place)
     try:
         yield reader
@@ -44,6 +44,6 @@ def read(place: Place) -> Iterator[PostgresReader]:
         reader.close()
 
 
-def rows(place: Place, query: str) -> list[tuple[Any, ...]]:
+def rows(place: DatabaseAddress, query: str) -> list[tuple[Any, ...]]:
     with place.connect() as connection:
         return connection.execute(query.encode()).fetchall()

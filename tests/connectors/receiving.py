@@ -1,4 +1,4 @@
-"""An address of a webhook on loopback: what it was posted, and what becomes of each message."""
+"""A webhook receiver on loopback: records what was posted, and answers as scripted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema registry over real HTTP on loopback: what it is told to hold, and the faults that it is told to have."""
+"""A fake schema registry over HTTP on loopback, with scripted schemas and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics of a real broker that are deleted and made again."""
+"""Deletes and recreates topics of a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries to several sinks: what is held, what is tried again, what ends it; and how sinks are named."""
+"""Deliveries to several sinks: holding, retries, permanent errors; names of sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every sink promises.
+"""The contract of every sink.
 
 A delivery made twice, or half and then again, leaves what one delivery leaves, whatever the numbers of its batches;
 what nobody would ever see holds the batch; and no sink's fault keeps another from its batch.

@@ -1,4 +1,4 @@
-"""What sinks do with decisions: each stands there once, by its id, whatever is delivered twice."""
+"""Decisions in sinks: each is stored once, by its id, also after repeated deliveries."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""What doctor says of real topics."""
+"""``doctor`` on real topics."""
 
 from __future__ import annotations
 

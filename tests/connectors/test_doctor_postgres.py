@@ -1,4 +1,4 @@
-"""What doctor says of a real database."""
+"""``doctor`` on a real database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What doctor says of a real server that speaks as Redis does."""
+"""``doctor`` on a real Redis."""
 
 from __future__ import annotations
 

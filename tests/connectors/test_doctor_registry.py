@@ -1,4 +1,4 @@
-"""What doctor says of registries."""
+"""``doctor`` on schema registries."""
 
 from __future__ import annotations
 

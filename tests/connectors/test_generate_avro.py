@@ -1,4 +1,4 @@
-"""Generated records as Avro: what is sent, by which schema, is what the pipeline reads as the records that they are."""
+"""Generated Avro records decode to the records that were generated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crossline.generate.tx import TxWorkload
 from crossline.ingest.avro.document import document
 from crossline.ingest.avro.schema import read_schema
 from crossline.ingest.avro.wire import schema_id
-from crossline.io.registry.client import Address
+from crossline.io.registry.client import RegistryClient
 
 from .kafka_mock import mock_brokers, read_topic  # noqa: F401 - a fixture
 from .registry_fake import fake_registry
@@ -37,7 +37,7 @@ def test_records_of_avro_are_those_of_json(mock_brokers: str, name: str, workloa
         where = ["--brokers", mock_brokers, "--topic", topic, "--registry", registry.url]
         done = run(name, "--records", "300", *more, *where, "--json")
         assert registry.asked == [f"/subjects/{topic}-value/versions"]
-        schemas: dict[int, Any] = {1: read_schema(Address((registry.url,)).schema(1).texts)}
+        schemas: dict[int, Any] = {1: read_schema(RegistryClient((registry.url,)).schema(1).texts)}
     assert json.loads(done.stdout)["records"] == 300
     values = [message.value() for message in read_topic(mock_brokers, topic)]
     assert {schema_id(value) for value in values} == {1}

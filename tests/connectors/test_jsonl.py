@@ -1,4 +1,4 @@
-"""JSON lines: torn lines, files of others, dead letters, disks that are full."""
+"""The JSON-lines sink: torn lines, files of other pipelines, dead letters, full disks."""
 
 from __future__ import annotations
 

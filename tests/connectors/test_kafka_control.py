@@ -1,4 +1,4 @@
-"""Control topics of a real broker: what is read, which topics are none, and two who publish at the same moment."""
+"""Control topics of a real broker: reading, invalid topics, two concurrent publishers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mended dead letters into topics of a real broker: once, whoever clicks twice and whatever ends between."""
+"""Repaired dead letters are sent to topics once, over repeated clicks and kills."""
 
 from __future__ import annotations
 

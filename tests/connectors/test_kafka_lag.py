@@ -1,4 +1,4 @@
-"""How many records lie between what was read and the ends of the topics."""
+"""Consumer lag: records between the read offsets and the ends of topics."""
 
 from __future__ import annotations
 

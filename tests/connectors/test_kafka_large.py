@@ -1,4 +1,4 @@
-"""What is larger than the client or the topic takes is sent cut, and keeps nothing else from its topic."""
+"""A message larger than the limit of the client or the topic is truncated, and holds no other message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that topics get once, in transactions: whoever brings them, and whatever becomes of those who began."""
+"""The transactional producer: topics get each batch once, over kills and zombie processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import SinkError, StateError
 from crossline.io.kafka.messages import END_HEADER, Outgoing, dead_message, late_message
 from crossline.io.kafka.sink import KafkaSink
-from crossline.io.kafka.transactions import expiry, transactional_producer
+from crossline.io.kafka.transactions import open_transactions, transactional_producer
 from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer
 from crossline.io.sinks.base import Delivery, LateRecord, deliver_all
 
@@ -279,9 +279,9 @@ def test_what_a_lone_broker_was_killed_over_is_not_lost() -> None:
         for to in posts:
             to.drop()
         found = [dict(message.headers()) for message in read_topic(broker.brokers, "alerts")]
-    expiry = [partition for each in logs if "held open" in each["event"] for partition in each["partitions"]]
-    assert expiry, "no kill came between a commit and its end"
-    assert len([each for each in found if END_HEADER in each]) == len(expiry)
+    open_transactions = [partition for each in logs if "held open" in each["event"] for partition in each["partitions"]]
+    assert open_transactions, "no kill came between a commit and its end"
+    assert len([each for each in found if END_HEADER in each]) == len(open_transactions)
     assert sorted(each["alert_id"].decode() for each in found if END_HEADER not in each) == sorted(
         f"{name}/{batch_id}" for name in names for batch_id in range(12)
     )
@@ -293,7 +293,7 @@ def test_what_a_lone_broker_was_killed_over_is_not_lost() -> None:
 )
 def test_the_place_of_a_group_is_that_of_javas_hash(group: str, java: int) -> None:
     """Brokers take the remainder of its absolute value, and 0 for the one that has none."""
-    assert [expiry._place(group, count) for count in (1, 50, 7)] == [
+    assert [open_transactions._place(group, count) for count in (1, 50, 7)] == [
         0 if java == -(2**31) else abs(java) % count for count in (1, 50, 7)
     ]
 

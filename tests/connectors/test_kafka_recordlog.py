@@ -1,4 +1,4 @@
-"""Records of the decision API in a topic of a real broker."""
+"""The record log of the decision API over a real topic."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dev.services.broker import LocalBroker
 
 from crossline.basics.errors import PermanentError, RetryableError, SourceError, UsageError
 from crossline.basics.streams.submission import Asked, Place
-from crossline.io.recordlog.tail import read_tail
 from crossline.io.recordlog.topic import KafkaRecordLog
+from crossline.io.recordlog.topic_search import read_tail
 from crossline.settings.kafka import KafkaSourceSettings
 
 from .remaking import WAIT_S

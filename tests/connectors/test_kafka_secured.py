@@ -1,4 +1,4 @@
-"""Brokers that ask who is there: who is let in, and what those are told who are not."""
+"""Secured brokers: which clients are accepted, and the errors of the others."""
 
 from __future__ import annotations
 

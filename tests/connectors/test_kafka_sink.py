@@ -1,4 +1,4 @@
-"""Alerts to Kafka: topics, keys, headers, dead letters, brokers that are away."""
+"""The Kafka sink: topics, keys, headers, dead letters, unreachable brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import PermanentError, SinkError, UsageError
-from crossline.io.kafka.errors import told
+from crossline.io.kafka.errors import sink_error_of
 from crossline.io.kafka.messages import entity_key
 from crossline.io.kafka.sink import KafkaSink
 from crossline.io.sinks.base import Delivery, Sink, build_sink, deliver_all
@@ -183,16 +183,16 @@ def test_as_many_of_its_own_are_known_as_are_read_back(mock_brokers: str) -> Non
     ],
 )
 def test_errors_by_code(code: int, kind: type[Exception]) -> None:
-    assert type(told(KafkaError(code), "alerts")) is kind
+    assert type(sink_error_of(KafkaError(code), "alerts")) is kind
 
 
 def test_errors_by_their_flags() -> None:
-    assert type(told(KafkaError(KafkaError._FAIL, "lost its place", fatal=True), "alerts")) is SinkError
-    assert type(told(KafkaError(KafkaError._FAIL, "later", retriable=True), "alerts")) is SinkError
+    assert type(sink_error_of(KafkaError(KafkaError._FAIL, "lost its place", fatal=True), "alerts")) is SinkError
+    assert type(sink_error_of(KafkaError(KafkaError._FAIL, "later", retriable=True), "alerts")) is SinkError
 
 
 def test_a_missing_topic_says_what_to_do() -> None:
-    assert "create the topic alerts" in str(told(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "alerts"))
+    assert "create the topic alerts" in str(sink_error_of(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "alerts"))
 
 
 def test_settings_that_the_client_refuses() -> None:

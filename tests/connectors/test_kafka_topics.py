@@ -1,4 +1,4 @@
-"""Whether a topic is the one that a checkpoint reads: ids and offsets of a real broker."""
+"""Checks topics against a checkpoint: ids and offsets of a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGKILL in the midst of deliveries, again and again: every alert once, in order."""
+"""SIGKILL during deliveries, repeatedly: every alert once, in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from crossline.io.postgres.client import place_of
+from crossline.io.postgres.client import address_of
 from crossline.settings.postgres import PostgresSettings
 
 from .postgres_kit import rows, settings_of
@@ -43,7 +43,7 @@ def stored(sink: Mapping[str, Any]) -> list[str]:
         return [json.loads(line)["record_id"] for line in Path(sink["path"]).read_text().splitlines()]
     query = "SELECT record_id FROM alerts ORDER BY seq"
     if sink["kind"] == "postgres":
-        return [row[0] for row in rows(place_of(PostgresSettings.model_validate(sink)), query)]
+        return [row[0] for row in rows(address_of(PostgresSettings.model_validate(sink)), query)]
     with closing(sqlite3.connect(sink["path"])) as connection:
         return [row[0] for row in connection.execute(query)]
 

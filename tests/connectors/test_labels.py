@@ -1,4 +1,4 @@
-"""Labels mean the same wherever they come from: a file, or the table that investigators write."""
+"""Labels mean the same from a file and from the table of investigators."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from crossline.analysis.catch import Marks
 from crossline.backtest.workbench.labels import labels_at
 from crossline.basics.errors import UsageError
 from crossline.cli.main import app
-from crossline.io.postgres.client import Place
-from crossline.io.postgres.texts import held
+from crossline.io.postgres.client import DatabaseAddress
+from crossline.io.postgres.text_escapes import escape
 
 from .postgres_kit import opened, place_in
 from .test_stores import pass_file
@@ -77,10 +77,10 @@ def in_postgres(request: pytest.FixtureRequest) -> Labelled:
     return write
 
 
-def insert(place: Place, rows: Sequence[Row]) -> None:
+def insert(place: DatabaseAddress, rows: Sequence[Row]) -> None:
     with place.connect() as connection:
         for second, (stream, record, fraud, name) in enumerate(rows):
-            values = [stream, held(record), fraud, name, f"2026-01-01T00:00:{second:02d}Z"]
+            values = [stream, escape(record), fraud, name, f"2026-01-01T00:00:{second:02d}Z"]
             query = (
                 "INSERT INTO labels (stream, record_id, is_fraud, fraud_id, labelled_at) VALUES (%s, %s, %s, %s, %s)"
             )

@@ -1,4 +1,4 @@
-"""Sums beyond 64 bits, and infinite ones, stand in every sink as they were told."""
+"""Sums beyond 64 bits, and infinite ones, are stored exactly in every sink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from crossline.io.sinks.base import Delivery, build_sink
 from crossline.io.sqlite.reader import StoreReader
-from crossline.io.stores.stores import AlertFilter
+from crossline.io.stores.protocol import AlertFilter
 
 INSTANT = "2026-01-01T00:00:00.000Z"
 

@@ -1,4 +1,4 @@
-"""One contract of a store of files, on a disk, on a real object store, and where files must be renamed."""
+"""The contract of file stores: local disk, object store, stores that rename."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from pyarrow import fs as pafs
 
 from crossline.basics.errors import StateError, StoppedError, UsageError
 from crossline.basics.texts.uris import check_uri
-from crossline.io.objects import files
-from crossline.io.objects.files import FileStore, LocalFiles, ObjectFiles, StoreAwayError, file_store, patiently, told
-from crossline.io.objects.place import Place, place_of, under
+from crossline.io.objects import file_stores
+from crossline.io.objects.file_stores import (
+    FileStore,
+    LocalFiles,
+    ObjectFiles,
+    StoreUnavailableError,
+    file_store,
+    retry_until_available,
+    store_error_of,
+)
+from crossline.io.objects.location import StoreLocation, location_of, under
 
 from .trickling import trickling
 
@@ -33,7 +41,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if request.param == "disk":
         return LocalFiles(tmp_path / "store")
     if request.param == "renamed":
-        return ObjectFiles(Place(pafs.LocalFileSystem(), str(tmp_path / "store"), whole=False), "renamed")
+        return ObjectFiles(StoreLocation(pafs.LocalFileSystem(), str(tmp_path / "store"), whole=False), "renamed")
     if request.param == "hdfs":
         return file_store(f"{request.getfixturevalue('name_node')}/contract-{tmp_path.name}")
     server: LocalS3 = request.getfixturevalue("s3_server")
@@ -90,8 +98,8 @@ def test_many_at_once_each_see_a_file_whole(store: FileStore) -> None:
 
     def work(body: bytes) -> None:
         for _ in range(5):
-            patiently(lambda: store.put("one", body))
-            seen.append(patiently(lambda: store.get("one")))
+            retry_until_available(lambda: store.put("one", body))
+            seen.append(retry_until_available(lambda: store.get("one")))
 
     threads = [threading.Thread(target=work, args=(body,)) for body in bodies]
     for thread in threads:
@@ -113,38 +121,38 @@ def test_a_refusal_is_for_good_and_a_silence_is_not(s3_server: LocalS3, monkeypa
     with pytest.raises(StateError, match="NO_SUCH_BUCKET"):
         file_store("s3://no-such-bucket/p").put("one", b"")
     nobody = f"s3://{s3_server.bucket}/silent?endpoint=http://127.0.0.1:1"
-    with pytest.raises(StoreAwayError, match="NETWORK_CONNECTION"):
+    with pytest.raises(StoreUnavailableError, match="NETWORK_CONNECTION"):
         file_store(nobody).put("one", b"")
 
 
 def test_who_waits_for_a_store_can_be_stopped_and_goes_on_once_it_is_back() -> None:
-    stop, tries = threading.Event(), iter([StoreAwayError("away"), StoreAwayError("away"), None])
+    stop, tries = threading.Event(), iter([StoreUnavailableError("away"), StoreUnavailableError("away"), None])
 
     def call() -> str:
         if (error := next(tries)) is not None:
             raise error
         return "back"
 
-    assert patiently(call, stop) == "back"
+    assert retry_until_available(call, stop) == "back"
     stop.set()
     with pytest.raises(StoppedError, match="stopped while a store was away"):
-        patiently(lambda: (_ for _ in ()).throw(StoreAwayError("away")), stop)
-    with pytest.raises(StoreAwayError):
-        patiently(lambda: (_ for _ in ()).throw(StoreAwayError("away")), within_s=0)
+        retry_until_available(lambda: (_ for _ in ()).throw(StoreUnavailableError("away")), stop)
+    with pytest.raises(StoreUnavailableError):
+        retry_until_available(lambda: (_ for _ in ()).throw(StoreUnavailableError("away")), within_s=0)
 
 
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("AWS Error SLOW_DOWN during PutObject operation", StoreAwayError),
-        ("AWS Error UNKNOWN (HTTP status 503) during PutObject operation", StoreAwayError),
-        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 28", StoreAwayError),
+        ("AWS Error SLOW_DOWN during PutObject operation", StoreUnavailableError),
+        ("AWS Error UNKNOWN (HTTP status 503) during PutObject operation", StoreUnavailableError),
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 28", StoreUnavailableError),
         ("AWS Error ACCESS_DENIED during HeadObject operation: No response body.", StateError),
         ("AWS Error UNKNOWN (HTTP status 400) during PutObject operation", StateError),
     ],
 )
 def test_failures_are_told_apart(text: str, kind: type[Exception]) -> None:
-    assert type(told(OSError(text), "here")) is kind
+    assert type(store_error_of(OSError(text), "here")) is kind
 
 
 def test_places_below_a_root() -> None:
@@ -177,17 +185,17 @@ def test_uris_of_places(uri: str) -> None:
 
 def test_a_uri_that_nobody_knows_is_told_without_repeating_it() -> None:
     with pytest.raises(UsageError, match="a place with a URI of gopher:// cannot be reached") as told_:
-        place_of("gopher://user:secret@host/p")
+        location_of("gopher://user:secret@host/p")
     assert "secret" not in str(told_.value)
 
 
 def test_a_store_whose_answer_never_ends_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "ANSWER_S_MAX", 0.5)
+    monkeypatch.setattr(file_stores, "ANSWER_S_MAX", 0.5)
     with trickling(b"HTTP/1.1 200 OK\r\nX-Slow: ") as slow:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{slow.port}")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
         store = file_store(f"s3://bucket/slow-{slow.port}")
         for ask in (lambda: store.get("a"), lambda: store.put("a", b"1"), store.names):
-            with pytest.raises(StoreAwayError, match=r"no whole answer in 0\.5 s"):
+            with pytest.raises(StoreUnavailableError, match=r"no whole answer in 0\.5 s"):
                 ask()

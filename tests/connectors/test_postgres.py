@@ -1,4 +1,4 @@
-"""The sink of a PostgreSQL database: what tables hold, what time and hostile records do, who comes between."""
+"""The PostgreSQL sink: tables, times, hostile records, concurrent changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import SinkError, StateError
 from crossline.io.postgres import partitions
 from crossline.io.postgres import sink as module
-from crossline.io.postgres.client import Place
+from crossline.io.postgres.client import DatabaseAddress
 from crossline.io.postgres.sink import PostgresSink
 from crossline.io.sinks.base import Delivery, LateRecord, RetryPolicy, deliver_all
 
@@ -32,21 +32,21 @@ WAIT_S = 60.0
 
 
 @pytest.fixture
-def place(postgres_server: LocalPostgres, postgres_schema: str) -> Place:
+def place(postgres_server: LocalPostgres, postgres_schema: str) -> DatabaseAddress:
     return place_in(postgres_server, postgres_schema)
 
 
-def ids(place: Place) -> list[str]:
+def ids(place: DatabaseAddress) -> list[str]:
     return [str(row[0]) for row in rows(place, "SELECT alert_id FROM alerts ORDER BY seq")]
 
 
-def parts(place: Place, table: str = "alerts") -> dict[str, int]:
+def parts(place: DatabaseAddress, table: str = "alerts") -> dict[str, int]:
     """Rows by the partitions that have any."""
     query = f"SELECT tableoid::regclass::text, count(*) FROM {table} GROUP BY 1 ORDER BY 1"  # noqa: S608 - of ours
     return {name.rpartition(".")[2].removeprefix(f"{table}_"): number for name, number in rows(place, query)}
 
 
-def test_what_investigators_find(place: Place) -> None:
+def test_what_investigators_find(place: DatabaseAddress) -> None:
     told = {"kind": "correction", "corrects": "id-a", "caused_by": "z"}
     batch = Delivery(
         "p",
@@ -85,7 +85,7 @@ def test_what_investigators_find(place: Place) -> None:
     assert rows(place, "SELECT count(ended_at) FROM runs") == [(1,)]
 
 
-def test_hostile_texts_stop_no_batch_and_no_question(place: Place) -> None:
+def test_hostile_texts_stop_no_batch_and_no_question(place: DatabaseAddress) -> None:
     """NUL, halves of surrogate pairs, what ends a statement or a line of a copy."""
     names = [
         "\0",
@@ -127,7 +127,7 @@ def test_hostile_texts_stop_no_batch_and_no_question(place: Place) -> None:
         assert reader.refused("\0", "\0", ["\0"]) == {("\0", 1)}
 
 
-def test_what_no_table_holds_ends_the_pipeline_and_leaves_nothing(place: Place) -> None:
+def test_what_no_table_holds_ends_the_pipeline_and_leaves_nothing(place: DatabaseAddress) -> None:
     with opened(place) as sink:
         for broken in ({"event_time": "yesterday"}, {"event_time": None}, {"rule_version": "x"}, {"stream": None}):
             with pytest.raises(StateError, match="cannot hold what it was given"):
@@ -136,7 +136,7 @@ def test_what_no_table_holds_ends_the_pipeline_and_leaves_nothing(place: Place) 
     assert ids(place) == ["id-c"]
 
 
-def test_each_month_has_a_partition_and_absurd_times_make_none(place: Place) -> None:
+def test_each_month_has_a_partition_and_absurd_times_make_none(place: DatabaseAddress) -> None:
     times = [
         "2026-09-01T00:00:00.000Z",
         "2026-08-31T23:59:59.999Z",
@@ -162,7 +162,7 @@ def test_each_month_has_a_partition_and_absurd_times_make_none(place: Place) -> 
     assert ids(place) == [f"id-{n}" for n in (*range(7), 9)]
 
 
-def test_a_clock_that_jumps_holds_no_batch(place: Place) -> None:
+def test_a_clock_that_jumps_holds_no_batch(place: DatabaseAddress) -> None:
     clocks = [NOW_MS, -(2**62), 2**62, 0, NOW_MS]
     for number, now_ms in enumerate(clocks):
         sink = PostgresSink(place, "p", clock_ms=lambda now_ms=now_ms: now_ms)
@@ -173,7 +173,7 @@ def test_a_clock_that_jumps_holds_no_batch(place: Place) -> None:
     assert parts(place, "batches") == {"y1970m01": 2, "y2026m09": 2, "y3000m01": 1}
 
 
-def test_who_reads_for_long_holds_no_batch(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_for_long_holds_no_batch(place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "LOCK_MS", 20)
     monkeypatch.setattr(partitions, "AGAIN_S", 0.0)
     sink = PostgresSink(place, "p", clock_ms=lambda: NOW_MS)
@@ -192,7 +192,7 @@ def test_who_reads_for_long_holds_no_batch(place: Place, monkeypatch: pytest.Mon
     assert parts(place) == {"y2026m01": 2}
 
 
-def test_a_month_that_was_taken_away_holds_no_batch(place: Place) -> None:
+def test_a_month_that_was_taken_away_holds_no_batch(place: DatabaseAddress) -> None:
     past, next_month = ({"event_time": f"2026-{month}-05T00:00:00.000Z"} for month in ("01", "02"))
     sink = PostgresSink(place, "p", clock_ms=lambda: NOW_MS)
     sink.open()
@@ -208,7 +208,9 @@ def test_a_month_that_was_taken_away_holds_no_batch(place: Place) -> None:
     assert parts(place) == {"default": 1, "y2026m02": 1}
 
 
-def test_a_user_who_may_make_no_tables_stores_all_the_same(place: Place, postgres_server: LocalPostgres) -> None:
+def test_a_user_who_may_make_no_tables_stores_all_the_same(
+    place: DatabaseAddress, postgres_server: LocalPostgres
+) -> None:
     with opened(place):
         pass
     role = f"writer_{place.schema}"
@@ -218,14 +220,14 @@ def test_a_user_who_may_make_no_tables_stores_all_the_same(place: Place, postgre
         owner.execute(f"GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA {place.schema} TO {role}".encode())
         owner.execute(f"GRANT UPDATE ON runs TO {role}".encode())
         owner.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {place.schema} TO {role}".encode())
-    narrow = Place({**place.options, "user": role, "password": "open sesame"}, place.schema)
+    narrow = DatabaseAddress({**place.options, "user": role, "password": "open sesame"}, place.schema)
     with capture_logs() as logs, opened(narrow) as sink:
         sink.deliver(Delivery("p", 0, [alert("a", event_time="2025-01-05T00:00:00.000Z")]))
     assert [each["error"] for each in logs if "partition" in each["event"]]
     assert (ids(place), parts(place)) == (["id-a"], {"default": 1})
 
 
-def test_two_that_deliver_the_same_at_once_leave_it_once(place: Place) -> None:
+def test_two_that_deliver_the_same_at_once_leave_it_once(place: DatabaseAddress) -> None:
     names = [f"{n:03d}" for n in range(200)]
     cuts = [names[at : at + size] for size in (7, 50) for at in range(0, len(names), size)]
     with opened(place):
@@ -245,7 +247,7 @@ def test_two_that_deliver_the_same_at_once_leave_it_once(place: Place) -> None:
 
 
 def test_a_backend_that_dies_in_the_midst_leaves_nothing_of_the_batch(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, batch = module._insert, replace(delivery(1, "b", "c"), decisions=[decision("b")])
     after = iter([1, 2, 3])  # tables written before it dies: alerts, decisions, the batch
@@ -271,7 +273,9 @@ def test_a_backend_that_dies_in_the_midst_leaves_nothing_of_the_batch(
     assert rows(place, "SELECT count(*) FROM runs") == [(1,)]
 
 
-def test_a_commit_whose_answer_is_lost_is_not_done_twice(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_whose_answer_is_lost_is_not_done_twice(
+    place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with opened(place) as sink:
         sink.deliver(delivery(0, "a"))
         connection = sink._connection
@@ -317,7 +321,7 @@ def test_a_server_that_crashes_holds_the_batch_until_it_is_back(postgres_schema:
         assert ids(place) == ["id-a", *(f"id-b{n}" for n in range(1, number + 1)), "id-c"]
 
 
-def test_a_frozen_server_is_left_when_the_pipeline_stops(place: Place) -> None:
+def test_a_frozen_server_is_left_when_the_pipeline_stops(place: DatabaseAddress) -> None:
     stop = threading.Event()
     with opened(place) as sink, ThreadPoolExecutor(1) as pool:
         sink.deliver(delivery(0, "a"))
@@ -344,7 +348,7 @@ def test_a_frozen_server_is_left_when_the_pipeline_stops(place: Place) -> None:
     assert ids(place) == ["id-a", "id-b"]
 
 
-def test_a_closed_sink_takes_nothing(place: Place) -> None:
+def test_a_closed_sink_takes_nothing(place: DatabaseAddress) -> None:
     with opened(place) as sink:
         pass
     with pytest.raises(StateError, match="is not open"):
@@ -352,8 +356,8 @@ def test_a_closed_sink_takes_nothing(place: Place) -> None:
 
 
 def test_months() -> None:
-    assert partitions.shifted(date(2026, 1, 31), -1) == date(2025, 12, 1)
-    assert partitions.shifted(date(2026, 11, 30), 2) == date(2027, 1, 1)
-    assert partitions.shifted(date(2026, 1, 31), -12) == date(2025, 1, 1)
+    assert partitions.shift_months(date(2026, 1, 31), -1) == date(2025, 12, 1)
+    assert partitions.shift_months(date(2026, 11, 30), 2) == date(2027, 1, 1)
+    assert partitions.shift_months(date(2026, 1, 31), -12) == date(2025, 1, 1)
     assert partitions.partition_name("alerts", date(2026, 3, 1)) == "alerts_y2026m03"
     assert datetime.fromtimestamp(NOW_MS / 1000, UTC).date() == date(2026, 9, 21)

@@ -1,4 +1,4 @@
-"""A PostgreSQL that falls silent, trickles, or whose tables somebody changed: the batch is held until it is mended."""
+"""A PostgreSQL that hangs, trickles, or has changed tables holds the batch until it is fixed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from crossline.basics.errors import SinkError
 from crossline.io.postgres import client
 from crossline.io.postgres import sink as module
-from crossline.io.postgres.client import Place
+from crossline.io.postgres.client import DatabaseAddress
 from crossline.io.postgres.sink import PostgresSink
 
 from .makers import delivery
@@ -21,15 +21,15 @@ from .trickling import trickling
 
 
 @pytest.fixture
-def place(postgres_server: LocalPostgres, postgres_schema: str) -> Place:
+def place(postgres_server: LocalPostgres, postgres_schema: str) -> DatabaseAddress:
     return place_in(postgres_server, postgres_schema)
 
 
-def ids(place: Place) -> list[str]:
+def ids(place: DatabaseAddress) -> list[str]:
     return [str(row[0]) for row in rows(place, "SELECT alert_id FROM alerts ORDER BY seq")]
 
 
-def test_a_frozen_server_is_left_at_the_deadline(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_server_is_left_at_the_deadline(place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(place) as sink:
         sink.deliver(delivery(0, "a"))
         assert sink._connection is not None
@@ -52,7 +52,7 @@ def test_a_greeting_that_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> 
     # It lets us in, and then tells of a parameter, 28 KB long.
     with trickling(b"R\0\0\0\x08\0\0\0\0S\0\0\x70\0") as slow:
         sink = PostgresSink(
-            Place({"host": "127.0.0.1", "port": slow.port, "user": "u", "sslmode": "disable"}, "s"), "p"
+            DatabaseAddress({"host": "127.0.0.1", "port": slow.port, "user": "u", "sslmode": "disable"}, "s"), "p"
         )
         with capture_logs() as logs:
             sink.open()
@@ -89,7 +89,7 @@ def test_a_greeting_that_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_a_table_that_somebody_changed_holds_the_batch_until_it_is_mended(
-    place: Place, change: str, back: str, advice: str
+    place: DatabaseAddress, change: str, back: str, advice: str
 ) -> None:
     with opened(place) as sink, place.connect() as other:
         other.execute(change.encode())

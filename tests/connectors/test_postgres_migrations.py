@@ -1,4 +1,4 @@
-"""Tables from nothing, twice at once, half made, of a newer crossline, and of something else."""
+"""Migrations: from nothing, concurrent, interrupted, newer versions, foreign tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from dev.services.postgres import LocalPostgres
 
 from crossline.basics.errors import StateError, UsageError
-from crossline.io.postgres.client import Place
+from crossline.io.postgres.client import DatabaseAddress
 from crossline.io.postgres.migrate import Migration, migrate, migrations, newest
 from crossline.io.postgres.reader import PostgresReader
 from crossline.io.postgres.sink import PostgresSink
@@ -22,7 +22,7 @@ MORE = Migration(newest() + 1, "more", "CREATE TABLE more (one integer); INSERT 
 
 
 @pytest.fixture
-def place(postgres_server: LocalPostgres, postgres_schema: str) -> Place:
+def place(postgres_server: LocalPostgres, postgres_schema: str) -> DatabaseAddress:
     return place_in(postgres_server, postgres_schema)
 
 
@@ -30,7 +30,7 @@ def test_they_are_numbered_without_a_gap() -> None:
     assert [each.number for each in migrations()] == list(range(1, newest() + 1))
 
 
-def test_many_at_once_make_them_once(place: Place) -> None:
+def test_many_at_once_make_them_once(place: DatabaseAddress) -> None:
     def work(_: int) -> None:
         with place.connect() as connection:
             migrate(connection, place, (*migrations(), MORE))
@@ -41,7 +41,7 @@ def test_many_at_once_make_them_once(place: Place) -> None:
     assert rows(place, "SELECT one FROM more") == [(1,)]
 
 
-def test_one_that_fails_leaves_what_was_before_it(place: Place) -> None:
+def test_one_that_fails_leaves_what_was_before_it(place: DatabaseAddress) -> None:
     broken = Migration(MORE.number, "broken", f"{MORE.text}; SELECT no_such_thing")
     with place.connect() as connection:
         with pytest.raises(psycopg.errors.UndefinedColumn):
@@ -51,7 +51,7 @@ def test_one_that_fails_leaves_what_was_before_it(place: Place) -> None:
     assert rows(place, "SELECT one FROM more") == [(1,)]
 
 
-def test_a_start_that_was_cut_off_is_gone_on_with(place: Place) -> None:
+def test_a_start_that_was_cut_off_is_gone_on_with(place: DatabaseAddress) -> None:
     with place.connect() as connection:
         connection.execute(f"CREATE SCHEMA {place.schema}".encode())
         connection.execute(
@@ -64,7 +64,7 @@ def test_a_start_that_was_cut_off_is_gone_on_with(place: Place) -> None:
     assert rows(place, "SELECT alert_id FROM alerts") == [("id-a",)]
 
 
-def test_tables_of_a_newer_crossline_are_refused(place: Place) -> None:
+def test_tables_of_a_newer_crossline_are_refused(place: DatabaseAddress) -> None:
     with place.connect() as connection:
         migrate(connection, place, (*migrations(), MORE))
     said = f"has version {MORE.number}; this crossline knows version {newest()} and older ones"
@@ -73,7 +73,7 @@ def test_tables_of_a_newer_crossline_are_refused(place: Place) -> None:
             use()
 
 
-def test_a_schema_of_something_else_is_refused(place: Place) -> None:
+def test_a_schema_of_something_else_is_refused(place: DatabaseAddress) -> None:
     with place.connect() as connection:
         connection.execute(f"CREATE SCHEMA {place.schema}".encode())
         connection.execute("CREATE TABLE alerts (mine text)")

@@ -1,4 +1,4 @@
-"""Where a database is and how it is entered: what is refused, what is held, and that no password is ever told."""
+"""Database addresses: which are rejected, which hold the batch; passwords are never printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from crossline.basics.errors import CrosslineError, PermanentError, SinkError, UsageError
-from crossline.io.postgres.client import Place, place_of, place_of_url
+from crossline.io.postgres.client import DatabaseAddress, address_of, address_of_url
 from crossline.io.postgres.reader import PostgresReader
 from crossline.io.postgres.sink import PostgresSink
 from crossline.io.sinks.base import build_sink
@@ -62,17 +62,17 @@ def test_a_password_in_a_pipeline_is_refused_and_not_told() -> None:
 
 def test_the_parts_of_a_place(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text(f"{SECRET}\n")
-    place = place_of(
+    place = address_of(
         settings(host="db", user="u", password_file=str(tmp_path / "pw"), sslmode="verify-full", ca_file="ca")
     )
     assert (place.name, place.schema) == ("postgresql://u@db:5432/u", "crossline")
     assert place.options["password"] == SECRET
     assert (place.options["sslmode"], place.options["sslrootcert"]) == ("verify-full", "ca")
     assert SECRET not in repr(place)
-    dsn = place_of(settings(dsn_env="D", schema="audit"), {"D": f"postgresql://u:{SECRET}@db:6000/x"})
+    dsn = address_of(settings(dsn_env="D", schema="audit"), {"D": f"postgresql://u:{SECRET}@db:6000/x"})
     assert dsn.name == "postgresql://u@db:6000/x?schema=audit"
     assert (dsn.options["password"], SECRET in repr(dsn)) == (SECRET, False)
-    words = place_of(settings(dsn_env="D"), {"D": f"host=db user=u password={SECRET}"})
+    words = address_of(settings(dsn_env="D"), {"D": f"host=db user=u password={SECRET}"})
     assert words.name == "postgresql://u@db:5432/u"
 
 
@@ -88,7 +88,7 @@ def test_the_parts_of_a_place(tmp_path: Path) -> None:
 )
 def test_places_that_cannot_be_read(given: dict[str, Any], environment: dict[str, str], said: str) -> None:
     with pytest.raises(PermanentError, match=said) as caught:
-        place_of(settings(**given), environment)
+        address_of(settings(**given), environment)
     assert SECRET not in whole(caught.value)
 
 
@@ -107,14 +107,14 @@ def test_places_that_cannot_be_read(given: dict[str, Any], environment: dict[str
 )
 def test_addresses_that_are_refused(url: str, said: str) -> None:
     with pytest.raises(PermanentError, match=said) as caught:
-        place_of_url(url)
+        address_of_url(url)
     assert SECRET not in whole(caught.value)
 
 
 def test_an_address_keeps_what_the_client_knows() -> None:
-    place = place_of_url("postgresql://u@h:1/x?sslmode=require&schema=audit")
+    place = address_of_url("postgresql://u@h:1/x?sslmode=require&schema=audit")
     assert (place.schema, place.options["sslmode"]) == ("audit", "require")
-    assert place_of_url("postgres://u@h/x").name == "postgresql://u@h:5432/x"
+    assert address_of_url("postgres://u@h/x").name == "postgresql://u@h:5432/x"
 
 
 def test_who_is_not_let_in_is_told_at_the_start(postgres_server: LocalPostgres, postgres_schema: str) -> None:
@@ -125,7 +125,7 @@ def test_who_is_not_let_in_is_told_at_the_start(postgres_server: LocalPostgres, 
         "password authentication failed": {"user": "none_such"},
     }
     for said, changed in wrong.items():
-        place = Place({**good.options, **changed}, postgres_schema)
+        place = DatabaseAddress({**good.options, **changed}, postgres_schema)
         for use in (PostgresSink(place, "p").open, lambda place=place: PostgresReader(place)):
             with pytest.raises(PermanentError, match=said) as caught:
                 use()
@@ -140,7 +140,7 @@ def test_who_is_not_let_in_later_is_held(postgres_server: LocalPostgres, postgre
     sink.open()
     sink.deliver(delivery(0, "a"))
     sink._drop()
-    sink.place = Place({**place.options, "password": SECRET}, postgres_schema)
+    sink.place = DatabaseAddress({**place.options, "password": SECRET}, postgres_schema)
     with pytest.raises(SinkError, match="see that user and password are right") as caught:
         sink.deliver(delivery(1, "b"))
     assert SECRET not in whole(caught.value)
@@ -150,7 +150,7 @@ def test_who_is_not_let_in_later_is_held(postgres_server: LocalPostgres, postgre
 
 
 def test_a_server_that_is_away_is_told_without_its_password() -> None:
-    place = place_of(settings(host="127.0.0.1", port=1, user="u", password_env="P"), {"P": SECRET})
+    place = address_of(settings(host="127.0.0.1", port=1, user="u", password_env="P"), {"P": SECRET})
     sink = PostgresSink(place, "p")
     with capture_logs() as logs:
         sink.open()

@@ -1,4 +1,4 @@
-"""What stands in a real server after alerts, corrections and decisions: the status of entities, and each alert once."""
+"""The Redis sink on a real server: the status of entities, and each alert once."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def test_passwords_and_falls(monkeypatch: pytest.MonkeyPatch) -> None:
                 sink.deliver(delivery(2, "c"))
             client.config_set("maxmemory", 0)
             client.set("crossline:p:standing:account_id=a1", "somebody else's")
-            with pytest.raises(PermanentError, match=r"refuses what it is told under crossline:p: .*WRONGTYPE"):
+            with pytest.raises(PermanentError, match=r"refuses a command under crossline:p: .*WRONGTYPE"):
                 sink.deliver(delivery(2, "c"))
         sink.close()
         monkeypatch.setenv("CROSSLINE_TEST_REDIS", "wrong")

@@ -1,4 +1,4 @@
-"""Schemas from a registry over HTTP: asked for once, kept, waited for; and what is no schema."""
+"""Schemas of a registry over HTTP: cached, awaited, invalid."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 
 from crossline.basics.errors import PermanentError, SourceError
 from crossline.ingest.avro.schema import Node
-from crossline.io.objects.files import file_store
-from crossline.io.registry import store as stores
-from crossline.io.registry.client import Address, UnknownError
-from crossline.io.registry.look import AvroLook
-from crossline.io.registry.store import SchemaStore
+from crossline.io.objects.file_stores import file_store
+from crossline.io.registry import schema_store as stores
+from crossline.io.registry.avro_decoder import AvroDecoder
+from crossline.io.registry.client import RegistryClient, UnknownSchemaError
+from crossline.io.registry.schema_store import SchemaStore
 from crossline.settings.registry import RegistrySettings
 
 from .registry_fake import FakeRegistry, fake_registry
@@ -72,11 +72,11 @@ def test_a_schema_is_asked_for_once_for_ever(registry: FakeRegistry, store: Sche
 def test_an_address_that_never_comes_to_an_end_keeps_nobody_from_the_next(registry: FakeRegistry, head: bytes) -> None:
     registry.add(7, AMOUNT)
     with trickling(head) as slow:
-        there = Address((f"http://127.0.0.1:{slow.port}", registry.url), answer_s_max=1.0)
+        there = RegistryClient((f"http://127.0.0.1:{slow.port}", registry.url), answer_s_max=1.0)
         assert json.loads(there.schema(7).texts[0]) == AMOUNT
         assert slow.asked.is_set()
         with pytest.raises(SourceError, match="does not answer: it took too long"):
-            Address((f"http://127.0.0.1:{slow.port}",), answer_s_max=0.2).schema(7)
+            RegistryClient((f"http://127.0.0.1:{slow.port}",), answer_s_max=0.2).schema(7)
 
 
 def test_a_damaged_note_is_asked_for_again(registry: FakeRegistry, store: SchemaStore) -> None:
@@ -182,7 +182,7 @@ def test_somebody_who_looks_needs_what_was_kept_alone(registry: FakeRegistry, st
     registry.add(8, AMOUNT)
     store.schemas([7])
     gone: list[str] = []
-    look = AvroLook(store, gone)
+    look = AvroDecoder(store, gone)
     assert look(b"\0\0\0\0\x08\x02") == {"amount": 1}
     registry.down()
     assert look(b"\0\0\0\0\x07\x04") == {"amount": 2}
@@ -241,11 +241,11 @@ def test_who_asks_gives_name_and_password(registry: FakeRegistry, tmp_path: Path
 
 
 def test_a_schema_is_registered(registry: FakeRegistry) -> None:
-    address = Address((registry.url,))
+    address = RegistryClient((registry.url,))
     number = address.register("payments-value", json.dumps(AMOUNT))
     assert json.loads(address.schema(number).texts[0]) == AMOUNT
     registry.faults = [(409, b'{"error_code": 409, "message": "incompatible"}')]
     with pytest.raises(PermanentError, match=r"answers 409 .* incompatible"):
         address.register("payments-value", "{}")
-    with pytest.raises(UnknownError):
+    with pytest.raises(UnknownSchemaError):
         address.schema(99)

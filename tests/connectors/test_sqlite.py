@@ -1,4 +1,4 @@
-"""The store: what it keeps beside alerts, what it refuses, and what waits."""
+"""The SQLite store: its rows, its errors, its locks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crossline.io.sinks.base import Delivery, LateRecord, deliver_all
 from crossline.io.sqlite import sink as module
 from crossline.io.sqlite.reader import StoreReader
 from crossline.io.sqlite.sink import SqliteSink
-from crossline.io.stores.stores import AlertFilter
+from crossline.io.stores.protocol import AlertFilter
 
 from .makers import alert, delivery, waits_ms
 

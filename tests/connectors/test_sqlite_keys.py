@@ -1,4 +1,4 @@
-"""Keys of alerts in a store in SQLite: found by an index, also in one that an older version wrote."""
+"""Alert keys in a SQLite store: found by an index, also in stores of older versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.reader import StoreReader
 from crossline.io.sqlite.sink import SqliteSink
-from crossline.io.stores.stores import AlertFilter
+from crossline.io.stores.protocol import AlertFilter
 
 from .makers import alert
 

@@ -1,4 +1,4 @@
-"""Where the record stands at which an alert fired, and which records do not count, as the store has them."""
+"""Positions of alerts, and of rejected records, in the store."""
 
 from __future__ import annotations
 

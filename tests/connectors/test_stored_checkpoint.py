@@ -1,4 +1,4 @@
-"""A checkpoint on a real object store, held, let go of, taken up by the next run; and what waits for sinks there."""
+"""A checkpoint on a real object store: lease, release, the next run; outboxes on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.place import under
+from crossline.io.objects.location import under
 from crossline.io.outbox.sink import OutboxSink, waiting_in
 from crossline.io.sinks.base import Delivery
 from crossline.runtime.snapshot.checkpoint import SourceMark

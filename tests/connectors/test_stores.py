@@ -1,4 +1,4 @@
-"""What every store promises to those who read it: the same answers, whatever database it is."""
+"""The contract of stores for readers: the same answers from every database."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.basics.times import parse_instant_ms
-from crossline.io.postgres.texts import MARK, held, held_value, original, original_value
+from crossline.io.postgres.text_escapes import MARK, escape, escape_value, unescape, unescape_value
 from crossline.io.sinks.base import Delivery, LateRecord, Sink, build_sink
-from crossline.io.stores.opening import open_store
-from crossline.io.stores.stores import AlertFilter, DecisionFilter, Store
+from crossline.io.stores.factory import open_store
+from crossline.io.stores.protocol import AlertFilter, DecisionFilter, Store
 
 from .makers import alert
 from .postgres_kit import settings_of
@@ -350,8 +350,8 @@ texts = st.text(st.characters(exclude_categories=()) | st.sampled_from("\0" + MA
 
 @given(texts)
 def test_every_text_comes_back(text: str) -> None:
-    kept = held(text)
-    assert original(kept) == text
+    kept = escape(text)
+    assert unescape(kept) == text
     assert "\0" not in kept
     kept.encode()
 
@@ -359,4 +359,4 @@ def test_every_text_comes_back(text: str) -> None:
 @settings(max_examples=50)
 @given(st.recursive(texts | st.none(), lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=4))
 def test_every_value_comes_back(value: Any) -> None:
-    assert original_value(held_value(value)) == value
+    assert unescape_value(escape_value(value)) == value

@@ -1,4 +1,4 @@
-"""``crossline verify`` of a pipeline whose records are in a topic: it reads the topic itself."""
+"""``crossline verify`` of a pipeline with a Kafka source reads the topic itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An address that takes, refuses, is busy, hangs or is away: what is posted to it, in which order, what is parked."""
+"""A webhook that accepts, rejects, is busy, hangs or is unreachable: what is posted, in which order, what is parked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that is within every read's time-out for ever: a byte now and then, of an answer without an end."""
+"""A server that sends a byte now and then, within every read time-out, without end."""
 
 from __future__ import annotations
 

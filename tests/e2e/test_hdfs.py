@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crossline.cli.main import run_command
-from crossline.io.objects.files import file_store
+from crossline.io.objects.file_stores import file_store
 from crossline.runtime.pipeline import assemble as assemble_module
 
 from .killing import kill_driver, running, until, wait_for_nobody

@@ -24,7 +24,7 @@ import yaml
 from crossline.observe.objectives.declaration import objectives_of
 from crossline.observe.objectives.prometheus import rules_of
 from crossline.observe.telemetry import Telemetry
-from crossline.observe.watch.watch import RunWatch
+from crossline.observe.watch.run_watch import RunWatch
 from crossline.settings.process.slo import SloSettings
 from crossline.settings.watch import WatchSettings
 

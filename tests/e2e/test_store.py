@@ -16,7 +16,7 @@ import yaml
 
 from crossline.basics.errors import StateError
 from crossline.cli.main import run_command
-from crossline.io.objects.files import file_store
+from crossline.io.objects.file_stores import file_store
 from crossline.runtime.pipeline import assemble as assemble_module
 from crossline.runtime.snapshot.lease import CLAIMS, MARK
 

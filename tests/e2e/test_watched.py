@@ -15,8 +15,8 @@ from crossline.io.sinks.jsonl import JsonlSink
 from crossline.observe.spans import exporter
 from crossline.observe.spans.exporter import Spans
 from crossline.observe.telemetry import Telemetry
-from crossline.observe.watch import watch as watching
-from crossline.observe.watch.watch import RunWatch
+from crossline.observe.watch import run_watch as watching
+from crossline.observe.watch.run_watch import RunWatch
 from crossline.rule_registry.directory import find_log, ruleset_of_log
 from crossline.settings.watch import OtlpSettings, WatchSettings
 

@@ -1,4 +1,4 @@
-"""The local broker: it stamps arrival, keeps what it has over a crash, and goes with its owner."""
+"""The local broker: stamps arrival, keeps its data over a crash, ends with its owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local registry, as far as it goes without what it is made of, which only the deep tests fetch."""
+"""The local registry, without its downloads, which only the deep tests fetch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local PostgreSQL: it lets in who has the password, keeps what it has over a crash, and goes with its owner."""
+"""The local PostgreSQL: checks passwords, keeps its data over a crash, ends with its owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local object store: objects that stay over a crash, requests that must be signed, and nobody but this machine."""
+"""The local object store: durable objects, signed requests, loopback only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make services`, as far as Redis and PostgreSQL: processes of their own, which other processes look at and end."""
+"""`make services` for Redis and PostgreSQL: separate processes, which other processes can list and end."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from typing import Any, cast
 from prometheus_client.core import Metric
 
 from crossline.observe.objectives.metrics import ObjectiveCollector
+from crossline.observe.watch.disk_usage import DiskUsage
 from crossline.observe.watch.exposition import RunCollector
-from crossline.observe.watch.figures import RunFigures
-from crossline.observe.watch.space import Space
+from crossline.observe.watch.run_figures import RunFigures
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.serve.metrics.exposition import ApiCollector, ApiStatus
 from crossline.serve.metrics.figures import ApiFigures
@@ -50,7 +50,7 @@ def page() -> str:
 def of_run() -> Iterator[Metric]:
     """The families of a run in which nothing has happened yet."""
     waiting = (Waiting("records", "records", 0, None),)
-    return RunCollector("any", RunFigures(), Standing, lambda: waiting, Space, lambda: True).collect()
+    return RunCollector("any", RunFigures(), Standing, lambda: waiting, DiskUsage, lambda: True).collect()
 
 
 def of_api() -> Iterator[Metric]:

@@ -14,7 +14,7 @@ from crossline.backtest.records import Row
 from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef
 from crossline.io.files.identity import open_chunk
-from crossline.io.files.tables import rows_between
+from crossline.io.files.parquet_rows import rows_between
 
 
 class TablesBack(FilesBack):

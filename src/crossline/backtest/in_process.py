@@ -14,10 +14,10 @@ import pyarrow as pa
 from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
 from crossline.backtest.writer import AlertWriter
 from crossline.basics.values import Records
-from crossline.io.chunks import Most
+from crossline.io.chunks import ReadLimit
 from crossline.io.files.log import FileChunks
 from crossline.io.sinks.base import Delivery
-from crossline.io.sinks.outfile import drafted, make_folder
+from crossline.io.sinks.outfile import draft_file, make_folder
 from crossline.logs import get_logger
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.local.pool import Dealt, Pool
@@ -74,13 +74,13 @@ def backtest(
     make_folder(output)
     sweep()  # what runs that were killed have left
     run = LocalRun()
-    with ExitStack() as made, drafted(output) as draft, own_folder_for("backtest") as folder:
+    with ExitStack() as made, draft_file(output) as draft, own_folder_for("backtest") as folder:
         inputs = Inputs.of(judged.history.files(), folder, count, judged.batch_bytes(BATCH_BYTES))
         snapshot = inputs.aligned(judged.snapshot(judged.rules, count))
         warm_for(snapshot.plans())  # what does not compile is told here
         if on_start is not None:
             on_start(run)
-        writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)
+        writer = AlertWriter(draft, made.enter_context(draft_file(decisions)) if decisions is not None else None)
         writer.open()
         try:
             totals = _run(snapshot, inputs, folder, count, writer, run, on_batch)
@@ -177,9 +177,9 @@ class Inputs:
         every = tuple(stream for stream in self.logs if self.sizes[stream])
         return replace(snapshot, bounds=replace(snapshot.bounds, aligned=every))
 
-    def _most(self, stream: str) -> Most:
+    def _most(self, stream: str) -> ReadLimit:
         share = self.sizes[stream] / max(self.size, 1) if self.side_by_side else 1
-        return Most(max(1, int(self.batch_bytes * share)), CHUNKS_MAX)
+        return ReadLimit(max(1, int(self.batch_bytes * share)), CHUNKS_MAX)
 
     def batches(self, count: int) -> Iterator[Dealt]:
         """What each of ``count`` processes reads, batch by batch."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
 from crossline.backtest.writer import AlertWriter
-from crossline.io.sinks.outfile import drafted, make_folder
+from crossline.io.sinks.outfile import draft_file, make_folder
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rulefeed import FixedFeed
 from crossline.runtime.machine.temp import own_folder_for
@@ -40,14 +40,14 @@ def backtest(
     """
     cores = max(1, spark.sparkContext.defaultParallelism)
     make_folder(output)
-    with ExitStack() as made, drafted(output) as draft, own_folder_for("backtest") as path:
+    with ExitStack() as made, draft_file(output) as draft, own_folder_for("backtest") as path:
         folder = str(path)
         most = judged.batch_bytes(BATCH_BYTES)
         sources = [file_source(files, folder, cores, most, complete=True) for files in judged.history.files()]
         settings = PipelineSettings("backtest", folder, cores, 0, 2 * cores, backfill=False)
         feed = FixedFeed(judged.rules, judged.lists, judged.tables)
         snapshot = judged.snapshot(RuleSet(), cores)
-        writer = AlertWriter(draft, made.enter_context(drafted(decisions)) if decisions is not None else None)
+        writer = AlertWriter(draft, made.enter_context(draft_file(decisions)) if decisions is not None else None)
         pipeline = Pipeline(spark, settings, snapshot, sources, feed, [writer], on_batch)
         if on_start is not None:
             on_start(pipeline)

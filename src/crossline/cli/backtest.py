@@ -21,8 +21,8 @@ from crossline.cli.process import do_without_pandas
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, as_text, check_some_judged, differences, recorded_only, without_row
-from crossline.io.files.names import matching_files
-from crossline.io.sinks.outfile import drafted, is_standard_output, make_folder
+from crossline.io.files.patterns import matching_files
+from crossline.io.sinks.outfile import draft_file, is_standard_output, make_folder
 from crossline.rule_registry.content import is_folder, read_pipeline_in_place, read_text
 from crossline.rule_registry.reading import SUFFIXES, Known, read_rules
 from crossline.rules.base import Defaults
@@ -148,7 +148,7 @@ def _figures(
 
         def draft(path: Path) -> Path:
             make_folder(path)
-            return made.enter_context(drafted(path, inputs=inputs))
+            return made.enter_context(draft_file(path, inputs=inputs))
 
         drafts = draft(output), draft(decisions) if decisions is not None else None
         figures = {**_judge(stopping, judged, *drafts, on), "output": str(output)}

@@ -16,7 +16,7 @@ from crossline.cli import terminal
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.terminal import Listing, NameValues, note, write_lines
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.io.stores.stores import DecisionFilter, Store
+from crossline.io.stores.protocol import DecisionFilter, Store
 
 # What a store can count to.
 LIMIT_MAX = 2**63 - 1

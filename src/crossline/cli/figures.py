@@ -23,8 +23,8 @@ from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, check_some_judged
 from crossline.cli.terminal import Listing, screen
-from crossline.io.files.names import matching_files
-from crossline.io.sinks.outfile import drafted, is_standard_output, make_folder
+from crossline.io.files.patterns import matching_files
+from crossline.io.sinks.outfile import draft_file, is_standard_output, make_folder
 
 if TYPE_CHECKING:
     from crossline.backtest.backtest import Judged
@@ -225,7 +225,7 @@ def _write(
     columns = types_of(declared, judged.history.streams)
     progress = ProgressLine(sys.stderr)
     make_folder(output)
-    with drafted(output, inputs=read) as draft:
+    with draft_file(output, inputs=read) as draft:
         with _computation(on, stopping) as compute:
             try:
                 done = compute(judged, columns, draft, on_batch=progress.batch, on_start=stopping.stops)

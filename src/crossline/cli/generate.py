@@ -23,7 +23,7 @@ from crossline.generate.labels import label_lines
 from crossline.generate.rules_many import many_rules_yaml
 from crossline.generate.send import DirectoryTarget, SendResult, StreamTarget, Target, send
 from crossline.generate.source import Workload, make_workload
-from crossline.io.sinks.outfile import growing, is_standard_output
+from crossline.io.sinks.outfile import growing_file, is_standard_output
 
 app = typer.Typer(
     help="Generate workloads: card payments for measurements, card frauds to test rules.", no_args_is_help=True
@@ -181,7 +181,7 @@ def cards(
         if output is not None and os.path.realpath(labels) == os.path.realpath(output):
             raise UsageError(f"--labels and --output are both {output}; give each a file of its own")
         planted = workload.labels(start, records)
-        with growing(labels) as file:
+        with growing_file(labels) as file:
             file.write(label_lines(planted))
         summary |= {"labels": str(labels), "frauds": len(planted)}
     _run(workload, where, range(start, start + records), rate, summary, as_json=as_json)
@@ -198,7 +198,7 @@ def rules(
     if output == "-":
         sys.stdout.write(text)
     else:
-        with growing(Path(output)) as file:
+        with growing_file(Path(output)) as file:
             file.write(text.encode())
     if as_json:
         # As with records: they own the standard output where they go there.
@@ -267,7 +267,7 @@ def _target(workload: Workload, where: Where, numbers: range, stack: ExitStack) 
     path = Path(str(where.output))
     if where.files:
         return DirectoryTarget(path, where.files, numbers)
-    return StreamTarget(stack.enter_context(growing(path)))
+    return StreamTarget(stack.enter_context(growing_file(path)))
 
 
 def client_settings(path: Path) -> dict[str, str]:

@@ -50,7 +50,7 @@ class ChunkRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Most:
+class ReadLimit:
     """What one batch may have: ``size`` bytes (records, of generated traffic), and so many ``chunks``."""
 
     size: int
@@ -64,7 +64,7 @@ class ChunkLog(Protocol):
         """Look for what is new at ``now_ms``; the number of chunks there are now."""
         ...
 
-    def reach(self, start: int, most: Most) -> int:
+    def reach(self, start: int, most: ReadLimit) -> int:
         """Up to which chunk a batch that begins with chunk ``start`` goes; ``start`` where nothing is left."""
         ...
 
@@ -122,7 +122,7 @@ class GeneratorChunks:
             self._due = min(last, int((now_ms - started_ms) / 1000 * self._rate) // self._chunk)
         return self._due
 
-    def reach(self, start: int, most: Most) -> int:
+    def reach(self, start: int, most: ReadLimit) -> int:
         """As many chunks as hold ``most.size`` records, at least one."""
         return max(start, min(self._due, start + min(most.chunks, max(1, most.size // self._chunk))))
 

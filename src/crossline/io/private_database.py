@@ -1,4 +1,4 @@
-"""A SQLite file of which nobody else on the machine reads a byte: local users, and what the console keeps of people."""
+"""A SQLite file that only its owner can read: local users, and personal data of the console."""
 
 from __future__ import annotations
 

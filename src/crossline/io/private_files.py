@@ -1,4 +1,4 @@
-"""Files that belong to one user of the machine alone."""
+"""Checks that a file is private to its owner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crossline.basics.errors import StateError
 
 
 def check_private(path: Path) -> None:
-    """Raise StateError where others than its owner may read or write ``path``, or its owner is somebody else.
+    """Raise StateError where others than its owner may read or write ``path``, or another user owns it.
 
     Who can write it can give himself a key. Raises OSError where it is not there.
     """

@@ -1,1 +1,1 @@
-"""What is measured of a pipeline, and how it is read: metrics, traces, objectives, limits."""
+"""Observability of a pipeline: metrics, traces, objectives, limits."""

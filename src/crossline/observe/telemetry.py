@@ -1,4 +1,4 @@
-"""All who watch a run: what serves its figures, and what sends its spans."""
+"""The telemetry of a run: metrics endpoint, spans, objectives."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from crossline.basics.errors import UsageError
 from crossline.io.sinks.base import Delivery, SinkWatch
 from crossline.logs import get_logger
 from crossline.observe.objectives.metrics import ObjectiveCollector
-from crossline.observe.objectives.run import RunObjectives
+from crossline.observe.objectives.run_objectives import RunObjectives
 from crossline.observe.sinks import SinkWatches
 from crossline.observe.tracing import spans_wanted
-from crossline.observe.watch.watch import Followed, RunWatch
+from crossline.observe.watch.run_watch import RunWatch, WatchedPipeline
 from crossline.runtime.pipeline.assemble import clocks_of
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig
@@ -51,7 +51,7 @@ class Telemetry:
             raise
         return cls(watch, spans, objectives)
 
-    def follow(self, pipeline: Followed) -> None:
+    def follow(self, pipeline: WatchedPipeline) -> None:
         """They watch ``pipeline`` from now on, which was not started yet."""
         if self._watch is not None:
             self._watch.follow(pipeline)
@@ -93,9 +93,9 @@ def _spans(config: PipelineConfig) -> Spans | None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "crossline":
             raise
-        said = f"spans need {error.name}, which is not installed: pip install 'crossline[otlp]'"
+        reason = f"spans need {error.name}, which is not installed: pip install 'crossline[otlp]'"
         if asked is not None:
-            raise UsageError(f"watch.otlp: {said}") from None
-        log.warning("no spans are sent, for which the environment asks", error=said)  # others may have set it
+            raise UsageError(f"watch.otlp: {reason}") from None
+        log.warning("no spans are sent, for which the environment asks", error=reason)  # others may have set it
         return None
     return Spans(asked, config.name)

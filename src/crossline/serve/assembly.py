@@ -11,7 +11,7 @@ from pathlib import Path
 
 from crossline.basics.conditions.lists import Lists
 from crossline.basics.errors import CrosslineError, StateError, UsageError
-from crossline.io.objects.place import is_uri
+from crossline.io.objects.location import is_uri
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.logs import get_logger
 from crossline.observe.objectives.declaration import OF_RUN, objectives_of

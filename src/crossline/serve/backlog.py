@@ -99,7 +99,7 @@ def of_topic(settings: KafkaSourceSettings, topic: str, environment: Mapping[str
 
     Raises SourceError, as it is gone through, where its brokers do not answer.
     """
-    from crossline.io.recordlog.tail import read_tail  # noqa: PLC0415 - the client is an extra
+    from crossline.io.recordlog.topic_search import read_tail  # noqa: PLC0415 - the client is an extra
 
     def behind(ends: Mapping[str, int]) -> Iterator[tuple[Place, bytes, int | None]]:
         yield from read_tail(settings, topic, ends, environment, UNREAD_MAX) if ends else ()

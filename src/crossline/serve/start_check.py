@@ -8,7 +8,7 @@ import ssl
 from pathlib import Path
 
 from crossline.basics.errors import PermanentError, UsageError
-from crossline.io.webhook.posting import Poster
+from crossline.io.webhook.poster import Poster
 from crossline.serve.assembly import check_sources, checked
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ownership import check_owner

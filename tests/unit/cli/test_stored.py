@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from crossline.basics.errors import CrosslineError, PermanentError, UsageError
 from crossline.cli import decisions
 from crossline.cli.alerts import command as alerts
-from crossline.io.postgres.client import place_of
+from crossline.io.postgres.client import address_of
 from crossline.io.postgres.sink import PostgresSink
 from crossline.io.sinks.base import Delivery, build_sink
 from crossline.io.sqlite.sink import SqliteSink
@@ -122,7 +122,7 @@ def stores(
     given = {"host": postgres_server.host, "port": postgres_server.port, "user": postgres_server.user}
     more = {"password_env": "PGPASSWORD", "schema": postgres_schema}
     settings = PostgresSettings.model_validate({"kind": "postgres", **given, **more})
-    for sink in (SqliteSink(path, "payments", clock_ms=clock), PostgresSink(place_of(settings), "payments", clock)):
+    for sink in (SqliteSink(path, "payments", clock_ms=clock), PostgresSink(address_of(settings), "payments", clock)):
         sink.open()
         sink.deliver(BATCH)
         sink.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crossline.io.chunks import READY, ChunkRef, GeneratorChunks, Most
+from crossline.io.chunks import READY, ChunkRef, GeneratorChunks, ReadLimit
 
 
 def generated(root: Path, records: int | None, chunk: int, rate: float | None) -> GeneratorChunks:
@@ -53,7 +53,7 @@ def test_a_generator_without_end_goes_on(tmp_path: Path) -> None:
 def test_a_batch_has_as_many_chunks_as_it_may_have_records(tmp_path: Path) -> None:
     log = generated(tmp_path, 45, 10, None)
     assert log.poll(0) == 5
-    assert [log.reach(start, Most(20, 100)) for start in (0, 2, 4, 5)] == [2, 4, 5, 5]
-    assert log.reach(0, Most(5, 100)) == 1
-    assert log.reach(0, Most(1_000, 3)) == 3
+    assert [log.reach(start, ReadLimit(20, 100)) for start in (0, 2, 4, 5)] == [2, 4, 5, 5]
+    assert log.reach(0, ReadLimit(5, 100)) == 1
+    assert log.reach(0, ReadLimit(1_000, 3)) == 3
     assert log.left() == []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crossline.basics.errors import PermanentError, UsageError
-from crossline.io.sinks.outfile import drafted, growing, is_standard_output, written
+from crossline.io.sinks.outfile import draft_file, growing_file, is_standard_output, written
 
 
 def put(path: Path, data: bytes = b"new") -> None:
@@ -71,7 +71,7 @@ def test_a_device_takes_what_is_written_and_stays_a_device(tmp_path: Path) -> No
     link.symlink_to(os.devnull)
     for path in (Path(os.devnull), link):
         put(path)
-        with drafted(path) as draft:
+        with draft_file(path) as draft:
             draft.write_bytes(b"new")
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
     assert link.is_symlink()
@@ -85,10 +85,10 @@ def test_a_pipe_gets_the_bytes(tmp_path: Path, way: str) -> None:
     reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
     reader.start()
     if way == "drafted":
-        with drafted(pipe) as draft:
+        with draft_file(pipe) as draft:
             draft.write_bytes(b"new")
     else:
-        with {"written": written, "growing": growing}[way](pipe) as file:
+        with {"written": written, "growing": growing_file}[way](pipe) as file:
             file.write(b"new")
     reader.join(timeout=300)
     assert got == [b"new"]
@@ -118,7 +118,7 @@ def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
     source, link = tmp_path / "in", tmp_path / "link"
     source.write_bytes(b"old")
     link.symlink_to(source)
-    with pytest.raises(UsageError, match="is what is read"), drafted(link, inputs=[source]):
+    with pytest.raises(UsageError, match="is what is read"), draft_file(link, inputs=[source]):
         pass
     assert source.read_bytes() == b"old"
 
@@ -133,7 +133,7 @@ def test_what_a_pipeline_delivered_is_not_written_over(tmp_path: Path) -> None:
     with closing(sqlite3.connect(store)) as connection:
         connection.execute("CREATE TABLE t (x)")
     before = store.read_bytes()
-    for way in (written, growing):
+    for way in (written, growing_file):
         with pytest.raises(UsageError, match="is a database"), way(store):
             pass
     assert store.read_bytes() == before
@@ -149,7 +149,7 @@ def test_what_stands_beside_a_sinks_lines_is_not_written_over(tmp_path: Path, su
     target = alerts.with_name(alerts.name + suffix)
     with target.open("ab"):
         before = target.read_bytes()
-    for way in (written, growing):
+    for way in (written, growing_file):
         with pytest.raises(UsageError, match=r"the file of a pipeline's sink"), way(target):
             pass
     assert target.read_bytes() == before

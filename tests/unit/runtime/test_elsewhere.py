@@ -13,7 +13,7 @@ from crossline.basics.errors import StateError
 from crossline.evaluate.shard import Bounds
 from crossline.ingest.enrich.table import FIELD, HASH, KEY
 from crossline.ingest.enrich.versions import TableVersion
-from crossline.io.objects.files import file_store
+from crossline.io.objects.file_stores import file_store
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot

@@ -147,7 +147,7 @@ def test_over_a_topic_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert topic == "p"
         return [each for each in stands if each[0].at >= ends["p-0"]]
 
-    monkeypatch.setattr("crossline.io.recordlog.tail.read_tail", read_tail)
+    monkeypatch.setattr("crossline.io.recordlog.topic_search.read_tail", read_tail)
     feed = tmp_path / "feed"
     write(feed, 1, "p-0", 0, 1)
     write(feed, 2, "p-0", 1, 3, "b")
@@ -168,7 +168,7 @@ def topic_of(monkeypatch: pytest.MonkeyPatch, *names: str, away: int = 0) -> lis
             raise SourceError("the brokers do not answer")
         return [each for each in stands if each[0].at >= ends["p-0"]]
 
-    monkeypatch.setattr("crossline.io.recordlog.tail.read_tail", read_tail)
+    monkeypatch.setattr("crossline.io.recordlog.topic_search.read_tail", read_tail)
     return asked
 
 

@@ -15,10 +15,10 @@ import pytest
 from tests.connectors.postgres_kit import place_in
 
 from crossline.io.feed.files import write_batch
-from crossline.io.postgres.client import Place
+from crossline.io.postgres.client import DatabaseAddress
 from crossline.serve.decisions.adapters import SqliteReads
 from crossline.serve.decisions.reconciliation import Reconciliation
-from crossline.serve.decisions.values import Place as At
+from crossline.serve.decisions.values import DatabaseAddress as At
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
@@ -48,14 +48,14 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def place(postgres_server: LocalPostgres, postgres_schema: str) -> Place:
+def place(postgres_server: LocalPostgres, postgres_schema: str) -> DatabaseAddress:
     return place_in(postgres_server, postgres_schema)
 
 
 class Shop:
     """A folder of an API that answered `allow` about t1 and t2, which the stream blocks."""
 
-    def __init__(self, folder: Path, shared: Place | None = None) -> None:
+    def __init__(self, folder: Path, shared: DatabaseAddress | None = None) -> None:
         self.folder = folder
         self.shared = shared
         (folder / "feed").mkdir()
@@ -114,7 +114,7 @@ def test_what_waits_for_room_is_told_after_a_kill(tmp_path: Path, monkeypatch: p
 
 
 def test_what_a_shared_ledger_has_is_told_after_a_kill(
-    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger has the revision when the process is killed, and the queue does not."""
     killed_for_want_of_room(Shop(tmp_path, place), monkeypatch)
@@ -151,7 +151,7 @@ def killed_for_want_of_room(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None
     assert shop.pushed() == [("t1", "allow", "block"), ("t2", "allow", "block")]
 
 
-def test_of_two_apis_at_one_ledger_one_tells(tmp_path: Path, place: Place) -> None:
+def test_of_two_apis_at_one_ledger_one_tells(tmp_path: Path, place: DatabaseAddress) -> None:
     """What the other has under way is its own, as long as it lives."""
     one, two = PostgresLedger(place), PostgresLedger(place)
     made = [Revision(f"r{number}", "payments", "t1", {"was": "allow", "cents": 10**30}) for number in range(3)]

@@ -23,7 +23,7 @@ from crossline.backtest.workbench.sample import Batch
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import shown
 from crossline.basics.texts.separators import header_said
-from crossline.io.stores.opening import in_a_database, labels_of
+from crossline.io.stores.factory import in_a_database, labels_of
 
 _TRUE = {"true", "1", "yes", "y", "t"}
 _FALSE = {"false", "0", "no", "n", "f", "", "none"}

@@ -18,7 +18,7 @@ from crossline.backtest.workbench.blast import Blast
 from crossline.backtest.workbench.interval import DAY_MS, Interval
 from crossline.backtest.workbench.together import Together
 from crossline.basics.times import instant_text, parse_instant_ms
-from crossline.io.files.names import matching_files
+from crossline.io.files.patterns import matching_files
 
 KIND = "crossline proof"
 _PIECE = 1 << 20

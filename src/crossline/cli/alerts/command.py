@@ -26,7 +26,7 @@ from crossline.cli.terminal import note, write_lines
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.jsonl import dead_line
 from crossline.io.sinks.outfile import written
-from crossline.io.stores.stores import AlertFilter, Store
+from crossline.io.stores.protocol import AlertFilter, Store
 
 # What a store can count to.
 LIMIT_MAX = 2**63 - 1

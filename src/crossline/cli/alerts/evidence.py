@@ -16,7 +16,7 @@ from crossline.basics.times import format_instant, parse_duration_ms
 from crossline.cli.alerts.store_options import DEFAULT_PIPELINE, Db, opened_store
 from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.io.stores.stores import StoredAlert
+from crossline.io.stores.protocol import StoredAlert
 
 if TYPE_CHECKING:
     from crossline.backtest.investigation.bench import Bench

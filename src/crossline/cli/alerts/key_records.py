@@ -17,7 +17,7 @@ from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import format_duration, parse_instant_ms
 from crossline.cli.alerts.records import RecordOrigin, Refused, back_of, others_of
-from crossline.io.stores.stores import StoredAlert
+from crossline.io.stores.protocol import StoredAlert
 from crossline.programs.program import Program
 
 RECORDS_MAX = 5_000  # of the key

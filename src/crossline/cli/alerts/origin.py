@@ -14,7 +14,7 @@ from crossline.basics.times import parse_instant_ms
 from crossline.cli.alerts.records import RecordOrigin, Seen, seen
 from crossline.cli.terminal import note
 from crossline.evaluate.alerts.alert_json import read_alert
-from crossline.io.stores.stores import AlertFilter, StoredAlert
+from crossline.io.stores.protocol import AlertFilter, StoredAlert
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")
 

@@ -24,7 +24,7 @@ from crossline.basics.texts.plaintext import printable
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.cli.terminal import Listing
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.io.stores.stores import StoredAlert
+from crossline.io.stores.protocol import StoredAlert
 
 if TYPE_CHECKING:
     from crossline.backtest.records import Back, Found, Row
@@ -287,20 +287,20 @@ def _files(
 def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str, upto_ms: int | None) -> Back:
     """Topics of JSON, or of Avro by the schemas in ``folder``, and those that the registry has besides."""
     from crossline.backtest.back import KafkaRows
-    from crossline.io.kafka.back import KafkaBack
+    from crossline.io.kafka.backward_reader import BackwardTopicReader
     from crossline.io.kafka.client import reading_settings
 
     settings = reading_settings(source, os.environ)
     topics = [name.strip() for name in source.topic.split(",") if name.strip()]
     known_ms = parse_instant_ms(stored.alert["evidence"].get("known_at") or stored.alert["ingest_time"])
     came_ms = known_ms if upto_ms is None else upto_ms
-    back = KafkaBack(settings, topics, stored.position, came_ms + 1, until_s)
+    back = BackwardTopicReader(settings, topics, stored.position, came_ms + 1, until_s)
     if source.registry is None:
         return KafkaRows(back)
-    from crossline.io.registry.look import AvroLook
-    from crossline.io.registry.store import SchemaStore
+    from crossline.io.registry.avro_decoder import AvroDecoder
+    from crossline.io.registry.schema_store import SchemaStore
 
-    return KafkaRows(back, AvroLook(SchemaStore.of(source.registry, folder, os.environ), back.gone))
+    return KafkaRows(back, AvroDecoder(SchemaStore.of(source.registry, folder, os.environ), back.gone))
 
 
 def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> Back:

@@ -12,8 +12,8 @@ import typer
 
 from crossline.basics.errors import UsageError
 from crossline.basics.times import format_instant, parse_instant_ms
-from crossline.io.stores.opening import open_store, store_of
-from crossline.io.stores.stores import Store
+from crossline.io.stores.factory import open_store, store_of
+from crossline.io.stores.protocol import Store
 from crossline.rule_registry.content import read_pipeline_in_place
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")

@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from crossline.cli.doctor.control import control_topic, table_topic
 from crossline.cli.doctor.machine import CheckResult
-from crossline.io.kafka.bootstrap import ADVICE, Heard, client_of
 from crossline.io.kafka.client import librdkafka_settings
+from crossline.io.kafka.client_factory import ADVICE, ClientErrors, client_of
 from crossline.settings.config import PipelineConfig
 from crossline.settings.kafka import KafkaSecurity, KafkaSinkSettings, KafkaSourceSettings
 from crossline.settings.sources import ControlTopic, RulesTopic
@@ -78,14 +78,14 @@ def _uses(pipeline: PipelineConfig) -> list[_Use]:
 
 def _connect(use: _Use, environment: Mapping[str, str]) -> tuple[AdminClient | None, CheckResult]:
     name = f"kafka {use.brokers}"
-    settings, heard = librdkafka_settings(use.brokers, use.security, environment), Heard()
-    client = client_of(AdminClient, settings, heard)
+    settings, client_errors = librdkafka_settings(use.brokers, use.security, environment), ClientErrors()
+    client = client_of(AdminClient, settings, client_errors)
     try:
         count = len(client.list_topics(timeout=_ASK_S_MAX).brokers)
     except KafkaException as error:
         client.poll(0)
-        if heard.said is not None:
-            return None, CheckResult(name, "missing", f"does not let us in: {heard.said}", ADVICE)
+        if client_errors.reason is not None:
+            return None, CheckResult(name, "missing", f"does not let us in: {client_errors.reason}", ADVICE)
         advice = "is it running, are `brokers` and `security` of the pipeline right?"
         return None, CheckResult(name, "missing", f"no answer in {_ASK_S_MAX:.0f} s: {error.args[0].str()}", advice)
     return client, CheckResult(name, "ok", f"answers; {count} broker{'s' if count > 1 else ''}")

@@ -23,12 +23,16 @@ def postgres_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) 
 def _finding(settings: PostgresSettings, environment: Mapping[str, str]) -> CheckResult:
     try:
         from crossline.io.net.deadline import Deadline
-        from crossline.io.postgres.client import answered, place_of, told
+        from crossline.io.postgres.client import address_of, connection_deadline, translated_errors
         from crossline.io.postgres.migrate import newest, version_of
 
-        place = place_of(settings, environment)
+        place = address_of(settings, environment)
         deadline = Deadline(_ANSWER_S_MAX)
-        with told(place, writing=True, opening=True), place.connect() as connection, answered(connection, deadline):
+        with (
+            translated_errors(place, writing=True, opening=True),
+            place.connect() as connection,
+            connection_deadline(connection, deadline),
+        ):
             version = version_of(connection, place)
             row = connection.execute(_RIGHTS).fetchone()
             server = connection.info.parameter_status("server_version")

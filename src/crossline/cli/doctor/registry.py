@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from crossline.basics.errors import CrosslineError
 from crossline.cli.doctor.machine import CheckResult
-from crossline.io.registry.client import UnknownError
-from crossline.io.registry.store import SchemaStore
+from crossline.io.registry.client import UnknownSchemaError
+from crossline.io.registry.schema_store import SchemaStore
 from crossline.settings.config import PipelineConfig
 from crossline.settings.kafka import KafkaSourceSettings
 
@@ -24,7 +24,7 @@ def registry_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) 
             findings[name] = CheckResult(name, "ok", f"answers; stream {stream} is read by its schemas")
             try:
                 SchemaStore.of(source.registry, "", environment).hurried().address.schema(_NOBODYS)
-            except UnknownError:
+            except UnknownSchemaError:
                 pass
             except CrosslineError as error:
                 advice = f"is it running, is `registry` of source {stream} right?"

@@ -113,7 +113,7 @@ def proven(
 
 def past_of(config: PipelineConfig) -> dict[str, list[str]]:
     """The files that the pipeline's sources are, by stream. Raises UsageError where there are none."""
-    from crossline.io.files.names import matching_files
+    from crossline.io.files.patterns import matching_files
 
     found = {
         name: [source.path]

@@ -133,8 +133,8 @@ def _stored(alerts: Sequence[Mapping[str, Any]], marks: Marks | None) -> ShadowR
 
 
 def _of_store(place: str) -> list[dict[str, Any]]:
-    from crossline.io.stores.opening import open_store
-    from crossline.io.stores.stores import AlertFilter
+    from crossline.io.stores.factory import open_store
+    from crossline.io.stores.protocol import AlertFilter
 
     with closing(open_store(place)) as reader:
         return _deliveries(reader.alerts(AlertFilter(), newest_first=False))

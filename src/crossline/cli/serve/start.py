@@ -16,7 +16,7 @@ import typer
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.uris import check_uri
 from crossline.cli.serve.setting import serve_settings
-from crossline.io.objects.place import is_uri
+from crossline.io.objects.location import is_uri
 from crossline.settings.config import PipelineConfig
 from crossline.settings.process.serve import ServeSettings
 from crossline.settings.watch import Place

@@ -17,7 +17,7 @@ from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import parse_instant_ms
 from crossline.cli.verify.topics import CAME, STANDS, ReadTopic, read_topic
-from crossline.io.files.names import matching_files
+from crossline.io.files.patterns import matching_files
 from crossline.serve.ledger.comparison import RecordPlace
 from crossline.settings.config import PipelineConfig
 from crossline.settings.kafka import KafkaSourceSettings

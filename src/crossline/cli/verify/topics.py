@@ -18,7 +18,7 @@ from crossline.basics.times import format_instant
 from crossline.settings.kafka import KafkaSourceSettings
 
 if TYPE_CHECKING:
-    from crossline.io.kafka.forward import KafkaForward, PartitionSpan
+    from crossline.io.kafka.forward_reader import ForwardTopicReader, PartitionSpan
 
 # What a line has besides its record's own fields, as its first two.
 CAME, STANDS = "crossline_came_ms", "crossline_stands"
@@ -48,7 +48,7 @@ def read_topic(
 
     ``note_progress``: gets a line of progress. ``until_ms``: read no record that came then or later. Raises UsageError
     if the records cannot be written as lines, or the topic has none before ``answered_ms`` any more; SourceError as
-    ``KafkaForward``.
+    ``ForwardTopicReader``.
     """
     if source.registry is not None or spec.format != "json" or spec.headers:
         raise UsageError(
@@ -56,10 +56,10 @@ def read_topic(
             f"{stream}=FILE with its records as JSON, one a line"
         )
     from crossline.io.kafka.client import reading_settings
-    from crossline.io.kafka.forward import KafkaForward
+    from crossline.io.kafka.forward_reader import ForwardTopicReader
 
     topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
-    with closing(KafkaForward(reading_settings(source, os.environ), topics, until_ms)) as topic:
+    with closing(ForwardTopicReader(reading_settings(source, os.environ), topics, until_ms)) as topic:
         _Copying(topic, folder / stream, note_progress).copy()
         spans = topic.spans
     first_ms, path = None, folder / f"{stream}.jsonl"
@@ -101,7 +101,7 @@ def _line(value: bytes, at_ms: int, place: str) -> bytes:
 class _Copying:
     """The partitions of a topic, each to a file of ``folder``."""
 
-    topic: KafkaForward
+    topic: ForwardTopicReader
     folder: Path
     note_progress: Callable[[str], None]
     done: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crossline.io.feed.files import SUFFIX
-from crossline.io.objects.files import FileStore
+from crossline.io.objects.file_stores import FileStore
 
 FOLDER = "feed"
 COPIES_MAX, COPIES_BYTES_MAX = 1_024, 256 << 20
@@ -17,7 +17,7 @@ def copy_name(batch: int) -> str:
 
 
 def copies_in(store: FileStore) -> list[int]:
-    """The batches whose files are there, ascending. Raises StoreAwayError."""
+    """The batches whose files are there, ascending. Raises StoreUnavailableError."""
     stems = [name.removesuffix(SUFFIX) for name in store.names(FOLDER) if name.endswith(SUFFIX)]
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
@@ -54,7 +54,7 @@ class FeedCopies:
         self._total = 0
 
     def add(self, batch: int, data: bytes) -> None:
-        """Put the file of a batch. Raises StoreAwayError."""
+        """Put the file of a batch. Raises StoreUnavailableError."""
         self._store.put(copy_name(batch), data)
         self._total += len(data) - self._sizes.pop(batch, 0)
         self._sizes[batch] = len(data)

@@ -160,7 +160,7 @@ def _number(log: str) -> int | None:
     return int(stem) if stem != log and stem.isascii() and stem.isdigit() else None
 
 
-class Kept:
+class FeedFolder:
     """The files of a feed, as many as are kept: the oldest go. ``sizes``: by batch, in order."""
 
     def __init__(self, folder: Path, batches_max: int, bytes_max: int) -> None:

@@ -1,1 +1,1 @@
-"""Files as a source: which there are, which is which, where their lines end, and the list of chunks."""
+"""The file source: patterns, file identity, line ends, and the list of chunks."""

@@ -1,4 +1,4 @@
-"""Compressed files (gzip, zstd): the text in them, which is read forwards only and cut where its lines end.
+"""Compressed files (gzip, zstd): their text is read forwards only, and cut at line ends.
 
 Positions are those of the text. A file is known as compressed by its first bytes, whatever its name is.
 """
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 
 from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef
-from crossline.io.files.ahead import Ahead
+from crossline.io.files.forward_readers import ForwardReaders
 from crossline.io.files.identity import open_chunk
 
 Packing = Literal["gzip", "zstd"]
@@ -27,7 +27,7 @@ PIECE = 1 << 20
 
 
 class PackedError(Exception):
-    """The bytes are not a whole archive. ``short``: they end before it does, else they are damaged."""
+    """The archive is truncated (``short``) or damaged."""
 
     def __init__(self, text: str, *, short: bool) -> None:
         super().__init__(text)
@@ -35,13 +35,13 @@ class PackedError(Exception):
 
 
 def packing_of(file: BinaryIO) -> Packing | None:
-    """How a file is compressed, None where it is not."""
+    """The compression of a file; None where it is not compressed."""
     first = os.pread(file.fileno(), max(map(len, MAGIC)), 0)
     return next((packing for magic, packing in MAGIC.items() if first.startswith(magic)), None)
 
 
 class PackedText:
-    """The text of an opened file, from its beginning on; ``at``: how far it was read. It closes the file."""
+    """The text of an open file, from its start; ``at``: the position in the text. Closes the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         packing = packing_of(file)
@@ -111,7 +111,7 @@ def packed_cuts(text: PackedText, start: int, chunk_bytes: int) -> Iterator[int]
         yield text.at
 
 
-AHEAD: Ahead[PackedText] = Ahead()
+FORWARD_READERS: ForwardReaders[PackedText] = ForwardReaders()
 
 
 def read_packed(chunk: ChunkRef) -> bytes:
@@ -121,11 +121,11 @@ def read_packed(chunk: ChunkRef) -> bytes:
     read it begins anew. Raises SourceError where no file has those bytes.
     """
     key = (chunk.path, chunk.packed, chunk.head, chunk.tail)
-    text = AHEAD.take(key, chunk.start) or PackedText(open_chunk(chunk))
+    text = FORWARD_READERS.take(key, chunk.start) or PackedText(open_chunk(chunk))
     try:
         text.skip(chunk.start)
         data = text.read(chunk.end - chunk.start)
-        AHEAD.keep(key, text)
+        FORWARD_READERS.keep(key, text)
     except PackedError as error:
         text.close()
         raise SourceError(f"{chunk.path}: cannot be decompressed any more: {error}; restore the file") from None

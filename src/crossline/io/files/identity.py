@@ -1,7 +1,7 @@
-"""Which file is which: by its first bytes and by those before the place up to which it was taken in.
+"""File identity: by the first bytes of a file, and by those before the position it was read to.
 
-Names move from file to file when logs are rotated, and numbers (inodes) are used again. Where both pieces of content
-are the same, it is the same file, or a copy of it, which serves as well.
+Rotation moves names from file to file, and inodes are reused. A file with both pieces of content is the same file, or a
+copy, which serves as well.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from xxhash import xxh64_hexdigest
 
 from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef
-from crossline.io.files.names import entries
+from crossline.io.files.patterns import entries
 
 PIECE = 256  # bytes of a file at each end by which it is known
 
 
 def head_at(file: BinaryIO, end: int) -> str:
-    """The digest of the first bytes of a file that was taken in up to ``end``."""
+    """The digest of the first bytes of a file that was read up to ``end``."""
     return xxh64_hexdigest(os.pread(file.fileno(), min(PIECE, end), 0))
 
 
@@ -32,7 +32,7 @@ def tail_at(file: BinaryIO, end: int) -> str:
 
 
 def has(file: BinaryIO, end: int, head: str | None, tail: str | None) -> bool:
-    """Whether it is the file whose ``head`` and ``tail`` were noted at ``end``; any that is as long, without them."""
+    """Whether the file has ``head`` and ``tail`` at ``end``; without digests, whether it is long enough."""
     if os.fstat(file.fileno()).st_size < end:
         return False
     return head is None or (head == head_at(file, end) and tail == tail_at(file, end))

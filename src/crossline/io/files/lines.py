@@ -1,4 +1,4 @@
-"""Where the lines of a file end, and what is done with a last one that has no end."""
+"""Finds line ends, and treats a last line without one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cuts(file: BinaryIO, start: int, size: int, chunk_bytes: int, unended: Unend
 
 
 def is_whole(file: BinaryIO, size: int) -> bool:
-    """Whether a Parquet file has the end that is written last; one just begun is its first magic and nothing else."""
+    """Whether a Parquet file has its footer, which is written last."""
     if size < PARQUET_MIN:
         return False
     file.seek(0)
@@ -53,7 +53,7 @@ def _counts(file: BinaryIO, start: int, size: int, unended: Unended) -> bool:
 
 
 def _line_end(file: BinaryIO, position: int, size: int) -> int | None:
-    """The end of the line that the byte before ``position`` belongs to, None where it has none."""
+    """The end of the line that contains the byte before ``position``; None where it has none."""
     at = position - 1
     while at < size:
         file.seek(at)

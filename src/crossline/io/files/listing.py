@@ -1,4 +1,4 @@
-"""The list of chunks on disk: which bytes of which file are which chunk.
+"""The list of chunks on disk: the bytes of each chunk.
 
 A line is a file (its number in the list, the name that its positions have, where it is, its device and inode; again
 where one of them changes) or a chunk of one. A list of an older version has chunks with paths and nothing else.
@@ -31,7 +31,7 @@ _FORGET_MIN = 10_000  # chunks that are let go of at once
 
 @dataclass(slots=True, eq=False)
 class ListedFile:
-    """A file, as far as it was taken in: ``taken`` bytes, of which ``head`` and ``tail`` are digests.
+    """A file that was read up to byte ``taken``; ``head`` and ``tail`` are digests.
 
     ``size``: as last seen; what lies behind ``taken`` is no whole line yet. ``number`` and ``name``: in the list, once
     it has a chunk there. ``glimpse``: the mark of its half line, while there is nothing else of it. ``text``: of a
@@ -59,7 +59,7 @@ class ListedFile:
 
 
 class ChunkList:
-    """The list in ``folder``, as read up to now and as written by its one writer."""
+    """The list in ``folder``, with one writer and any number of readers."""
 
     def __init__(self, folder: str) -> None:
         self._path = Path(folder) / LIST
@@ -75,7 +75,7 @@ class ChunkList:
         return self._first + len(self._chunks)
 
     def refresh(self) -> None:
-        """Read what was added since. Nothing is touched, so the writer may be at work."""
+        """Read new entries. Read-only, so the writer may run."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -93,7 +93,7 @@ class ChunkList:
         self._apply(json.loads(line))
 
     def take_over(self) -> None:
-        """Begin to write: a line cut off by a kill goes, as it was never given out."""
+        """Become the writer: remove a line that a kill truncated, which no reader has used."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self.refresh()
         if self._path.exists() and self._path.stat().st_size > self._read:
@@ -138,8 +138,20 @@ class ChunkList:
         row_bytes: int | None = None,
     ) -> None:
         self._names[file.name].append(len(self))
-        marks = (file.name, file.head, file.tail, listed_ms, packed, fault, row_bytes)
-        self._chunks.append(ChunkRef(len(self), file.path, start, end, *marks))
+        chunk = ChunkRef(
+            sequence=len(self),
+            path=file.path,
+            start=start,
+            end=end,
+            name=file.name,
+            head=file.head,
+            tail=file.tail,
+            listed_ms=listed_ms,
+            packed=packed,
+            fault=fault,
+            row_bytes=row_bytes,
+        )
+        self._chunks.append(chunk)
         self._of.append(file)
         file.taken = end if packed is None else packed
         file.text = 0 if packed is None else end

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from crossline.basics.errors import SourceError
-from crossline.io.chunks import ChunkRef, Most
+from crossline.io.chunks import ChunkRef, ReadLimit
 from crossline.io.files.compression import PackedError, PackedText, packed_cuts, packing_of
+from crossline.io.files.folder_watch import FolderChanges, FolderWatch
 from crossline.io.files.identity import has, head_at, tail_at
 from crossline.io.files.lines import Unended, cuts, is_whole
 from crossline.io.files.listing import ChunkList, ListedFile, Mark
+from crossline.io.files.parquet_rows import table_size
 from crossline.io.files.relocation import LostFiles, copies, moved
-from crossline.io.files.tables import table_size
-from crossline.io.files.watch import Look, Watch
 from crossline.logs import get_logger
 
 log = get_logger(__name__)
@@ -62,7 +62,7 @@ class FileChunks:
         self._list = ChunkList(self._folder)
         self._list.take_over()
         files = self._list.files
-        self._watch = Watch(self._patterns)
+        self._watch = FolderWatch(self._patterns)
         self._sums: list[int] = [0]
         self._at: dict[str, ListedFile] = {}
         self._loose = list(files)
@@ -114,7 +114,7 @@ class FileChunks:
         file.path, file.device, file.inode = path, stat.st_dev, stat.st_ino
         self._at[path] = self._by_path[path] = self._by_inode[stat.st_dev, stat.st_ino] = file
 
-    def _find(self, look: Look, now_ms: int) -> set[str]:
+    def _find(self, look: FolderChanges, now_ms: int) -> set[str]:
         """Put files that are known where they are now; which of ``look.changed`` those paths are.
 
         First by number, under names that match and then under others: two files may begin alike, and a rest under the
@@ -160,7 +160,7 @@ class FileChunks:
         """Whether ``path`` is ``file``, which is nowhere else; then it is placed there."""
         if file is None or self._placed(file):
             return False
-        if mark is None:  # half a line may be taken back by its writer
+        if mark is None:  # the writer may still change an incomplete line
             mark = file.mark if path != file.path else (file.taken, file.head, file.tail)
         try:
             with Path(path).open("rb") as handle:
@@ -191,7 +191,7 @@ class FileChunks:
         copy.text, copy.whole = lost.text, lost.whole
         return copy
 
-    def _follow(self, path: str, file: ListedFile | None, look: Look, now_ms: int) -> set[str]:
+    def _follow(self, path: str, file: ListedFile | None, look: FolderChanges, now_ms: int) -> set[str]:
         """Read on a file under a name that no pattern matches."""
         try:
             stat = Path(path).stat()
@@ -221,7 +221,7 @@ class FileChunks:
                 most = self._size_of(path)
                 file.size = now.st_size if most is None else min(most, now.st_size)
                 if file.size < now.st_size:
-                    self._watch.forget(path)  # the rest counts soon, and nothing of the file will tell
+                    self._watch.forget(path)  # the rest counts soon, without a change of the file
                 if self._whole_files:
                     return self._take_table(handle, file, now_ms)
                 if file.text or packing_of(handle) is not None:
@@ -279,7 +279,7 @@ class FileChunks:
             lines.append(self._list.packed_line(file, end, marks, now_ms, more=end < last, row_bytes=each))
         return lines
 
-    def reach(self, start: int, most: Most) -> int:
+    def reach(self, start: int, most: ReadLimit) -> int:
         """The first chunk, and those after it as far as there is room."""
         if start >= len(self._list):
             return start

@@ -10,13 +10,13 @@ from typing import BinaryIO
 
 from crossline.io.files.identity import PIECE, head_at, tail_at
 from crossline.io.files.listing import ListedFile
-from crossline.io.files.names import Found, Trouble, entries
+from crossline.io.files.patterns import Found, Trouble, entries
 
 ALIKE_MAX = 64  # files that begin alike, as CSV does with a long header, are remembered so far back
 
 
 class LostFiles:
-    """Files of the list that are at no known place now, by the first bytes of which something was taken."""
+    """Files of the list whose path is unknown now, by their first bytes."""
 
     def __init__(self, files: Iterable[ListedFile]) -> None:
         self._by_head: defaultdict[tuple[int, str], dict[ListedFile, None]] = defaultdict(dict)
@@ -47,7 +47,7 @@ class LostFiles:
             self._count -= 1
 
     def in_file(self, file: BinaryIO) -> ListedFile | None:
-        """The one whose content stands in ``file`` up to where it was taken, of several the longest."""
+        """The lost file whose read content is a prefix of ``file``; of several the longest."""
         size = os.fstat(file.fileno()).st_size
         known = [
             lost

@@ -1,4 +1,4 @@
-"""Small files that a run relies on: written whole and for good, and read with one line that says what is wrong."""
+"""Small state files of a run: written atomically and synced, and read with one-line errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read(path: Path, raw: bytes, reader: Callable[[bytes], T], to_do: str) -> T:
 
 
 def damaged(path: Path, found: str, to_do: str) -> StateError:
-    """That ``path`` holds what nobody wrote there."""
+    """The error of a file ``path`` with unexpected content."""
     return StateError(f"{path} is damaged: found {found}; {to_do}")
 
 

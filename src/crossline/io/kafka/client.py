@@ -1,9 +1,10 @@
-"""What every Kafka client of ours shares: connection settings, for librdkafka and for Spark's Java client; headers."""
+"""What all Kafka clients share: connection settings, for librdkafka and for Spark's Java client; message headers."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,24 @@ if TYPE_CHECKING:
 
 _ISOLATION = "isolation.level"
 
-# What the client library has to say of itself goes nowhere: its lines are none of our log's, and what is wrong comes as
-# an error, or is told as a batch that is held.
+# The client library's own log lines are dropped. Its failures reach the caller as errors, or the log as a held batch.
 SILENT = logging.getLogger("crossline.kafka_client")
 SILENT.propagate = False
 SILENT.addHandler(logging.NullHandler())
 
 Headers = tuple[tuple[str, bytes | None], ...]
+
+# Where the name of a header is not UTF-8, confluent-kafka (2.16.1) sets an exception and still returns a list, in which
+# the name is a null pointer. A call through CPython's general protocol checks this and raises SystemError. The
+# specialised call instruction, by which a warm ``message.headers()`` runs, does not check: the process crashes as soon
+# as the name is unpacked. `methodcaller` always calls through the general protocol.
+_call_headers = methodcaller("headers")
+# The message keeps the broken list, and would return it from a second call without an exception: this replaces it.
+_UNREADABLE: list[tuple[str, bytes]] = []
+
+
+class HeaderNameError(ValueError):
+    """The name of a header of a message is not UTF-8."""
 
 
 def _read(path: str) -> str:
@@ -42,9 +54,10 @@ def librdkafka_settings(brokers: str, security: KafkaSecurity, environment: Mapp
 
 
 def reading_settings(source: KafkaSourceSettings, environment: Mapping[str, str]) -> dict[str, str]:
-    """As ``librdkafka_settings``, for who reads records of ``source`` beside Spark, and is to find those that it does.
+    """As ``librdkafka_settings``, for a consumer beside Spark that has to read the same records as Spark's source.
 
-    Those are all, also what was given up, unless the source's options say otherwise; librdkafka by itself skips that.
+    Spark reads aborted transactions too, unless the source's options set ``isolation.level``; librdkafka's default does
+    not.
     """
     level = str(source.options.get(_ISOLATION, "read_uncommitted"))
     return {**librdkafka_settings(source.brokers, source.security, environment), _ISOLATION: level}
@@ -70,15 +83,32 @@ def java_settings(security: KafkaSecurity, environment: Mapping[str, str]) -> di
     return settings
 
 
-def headers_of(message: Message) -> Headers:
-    """The headers of ``message``; none where the client cannot give them, since the name of one is not UTF-8.
+def read_headers(message: Message) -> Headers:
+    """The headers of ``message``. Raises HeaderNameError where the name of one is not UTF-8."""
+    try:
+        found = _call_headers(message)
+    except (SystemError, UnicodeDecodeError) as error:
+        message.set_headers(_UNREADABLE)
+        raise HeaderNameError(_place_of(message)) from error
+    if found is _UNREADABLE:
+        raise HeaderNameError(_place_of(message))
+    return tuple((name, value) for name, value in found or ())
 
-    Anybody who may write to a topic may put such a message there, and nothing that reads it should end by that.
+
+def headers_of(message: Message) -> Headers:
+    """The headers of ``message``; none where the name of one is not UTF-8.
+
+    Every client that may write to a topic may send such a message. No reader stops at it.
     """
     try:
-        return tuple((name, value) for name, value in message.headers() or ())
-    except (SystemError, UnicodeDecodeError):  # the client raises the first, and means the second
+        return read_headers(message)
+    except HeaderNameError:
         return ()
+
+
+def _place_of(message: Message) -> str:
+    place = f"topic {message.topic()}, partition {message.partition()}, offset {message.offset()}"
+    return f"{place}: the name of a header is not UTF-8"
 
 
 def _quoted(text: str) -> str:

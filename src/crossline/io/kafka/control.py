@@ -1,4 +1,4 @@
-"""Control topics: rules and lists as messages, read from the beginning on, and sent."""
+"""Control topics: reads rules and lists as messages from the first offset, and sends them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ControlTopicReader:
         self._why = ""
         self._next = 0
         self._broken = False
-        self._told: str | None = None
+        self._logged: str | None = None
         self._asked_s = 0.0
         self._identity = _Identity(settings, topic)
 
@@ -84,7 +84,7 @@ class ControlTopicReader:
                 else:
                     self._down = None
         self._ask_again(consumer)
-        self._tell()
+        self._log_state()
         return messages, self._whole
 
     @property
@@ -125,14 +125,14 @@ class ControlTopicReader:
             consumer.assign([TopicPartition(self.topic, 0, self._next)])
         except (KafkaException, TimeoutError) as error:
             self._down = self._why or (error.args[0].str() if isinstance(error, KafkaException) else "no answer")
-            self._tell()
+            self._log_state()
             return False
         self._assigned, self._down = True, None
         self._check_kept()
         return True
 
     def _ask_again(self, consumer: Consumer) -> None:
-        """Whether brokers that were away are back: where nothing is published, nothing else would tell.
+        """Whether unreachable brokers are back: a topic without new messages shows nothing else.
 
         And whether the topic is the one that was read: the client would wait for ever for an offset of the old one, or
         go on in the midst of the new one.
@@ -168,22 +168,22 @@ class ControlTopicReader:
                 )
 
     def _failed(self, error: KafkaError) -> None:
-        """One connection may break while others do; that all did is told by itself."""
+        """Note an error of the client. A single lost connection is ignored; the client reports the loss of all."""
         if error.code() in _OF_ONE:
             self._why = error.str()
         else:
             self._down = f"{error.str()}: {self._why}" if self._why else error.str()
 
-    def _tell(self) -> None:
-        if self._down is not None and self._told is None:
+    def _log_state(self) -> None:
+        if self._down is not None and self._logged is None:
             log.warning("a control topic cannot be read; rules stay as they are", topic=self.topic, error=self._down)
-        elif self._down is None and self._told is not None:
+        elif self._down is None and self._logged is not None:
             log.info("a control topic is read again", topic=self.topic)
-        self._told = self._down
+        self._logged = self._down
 
 
 class _Identity:
-    """What the brokers say of a topic: how it is kept; and its id, by which one that was made anew is told."""
+    """Asks the brokers for the cleanup policy of a topic, and for its id, which shows that it was created anew."""
 
     def __init__(self, settings: Mapping[str, str], topic: str) -> None:
         self._settings = dict(settings)
@@ -232,7 +232,7 @@ class ControlTopicWriter:
     def send(self, key: str, value: bytes | None, headers: Mapping[str, str]) -> int:
         """Send one message and wait for it; its offset.
 
-        Raises SinkError where it is not taken in time, PermanentError where the topic does not take it at all.
+        Raises SinkError where it is not acknowledged in time, PermanentError where the topic rejects it.
         """
         offsets: list[int] = []
         errors: list[KafkaError] = []
@@ -271,7 +271,7 @@ def _check(topic: str, found: TopicMetadata) -> None:
 
 
 def cleanup(settings: Mapping[str, str], topic: str) -> str | None:
-    """The topic's cleanup.policy; None where nobody says. Raises KafkaException as the brokers do."""
+    """The topic's cleanup.policy; None where the brokers do not report it. Raises KafkaException."""
     admin = AdminClient(dict(settings), logger=SILENT)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
@@ -282,21 +282,21 @@ def cleanup(settings: Mapping[str, str], topic: str) -> str | None:
 
 
 def message_of(message: Message) -> TopicMessage:
-    """As the client gives it."""
+    """The client's message as a plain value."""
     kind, at_ms = message.timestamp()
     return TopicMessage(
-        str(message.topic()),
-        int(message.partition() or 0),
-        int(message.offset() or 0),
-        message.key(),
-        message.value(),
-        headers_of(message),
-        at_ms if kind != _NO_TIME else None,
+        topic=str(message.topic()),
+        partition=int(message.partition() or 0),
+        offset=int(message.offset() or 0),
+        key=message.key(),
+        value=message.value(),
+        headers=headers_of(message),
+        at_ms=at_ms if kind != _NO_TIME else None,
     )
 
 
-class ControlTopicTeller:
-    """Sends messages to a topic and waits for none of them."""
+class ControlTopicPublisher:
+    """Sends messages to a topic asynchronously; ``answers`` returns their delivery reports."""
 
     def __init__(self, settings: Mapping[str, str], topic: str) -> None:
         self.topic = topic
@@ -305,7 +305,7 @@ class ControlTopicTeller:
         self._answers: dict[int, str | None] = {}
 
     def post(self, number: int, key: bytes, value: bytes, headers: Mapping[str, str]) -> None:
-        """Send one message; what becomes of it ``answers`` tells under its number."""
+        """Send one message; ``answers`` returns its delivery report under ``number``."""
         if self._producer is None:
             self._producer = Producer({"linger.ms": 5, **self._settings, **_DURABLE}, logger=SILENT)
 
@@ -319,14 +319,14 @@ class ControlTopicTeller:
             self._answers[number] = str(error)
 
     def answers(self) -> dict[int, str | None]:
-        """Of messages whose fate is known since the last call: None where the brokers have it, else why not."""
+        """Delivery reports since the last call, by number: None where the brokers have the message, else the error."""
         if self._producer is not None:
             self._producer.poll(0)
         answers, self._answers = self._answers, {}
         return answers
 
     def close(self, wait_s: float = 2.0) -> dict[int, str | None]:
-        """Let go of the client, after a short wait for what is under way; the last answers."""
+        """Close the client after at most ``wait_s`` for messages in flight; the last delivery reports."""
         producer, self._producer = self._producer, None
         if producer is not None and producer.flush(wait_s):
             producer.purge()

@@ -1,4 +1,4 @@
-"""What is said where a topic no longer has what a checkpoint goes on from. Text alone: no client is loaded for it."""
+"""Error texts for topics that lack the offsets of a checkpoint. Imports no client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ends_before(topic: str, partition: int | str, wanted: int, ends: int) -> str
 
 
 def remade(topic: str, known: str, found: str, note: str) -> str:
-    """The topic has another id than the one that ``note`` tells of."""
+    """The topic has another id than the file ``note`` records."""
     return (
         f"topic {topic} is not the one that this checkpoint reads: found id {found}, expected {known}. It was deleted "
         f"and made again, or `brokers` names another cluster; offsets of the one mean nothing in the other. To read "
@@ -36,7 +36,7 @@ def remade(topic: str, known: str, found: str, note: str) -> str:
 
 
 def history_lost(reason: str) -> str:
-    """Records are gone, and only Spark's words say which."""
+    """Records were deleted; ``reason`` is Spark's text."""
     return (
         f"records that were to be read are not in Kafka any more: {reason}. Let the topic keep records for longer "
         f"(retention.ms, retention.bytes), and do not delete it. To go on without them, {_ANEW}"
@@ -44,10 +44,10 @@ def history_lost(reason: str) -> str:
 
 
 def absent_somewhere() -> str:
-    """A topic that was read is not there, and nobody says which."""
+    """A topic of the source does not exist; the error does not name it."""
     return "a topic of the source is not there any more; one that is deleted and made again is not read on: " + _ANEW
 
 
 def absent(topic: str) -> str:
-    """There is no such topic."""
+    """The topic does not exist."""
     return f"topic {topic} is not there; create it, or correct `topic` of the source"

@@ -1,4 +1,4 @@
-"""Errors of the Kafka client as ours: which pass, and which are of one topic or one message alone."""
+"""Maps errors of the Kafka client: which are transient, and which concern a single topic or message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 from crossline.basics.errors import CrosslineError, PermanentError, RetryableError, SinkError
 
 TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE}
-# What someone can mend while the batch is held, and what keeps nothing from other topics.
+# Errors of one topic that an operator can fix while the batch is held.
 _OF_A_TOPIC = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic {}",
     KafkaError._UNKNOWN_TOPIC: "create the topic {}",  # noqa: SLF001 - the client's public constants are named so
@@ -19,8 +19,8 @@ _OF_A_TOPIC = {
     KafkaError.POLICY_VIOLATION: "see what the brokers' policy asks of topic {}",
     KafkaError.LEADER_NOT_AVAILABLE: "see that the brokers of topic {} are up",
 }
-# Errors that pass, by the protocol's own table and the client's own waiting in vain. The client marks an error as
-# retriable only in transactions, so the mark alone would end a pipeline over a change of leader.
+# Transient errors: those that the protocol's table marks as retriable, and the client's time-outs. The client sets its
+# own mark only in transactions: by the mark alone a change of leader would stop a pipeline.
 _PASSING = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.REQUEST_TIMED_OUT,
@@ -64,17 +64,17 @@ _FENCED = {
 
 
 def passes(error: KafkaError) -> bool:
-    """Whether the same question has another answer soon: a leader changes, a broker comes back."""
+    """Whether the error is transient: a leader changes, a broker restarts."""
     return error.code() in _PASSING or error.code() == KafkaError.LEADER_NOT_AVAILABLE
 
 
 def of_one_topic(error: KafkaError) -> bool:
-    """Whether other topics may well take what this one does not."""
+    """Whether the error concerns one topic only."""
     return error.code() in _OF_A_TOPIC
 
 
-def not_taken(error: KafkaError, name: str) -> CrosslineError:
-    """What kept a transaction from being begun or committed, as ours. ``name``: its own, and that of its group."""
+def transaction_error(error: KafkaError, name: str) -> CrosslineError:
+    """The error of a transaction that could not begin or commit. ``name``: its transactional id and its group."""
     text = f"Kafka did not commit what was sent under the name {name}: {error.str()}"
     if error.code() in _NOT_ALLOWED:
         return SinkError(
@@ -88,8 +88,8 @@ def not_taken(error: KafkaError, name: str) -> CrosslineError:
     return SinkError(text)
 
 
-def held_open(name: str) -> SinkError:
-    """A broker does not end a transaction that is over: nobody learns then which batch a topic had last."""
+def open_transaction_error(name: str) -> SinkError:
+    """A broker keeps a finished transaction open, so that the last batch of a topic cannot be read."""
     return SinkError(
         f"Kafka answers, and holds a transaction open that was sent under the name {name} and is over; a broker that "
         "was killed as it committed may do so for ever. Let the user see the topic __consumer_offsets (DESCRIBE), and "
@@ -97,8 +97,8 @@ def held_open(name: str) -> SinkError:
     )
 
 
-def told(error: KafkaError, topic: str) -> CrosslineError:
-    """The client's error as ours; after a fatal one of the idempotent producer, a new producer may succeed."""
+def sink_error_of(error: KafkaError, topic: str) -> CrosslineError:
+    """The error of a message to ``topic``. After a fatal error of a producer, a new producer may succeed."""
     text = f"Kafka did not take what goes to topic {topic}: {error.str()}"
     if of_one_topic(error):
         return SinkError(f"{text}; {_OF_A_TOPIC[error.code()].format(topic)}")
@@ -108,7 +108,7 @@ def told(error: KafkaError, topic: str) -> CrosslineError:
 
 
 def raise_any(failures: Mapping[str, CrosslineError]) -> None:
-    """What kept messages from their topics, as one error; one that trying again does not help says so."""
+    """Raise the errors of all topics as one; a PermanentError where retrying does not help."""
     if failures:
         ends = [error for error in failures.values() if not isinstance(error, RetryableError)]
         kind = type(ends[0]) if ends else SinkError

@@ -1,4 +1,4 @@
-"""Sends messages to Kafka and brings back what was refused; and reads back which stand at the end of a topic."""
+"""Sends messages to Kafka and returns the rejected ones; reads the ids at the end of a topic back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import TopicMetadata
 
 from crossline.basics.errors import SinkError
-from crossline.io.kafka.bootstrap import Heard, client_of
 from crossline.io.kafka.client import headers_of
+from crossline.io.kafka.client_factory import ClientErrors, client_of
 from crossline.io.kafka.messages import NAME_HEADERS, Outgoing
 from crossline.io.net.deadline import Deadline, NoAnswerError, within
 from crossline.logs import get_logger
@@ -27,26 +27,25 @@ Result = TypeVar("Result")
 log = get_logger(__name__)
 
 
-class Patience(Deadline):
-    """Time to wait: so many seconds, and one second at most once ``stop`` is set."""
+class KafkaDeadline(Deadline):
+    """A deadline that the loops of a Kafka client poll: ``seconds``, and at most one second once ``stop`` is set."""
 
     @property
-    def ended(self) -> bool:
-        """Whether to give up."""
+    def expired(self) -> bool:
+        """Whether no time is left."""
         return not self.left_s()
 
 
 class AbandonedError(Exception):
-    """A call has not come back. Whatever it uses belongs to it from now on, for as long as the process lasts."""
+    """A call has not returned in time. It still runs: do not use its client again."""
 
 
-def unless_overdue(call: Callable[[], Result], seconds: float, stop: threading.Event) -> Result:
-    """What ``call`` gives or raises; AbandonedError once it has taken so long, or a second more than until ``stop``.
+def call_with_timeout(call: Callable[[], Result], seconds: float, stop: threading.Event) -> Result:
+    """The result of ``call``. Raises AbandonedError after ``seconds``, or one second after ``stop`` is set.
 
-    For calls of the client that may never come back. librdkafka puts offsets into a transaction by asking the group's
-    coordinator, and does not look at the time meanwhile (its issue 5456). Where it knows a coordinator that was taken
-    out of the list of brokers since, as happens to a lone broker that is killed and comes back, it waits for that one
-    for good (its issue 5511).
+    For client calls that may never return. librdkafka sends the offsets of a transaction to the group's coordinator
+    without checking its time-out (its issue 5456). Where that coordinator has left the list of brokers, as happens when
+    a single broker is killed and restarted, librdkafka waits for it for ever (its issue 5511).
     """
     try:
         return within(Deadline(seconds, stop), call, "kafka-call")
@@ -55,13 +54,13 @@ def unless_overdue(call: Callable[[], Result], seconds: float, stop: threading.E
 
 
 class IdempotentProducer:
-    """Two idempotent producers with the same settings: one sends messages in batches, the other sends each alone.
+    """Two idempotent producers with the same settings: one sends batches, the other each message in its own batch.
 
-    A broker refuses a batch as a whole, be it for the size of one message or of them all together; alone, each is
-    answered for itself. ``on_taken`` is called with each message that the brokers acknowledged.
+    A broker rejects a batch as a whole, for the size of one message or of all together. Unbatched, each message has its
+    own answer. ``on_delivered`` is called with each message that the brokers acknowledged.
     """
 
-    def __init__(self, client: Mapping[str, Any], timeout_ms: int, on_taken: Callable[[Outgoing], None]) -> None:
+    def __init__(self, client: Mapping[str, Any], timeout_ms: int, on_delivered: Callable[[Outgoing], None]) -> None:
         self._settings: dict[str, Any] = {
             "linger.ms": 5,
             "compression.type": "lz4",
@@ -71,63 +70,63 @@ class IdempotentProducer:
             "acks": "all",
         }
         self._timeout_ms = timeout_ms
-        self._on_taken = on_taken
+        self._on_delivered = on_delivered
         self.stop = threading.Event()
-        self.heard = Heard()
-        self._together: Producer | None = None
-        self._alone: Producer | None = None
+        self.client_errors = ClientErrors()
+        self._batched: Producer | None = None
+        self._unbatched: Producer | None = None
 
     @property
     def bytes_max(self) -> int:
-        """The largest message that the client takes."""
+        """The largest message that the client accepts, in bytes."""
         return int(self._settings.get("message.max.bytes", 1_000_000))
 
     def open(self) -> None:
-        """Start the client; raises UsageError where it refuses its settings."""
-        self._together = self._together or client_of(Producer, self._settings, self.heard)
+        """Start the client. Raises UsageError where its settings are invalid."""
+        self._batched = self._batched or client_of(Producer, self._settings, self.client_errors)
 
-    def send(self, messages: Iterable[Outgoing], *, alone: bool = False) -> Refused:
-        """Send ``messages`` and wait for the answers: those refused, each with why.
+    def send(self, messages: Iterable[Outgoing], *, unbatched: bool = False) -> Refused:
+        """Send ``messages``, wait for the delivery reports, and return the rejected messages with their errors.
 
-        Raises SinkError where not all answers come in time.
+        Raises SinkError where a report is missing at the deadline.
         """
         refused: Refused = []
         producer: Producer | None = None
         for message in messages:
-            producer = producer or self._producer(alone=alone)
+            producer = producer or self._producer(unbatched=unbatched)
             self._produce(producer, message, refused)
-        patience = Patience(self._timeout_ms / 1000 + 1, self.stop)
+        deadline = KafkaDeadline(self._timeout_ms / 1000 + 1, self.stop)
         while producer is not None and (left := producer.flush(_LOOK_S)):
-            if patience.ended:
+            if deadline.expired:
                 text = f"Kafka has not acknowledged {left} messages in {self._timeout_ms} ms"
-                raise SinkError(text + self.heard.and_why())
+                raise SinkError(text + self.client_errors.reason_suffix())
         return refused
 
     def drop(self) -> None:
-        """Let go of the clients, and of all that they still have to send."""
-        for producer in (self._together, self._alone):
+        """Close the clients and drop their queued messages."""
+        for producer in (self._batched, self._unbatched):
             if producer is not None:
                 producer.purge()
                 producer.poll(0)
-        self._together = self._alone = None
+        self._batched = self._unbatched = None
 
-    def _producer(self, *, alone: bool) -> Producer:
-        if alone:
-            self._alone = self._alone or client_of(
+    def _producer(self, *, unbatched: bool) -> Producer:
+        if unbatched:
+            self._unbatched = self._unbatched or client_of(
                 Producer, {**self._settings, "batch.num.messages": 1, "linger.ms": 0}
             )
-            return self._alone
-        self._together = self._together or client_of(Producer, self._settings, self.heard)
-        return self._together
+            return self._unbatched
+        self._batched = self._batched or client_of(Producer, self._settings, self.client_errors)
+        return self._batched
 
     def _produce(self, producer: Producer, message: Outgoing, refused: Refused) -> None:
         def answered(error: KafkaError | None, _: Message) -> None:
             if error is None:
-                self._on_taken(message)
+                self._on_delivered(message)
             else:
                 refused.append((message, error))
 
-        patience = Patience(self._timeout_ms / 1000, self.stop)
+        deadline = KafkaDeadline(self._timeout_ms / 1000, self.stop)
         while True:
             try:
                 producer.produce(
@@ -139,9 +138,9 @@ class IdempotentProducer:
                 )
             except BufferError:
                 producer.poll(0.1)  # the client's queue is full: let it drain
-                if patience.ended:
+                if deadline.expired:
                     text = f"Kafka has taken nothing for topic {message.topic} in {self._timeout_ms} ms"
-                    raise SinkError(text + self.heard.and_why()) from None
+                    raise SinkError(text + self.client_errors.reason_suffix()) from None
             except KafkaException as error:
                 refused.append((message, error.args[0]))
                 return
@@ -150,8 +149,8 @@ class IdempotentProducer:
                 return
 
 
-def tell_cut(whole: Outgoing, cut: Outgoing) -> None:
-    """Say in the log that a message stands in its topic cut."""
+def log_cut_message(whole: Outgoing, cut: Outgoing) -> None:
+    """Log that a message was truncated."""
     log.warning(
         "a message is larger than its topic takes, and was sent cut",
         topic=whole.topic,
@@ -161,36 +160,40 @@ def tell_cut(whole: Outgoing, cut: Outgoing) -> None:
     )
 
 
-def names_at_end(client: Mapping[str, Any], topic: str, count: int, patience: Patience) -> set[str]:
+def names_at_end(client: Mapping[str, Any], topic: str, count: int, deadline: KafkaDeadline) -> set[str]:
     """Names of the last ``count`` messages of each partition of ``topic``.
 
-    Raises KafkaException as the client does, and SinkError where they do not come in time.
+    Raises KafkaException as the client does, and SinkError where they do not arrive in time.
     """
-    heard = Heard()
+    client_errors = ClientErrors()
     reading = {"group.id": "crossline-dedupe", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = client_of(Consumer, {**client, **reading}, heard)
+    consumer = client_of(Consumer, {**client, **reading}, client_errors)
     try:
-        return _read_tail(consumer, topic, count, patience, heard)
+        return _read_tail(consumer, topic, count, deadline, client_errors)
     finally:
         consumer.close()
 
 
-def _partitions(consumer: Consumer, topic: str, patience: Patience, heard: Heard) -> TopicMetadata:
+def _partitions(consumer: Consumer, topic: str, deadline: KafkaDeadline, client_errors: ClientErrors) -> TopicMetadata:
     while True:
         try:
             return consumer.list_topics(topic, timeout=_ASK_S).topics[topic]
         except KafkaException as error:
             consumer.poll(0)
-            if heard.said is not None:
-                raise SinkError(f"the end of topic {topic} could not be read back{heard.and_why()}") from error
-            if patience.ended or error.args[0].code() not in _UNANSWERED:
+            if client_errors.reason is not None:
+                raise SinkError(
+                    f"the end of topic {topic} could not be read back{client_errors.reason_suffix()}"
+                ) from error
+            if deadline.expired or error.args[0].code() not in _UNANSWERED:
                 raise
 
 
-def _read_tail(consumer: Consumer, topic: str, count: int, patience: Patience, heard: Heard) -> set[str]:
-    found = _partitions(consumer, topic, patience, heard)
+def _read_tail(
+    consumer: Consumer, topic: str, count: int, deadline: KafkaDeadline, client_errors: ClientErrors
+) -> set[str]:
+    found = _partitions(consumer, topic, deadline, client_errors)
     if found.error is not None:
-        # A topic that is not there has nothing in it; whether it may be made, producing will tell.
+        # A topic that does not exist is empty. Producing shows whether the broker creates it.
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return set()
         raise KafkaException(found.error)
@@ -204,7 +207,7 @@ def _read_tail(consumer: Consumer, topic: str, count: int, patience: Patience, h
     consumer.assign(starts)
     names: set[str] = set()
     while waiting:
-        if patience.ended:
+        if deadline.expired:
             raise SinkError(f"the end of topic {topic} could not be read back in time")
         for message in consumer.consume(1000, timeout=0.2):
             _take(message, waiting, names)
@@ -212,7 +215,7 @@ def _read_tail(consumer: Consumer, topic: str, count: int, patience: Patience, h
 
 
 def _take(message: Message, waiting: dict[int, int], names: set[str]) -> None:
-    """Note the name of ``message``; its partition is done at its end, or at the record before the watermark seen."""
+    """Note the name of ``message``; its partition is done at its end event, or at the record before the watermark."""
     error = message.error()
     if error is not None:
         if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001

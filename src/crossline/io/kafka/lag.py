@@ -1,4 +1,4 @@
-"""How far behind the ends of its topics a reader is."""
+"""Consumer lag: how far a reader is behind the ends of its topics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from crossline.basics.errors import SourceError
 from crossline.io.kafka.client import SILENT
 
-ANSWER_S_MAX = 2.0  # who watches asks again soon
+ANSWER_S_MAX = 2.0  # the next scrape asks again
 
 
 class TopicLag:
-    """Records between the offsets that were read and the ends of their partitions, as the brokers know them now."""
+    """Records between the offsets that were read and the current ends of their partitions."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = dict(settings)

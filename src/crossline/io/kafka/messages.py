@@ -1,4 +1,4 @@
-"""Alerts, decisions and dead letters as Kafka messages, whole or cut to what a topic takes."""
+"""Alerts, decisions and dead letters as Kafka messages, truncated to a size limit where needed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from crossline.io.sinks.identity import dead_identity, identity_of
 if TYPE_CHECKING:
     from crossline.io.sinks.base import LateRecord
 
-LIMIT_MIN = 512  # bytes: a topic that does not take that takes nothing
-SPARE = 512  # what the client may count beside our own count of a message
+LIMIT_MIN = 512  # bytes: a topic that rejects this size rejects everything
+SPARE = 512  # bytes the client may count beyond our own size of a message
 END_HEADER = "crossline_end"  # of a message that has no value, see TransactionalProducer
 NAME_HEADERS = ("alert_id", "decision_id", "dead_letter_id", "late_record_id")
 _NAME_MAX = 500  # characters of a name; a path may be longer
@@ -41,7 +41,7 @@ _OF_CORRECTIONS = ("corrects", "outcome", "caused_by")
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message; its first header is its name, by which it is sent once. ``cut(bytes)`` makes it anew, that short."""
+    """A message. Its first header is its name, which makes it idempotent. ``cut(bytes)`` truncates it to a size."""
 
     topic: str
     key: bytes | None
@@ -51,7 +51,7 @@ class Outgoing:
 
     @property
     def name(self) -> str:
-        """What it is known by in its topic."""
+        """Its id in the topic."""
         return next(iter(self.headers.values()))
 
     @property

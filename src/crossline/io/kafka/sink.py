@@ -1,4 +1,4 @@
-"""Alerts to Kafka topics, keyed by the entity that they are about."""
+"""The Kafka sink: alerts to topics, keyed by their entity."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from confluent_kafka import KafkaException
 from crossline.basics.errors import CrosslineError, SinkError
 from crossline.basics.times import format_instant
 from crossline.io.kafka.client import librdkafka_settings
-from crossline.io.kafka.errors import TOO_LARGE, of_one_topic, raise_any, told
-from crossline.io.kafka.idempotent_producer import IdempotentProducer, Patience, Refused, names_at_end, tell_cut
+from crossline.io.kafka.errors import TOO_LARGE, of_one_topic, raise_any, sink_error_of
+from crossline.io.kafka.idempotent_producer import (
+    IdempotentProducer,
+    KafkaDeadline,
+    Refused,
+    log_cut_message,
+    names_at_end,
+)
 from crossline.io.kafka.messages import (
     LIMIT_MIN,
     SPARE,
@@ -43,7 +49,7 @@ class KafkaSink:
     the record's bytes; headers say why and from where, ``dead_letter_id`` names it.
 
     Guarantee: exactly once, to those who read committed records. A batch goes to a topic in one transaction, which has
-    the number of the batch, so one that comes again adds nothing, whoever brings it (see ``TransactionalProducer``).
+    the number of the batch, so a repeated batch adds nothing, from any process (see ``TransactionalProducer``).
     With a new checkpoint, whose numbers begin anew, the last ``dedupe_tail`` records of each partition are read back
     first (0: none), and what stands there is not sent again; nor are the last ``dedupe_tail`` messages that this
     process sent.
@@ -84,12 +90,12 @@ class KafkaSink:
         self._corrections_topic = corrections_topic
         self._transactions = transactions
         self._pipeline = pipeline
-        self._post: TransactionalProducer | None = None
-        self._checkpoint = ""  # whose batches ``_post`` counts
+        self._transactional_producer: TransactionalProducer | None = None
+        self._checkpoint = ""  # whose batches ``_transactional_producer`` counts
         self._dedupe_tail = dedupe_tail
         self._timeout_ms = timeout_ms
         self._clock_ms = clock_ms
-        self._idempotent_producer = IdempotentProducer(self._client, timeout_ms, self._taken)
+        self._idempotent_producer = IdempotentProducer(self._client, timeout_ms, self._mark_delivered)
         self._tails: dict[str, set[str]] = {}  # names in a topic when it was read back
         self._sent: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)  # since then, oldest first
         self._batch_id: int | None = None
@@ -121,11 +127,11 @@ class KafkaSink:
     def use_cancel_token(self, stop: threading.Event) -> None:
         """Wait for brokers no longer than a second once ``stop`` is set."""
         self._idempotent_producer.stop = stop
-        if self._post is not None:
-            self._post.stop = stop
+        if self._transactional_producer is not None:
+            self._transactional_producer.stop = stop
 
     def deliver(self, delivery: Delivery) -> None:
-        """Send what is not there yet and wait until the brokers have it.
+        """Send the missing messages and wait for their acknowledgement.
 
         Raises once all has been sent that could be: SinkError where trying again may help.
         """
@@ -138,22 +144,22 @@ class KafkaSink:
             else:
                 self._send(delivery)
         except CrosslineError:
-            # Nobody knows what of it was written: drop what is queued, and read the topics back.
+            # What was written is unknown: drop the queue, and read the topics back.
             self._forget()
             raise
 
     def close(self) -> None:
-        """Let go of the client; what was delivered is already acknowledged."""
+        """Close the client; delivered messages are already acknowledged."""
         self._forget()
 
     def _forget(self) -> None:
         self._idempotent_producer.drop()
-        if self._post is not None:
-            self._post.drop()
+        if self._transactional_producer is not None:
+            self._transactional_producer.drop()
         self._tails.clear()
         self._sent.clear()
 
-    def _taken(self, message: Outgoing) -> None:
+    def _mark_delivered(self, message: Outgoing) -> None:
         self._acknowledged.add(message.place)
         sent = self._sent[message.topic]
         sent[message.name] = None
@@ -161,39 +167,42 @@ class KafkaSink:
             sent.popitem(last=False)
 
     def _send_once(self, delivery: Delivery) -> None:
-        """All that is not there yet, with the number of the batch."""
+        """Send the missing messages in a transaction, with the number of the batch."""
         failures: dict[str, CrosslineError] = {}
         fresh = list(self._fresh(self._messages(delivery), failures))
         if fresh:
-            post = self._post_of(delivery.checkpoint)
+            producer = self._producer_of(delivery.checkpoint)
             batch = (delivery.batch_id, delivery.began_ms)
-            post.deliver(batch, list(dict.fromkeys(m.topic for m in fresh)), lambda: fresh)
+            producer.deliver(batch, list(dict.fromkeys(m.topic for m in fresh)), lambda: fresh)
             for message in fresh:
-                self._taken(message)
+                self._mark_delivered(message)
         raise_any(failures)
 
-    def _post_of(self, checkpoint: str) -> TransactionalProducer:
-        """What counts the batches of ``checkpoint``: nobody else has its name."""
-        if self._post is None or self._checkpoint != checkpoint:
-            if self._post is not None:
-                self._post.drop()
+    def _producer_of(self, checkpoint: str) -> TransactionalProducer:
+        """The producer for the batches of ``checkpoint``; its transactional id is unique to it."""
+        if self._transactional_producer is None or self._checkpoint != checkpoint:
+            if self._transactional_producer is not None:
+                self._transactional_producer.drop()
             name = f"crossline-{self._pipeline}-{checkpoint}-{self._topic}"
-            self._post, self._checkpoint = TransactionalProducer(self._client, name, self._timeout_ms), checkpoint
-            self._post.stop = self._idempotent_producer.stop
-        return self._post
+            self._transactional_producer, self._checkpoint = (
+                TransactionalProducer(self._client, name, self._timeout_ms),
+                checkpoint,
+            )
+            self._transactional_producer.stop = self._idempotent_producer.stop
+        return self._transactional_producer
 
     def _send(self, delivery: Delivery) -> None:
         failures: dict[str, CrosslineError] = {}
         fresh = list(self._fresh(self._messages(delivery), failures))
         refused = self._idempotent_producer.send(m for m in fresh if m.topic not in self._narrow)
-        refused += self._idempotent_producer.send((m for m in fresh if m.topic in self._narrow), alone=True)
+        refused += self._idempotent_producer.send((m for m in fresh if m.topic in self._narrow), unbatched=True)
         large = _too_large(refused, failures)
         if large:
             self._send_large(large, failures)
         raise_any(failures)
 
     def _fresh(self, messages: Iterable[Outgoing], failures: dict[str, CrosslineError]) -> Iterator[Outgoing]:
-        """Those that do not stand in their topic yet, each once; none of a topic that cannot be looked into."""
+        """The messages that their topic lacks, each once; none for a topic that cannot be read."""
         seen: set[tuple[str, str]] = set()
         for message in messages:
             if message.place in self._acknowledged or message.place in seen or message.topic in failures:
@@ -203,7 +212,7 @@ class KafkaSink:
                 try:
                     self._tails[message.topic] = self._names_at_end(message.topic)
                 except KafkaException as error:
-                    failures[message.topic] = told(error.args[0], message.topic)
+                    failures[message.topic] = sink_error_of(error.args[0], message.topic)
                     if not of_one_topic(error.args[0]):
                         raise failures[message.topic] from None
                     continue
@@ -214,26 +223,31 @@ class KafkaSink:
         if self._dedupe_tail == 0:
             return set()
         return names_at_end(
-            self._client, topic, self._dedupe_tail, Patience(self._timeout_ms / 1000, self._idempotent_producer.stop)
+            self._client,
+            topic,
+            self._dedupe_tail,
+            KafkaDeadline(self._timeout_ms / 1000, self._idempotent_producer.stop),
         )
 
     def _send_large(self, messages: list[Outgoing], failures: dict[str, CrosslineError]) -> None:
-        """Each alone, since a batch is refused as a whole; what is refused alone is cut, to half its size each time."""
+        """Send each unbatched, since a batch is rejected as a whole; halve a message until its topic accepts it."""
         client_max = self._idempotent_producer.bytes_max - SPARE
-        alone = [m for m in messages if m.size <= client_max and m.topic not in self._narrow]
-        refused = {m.place for m in _too_large(self._idempotent_producer.send(alone, alone=True), failures)}
-        done = {m.place for m in alone} - refused
+        unbatched = [m for m in messages if m.size <= client_max and m.topic not in self._narrow]
+        refused = {m.place for m in _too_large(self._idempotent_producer.send(unbatched, unbatched=True), failures)}
+        done = {m.place for m in unbatched} - refused
         self._narrow.update(topic for topic, _ in done)
         wholes = {m.place: m for m in messages if m.place not in done}
         limits = {place: client_max if m.size > client_max else m.size // 2 for place, m in wholes.items()}
         while limits:
             cut = {place: wholes[place].cut(limit) for place, limit in limits.items()}
-            refused = {m.place for m in _too_large(self._idempotent_producer.send(cut.values(), alone=True), failures)}
+            refused = {
+                m.place for m in _too_large(self._idempotent_producer.send(cut.values(), unbatched=True), failures)
+            }
             for place, message in cut.items():
                 if place in refused and limits[place] > LIMIT_MIN:
                     limits[place] = max(LIMIT_MIN, limits[place] // 2)
                     continue
-                _tell(wholes[place], message, failures, taken=place in self._acknowledged)
+                _report_cut(wholes[place], message, failures, delivered=place in self._acknowledged)
                 del limits[place]
 
     def _messages(self, delivery: Delivery) -> Iterator[Outgoing]:
@@ -257,19 +271,19 @@ class KafkaSink:
 
 
 def _too_large(refused: Refused, failures: dict[str, CrosslineError]) -> list[Outgoing]:
-    """The messages that were refused for their size; what else was refused goes to ``failures``, by topic."""
+    """The messages that were rejected for their size; other errors go to ``failures``, by topic."""
     large = []
     for message, error in refused:
         if error.code() in TOO_LARGE:
             large.append(message)
         else:
-            failures.setdefault(message.topic, told(error, message.topic))
+            failures.setdefault(message.topic, sink_error_of(error, message.topic))
     return large
 
 
-def _tell(whole: Outgoing, cut: Outgoing, failures: dict[str, CrosslineError], *, taken: bool) -> None:
-    if taken:
-        tell_cut(whole, cut)
+def _report_cut(whole: Outgoing, cut: Outgoing, failures: dict[str, CrosslineError], *, delivered: bool) -> None:
+    if delivered:
+        log_cut_message(whole, cut)
     elif whole.topic not in failures:
         text = f"topic {whole.topic} takes no message of {cut.size} bytes; raise max.message.bytes of the topic"
         failures[whole.topic] = SinkError(text)

@@ -1,4 +1,4 @@
-"""Whether topics are still those that a checkpoint reads: by their ids, and by the offsets that they have."""
+"""Checks that topics are those of the checkpoint: by topic id, and by the offsets that exist."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from crossline.basics.errors import PermanentError, SourceError, StateError
-from crossline.io.kafka.bootstrap import ADVICE, Heard, client_of
+from crossline.io.kafka.client_factory import ADVICE, ClientErrors, client_of
 from crossline.io.kafka.data_loss import absent, deleted_before_read, ends_before, remade
 from crossline.io.kafka.errors import passes
 from crossline.logs import get_logger
 
 log = get_logger(__name__)
 
-ANSWER_S_MAX = 30.0  # of the brokers, before anything is read
+ANSWER_S_MAX = 30.0  # at the start, before the first read
 _AGAIN_S = 0.1
 _LOOK_S = 0.2
-WAIT_S_MAX = 1.0  # what a batch waits for an answer that was asked for when it had been read
+WAIT_S_MAX = 1.0  # how long a batch waits for the answer to a request sent after it was read
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # 16 zero bytes: from brokers that know no ids (before Kafka 3.1)
 _ABSENT = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - the client's public names
 
@@ -33,12 +33,12 @@ Offsets = Mapping[str, Mapping[str, int]]
 class TopicWatch:
     """The ids of the ``topics`` of one stream, noted in the file ``note`` when a checkpoint first meets them.
 
-    Ids never come back. So a topic that has its old id at some instant was the same one at every instant before, and
-    what was read until then came from it. ``begin`` looks before anything is read. ``ask`` sends a question once a
-    batch has been read, and the batch is committed when the answer is there: nobody waits for it but a batch that is
-    done before the brokers answer. An answer that does not come within a second holds up nothing; it is told of, and
-    the next answer speaks for all batches before it. So a batch that is committed although its topic was made again is
-    one of which the brokers that were asked did not know yet; it is told at the next batch, or at the next start.
+    Topic ids are never reused. So a topic with its old id now was the same topic at every instant before, and all
+    records read until now came from it. ``begin`` checks before the first read. ``ask`` sends a request once a
+    batch has been read, and the batch is committed after the answer. An answer that takes longer than a second does
+    not hold the batch: it is logged, and the next answer covers all batches before it. So a batch of a recreated
+    topic is committed only where the brokers did not know of the change yet; the error comes with the next batch,
+    or at the next start.
     """
 
     def __init__(self, topics: Sequence[str], settings: Mapping[str, str], note: Path) -> None:
@@ -47,7 +47,7 @@ class TopicWatch:
         self._note = note
         self._known: dict[str, str] = {}
         self._client: AdminClient | None = None
-        self._heard = Heard()
+        self._client_errors = ClientErrors()
 
     def begin(self, offsets: Offsets | None) -> None:
         """Look before reading goes on at ``offsets`` (topic -> partition -> next offset; None: it begins).
@@ -88,12 +88,12 @@ class TopicWatch:
         return settle
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the client."""
         self._client = None
 
     def _describe(self) -> dict[str, Future[TopicDescription]]:
         if self._client is None:
-            self._client = client_of(AdminClient, self._settings, self._heard)
+            self._client = client_of(AdminClient, self._settings, self._client_errors)
         asked: dict[str, Future[TopicDescription]] = self._client.describe_topics(
             TopicCollection(self._topics), request_timeout=ANSWER_S_MAX
         )
@@ -117,9 +117,9 @@ class TopicWatch:
             except TimeoutError as error:
                 if self._client is not None:
                     self._client.poll(0)
-                if self._heard.said is not None:
-                    text = f"the brokers of topic {topic} do not let us in: {self._heard.said}; {ADVICE} of the source"
-                    raise PermanentError(text) from error
+                if self._client_errors.reason is not None:
+                    reason = f"{self._client_errors.reason}; {ADVICE} of the source"
+                    raise PermanentError(f"the brokers of topic {topic} do not let us in: {reason}") from error
                 if time.monotonic() > until_s:
                     raise SourceError(_unanswered(topic, error)) from error
 
@@ -136,7 +136,7 @@ class TopicWatch:
             self._write({**self._known, **fresh})
 
     def _check_history(self, topic: str, wanted: Mapping[int, int], there: set[int]) -> None:
-        """Raise PermanentError where a partition has no longer, or never had, what comes next."""
+        """Raise PermanentError where the next offset of a partition was deleted, or never existed."""
         begins = self._offsets(topic, wanted.keys() & there, OffsetSpec.earliest())
         ends = self._offsets(topic, wanted.keys() & there, OffsetSpec.latest())
         for partition, offset in sorted(wanted.items()):
@@ -155,7 +155,7 @@ class TopicWatch:
             try:
                 return {place.partition: int(future.result(ANSWER_S_MAX).offset) for place, future in asked.items()}
             except (KafkaException, TimeoutError) as error:
-                # A broker that stood still for seconds is taken for gone, and then for a moment knows no epoch.
+                # A broker that paused for seconds is fenced, and knows no leader epoch until it is registered again.
                 again = isinstance(error, KafkaException) and passes(error.args[0])
                 if not again or time.monotonic() > deadline_s:
                     raise SourceError(_unanswered(topic, error)) from error
@@ -176,7 +176,7 @@ class TopicWatch:
         with aside.open("wb") as file:
             file.write(orjson.dumps(known))
             file.flush()
-            os.fsync(file.fileno())  # one that is empty after a power cut would keep the pipeline from starting
+            os.fsync(file.fileno())  # an empty file after a power failure would stop the next start
         aside.replace(self._note)
         self._known = known
 

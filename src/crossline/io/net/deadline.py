@@ -1,6 +1,6 @@
-"""One deadline for a whole answer, over all that it takes: names, connecting, greetings, sending, every byte of it.
+"""One deadline for a whole request: name resolution, connect, TLS handshake, send and receive.
 
-A library's own time-out is one read's. A server that sends a byte now and then is within it for ever.
+The time-out of a library covers a single read. A server that sends a byte now and then never exceeds it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import time
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-LOOK_S = 0.1  # between two looks at whether to stop
-STOP_S = 1.0  # that what is under way still has once it is to stop
+LOOK_S = 0.1  # between two checks of the stop event
+STOP_S = 1.0  # that a running call still has after the stop event
 T = TypeVar("T")
 
 
 class NoAnswerError(TimeoutError):
-    """The deadline has passed, or a stop came before it, and the answer is not there, or not all of it."""
+    """The deadline has passed, or the stop event was set, before the answer was complete."""
 
 
 class Deadline:
-    """``seconds`` for an answer, from ``begin`` on (at first from now); a second at most once ``stop`` is set.
+    """``seconds`` for an answer, from construction or the last ``begin`` on; at most one second once ``stop`` is set.
 
-    From one thread at a time; ``left_s`` from any.
+    Use it from one thread at a time; ``left_s`` from any.
     """
 
     def __init__(self, seconds: float, stop: threading.Event | None = None) -> None:
@@ -34,12 +34,12 @@ class Deadline:
         self.begin()
 
     def begin(self) -> None:
-        """A new question is asked."""
+        """Start the deadline anew, for another request."""
         self._ends_s = time.monotonic() + self.seconds
         self._stopped = False
 
     def left_s(self) -> float:
-        """How many seconds are left; 0 where none is."""
+        """Seconds left, 0 at the least."""
         now_s = time.monotonic()
         if self.stop.is_set() and not self._stopped:
             self._stopped = True
@@ -47,23 +47,23 @@ class Deadline:
         return max(0.0, self._ends_s - now_s)
 
     def look_s(self) -> float:
-        """How long to wait until the next look. Raises NoAnswerError where nothing is left."""
+        """Seconds to wait until the next check. Raises NoAnswerError where no time is left."""
         left_s = self.left_s()
         if not left_s:
-            raise NoAnswerError(self.said)
+            raise NoAnswerError(self.reason)
         return min(LOOK_S, left_s)
 
     @property
-    def said(self) -> str:
+    def reason(self) -> str:
         """Why there is no answer."""
         return "stopped before the answer was there" if self._stopped else f"no whole answer in {self.seconds:.3g} s"
 
 
 def within(deadline: Deadline, call: Callable[[], T], name: str = "asking") -> T:
-    """What ``call`` gives or raises, for what has no time-out that can be relied on.
+    """Run ``call`` in a daemon thread and return its result, for calls without a reliable time-out.
 
-    Raises NoAnswerError at the deadline. The call goes on then, in a thread that keeps no process from its end: it must
-    change nothing that somebody else could change meanwhile (``Orderly`` is for what does).
+    Raises what ``call`` raises, and NoAnswerError at the deadline. The call then goes on in its thread: it must not
+    modify anything that another call may modify meanwhile. ``SerialCalls`` runs calls that do.
     """
     answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
@@ -84,17 +84,17 @@ def within(deadline: Deadline, call: Callable[[], T], name: str = "asking") -> T
         return found  # type: ignore[return-value]  # what the call gave
 
 
-class Orderly:
-    """Calls that change something, one behind the other: none begins while one that was given up may still be at work.
+class SerialCalls:
+    """Runs calls that write, one at a time: none starts while an abandoned one may still run.
 
-    Else what was written late would stand in the place of what was written after it.
+    Otherwise a late write could overwrite a newer one.
     """
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
 
     def within(self, deadline: Deadline, call: Callable[[], T], name: str = "asking") -> T:
-        """As ``within``, after those before it."""
+        """As ``within``, once the calls before it have ended."""
         while not self._turn.acquire(timeout=deadline.look_s()):
             pass
         begun = threading.Event()
@@ -111,20 +111,20 @@ class Orderly:
         except NoAnswerError:
             raise
         except BaseException:
-            if not begun.is_set():  # no thread could be had
+            if not begun.is_set():  # the thread could not start
                 self._turn.release()
             raise
 
 
-class Cutting:
-    """Calls ``cut`` once a deadline has passed, unless the block was left: for clients whose sockets are their own."""
+class DeadlineCutter:
+    """A context manager that calls ``cut`` at the deadline: for clients that own their sockets."""
 
     def __init__(self, deadline: Deadline, cut: Callable[[], None]) -> None:
         self._deadline = deadline
         self._cut = cut
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="deadline", daemon=True)
-        self.over = False  # whether it was cut
+        self.over = False  # whether ``cut`` was called
 
     def __enter__(self) -> Self:
         self._thread.start()

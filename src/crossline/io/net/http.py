@@ -1,4 +1,4 @@
-"""HTTP to one address: a question, and its answer whole within a deadline; connections are kept for the next one."""
+"""HTTP requests to one address, each with a deadline for the whole answer. Connections are kept alive."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from email.message import Message
 from urllib.parse import urlsplit
 
 from crossline.io.net.deadline import Deadline, NoAnswerError
-from crossline.io.net.lines import Line, TlsLine, connected, encrypted, tls_context
+from crossline.io.net.deadline_sockets import DeadlineSocket, TlsDeadlineSocket, open_socket, start_tls, tls_context
 
-IDLE_S_MAX = 30.0  # a connection that nobody used for longer may have been forgotten on its way
+IDLE_S_MAX = 30.0  # a proxy may have dropped a connection that was idle for longer
 _CHUNK = 65_536
 
 
-class UnreachedError(OSError):
-    """No connection could be made: the question was not asked."""
+class UnreachableError(OSError):
+    """No connection could be opened: the request was not sent."""
 
 
-class HungUpError(OSError):
-    """The question was asked, or part of it, and the other side has hung up, or says what is no HTTP."""
+class ConnectionClosedError(OSError):
+    """The request was sent, in full or in part, and the server closed the connection or sent no valid HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer. ``body``: as much of it as was asked for; ``whole``: whether that is all of it."""
+    """A response. ``body``: its first bytes, up to the request's limit; ``whole``: whether that is the whole body."""
 
     status: int
     headers: Message
@@ -41,7 +41,7 @@ class Reply:
 class HttpAddress:
     """``url``: http or https, with or without a path, which is left to those who ask. From any thread.
 
-    ``kept_max``: how many connections are kept while nobody asks.
+    ``kept_max``: how many idle connections are kept.
     """
 
     def __init__(self, url: str, ca_file: str | None = None, kept_max: int = 1) -> None:
@@ -71,22 +71,22 @@ class HttpAddress:
         ``bytes_max``: of the body, of which no more is read. ``status_counts``: once the status is there it is the
         answer, whatever becomes of the body.
 
-        Raises UnreachedError, HungUpError, or NoAnswerError at the deadline.
+        Raises UnreachableError, ConnectionClosedError, or NoAnswerError at the deadline.
         """
         given = {"User-Agent": "crossline", **(headers or {})}
         while True:
-            connection = self._taken()
+            connection = self._idle_connection()
             fresh = connection is None
             if connection is None:
                 connection = self._connected(deadline)
             connection.line.deadline = deadline
             try:
                 reply, reusable = _asked(connection, method, target, body, given, bytes_max, status_counts)
-            except HungUpError:
+            except ConnectionClosedError:
                 connection.close()
                 if fresh:
                     raise
-                continue  # it was closed while nobody asked: that is no answer to this question
+                continue  # the server closed it while it was idle
             except BaseException:
                 connection.close()
                 raise
@@ -94,7 +94,7 @@ class HttpAddress:
             return reply
 
     def close(self) -> None:
-        """Let go of what is kept."""
+        """Close the idle connections."""
         with self._lock:
             kept, self._kept = self._kept, []
         for each in kept:
@@ -102,21 +102,21 @@ class HttpAddress:
 
     def _connected(self, deadline: Deadline) -> _Connection:
         try:
-            line: Line | TlsLine = connected(self._host, self._port, deadline)
+            line: DeadlineSocket | TlsDeadlineSocket = open_socket(self._host, self._port, deadline)
             try:
                 if self._tls:
                     if self._context is None:
                         self._context = tls_context(self._ca_file)
-                    line = encrypted(line, self._context, self._host)  # type: ignore[arg-type]
+                    line = start_tls(line, self._context, self._host)  # type: ignore[arg-type]
             except BaseException:
                 line.close()
                 raise
         except OSError as error:
-            # Not even a connection in all that time: whoever is there, it is not the question's fault.
-            raise UnreachedError(error.strerror or str(error) or type(error).__name__) from error
+            # The deadline passed before a connection was open: the request is not the cause.
+            raise UnreachableError(error.strerror or str(error) or type(error).__name__) from error
         return _Connection(self._host, self._port, line, tls=self._tls)
 
-    def _taken(self) -> _Connection | None:
+    def _idle_connection(self) -> _Connection | None:
         while True:
             with self._lock:
                 connection = self._kept.pop() if self._kept else None
@@ -135,9 +135,9 @@ class HttpAddress:
 
 
 class _Connection(http.client.HTTPConnection):
-    """Over a line that is there already."""
+    """An HTTP connection over an open socket."""
 
-    def __init__(self, host: str, port: int, line: Line | TlsLine, *, tls: bool) -> None:
+    def __init__(self, host: str, port: int, line: DeadlineSocket | TlsDeadlineSocket, *, tls: bool) -> None:
         super().__init__(host, port)
         self.default_port = 443 if tls else 80  # which is left out of the header Host
         self.line = line
@@ -147,7 +147,7 @@ class _Connection(http.client.HTTPConnection):
 
     @property
     def alive(self) -> bool:
-        """Whether nothing came while nobody asked: what comes then is an end, or nothing that was asked for."""
+        """Whether the idle connection is usable: bytes on it are a close, or answer no request."""
         if self.sock is None or time.monotonic() - self.used_s > IDLE_S_MAX:
             return False
         poll = select.poll()
@@ -164,15 +164,15 @@ def _asked(
     bytes_max: int,
     status_counts: bool,
 ) -> tuple[Reply, bool]:
-    """The reply, and whether the connection may serve again."""
+    """The response, and whether the connection can be reused."""
     try:
-        with suppress(BrokenPipeError):  # it has heard enough, and may have said so
+        with suppress(BrokenPipeError):  # the server may answer, and close, before it has read the request
             connection.request(method, target, body, dict(headers))
         response = connection.getresponse()
     except NoAnswerError:
         raise
     except (OSError, http.client.HTTPException) as error:
-        raise HungUpError(str(error) or type(error).__name__) from error
+        raise ConnectionClosedError(str(error) or type(error).__name__) from error
     read, whole = b"", False
     try:
         read, whole = _read(response, bytes_max)
@@ -180,7 +180,7 @@ def _asked(
         if not status_counts:
             if isinstance(error, NoAnswerError):
                 raise
-            raise HungUpError(str(error) or type(error).__name__) from error
+            raise ConnectionClosedError(str(error) or type(error).__name__) from error
     finally:
         response.close()
     reply = Reply(response.status, response.headers, read, whole)
@@ -188,7 +188,7 @@ def _asked(
 
 
 def _read(response: http.client.HTTPResponse, bytes_max: int) -> tuple[bytes, bool]:
-    """The body up to ``bytes_max``, and whether that is all of it."""
+    """The body up to ``bytes_max``, and whether it is complete."""
     read = bytearray()
     while len(read) <= bytes_max:
         more = response.read1(min(_CHUNK, bytes_max + 1 - len(read)))

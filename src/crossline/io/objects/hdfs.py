@@ -73,7 +73,7 @@ class _Handler(pafs.FileSystemHandler):  # type: ignore[misc]
 
     def create_dir(self, path: str, recursive: bool) -> None:
         with _as_os_error(path):
-            self._client.mkdirs(path, 0o700, recursive)  # nobody else gets to what is below
+            self._client.mkdirs(path, 0o700, recursive)  # private to this user
 
     def delete_dir(self, path: str) -> None:
         with _as_os_error(path):

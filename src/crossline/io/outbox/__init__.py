@@ -1,1 +1,1 @@
-"""Sinks that no batch waits for: what they are to get stands on the disk until they have it."""
+"""Outbox of asynchronous sinks: deliveries are stored on disk until the sink has them."""

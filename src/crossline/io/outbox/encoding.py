@@ -1,4 +1,4 @@
-"""Deliveries as bytes and back: what a sink is to get later stands on the disk meanwhile."""
+"""Encodes deliveries for the outbox, and decodes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crossline.io.sinks.base import Delivery, LateRecord
 _VERSION = 1
 
 
-def packed(delivery: Delivery) -> bytes:
+def encode_delivery(delivery: Delivery) -> bytes:
     """``delivery`` as one line of JSON, exact."""
     return json_bytes(
         {
@@ -37,8 +37,8 @@ def packed(delivery: Delivery) -> bytes:
     )
 
 
-def unpacked(raw: bytes, where: str) -> Delivery:
-    """The delivery in ``raw``, which stands at ``where``. Raises StateError where it is none that ``packed`` wrote."""
+def decode_delivery(raw: bytes, where: str) -> Delivery:
+    """The delivery in ``raw``, read from ``where``. Raises StateError where ``encode_delivery`` did not write it."""
     try:
         body = json.loads(raw)  # not the quick reader: a sum may be an integer of more than 64 bits
         if body.pop("schema_version") != _VERSION:

@@ -1,4 +1,4 @@
-"""Which folder is whose: what waits for a sink must not be given to another one that has its place in the file now."""
+"""Maps sinks to outbox folders, so that no delivery goes to another sink after the pipeline file was reordered."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from itertools import count
 from crossline.settings.fields import Settings
 
 
-def place_of(settings: Settings) -> str:
-    """What tells a sink of ``settings`` from others of its kind: a digest, for an address may hold a secret."""
+def destination_of(settings: Settings) -> str:
+    """The destination of ``settings`` among sinks of its kind, as a digest: an address may hold a secret."""
     named = getattr(settings, "PLACE", ())
     said = repr([(name, getattr(settings, name)) for name in named])
     return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""A sink that no batch waits for: what it is to get stands on the disk until it has it."""
+"""An outbox: stores deliveries on disk, and delivers them to its sink beside the batches."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from crossline.basics.errors import CrosslineError, SinkError, StateError
-from crossline.io.objects.files import FileStore, LocalFiles, StoreAwayError, patiently
-from crossline.io.outbox.encoding import packed, unpacked
-from crossline.io.sinks.base import Delivery, Heedful, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
+from crossline.io.objects.file_stores import FileStore, LocalFiles, StoreUnavailableError, retry_until_available
+from crossline.io.outbox.encoding import decode_delivery, encode_delivery
+from crossline.io.sinks.base import CancellableSink, Delivery, RetryPolicy, Sink, SinkWatch, deliver_all, wall_clock_ms
 from crossline.logs import get_logger
 
 SUFFIX = ".json"
 PLACE = "place"  # the file that says whom a folder is for
-TELL_EACH = 1_000  # batches: how far a sink must fall back until it is told again
+TELL_EACH = 1_000  # batches: how far the backlog grows between two log lines
 END_MS = 30_000
 AWAY_S_MAX = 60.0  # how long a start waits for a store
 CLOSE_S_MAX = 10.0  # how long an end waits for a sink
@@ -25,14 +25,14 @@ log = get_logger(__name__)
 
 
 def waiting_in(folder: Path | FileStore) -> int:
-    """How many batches stand there."""
+    """The number of batches in an outbox folder."""
     return sum(name.endswith(SUFFIX) for name in _store(folder).names())
 
 
 def place_in(folder: Path | FileStore) -> str | None:
-    """The place of the sink that the folder is for; None where it does not say."""
+    """The destination that the folder belongs to; None where it is not recorded."""
     try:
-        return patiently(lambda: _store(folder).get(PLACE), within_s=AWAY_S_MAX).decode()
+        return retry_until_available(lambda: _store(folder).get(PLACE), within_s=AWAY_S_MAX).decode()
     except FileNotFoundError:
         return None
 
@@ -43,22 +43,22 @@ def _store(folder: Path | FileStore) -> FileStore:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What a sink does not have yet: how many batches, and since when the oldest of them waits (epoch ms)."""
+    """The pending batches of a sink: how many, and since when the oldest waits (epoch ms)."""
 
     batches: int
     since_ms: int | None
 
 
 class OutboxSink:
-    """Gives ``sink`` its deliveries in their order, beside the batches, from ``folder``.
+    """Delivers to ``sink`` in batch order, asynchronously, from ``folder``.
 
-    ``deliver`` returns once the delivery stands on the disk, synced, before the batch is marked as done: so whatever
-    becomes of this process or of the sink, the sink gets all of it, at the next start if not now. It gets a delivery
-    again where a kill came between its taking it and the file's going, as any sink does.
+    ``deliver`` returns once the delivery is synced to disk, before the batch is marked as done. So the sink gets every
+    delivery, after a restart at the latest. It gets a delivery twice where the process was killed after the sink had it
+    and before its file was deleted, as with any sink.
 
-    A sink that fails for good is told of as an error and tried again after half a minute, without end: the batches do
-    not stop for it, and what it does not have is not let go of. A disk that is full holds the batches. ``watch`` is
-    told how ``sink`` does. ``place``: of the sink, by which the folder is known to be its own, see ``folders``.
+    A permanent error of the sink is logged as an error and retried every half minute, without end: batches go on, and
+    pending deliveries stay. A full disk holds the batches. ``watch`` gets the outcome of each attempt. ``place``: the
+    sink's destination, which the folder records, see ``folders``.
     """
 
     def __init__(
@@ -86,42 +86,42 @@ class OutboxSink:
 
     @classmethod
     def from_settings(cls, settings: Any, pipeline: str) -> Self:
-        """Not to be had: a pipeline wraps a sink that its settings describe."""
+        """Not supported: the pipeline wraps a sink in an outbox."""
         raise NotImplementedError
 
     @property
     def name(self) -> str:
-        """Of the sink, for logs."""
+        """The sink's name, for logs."""
         return type(self.sink).__name__
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is given now."""
+        """Whether the delivery thread does not run."""
         return self._thread is None
 
     def open(self) -> None:
-        """Take up what is left of earlier runs. That the sink is away shows later, and holds nothing."""
+        """Load pending deliveries of earlier runs, and start. An unreachable sink does not fail the start."""
         try:
             if isinstance(self._store, LocalFiles):
-                self._store.drop_asides()  # a kill cut them off: their batches come again
-            found = patiently(self._store.listed, within_s=AWAY_S_MAX)
+                self._store.delete_temporary_files()  # a kill cut them off: their batches come again
+            found = retry_until_available(self._store.listed, within_s=AWAY_S_MAX)
             numbers = ((int(name.removesuffix(SUFFIX)), ms) for name, ms in found.items() if name.endswith(SUFFIX))
             self._waiting = deque(sorted(numbers))
             self._last = self._waiting[-1][0] if self._waiting else 0
             if self._place and place_in(self._store) != self._place:
-                patiently(lambda: self._store.put(PLACE, self._place.encode()), within_s=AWAY_S_MAX)
-        except (OSError, ValueError, StoreAwayError) as error:
+                retry_until_available(lambda: self._store.put(PLACE, self._place.encode()), within_s=AWAY_S_MAX)
+        except (OSError, ValueError, StoreUnavailableError) as error:
             raise StateError(f"{self.folder}: what sinks are to get cannot be read: {error}") from error
         self._thread = threading.Thread(target=self._work, name=f"behind-{self.name}", daemon=True)
         self._thread.start()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Have it on the disk. Raises SinkError where that does not take it."""
+        """Store the delivery on disk. Raises SinkError where the disk fails."""
         # Numbers of batches may begin anew; what comes again stands there again, and the sink knows it.
         number = self._last = self._last + 1
         path = self._path(number)
         try:
-            self._store.put(path, packed(delivery))
+            self._store.put(path, encode_delivery(delivery))
             with self._news:
                 self._waiting.append((number, wall_clock_ms()))
                 behind = len(self._waiting)
@@ -134,12 +134,12 @@ class OutboxSink:
             log.warning("a sink is behind", sink=self.name, batches=behind)
 
     def backlog(self) -> Backlog:
-        """What the sink does not have yet."""
+        """The pending batches."""
         with self._news:
             return Backlog(len(self._waiting), self._waiting[0][1] if self._waiting else None)
 
     def catch_up(self, stop: threading.Event) -> None:
-        """Wait until the sink has all, or ``stop`` is set. Raises what it failed with, where it failed for good."""
+        """Wait until the sink has everything, or ``stop`` is set. Raises the sink's permanent error."""
         with self._news:
             while self._waiting and not stop.is_set():
                 if self._failed is not None:
@@ -174,8 +174,8 @@ class OutboxSink:
             except Exception as error:  # noqa: BLE001 - whatever it is, the others do not stop for it
                 if self._stop.is_set():
                     return
-                told = {"sink": self.name, "file": f"{self.folder}/{self._path(number)}", "error": str(error)}
-                log.error("a sink fails; trying again in a while", **told)  # noqa: TRY400 - told, and tried again
+                fields = {"sink": self.name, "file": f"{self.folder}/{self._path(number)}", "error": str(error)}
+                log.error("a sink fails; trying again in a while", **fields)  # noqa: TRY400 - logged, and retried
                 if self._watch is not None:
                     self._watch.failed(self.sink, error)
                 with self._news:
@@ -184,7 +184,7 @@ class OutboxSink:
                 self._stop.wait(END_MS / 1_000)
 
     def _next(self) -> int | None:
-        """The oldest that the sink does not have; None at the end."""
+        """The oldest pending delivery; None at the end."""
         with self._news:
             while not self._waiting and not self._stop.is_set():
                 self._news.wait()
@@ -192,14 +192,14 @@ class OutboxSink:
 
     def _give(self, number: int) -> None:
         if not self._opened:
-            if isinstance(self.sink, Heedful):
+            if isinstance(self.sink, CancellableSink):
                 self.sink.use_cancel_token(self._stop)
             self.sink.open()
             self._opened = True
         name = self._path(number)
-        raw = patiently(lambda: self._store.get(name), self._stop)
-        deliver_all([self.sink], unpacked(raw, f"{self.folder}/{name}"), self._policy, self._stop, self._watch)
-        patiently(lambda: self._store.delete(name), self._stop)
+        raw = retry_until_available(lambda: self._store.get(name), self._stop)
+        deliver_all([self.sink], decode_delivery(raw, f"{self.folder}/{name}"), self._policy, self._stop, self._watch)
+        retry_until_available(lambda: self._store.delete(name), self._stop)
         with self._news:
             self._waiting.popleft()
             self._failed = None

@@ -1,4 +1,4 @@
-"""Where a database is, how to connect to it, and what its errors mean."""
+"""The address of a database, its connections, and its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from crossline.basics.errors import CrosslineError, PermanentError, SinkError, StateError, UsageError
-from crossline.io.net.deadline import Cutting, Deadline, NoAnswerError, within
+from crossline.io.net.deadline import Deadline, DeadlineCutter, NoAnswerError, within
 from crossline.io.postgres.rows import TABLES
 from crossline.settings.postgres import SCHEMA, DatabaseSettings, is_schema_name
 
@@ -41,7 +41,7 @@ _ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3
 # What passes by itself: classes of SQLSTATE, and single ones.
 _PASSING = ("08", "53", "57", "58", "40")
 _PASSING_STATES = {"55P03", "25006", "55006"}
-# What somebody can mend while a batch is held, by how it is told: with a sentence of what to do.
+# SQLSTATEs that an operator can fix while a batch is held, each with what to do.
 _MENDABLE = {
     "28": "see that user and password are right, and that pg_hba.conf lets it in",
     "3D000": "create the database",
@@ -71,7 +71,7 @@ _REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabaseAddress:
     """A schema of a database. ``options``: what the client needs to connect, the password among it."""
 
     options: Mapping[str, Any] = field(repr=False)
@@ -79,7 +79,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """Where it is, without secrets."""
+        """The address without secrets."""
         given = self.options
         user = f"{given['user']}@" if given.get("user") else ""
         host, port = given.get("host") or given.get("hostaddr") or "", given.get("port") or 5432
@@ -88,7 +88,7 @@ class Place:
         return f"postgresql://{user}{host}:{port}/{dbname}{more}"
 
     def connect(self, stop: threading.Event | None = None) -> Connection:
-        """A connection that commits each statement unless told otherwise, and finds the schema's tables by name.
+        """A connection in autocommit mode, with the schema in its search path.
 
         ``stop``: gives up soon after it is set. Raises what psycopg raises.
         """
@@ -99,7 +99,7 @@ class Place:
         except NoAnswerError as error:
             raise psycopg.OperationalError(str(error)) from error
         try:
-            with answered(connection, deadline):
+            with connection_deadline(connection, deadline):
                 connection.execute("SELECT set_config('search_path', %s, false)", (f'"{self.schema}", pg_temp',))
                 connection.execute("SET timezone = 'UTC'")
         except BaseException:
@@ -108,15 +108,17 @@ class Place:
         return connection
 
     def lock_key(self) -> int:
-        """A number for advisory locks: whoever changes the tables of this schema takes it first."""
+        """The key of the advisory lock that guards changes to the tables of this schema."""
         digest = hashlib.blake2b(f"crossline\x1f{self.schema}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big", signed=True)
 
 
-def place_of(settings: DatabaseSettings, environment: Mapping[str, str] = os.environ) -> Place:
-    """The place that settings name; raises PermanentError where its password is not to be had."""
+def address_of(settings: DatabaseSettings, environment: Mapping[str, str] = os.environ) -> DatabaseAddress:
+    """The address in ``settings``. Raises PermanentError where its password cannot be read."""
     if settings.dsn_env is not None:
-        return Place(_read_dsn(_variable(environment, settings.dsn_env), settings.dsn_env), settings.schema_name)
+        return DatabaseAddress(
+            _read_dsn(_variable(environment, settings.dsn_env), settings.dsn_env), settings.schema_name
+        )
     options: dict[str, Any] = {"host": settings.host, "port": settings.port, "user": settings.user}
     options["dbname"] = settings.dbname or settings.user
     password = settings.password(environment, lambda path: Path(path).read_text(encoding="utf-8"))
@@ -126,13 +128,13 @@ def place_of(settings: DatabaseSettings, environment: Mapping[str, str] = os.env
         options["sslmode"] = settings.sslmode
     if settings.ca_file is not None:
         options["sslrootcert"] = settings.ca_file
-    return Place(options, settings.schema_name)
+    return DatabaseAddress(options, settings.schema_name)
 
 
-def place_of_url(url: str) -> Place:
-    """The place of an address that somebody typed; its password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass.
+def address_of_url(url: str) -> DatabaseAddress:
+    """The address in a URL of the command line; the password comes from PGPASSWORD, PGPASSFILE or ~/.pgpass.
 
-    Raises UsageError where it is no address, or has a password in it, which others would see.
+    Raises UsageError where the URL is invalid, or contains a password, which other users would see.
     """
     advice = "leave it out, and set PGPASSWORD or write it into ~/.pgpass"
     try:
@@ -148,7 +150,7 @@ def place_of_url(url: str) -> Place:
     schema = schemas[-1] if schemas else SCHEMA
     if not is_schema_name(schema):
         raise UsageError(f"schema={schema!r} is no name of a schema; write lower-case letters, digits and _")
-    return Place(_read_dsn(urlunsplit(parts._replace(query=rest)), "the address"), schema)
+    return DatabaseAddress(_read_dsn(urlunsplit(parts._replace(query=rest)), "the address"), schema)
 
 
 def _read_dsn(text: str, where: str) -> dict[str, Any]:
@@ -169,8 +171,8 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
 
 
 @contextmanager
-def answered(connection: Connection, deadline: Deadline) -> Iterator[None]:
-    """Cut the connection once ``deadline`` has passed, since a server that says nothing more is waited for.
+def connection_deadline(connection: Connection, deadline: Deadline) -> Iterator[None]:
+    """Close the connection at ``deadline``: psycopg waits for a silent server without end.
 
     Raises psycopg's OperationalError then.
     """
@@ -179,29 +181,29 @@ def answered(connection: Connection, deadline: Deadline) -> Iterator[None]:
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)
 
-    cutting = Cutting(deadline, cut)
+    cutting = DeadlineCutter(deadline, cut)
     try:
         with cutting:
             yield
     except psycopg.Error as error:
         if cutting.over:
-            raise psycopg.OperationalError(f"{deadline.said}: {error}") from error
+            raise psycopg.OperationalError(f"{deadline.reason}: {error}") from error
         raise
 
 
 @contextmanager
-def told(place: Place, *, writing: bool, opening: bool = False) -> Iterator[None]:
-    """Errors of the client as ours: what passes, or can be mended while a batch is held, is retryable.
+def translated_errors(place: DatabaseAddress, *, writing: bool, opening: bool = False) -> Iterator[None]:
+    """Translates psycopg errors: transient errors, and those that an operator can fix, are retryable.
 
-    ``opening``: what has to be mended is told at once, and ends the start.
+    ``opening``: an error that an operator has to fix ends the start.
     """
     try:
         yield
     except psycopg.Error as error:
-        raise _ours(error, place, writing=writing, opening=opening) from error
+        raise _translated(error, place, writing=writing, opening=opening) from error
 
 
-def _ours(error: psycopg.Error, place: Place, *, writing: bool, opening: bool) -> CrosslineError:
+def _translated(error: psycopg.Error, place: DatabaseAddress, *, writing: bool, opening: bool) -> CrosslineError:
     state = error.sqlstate or _state_of_words(error)
     what = f"the store {place.name} cannot be {'written' if writing else 'read'}"
     said = " ".join(str(error).split())
@@ -214,7 +216,7 @@ def _ours(error: psycopg.Error, place: Place, *, writing: bool, opening: bool) -
 
 
 def _state_of_words(error: psycopg.Error) -> str:
-    """A SQLSTATE, or its class, for an error that has none: a connection that failed."""
+    """The SQLSTATE, or its class, of a failed connection, whose error has none."""
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return "XX000"
     said = str(error)

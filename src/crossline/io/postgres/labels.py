@@ -1,4 +1,4 @@
-"""Reads the verdicts that investigators put into table ``labels``; of several on one record the latest counts."""
+"""Reads the labels that investigators write into table ``labels``; the latest label of a record counts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from crossline.basics.errors import UsageError
-from crossline.io.postgres.client import Place, told
+from crossline.io.postgres.client import DatabaseAddress, translated_errors
 from crossline.io.postgres.migrate import version_of
-from crossline.io.postgres.texts import held, original
+from crossline.io.postgres.text_escapes import escape, unescape
 
 _PIECE = 10_000  # rows that are asked for at once
 _QUERY = "SELECT stream, record_id, is_fraud, fraud_id FROM labels_now WHERE %s::text[] IS NULL OR stream = ANY(%s)"
 
 
-def labels_in(place: Place, streams: Collection[str] | None) -> Iterator[Mapping[str, Any]]:
+def labels_in(place: DatabaseAddress, streams: Collection[str] | None) -> Iterator[Mapping[str, Any]]:
     """Of records of ``streams`` (None: of all): ``record_id``, ``is_fraud`` and ``fraud_id``, which may be None.
 
     All as of one moment. Raises UsageError where there are no tables; other errors are the sink's.
     """
-    wanted = None if streams is None else [held(each) for each in streams]
-    with told(place, writing=False, opening=True), place.connect() as connection, connection.transaction():
+    wanted = None if streams is None else [escape(each) for each in streams]
+    with translated_errors(place, writing=False, opening=True), place.connect() as connection, connection.transaction():
         if not version_of(connection, place):
             raise UsageError(f"there is no store at {place.name}; a pipeline makes it when it starts")
         connection.execute("SET TRANSACTION READ ONLY")
@@ -28,5 +28,5 @@ def labels_in(place: Place, streams: Collection[str] | None) -> Iterator[Mapping
             cursor.itersize = _PIECE
             cursor.execute(_QUERY.encode(), [wanted, wanted])
             for _, record_id, is_fraud, fraud_id in cursor:
-                fraud = None if fraud_id is None else original(fraud_id)
-                yield {"record_id": original(record_id), "is_fraud": is_fraud, "fraud_id": fraud}
+                fraud = None if fraud_id is None else unescape(fraud_id)
+                yield {"record_id": unescape(record_id), "is_fraud": is_fraud, "fraud_id": fraud}

@@ -1,4 +1,4 @@
-"""Brings the tables of a schema to the version of this crossline: numbered files of SQL, each in one transaction."""
+"""Migrates the tables of a schema to this version: numbered SQL files, each in one transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib import resources
 from psycopg import sql
 
 from crossline.basics.errors import StateError
-from crossline.io.postgres.client import Connection, Place
+from crossline.io.postgres.client import Connection, DatabaseAddress
 from crossline.logs import get_logger
 
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -45,15 +45,15 @@ def newest() -> int:
     return migrations()[-1].number
 
 
-def migrate(connection: Connection, place: Place, steps: tuple[Migration, ...] | None = None) -> None:
-    """Make the schema where it is not there, and bring it to the newest version; harmless where it is there already.
+def migrate(connection: Connection, place: DatabaseAddress, steps: tuple[Migration, ...] | None = None) -> None:
+    """Create the schema, or migrate it to the newest version. Idempotent.
 
     Several may do it at the same time: one does, the others wait. Raises StateError where the schema is of a newer
     crossline, or of something else, and what psycopg raises.
     """
     steps = migrations() if steps is None else steps
     if version_of(connection, place, steps[-1].number) == steps[-1].number:
-        return  # whoever only writes needs no right to make tables
+        return  # a user without the right to create tables can still write
     with connection.transaction():
         _lock(connection, place)
         if _version(connection, place) is None:
@@ -74,7 +74,7 @@ def migrate(connection: Connection, place: Place, steps: tuple[Migration, ...] |
         log.info("the store has a new version", store=place.name, version=step.number, name=step.name)
 
 
-def version_of(connection: Connection, place: Place, known: int | None = None) -> int | None:
+def version_of(connection: Connection, place: DatabaseAddress, known: int | None = None) -> int | None:
     """The version of the schema; None where there are no tables yet.
 
     Raises StateError where it is beyond ``known`` (by default the newest), or the schema is that of something else.
@@ -88,7 +88,7 @@ def version_of(connection: Connection, place: Place, known: int | None = None) -
     return version
 
 
-def _version(connection: Connection, place: Place) -> int | None:
+def _version(connection: Connection, place: DatabaseAddress) -> int | None:
     # Of the catalogue's own tables: what looks names up for us may remember from before we had the lock.
     query = """SELECT c.relname FROM pg_catalog.pg_class AS c
         JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
@@ -105,10 +105,10 @@ def _version(connection: Connection, place: Place) -> int | None:
     return int(row[0]) if row is not None else 0
 
 
-def _exists(connection: Connection, place: Place) -> bool:
+def _exists(connection: Connection, place: DatabaseAddress) -> bool:
     query = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s"
     return connection.execute(query, (place.schema,)).fetchone() is not None
 
 
-def _lock(connection: Connection, place: Place) -> None:
+def _lock(connection: Connection, place: DatabaseAddress) -> None:
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (place.lock_key(),))

@@ -1,8 +1,8 @@
-"""A partition for each month that rows are of, as needed; all else goes to the default partition.
+"""Creates monthly partitions as needed; other rows go to the default partition.
 
-Nothing waits for a partition: where one cannot be made now (somebody reads the default partition for long, or the user
-may make no tables), rows of its month go to the default partition, and move when it is made. Times come from records,
-so that only months near now get one: a record of the year 9999, or one of each month since 1900, makes no tables.
+No delivery waits for a partition. Where one cannot be created now (a long query reads the default partition, or the
+user may create no tables), the rows of its month go to the default partition, and move once it is created. Times come
+from records, so only months near today get a partition: a record of the year 9999 creates no table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import date
 import psycopg
 from psycopg import sql
 
-from crossline.io.postgres.client import Connection, Place
+from crossline.io.postgres.client import Connection, DatabaseAddress
 from crossline.io.postgres.rows import PARTITIONED
 from crossline.logs import get_logger
 
@@ -40,19 +40,19 @@ Month = tuple[str, date]  # a table, and the first day of a month
 class Partitions:
     """The partitions of one schema, as far as this process knows them."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabaseAddress) -> None:
         self._place = place
         self._known: set[Month] = set()
         self._not_before_s: dict[Month, float] = {}
 
     def forget(self) -> None:
-        """Look anew: somebody else may have changed them."""
+        """Drop what is known of the partitions: another process may have changed them."""
         self._known.clear()
         self._not_before_s.clear()
 
     def ensure(self, connection: Connection, wanted: Iterable[Month], today: date) -> None:
         """Make those of ``wanted`` that are near ``today``, as far as that can be done now."""
-        first, last = shifted(today, -MONTHS_BACK), shifted(today, MONTHS_AHEAD)
+        first, last = shift_months(today, -MONTHS_BACK), shift_months(today, MONTHS_AHEAD)
         now_s = time.monotonic()
         near = (each for each in wanted if each not in self._known and first <= each[1] <= last)
         missing = {each for each in near if self._not_before_s.get(each, now_s) <= now_s}
@@ -77,7 +77,7 @@ class Partitions:
         )
 
 
-def shifted(day: date, months: int) -> date:
+def shift_months(day: date, months: int) -> date:
     """The first day of the month so many months on."""
     number = day.year * 12 + day.month - 1 + months
     return date(number // 12, number % 12 + 1, 1)
@@ -88,7 +88,7 @@ def partition_name(table: str, month: date) -> str:
     return f"{table}_y{month:%Y}m{month:%m}"
 
 
-def _there(connection: Connection, place: Place) -> set[Month]:
+def _there(connection: Connection, place: DatabaseAddress) -> set[Month]:
     query = """SELECT p.relname, c.relname FROM pg_inherits AS i
         JOIN pg_class AS p ON p.oid = i.inhparent JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE p.relnamespace = to_regnamespace(%s)"""
@@ -100,11 +100,11 @@ def _there(connection: Connection, place: Place) -> set[Month]:
     return found
 
 
-def _make(connection: Connection, place: Place, table: str, month: date) -> None:
-    """Make it and move what of its month lies in the default partition, in one transaction."""
+def _make(connection: Connection, place: DatabaseAddress, table: str, month: date) -> None:
+    """Create it, and move its rows from the default partition, in one transaction."""
     parent, other = sql.Identifier(table), sql.Identifier(f"{table}_default")
     part, column = sql.Identifier(partition_name(table, month)), sql.Identifier(PARTITIONED[table])
-    bounds = [sql.Literal(f"{each:%Y-%m-%d} 00:00:00+00") for each in (month, shifted(month, 1))]
+    bounds = [sql.Literal(f"{each:%Y-%m-%d} 00:00:00+00") for each in (month, shift_months(month, 1))]
     with connection.transaction():
         connection.execute(f"SET LOCAL lock_timeout = {LOCK_MS}")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (place.lock_key(),))

@@ -11,11 +11,11 @@ import orjson
 from crossline.basics.errors import UsageError
 from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alert_json import read_alert
-from crossline.io.postgres.client import Connection, Place, told
+from crossline.io.postgres.client import Connection, DatabaseAddress, translated_errors
 from crossline.io.postgres.migrate import version_of
 from crossline.io.postgres.rows import entity
-from crossline.io.postgres.texts import MARK, held, indexed, original, original_value
-from crossline.io.stores.stores import AlertFilter, DecisionFilter, Mark, StoredAlert
+from crossline.io.postgres.text_escapes import MARK, escape, indexed, unescape, unescape_value
+from crossline.io.stores.protocol import AlertFilter, DecisionFilter, Mark, StoredAlert
 
 _PIECE = 1_000  # rows that are asked for at once
 
@@ -30,11 +30,11 @@ class PostgresReader:
     Raises UsageError where there are no tables, StateError where they are those of a newer crossline.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabaseAddress) -> None:
         self.name = place.name
         self.files: tuple[Path, ...] = ()
         self._place = place
-        with told(place, writing=False, opening=True):
+        with translated_errors(place, writing=False, opening=True):
             self._connection: Connection = place.connect()
             try:
                 self._connection.execute("SET default_transaction_read_only = on")
@@ -75,7 +75,7 @@ class PostgresReader:
         query = f"""SELECT body::text, pipeline, at_partition, at_offset FROM alerts WHERE {where}
             ORDER BY alert_id, seq LIMIT %s"""  # noqa: S608 - as above
         return [
-            StoredAlert(_alert(body), original(pipeline), None if offset is None else (original(partition), offset))
+            StoredAlert(_alert(body), unescape(pipeline), None if offset is None else (unescape(partition), offset))
             for body, pipeline, partition, offset in self._all(query, [*values, limit])
         ]
 
@@ -98,19 +98,19 @@ class PostgresReader:
         return [_decision(body) for (body,) in self._all(query, [*values, indexed(name), limit])]
 
     def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
-        """A version of a rule as ``pipeline`` took it up; None where the store was not told."""
+        """A version of a rule as ``pipeline`` took it up; None where the store does not have it."""
         query = """SELECT body::text FROM rule_events WHERE pipeline = %s AND rule_id = %s AND version = %s
             ORDER BY seq DESC"""
         rows = self._all(query, [indexed(pipeline), indexed(rule_id), version])
-        events: list[Mapping[str, Any]] = [original_value(orjson.loads(body)) for (body,) in rows]
+        events: list[Mapping[str, Any]] = [unescape_value(orjson.loads(body)) for (body,) in rows]
         return next((event["body"] for event in events if event.get("body")), None)
 
     def refused(self, pipeline: str, stream: str, record_ids: Collection[str]) -> set[tuple[str, int]]:
         """Partitions and offsets of records of ``stream`` with these ids that were refused, or came too late."""
         which = "WHERE pipeline = %s AND stream = %s AND record_id = ANY(%s)"
         tables = [f'SELECT "partition", "offset" FROM {name} {which}' for name in ("dead_letters", "late_records")]  # noqa: S608 - as above
-        values = [indexed(pipeline), held(stream), list(map(indexed, record_ids))]
-        return {(original(row[0]), row[1]) for row in self._all(" UNION ".join(tables), values * 2)}
+        values = [indexed(pipeline), escape(stream), list(map(indexed, record_ids))]
+        return {(unescape(row[0]), row[1]) for row in self._all(" UNION ".join(tables), values * 2)}
 
     def rule_ids(self) -> list[str]:
         """The rules that have alerts here: from one to the next by the index, whatever each has."""
@@ -120,19 +120,19 @@ class PostgresReader:
                 SELECT (SELECT a.rule_id FROM alerts AS a WHERE a.rule_id > rule.rule_id ORDER BY a.rule_id LIMIT 1)
                 FROM rule WHERE rule.rule_id IS NOT NULL
             ) SELECT rule_id FROM rule WHERE rule_id IS NOT NULL"""
-        return sorted(original(row[0]) for row in self._all(query))
+        return sorted(unescape(row[0]) for row in self._all(query))
 
     def batch_figures(self, pipeline: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
         """When the last batches of ``pipeline`` were delivered, and what each measured, the latest first."""
         query = """SELECT (extract(epoch FROM delivered_at) * 1000)::bigint, figures::text FROM batches
             WHERE pipeline = %s ORDER BY batch_id DESC LIMIT %s"""
         rows = self._all(query, [indexed(pipeline), limit])
-        return [(str(instant_text(at_ms)), original_value(orjson.loads(figures))) for at_ms, figures in rows]
+        return [(str(instant_text(at_ms)), unescape_value(orjson.loads(figures))) for at_ms, figures in rows]
 
     def dead_counts(self) -> dict[str, int]:
         """Dead letters by reason, most first."""
         query = "SELECT reason, count(*) AS n FROM dead_letters GROUP BY reason ORDER BY n DESC, reason"
-        return {original(reason): number for reason, number in self._all(query)}
+        return {unescape(reason): number for reason, number in self._all(query)}
 
     def dead_letters(self, reason: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         """Dead letters in the order of their delivery; ``raw`` is bytes, or None where only the source has them."""
@@ -167,7 +167,7 @@ class PostgresReader:
         query = """SELECT reason, count(*) AS n FROM dead_letters WHERE seq >= %s AND seq < %s AND pipeline = %s
             GROUP BY reason ORDER BY n DESC, reason"""
         values = [numbers.start, numbers.stop, indexed(pipeline)]
-        return {original(reason): number for reason, number in self._all(query, values)}
+        return {unescape(reason): number for reason, number in self._all(query, values)}
 
     def close(self) -> None:
         """Close the connection."""
@@ -190,7 +190,11 @@ class PostgresReader:
             yield from (row[0] for row in self._all(query, [*values, limit]))
             return
         # On a connection of its own: other questions may be asked before this one is read to its end.
-        with told(self._place, writing=False), self._place.connect() as connection, connection.transaction():
+        with (
+            translated_errors(self._place, writing=False),
+            self._place.connect() as connection,
+            connection.transaction(),
+        ):
             connection.execute("SET TRANSACTION READ ONLY")
             with connection.cursor(name="pieces") as cursor:
                 cursor.itersize = _PIECE
@@ -198,29 +202,29 @@ class PostgresReader:
                 yield from (row[0] for row in cursor)
 
     def _all(self, query: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
-        with told(self._place, writing=False):
+        with translated_errors(self._place, writing=False):
             return self._connection.execute(query.encode(), values).fetchall()
 
 
 def _alert(body: str) -> dict[str, Any]:
     alert = read_alert(body)
-    return original_value(alert) if MARK in body else alert
+    return unescape_value(alert) if MARK in body else alert
 
 
 def _decision(body: str) -> dict[str, Any]:
     decision: dict[str, Any] = orjson.loads(body)
-    return original_value(decision) if MARK in body else decision
+    return unescape_value(decision) if MARK in body else decision
 
 
 def _read(name: str, value: Any) -> Any:
     if name == "delivered_at":
         return instant_text(value)
-    return original(value) if isinstance(value, str) else value
+    return unescape(value) if isinstance(value, str) else value
 
 
 def _starts(column: str, prefix: str) -> Where:
     """Ids have no character above f, so that g bounds them; the range uses the index."""
-    low = held(prefix.lower())
+    low = escape(prefix.lower())
     return f"({column} >= %s AND {column} < %s)", [low, f"{low}g"]
 
 
@@ -260,7 +264,7 @@ def _equal(columns: Mapping[str, str | None], since_ms: int | None, until_ms: in
     for column, value in columns.items():
         if value is not None:
             parts.append(f"{column} = %s")
-            values.append(held(value) if column in _NOT_INDEXED else indexed(value))
+            values.append(escape(value) if column in _NOT_INDEXED else indexed(value))
     for operator, instant in ((">=", since_ms), ("<", until_ms)):
         if instant is not None:
             parts.append(f"event_time {operator} %s::timestamptz")

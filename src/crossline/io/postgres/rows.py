@@ -1,4 +1,4 @@
-"""From a delivery to rows of the tables."""
+"""Converts a delivery to rows of the tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alert_json import json_bytes, number_of
-from crossline.io.postgres.texts import MARK, held, held_value, indexed
+from crossline.io.postgres.text_escapes import MARK, escape, escape_value, indexed
 from crossline.io.sinks.base import Delivery
 
 Row = tuple[Any, ...]
@@ -67,7 +67,7 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TableRows:
     """Rows of one table, each under its identity with the month that it is of, in the order of their delivery."""
 
     table: str
@@ -79,8 +79,8 @@ class Rows:
         return {month for month, _ in self.rows.values()}
 
 
-def rows_of(delivery: Delivery, now_ms: int) -> list[Rows]:
-    """The rows of each table that has any; of two of one identity the first."""
+def rows_of(delivery: Delivery, now_ms: int) -> list[TableRows]:
+    """The rows of each table; of two rows with one identity the first."""
     now = instant_text(now_ms)
     mark = (now, indexed(delivery.pipeline), delivery.batch_id)
     made = {
@@ -98,7 +98,7 @@ def rows_of(delivery: Delivery, now_ms: int) -> list[Rows]:
         for name, row in each:
             rows.setdefault(_identity(delivery.pipeline, table, name), (_month(row[at]), row))
         if rows:
-            found.append(Rows(table, rows))
+            found.append(TableRows(table, rows))
     return found
 
 
@@ -112,7 +112,7 @@ _ESCAPE = "\\"
 
 
 def _identity(pipeline: str, table: str, name: Sequence[object]) -> uuid.UUID:
-    """128 bits for one thing of one pipeline."""
+    """The 128-bit identity of an item of a pipeline."""
     # With escapes for all that is not ASCII: no text is beyond it.
     said = json.dumps([pipeline, table, *name])
     return uuid.UUID(bytes=hashlib.blake2b(said.encode(), digest_size=16).digest())
@@ -123,11 +123,11 @@ def _month(instant: str) -> date:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None else held(str(value))
+    return None if value is None else escape(str(value))
 
 
 def _name(value: Any) -> str | None:
-    """What is looked up by an index."""
+    """A name in an indexed column."""
     return None if value is None else indexed(str(value))
 
 
@@ -136,7 +136,7 @@ def _json(value: Any) -> str:
         said = json_bytes(value)
     except TypeError:  # half a surrogate pair
         said = _NUL
-    return (json_bytes(held_value(value)) if _NUL in said or _MARK_BYTES in said else said).decode()
+    return (json_bytes(escape_value(value)) if _NUL in said or _MARK_BYTES in said else said).decode()
 
 
 _NUL, _MARK_BYTES = rb"\u0000", MARK.encode()  # as they stand in JSON
@@ -184,7 +184,7 @@ def _decisions(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
 
 def _dead(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
     for d in delivery.dead:
-        # As the identity of a dead letter elsewhere: its bytes tell only where there is no record id.
+        # As in ``sinks.identity``: the bytes count only where there is no record id.
         raw = hashlib.blake2b(d.raw or b"", digest_size=16).hexdigest() if d.record_id is None else None
         name = (d.stream, d.partition, d.offset, d.reason, d.record_id, raw)
         what = (_name(d.reason), _text(d.detail), _name(d.record_id), d.raw)
@@ -200,7 +200,7 @@ def _late(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
 
 def _rules(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
     for event in delivery.rule_events:
-        body = json.dumps(held_value(event), sort_keys=True, ensure_ascii=False, default=str)
+        body = json.dumps(escape_value(event), sort_keys=True, ensure_ascii=False, default=str)
         row = (_name(event.get("rule_id")), event.get("version"), _text(event.get("event")), body, *mark)
         yield (body,), row
 

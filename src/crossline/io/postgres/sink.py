@@ -14,11 +14,11 @@ from psycopg import sql
 from crossline.basics.errors import SinkError, StateError
 from crossline.basics.times import instant_text
 from crossline.io.net.deadline import Deadline
-from crossline.io.postgres.client import Connection, Place, answered, place_of, told
+from crossline.io.postgres.client import Connection, DatabaseAddress, address_of, connection_deadline, translated_errors
 from crossline.io.postgres.migrate import migrate
 from crossline.io.postgres.partitions import Partitions
-from crossline.io.postgres.rows import PARTITIONED, TABLES, Rows, rows_of
-from crossline.io.postgres.texts import held
+from crossline.io.postgres.rows import PARTITIONED, TABLES, TableRows, rows_of
+from crossline.io.postgres.text_escapes import escape
 from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.logs import get_logger
 from crossline.settings.postgres import PostgresSettings
@@ -35,15 +35,15 @@ class PostgresSink:
 
     Guarantee: exactly once, over kills of either side and redeliveries, whatever the numbers of the batches. What was
     delivered stands in the table ``delivered`` by a digest of pipeline, kind and id, within the same transaction; the
-    first one delivered stays. Where a connection breaks at the commit, nobody knows whether it was done: the delivery
-    comes again, and finds what stands there. Shadow alerts and those of rules that feed only other rules are stored as
+    first one delivered stays. Where a connection breaks at the commit, its outcome is unknown: the delivery is
+    repeated, and skips what is stored. Shadow alerts and those of rules that feed only other rules are stored as
     well. Several pipelines may share a schema. As durable as the server's ``synchronous_commit`` makes it.
 
-    A server that is away, or away at the start, holds the batch; one that refuses the user, or has tables of a newer
-    crossline, ends the start.
+    An unreachable server holds the batch, also at the start. A server that rejects the user, or has tables of a newer
+    version, ends the start.
     """
 
-    def __init__(self, place: Place, pipeline: str, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(self, place: DatabaseAddress, pipeline: str, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.place = place
         self.pipeline = pipeline
         self._clock_ms = clock_ms
@@ -57,7 +57,7 @@ class PostgresSink:
     @classmethod
     def from_settings(cls, settings: PostgresSettings, pipeline: str) -> Self:
         """The schema that ``settings`` name; raises PermanentError where its password is not to be had."""
-        return cls(place_of(settings), pipeline)
+        return cls(address_of(settings), pipeline)
 
     def open(self) -> None:
         """Connect, and bring the tables to this version. A server that is away is asked again at the first delivery.
@@ -67,7 +67,7 @@ class PostgresSink:
         """
         self._is_open = True
         try:
-            with told(self.place, writing=True, opening=True):
+            with translated_errors(self.place, writing=True, opening=True):
                 self._connected()
         except SinkError as error:
             log.warning("the store does not answer yet; batches are held until it does", error=str(error))
@@ -91,10 +91,10 @@ class PostgresSink:
             raise StateError(f"the store {self.place.name} cannot hold what it was given: {error!r}") from error
         deadline = Deadline(self._answer_s, self._stop)
         try:
-            with told(self.place, writing=True):
+            with translated_errors(self.place, writing=True):
                 connection = self._connected()
                 deadline.begin()
-                with answered(connection, deadline):
+                with connection_deadline(connection, deadline):
                     self._store(connection, rows, now_ms)
             self._answer_s = ANSWER_S_MAX
         except BaseException:
@@ -105,13 +105,16 @@ class PostgresSink:
             raise
 
     def close(self) -> None:
-        """Note the end of the run and let go of the server; safe to call twice."""
+        """Record the end of the run and close the connection; safe to call twice."""
         connection, self._is_open = self._connection, False
         try:
             if connection is not None and not connection.closed and self._run_id is not None:
                 ending = threading.Event()
                 ending.set()
-                with told(self.place, writing=True), answered(connection, Deadline(ANSWER_S_MAX, ending)):
+                with (
+                    translated_errors(self.place, writing=True),
+                    connection_deadline(connection, Deadline(ANSWER_S_MAX, ending)),
+                ):
                     ended = "UPDATE runs SET ended_at = %s WHERE run_id = %s"
                     connection.execute(ended, (instant_text(self._clock_ms()), self._run_id))
         except SinkError as error:
@@ -121,11 +124,11 @@ class PostgresSink:
             self._drop()
 
     def _connected(self) -> Connection:
-        """The connection, made anew where there is none; the tables are as they have to be."""
+        """The connection, opened anew where there is none, after the migration."""
         if self._connection is None or self._connection.closed:
             connection = self.place.connect(self._stop)
             try:
-                with answered(connection, Deadline(PREPARE_S_MAX, self._stop)):
+                with connection_deadline(connection, Deadline(PREPARE_S_MAX, self._stop)):
                     migrate(connection, self.place)
                     self._prepare(connection)
             except BaseException:
@@ -143,11 +146,11 @@ class PostgresSink:
             connection.execute(sql.SQL(query).format(_incoming(table), made))
         if self._run_id is None:
             run = "INSERT INTO runs (pipeline, started_at) VALUES (%s, %s) RETURNING run_id"
-            row = connection.execute(run, (held(self.pipeline), instant_text(self._clock_ms()))).fetchone()
+            row = connection.execute(run, (escape(self.pipeline), instant_text(self._clock_ms()))).fetchone()
             self._run_id = int(row[0]) if row is not None else None
         self._partitions.forget()
 
-    def _store(self, connection: Connection, rows: list[Rows], now_ms: int) -> None:
+    def _store(self, connection: Connection, rows: list[TableRows], now_ms: int) -> None:
         today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
         wanted = {(each.table, month) for each in rows if each.table in PARTITIONED for month in each.months}
         self._partitions.ensure(connection, wanted, today)
@@ -166,8 +169,8 @@ def _incoming(table: str) -> sql.Identifier:
     return sql.Identifier("pg_temp", f"incoming_{table}")
 
 
-def _insert(connection: Connection, given: Rows) -> None:
-    """Copy the rows aside, and take over those that were not delivered yet, in their order."""
+def _insert(connection: Connection, given: TableRows) -> None:
+    """Copy the rows into a temporary table, and insert those not delivered yet, in their order."""
     names = [name for name, _ in TABLES[given.table]]
     columns = sql.SQL(", ").join(map(sql.Identifier, names))
     incoming, table = _incoming(given.table), sql.Identifier(given.table)

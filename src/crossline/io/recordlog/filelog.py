@@ -24,7 +24,7 @@ GROUP_BYTES_MAX = 4 << 20  # that are synced at once
 
 @dataclass(slots=True)
 class _Call:
-    """Records that somebody waits for, in the event loop of ``future``."""
+    """A call of ``append``; its ``future`` belongs to the caller's event loop."""
 
     asked: Sequence[Asked]
     future: asyncio.Future[list[Place]]
@@ -43,7 +43,7 @@ class FileRecordLog:
     are kept beside the log, in ``.ids``, which may be deleted while no API runs: it is made again.
 
     One process has the log: it alone knows which ids came, and where the log ends. A second one is refused with a
-    StateError. Whoever needs more than one process for HTTP puts them before this one.
+    StateError. To serve HTTP from several processes, put them in front of this one.
 
     Args:
         path: Folder of the log; made where it is not there.
@@ -91,7 +91,7 @@ class FileRecordLog:
         A record whose id is there already is not put there again: its place is that of the first. Where the call is
         cancelled, its records may be there all the same.
 
-        Raises RetryableError where the disk fails: what of it is there nobody knows, and the same call again is safe.
+        Raises RetryableError where the disk fails: what was written is unknown, and a retry is safe.
         UsageError for a record that is no single line.
         """
         for each in asked:
@@ -143,13 +143,13 @@ class FileRecordLog:
             lines = [(each.record_id, each.raw) for call in calls for each in call.asked]
             spots = self._segments.append(lines) if lines else []
             result = [Place(segment_name(number), at) for number, at in spots]
-        except BaseException as error:  # noqa: BLE001 - whoever waits is told; the next call may do better
+        except BaseException as error:  # noqa: BLE001 - goes to the callers; the next call may succeed
             result = error
         at = 0
         for call in calls:
             mine: Any = result if isinstance(result, BaseException) else result[at : at + len(call.asked)]
             at += len(call.asked)
-            with suppress(RuntimeError):  # its loop is closed: nobody waits
+            with suppress(RuntimeError):  # the event loop of the caller is closed
                 call.future.get_loop().call_soon_threadsafe(_answer, call.future, mine)
 
 

@@ -1,4 +1,4 @@
-"""An append-only log of lines in numbered files: what was acknowledged stands there once, in order, whatever happens.
+"""An append-only log of lines in numbered files. Every acknowledged line is stored once, in order.
 
 Files are ``00000001.jsonl``, ``00000002.jsonl`` and so on. Hidden files beside them are the lock and the index of ids.
 """
@@ -72,7 +72,7 @@ class Segments:
         """
         if self._hold is not None:
             return
-        with self._told():
+        with self._translated_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
             self._hold = _Hold(self.folder)
             try:
@@ -91,7 +91,7 @@ class Segments:
         """
         if self._hold is None:
             self.open()
-        with self._told():
+        with self._translated_errors():
             self._mend()
             self._learn()
             digests = [id_digest(record_id) for record_id, _ in lines]
@@ -198,7 +198,7 @@ class Segments:
             self._sync()
 
     def _check_file(self) -> None:
-        """What is written to a file that was moved away would be read by nobody."""
+        """Raise where the file was moved or cut: no reader would see further writes."""
         mine = os.fstat(self._running())
         try:
             there = Path(self._name).stat()
@@ -326,7 +326,7 @@ class Segments:
         return self._descriptor
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

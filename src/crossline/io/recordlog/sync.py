@@ -1,4 +1,4 @@
-"""Up to where a log is synced, for who reads it meanwhile: what is read is never taken back, by no power failure."""
+"""The synced end of a log, for its readers: they never read a line that a power failure could revoke."""
 
 from __future__ import annotations
 

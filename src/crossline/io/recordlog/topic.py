@@ -1,4 +1,4 @@
-"""The same over a topic: what the decision API acknowledged, as messages that all replicas have."""
+"""The record log over a Kafka topic: acknowledged records are messages that all in-sync replicas have."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from crossline.basics.errors import SourceError, UsageError
 from crossline.basics.streams.submission import Asked, Keyed, Place
-from crossline.io.kafka.bootstrap import client_of
 from crossline.io.kafka.client import librdkafka_settings
-from crossline.io.kafka.errors import told
+from crossline.io.kafka.client_factory import client_of
+from crossline.io.kafka.errors import sink_error_of
 from crossline.io.recordlog.keys import message_key
 from crossline.logs import get_logger
 from crossline.settings.kafka import KafkaSourceSettings
@@ -49,7 +49,7 @@ class KafkaRecordLog:
     record without it goes to any. Key by the field that the topic's other producers key by, and that rules group by:
     then a key's records stand in one partition, in their order. The message's time is the record's ``ingest_ms``.
 
-    A record whose id was put there lately (the last 50,000 by this process, or that ``know`` told it of) is not put
+    A record whose id was put there lately (the last 50,000 by this process, or added by ``know``) is not put
     there again. After a restart, or where the brokers did not answer in time, it may stand there twice all the same;
     the pipeline takes the first, and the other one is a dead letter, ``duplicate_id``. A producer that has a fatal
     error (its place in the order was lost, say) takes nothing any more: another one takes over, and what the first had
@@ -100,9 +100,9 @@ class KafkaRecordLog:
         self._thread: threading.Thread | None = None
 
     def know(self, record_id: str, place: Place) -> None:
-        """A process of before put it there: it is not put there again, whatever else a record of this id says.
+        """Note a record of an earlier process: a record of this id is not put there again.
 
-        Where one is being put meanwhile, that one's place is told, unless it fails. From the event loop that asks.
+        Where one is in flight, its place counts, unless it fails. Call it from the event loop of the caller.
         """
         there = self._known.get(record_id)
         if there is not None and not there.done():
@@ -133,7 +133,7 @@ class KafkaRecordLog:
         A record whose id is there already is not put there again: its place is that of the first. Where the call is
         cancelled, its records may be there all the same.
 
-        Raises RetryableError where brokers do not answer, or cannot take records now: which are there nobody knows, and
+        Raises RetryableError where brokers do not answer, or cannot take records now: which were stored is unknown, and
         the same call again is safe. PermanentError where they never will.
         """
         self._begin()
@@ -173,7 +173,7 @@ class KafkaRecordLog:
         producer = self._producer
 
         def answered(error: KafkaError | None, message: Message) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the event loop of the caller is closed
                 place = Place(f"{self._topic}-{message.partition()}", message.offset())
                 loop.call_soon_threadsafe(self._settle, future, error, place, producer)
 
@@ -186,7 +186,7 @@ class KafkaRecordLog:
             )
         except KafkaException as error:
             self._replace_where_fatal(error.args[0], producer)
-            future.set_exception(told(error.args[0], self._topic))
+            future.set_exception(sink_error_of(error.args[0], self._topic))
         except (ValueError, TypeError) as error:
             future.set_exception(UsageError(f"record {asked.record_id!r}: found no JSON of a record: {error}"))
         return future
@@ -199,7 +199,7 @@ class KafkaRecordLog:
             self._known.popitem(last=False)
 
     def _forget(self, record_id: str, done: asyncio.Future[Place]) -> None:
-        """Of what failed nobody knows whether it is there: it is put there again when it comes again."""
+        """Forget a failed record: whether it was stored is unknown, so a retry puts it there again."""
         if (done.cancelled() or done.exception() is not None) and self._known.get(record_id) is done:
             del self._known[record_id]
 
@@ -219,7 +219,7 @@ class KafkaRecordLog:
         if future.done():
             return
         if error is not None:
-            future.set_exception(told(error, self._topic))
+            future.set_exception(sink_error_of(error, self._topic))
         else:
             future.set_result(place)
 
@@ -239,7 +239,7 @@ class KafkaRecordLog:
             self._let_go()
 
     def _let_go(self) -> None:
-        """What producers of before still held is told to have failed."""
+        """Fail the records that replaced producers still held."""
         while self._retired:
             producer = self._retired.pop()
             producer.purge()
@@ -252,6 +252,6 @@ def _hand_on(done: asyncio.Future[Place], mine: asyncio.Future[Place]) -> None:
         return
     if (error := done.exception()) is not None:
         mine.set_exception(error)
-        mine.exception()  # nobody has to ask for it
+        mine.exception()  # marks the exception as retrieved
     else:
         mine.set_result(done.result())

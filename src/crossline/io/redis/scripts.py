@@ -1,11 +1,11 @@
-"""What the Redis sink does in one step each, so that a kill leaves all of it or nothing."""
+"""The Lua scripts of the Redis sink: each is atomic, so that a kill leaves all of it or nothing."""
 
 from __future__ import annotations
 
 # The gravest of what is in force for an entity. Where it ends before a lesser one, the entity is noted as due then.
 # ``stand`` finds it anew among all.
 #
-# Who is in force is told by Redis's own clock: those who ask and those who tell then mean the same instant.
+# Redis's own clock decides which alerts are in force, so that readers and writers use the same instant.
 _STAND = """
 local now = redis.call('TIME')
 local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -65,7 +65,7 @@ end
 """
 LOOKED_THROUGH_EACH = 1_000  # alerts of an entity: what has ended among them is let go of then
 # An alert once: where its key is there, nothing is done. A script is one step for everybody else, but what it did stays
-# where a call in it fails (somebody has put another type there): the key is set last, and the rest done again.
+# where a call in it fails (the key has another type): the key is set last, and the rest done again.
 #
 # KEYS: alert, stream, entity, standing, figure, due. ARGV: alert's JSON, seconds that ids are known, longest stream,
 # alert id, KEY, what is done ("stands", "gone" or "none"), rank, score, action, rule, version, the alert whose standing

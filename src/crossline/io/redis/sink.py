@@ -1,4 +1,4 @@
-"""Alerts, the status of entities and decisions to Redis."""
+"""The Redis sink: alerts, the status of entities, decisions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from crossline.basics.errors import PermanentError, SinkError
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.alerts.current_alerts import RETRACTED
+from crossline.io.redis.connections import BoundedConnection, BoundedTlsConnection
 from crossline.io.redis.keys import RANKS, entity, part
-from crossline.io.redis.lines import BoundedConnection, BoundedTlsConnection
 from crossline.io.redis.scripts import TELL_ALERT, TELL_DECISION, TELL_DUE, TELL_REVISED
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.settings.redis import RedisSettings
@@ -42,16 +42,16 @@ Call = tuple[str, list[str | bytes], list[str | bytes | int]]
 
 
 class RedisSink:
-    """Tells each alert once, moves the status of its entity, and keeps the last decision about each record.
+    """Adds each alert once, updates the status of its entity, and keeps the last decision on each record.
 
     Guarantee: an alert is in the stream once, and moves its entity's status once, over kills and redeliveries, for as
     long as its id is known (``known``) and the server keeps its data: each is one script, done whole or not at all. A
-    server that loses data when it falls loses with it what it was told since its last write to disk.
+    server that loses data in a crash loses the deliveries since its last write to disk.
 
     An alert's status is the decision on its record, where there is one, and else its action. An entity's is the gravest
     among its alerts that are in force, each for ``in_force`` from its delivery by the server's clock; a correction
     takes its alert out, or changes it, and a revision changes the status of those that it is about. Shadow alerts move
-    nothing. Where a graver one ends, the lesser one that lasts longer is told with the next delivery.
+    nothing. Where a graver status ends, a lesser one that lasts longer is set with the next delivery.
     """
 
     def __init__(self, settings: RedisSettings, pipeline: str, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
@@ -71,7 +71,7 @@ class RedisSink:
         self._client = client_of(self._settings, os.environ)
 
     def deliver(self, delivery: Delivery) -> None:
-        """Tell what is not known yet. Raises SinkError where the server cannot be asked now."""
+        """Send what Redis does not have yet. Raises SinkError where the server is unreachable."""
         if self._client is None:
             raise PermanentError("the sink is not open")
         texts = (TELL_DUE, TELL_ALERT, TELL_REVISED, TELL_DECISION)
@@ -88,20 +88,20 @@ class RedisSink:
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             raise SinkError(f"{self._where} cannot be reached: {error}") from error
         except redis.ResponseError as error:
-            raise self._told(error) from error
+            raise self._error_of(error) from error
         except redis.RedisError as error:
             raise PermanentError(f"{self._where} answers as no Redis does: {error}") from error
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._client is not None:
             self._client.close()
             self._client = None
 
-    def _told(self, error: redis.ResponseError) -> SinkError | PermanentError:
+    def _error_of(self, error: redis.ResponseError) -> SinkError | PermanentError:
         if isinstance(error, _PASSES) or any(word in str(error) for word in _WORDS):
             return SinkError(f"{self._where} takes nothing now: {error}")
-        return PermanentError(f"{self._where} refuses what it is told under {self._prefix}: {error}")
+        return PermanentError(f"{self._where} refuses a command under {self._prefix}: {error}")
 
     def _entities(self, client: redis.Redis, delivery: Delivery) -> dict[str, str]:
         """By id of an alert, its entity: of the alerts that revised decisions rest on, as far as they are known."""
@@ -110,8 +110,8 @@ class RedisSink:
         asked = sorted({each for decision in revised for each in _rests_on(decision)} - found.keys())
         for at in range(0, len(asked), CHUNK):
             mine = asked[at : at + CHUNK]
-            told: Any = client.mget([self._key("alert", each) for each in mine])
-            found |= {each: entity(orjson.loads(raw)["key"]) for each, raw in zip(mine, told, strict=True) if raw}
+            values: Any = client.mget([self._key("alert", each) for each in mine])
+            found |= {each: entity(orjson.loads(raw)["key"]) for each, raw in zip(mine, values, strict=True) if raw}
         return found
 
     def _calls(self, delivery: Delivery, entities: Mapping[str, str]) -> Iterator[Call]:
@@ -195,7 +195,7 @@ def client_of(settings: RedisSettings, environment: Mapping[str, str]) -> redis.
         password=settings.password(environment, lambda path: Path(path).read_text(encoding="utf-8")),
         socket_timeout=TIMEOUT_S,
         socket_connect_timeout=TIMEOUT_S,
-        retry=Retry(NoBackoff(), 0),  # the batch is tried again as a whole, and told of
+        retry=Retry(NoBackoff(), 0),  # the whole batch is retried, and logged
         client_name="crossline",
         **tls,
     )

@@ -1,1 +1,1 @@
-"""Schemas of records, from a registry: asked for once, and kept."""
+"""Avro schemas from a schema registry, cached for ever."""

@@ -1,4 +1,4 @@
-"""What a schema registry is asked, over HTTP, by Confluent's protocol: a schema by its number, and to take one."""
+"""A client of a schema registry (Confluent's HTTP protocol): reads a schema by its id, and registers one."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _FORBIDDEN = {401, 403}
 
 
-class UnknownError(Exception):
-    """The registry has answered that it has no such schema."""
+class UnknownSchemaError(Exception):
+    """The registry has no such schema."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What is known of a number for good: the texts of its schema, those it refers to first; or why it cannot serve."""
+class SchemaAnswer:
+    """The final answer for a schema id: the texts of its schema, references first; or why it cannot be used."""
 
     texts: tuple[str, ...] = ()
     refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """How a registry is reached; a plain value that travels. Its password is printed nowhere."""
+class RegistryClient:
+    """The address and credentials of a registry; a plain value that can be pickled. Its password is never printed."""
 
     urls: tuple[str, ...]
     username: str | None = None
@@ -47,22 +47,22 @@ class Address:
     ca_file: str | None = None
     answer_s_max: float = 10.0
 
-    def schema(self, number: int) -> Answer:
+    def schema(self, number: int) -> SchemaAnswer:
         """The schema of ``number``.
 
-        Raises UnknownError where there is none, SourceError where nobody can say now, PermanentError where the registry
-        does not let us ask.
+        Raises UnknownSchemaError where there is none, SourceError where no registry answers, PermanentError where the
+        registry refuses the credentials.
         """
         found = self._ask("GET", f"/schemas/ids/{number}")
         kind = found.get("schemaType") or "AVRO"
         if kind != "AVRO":
-            return Answer(refused=f"schema {number} of the registry is one of {kind}, expected one of Avro")
+            return SchemaAnswer(refused=f"schema {number} of the registry is one of {kind}, expected one of Avro")
         texts: dict[tuple[str, int], str] = {}
         try:
             self._referred(found.get("references") or (), texts, set())
-        except UnknownError:
-            return Answer(refused=f"schema {number} refers to schemas that the registry has not")
-        return Answer((*texts.values(), str(found["schema"])))
+        except UnknownSchemaError:
+            return SchemaAnswer(refused=f"schema {number} refers to schemas that the registry has not")
+        return SchemaAnswer((*texts.values(), str(found["schema"])))
 
     def _referred(self, references: Any, texts: dict[tuple[str, int], str], met: set[tuple[str, int]]) -> None:
         """The texts of what is referred to, each behind those that it refers to itself."""
@@ -72,7 +72,7 @@ class Address:
                 continue
             met.add(place)
             if len(met) > REFERENCES_MAX:
-                raise UnknownError
+                raise UnknownSchemaError
             found = self._ask("GET", f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}?deleted=true")
             self._referred(found.get("references") or (), texts, met)
             texts[place] = str(found["schema"])
@@ -106,8 +106,8 @@ class Address:
         if status == 200 and ("schema" in found or "id" in found):
             return found
         if status == 404 and found.get("error_code") in UNKNOWN:
-            raise UnknownError
-        said = f"the registry at {url} answers {status} to {method} {path}: {_said(found, raw)}"
+            raise UnknownSchemaError
+        said = f"the registry at {url} answers {status} to {method} {path}: {_reason_of(found, raw)}"
         if status in _FORBIDDEN:
             raise PermanentError(f"{said}; see `username` and its password in `registry`, and what it may read")
         if method == "POST" and status in {409, 422}:
@@ -134,16 +134,16 @@ class Address:
 
 
 def register_at(url: str, topic: str, text: str) -> int:
-    """The number of a schema of the values of ``topic``, under the name that producers use unless told otherwise."""
+    """The number of a schema of the values of ``topic``, under the default subject name of producers."""
     try:
         settings = RegistrySettings(url=url)
     except ValidationError as error:
-        told = [
+        problems = [
             f"found {each.found}, expected {each.expected}"
             for each in findings_from_validation(error, RegistrySettings)
         ]
-        raise UsageError(f"the registry's address: {'; '.join(told)}") from None
-    return Address(tuple(settings.urls)).register(f"{topic}-value", text)
+        raise UsageError(f"the registry's address: {'; '.join(problems)}") from None
+    return RegistryClient(tuple(settings.urls)).register(f"{topic}-value", text)
 
 
 def _object(raw: bytes) -> Mapping[str, Any]:
@@ -154,7 +154,7 @@ def _object(raw: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _said(found: Mapping[str, Any], raw: bytes) -> str:
+def _reason_of(found: Mapping[str, Any], raw: bytes) -> str:
     text = str(found.get("message") or raw[:200].decode("utf-8", "replace")) or "nothing"
     return " ".join(text.split())[:200]
 

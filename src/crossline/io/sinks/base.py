@@ -1,4 +1,4 @@
-"""The end of a pipeline: the delivery of one batch, what a sink promises, how sinks are named and retried."""
+"""Deliveries and sinks: the contract of a sink, its registry, and retries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TURN_S = 0.1  # that a sink which works in this process has to itself
 
 @dataclass(frozen=True, slots=True)
 class LateRecord:
-    """A record too late to be judged: where it stands, when it happened and came.
+    """A record too late to be judged: its position, event time and ingest time.
 
     ``raw`` is None where only the source has its bytes.
     """
@@ -57,14 +57,14 @@ class LateRecord:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """All that one batch of ``pipeline`` gave.
+    """The output of one batch of ``pipeline``.
 
     ``alerts`` are as ``alerts_of`` made them, ``delivered_at`` still None: each sink stamps the instant of its
     own delivery. ``positions``: (partition, offset) of the record at which each alert fired, or none at all.
     ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch;
-    equal events are one event. ``decisions`` are as they leave, one a record at most. ``told``: figures of records,
-    where a table is made of them. The same ``batch_id`` stands for the same records at every attempt, within one
-    ``checkpoint`` ("" where there is none), and was planned at ``began_ms``, unless an older copy was put back.
+    equal events are one event. ``decisions`` are as they leave, one a record at most. ``told``: feature rows,
+    where the pipeline writes them to a table. Within one ``checkpoint`` ("" where there is none) a ``batch_id`` stands
+    for the same records at every attempt. It was planned at ``began_ms``, unless an older checkpoint was restored.
     """
 
     pipeline: str
@@ -82,13 +82,13 @@ class Delivery:
 
 
 class Sink(Protocol):
-    """A place that takes deliveries, one at a time, in the order of their batches, from whichever thread.
+    """A sink takes deliveries one at a time, in batch order, from any thread.
 
-    Every sink promises: ``deliver`` returns once all of the delivery is there, and a delivery made twice, or half and
-    then again by the next process after a kill, leaves what one delivery leaves. Each sink's docstring says on what
-    this rests and where it ends. Like deliveries are known by the ids of what is in them: the numbers of batches begin
-    anew with a new checkpoint, and batches may then be cut elsewhere. ``deliver`` raises a RetryableError (usually
-    SinkError) where trying again may help.
+    Contract: ``deliver`` returns once the whole delivery is stored. It is idempotent: a delivery made twice, or
+    interrupted and repeated by the next process, leaves the same result as one. Each sink's docstring states how, and
+    the limits. Sinks recognise a repeated delivery by the ids of its alerts and records, not by its batch number:
+    numbers restart with a new checkpoint, and batches may then be cut differently. ``deliver`` raises a RetryableError
+    (usually SinkError) where a retry may help.
     """
 
     @classmethod
@@ -97,21 +97,21 @@ class Sink(Protocol):
         ...
 
     def open(self) -> None:
-        """Get ready; called once, before the first delivery."""
+        """Prepare the sink; called once, before the first delivery."""
         ...
 
     def deliver(self, delivery: Delivery) -> None:
-        """Take ``delivery`` whole, or raise and be called again with it."""
+        """Store ``delivery`` as a whole, or raise and be called again with it."""
         ...
 
     def close(self) -> None:
-        """Release what is held; safe to call twice."""
+        """Release all resources; safe to call twice."""
         ...
 
 
 @runtime_checkable
-class Heedful(Protocol):
-    """A sink that waits for others, in ``open`` or ``deliver``: it gives up, with a SinkError, once ``stop`` is set."""
+class CancellableSink(Protocol):
+    """A sink whose ``open`` or ``deliver`` waits for another system: it raises SinkError once ``stop`` is set."""
 
     def use_cancel_token(self, stop: threading.Event) -> None:
         """Called before ``open``, and before ``deliver``."""
@@ -119,18 +119,17 @@ class Heedful(Protocol):
 
 
 class SinkWatch(Protocol):
-    """Who is told how sinks do; called from the threads that serve them, so quickly.
+    """Observes deliveries. Called from the delivery threads, so it must return quickly.
 
-    Of a sink that no batch waits for, two are told of: the ``OutboxSink`` that has the batch on the disk, and, later,
-    the sink in it.
+    An asynchronous sink is reported twice: the ``OutboxSink`` once the batch is on disk, and later the sink in it.
     """
 
     def failed(self, sink: Sink, error: BaseException | None) -> None:
-        """``sink`` did not take the batch, and is tried again."""
+        """A delivery to ``sink`` failed, and is retried."""
         ...
 
     def on_delivered(self, sink: Sink, delivery: Delivery, spent_s: float) -> None:
-        """``sink`` has the batch, ``spent_s`` after it was first asked."""
+        """``sink`` has the batch, ``spent_s`` after the first attempt."""
         ...
 
 
@@ -149,7 +148,7 @@ _PLACES = {
 def register_sink(kind: str, settings: type[Settings], place: str) -> None:
     """Make ``kind`` known in ``pipeline.yaml``: the model of its settings, and where its class is (``module:name``).
 
-    Raises UsageError where the kind is another's.
+    Raises UsageError where another sink has the kind.
     """
     if (_PLACES.get(kind, place), SINKS.get(kind, settings)) != (place, settings):
         raise UsageError(f"sink kind {kind!r} is taken by {_PLACES[kind]}; choose another name")
@@ -185,8 +184,8 @@ def _checked(settings: Mapping[str, Any]) -> Settings:
         return adapter.validate_python(dict(settings))
     except ValidationError as error:
         findings = findings_from_validation(error, Settings)
-        told = [f"  {path_text(f.path)}: found {f.found}; expected {f.expected}" + _hint(f.hint) for f in findings]
-        raise UsageError("\n".join(["a sink is described wrongly:", *told])) from None
+        lines = [f"  {path_text(f.path)}: found {f.found}; expected {f.expected}" + _hint(f.hint) for f in findings]
+        raise UsageError("\n".join(["a sink is described wrongly:", *lines])) from None
 
 
 def _hint(hint: str | None) -> str:
@@ -199,7 +198,7 @@ def wall_clock_ms() -> int:
 
 
 def for_delivery(delivery: Delivery) -> list[Mapping[str, Any]]:
-    """The alerts that leave the store: no shadow alerts, and none of rules that only feed other rules."""
+    """The alerts that sinks deliver: no shadow alerts, and none of rules that only feed other rules."""
     return [a for a in delivery.alerts if a["kind"] != "shadow" and a.get("emit_to_sink", True)]
 
 
@@ -224,13 +223,13 @@ def deliver_all(
     stop: threading.Event | None = None,
     watch: SinkWatch | None = None,
 ) -> None:
-    """Deliver to all sinks, holding the batch until each of them has it.
+    """Deliver to all sinks, and hold the batch until each of them has it.
 
-    One that is slow, down, or fails for good keeps the batch from nobody else for longer than TURN_S. A sink that has
-    taken the batch is not called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
+    A sink that is slow, unreachable or broken delays the others by TURN_S at most. A sink that has the batch is not
+    called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
     is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered again. Every
     other sink was called at least once by then, in the first two cases for another ``grace_ms``; what it raised is
-    logged. ``watch`` is told of each attempt that failed, and of each sink that has the batch.
+    logged. ``watch`` gets each failed attempt, and each sink that has the batch.
     """
     policy = policy or RetryPolicy()
     stop = stop or threading.Event()
@@ -243,17 +242,17 @@ def deliver_all(
 def _to_many(
     sinks: Sequence[Sink], delivery: Delivery, policy: RetryPolicy, stop: threading.Event, watch: SinkWatch | None
 ) -> None:
-    ending = threading.Event()  # ``stop`` was set, or a sink has failed for good: nobody tries again
+    ending = threading.Event()  # ``stop`` was set, or a sink has a permanent error: no more retries
     ends_s: float | None = None
     with ThreadPoolExecutor(len(sinks), "sink") as pool:
         calls: dict[int, Future[None]] = {}
         try:
             # Those that wait for others first. Those that work here have turns: at once they would only work slower.
-            for number in sorted(range(len(sinks)), key=lambda n: not isinstance(sinks[n], Heedful)):
+            for number in sorted(range(len(sinks)), key=lambda n: not isinstance(sinks[n], CancellableSink)):
                 call = calls[number] = pool.submit(
                     copy_context().run, _until_taken, sinks[number], delivery, policy, ending, watch
                 )
-                if not isinstance(sinks[number], Heedful):
+                if not isinstance(sinks[number], CancellableSink):
                     wait([call], TURN_S)
             waiting = set(calls.values())
             while waiting:
@@ -278,7 +277,7 @@ def _until_taken(
     sink: Sink, delivery: Delivery, policy: RetryPolicy, stop: threading.Event, watch: SinkWatch | None
 ) -> None:
     begun_s = time.monotonic()
-    if isinstance(sink, Heedful):
+    if isinstance(sink, CancellableSink):
         sink.use_cancel_token(stop)
     bound: stop_base = stop_never if policy.attempts_max is None else stop_after_attempt(policy.attempts_max)
     Retrying(

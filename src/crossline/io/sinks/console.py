@@ -1,4 +1,4 @@
-"""Alerts as sentences on the screen."""
+"""The console sink: one line per alert."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ConsoleSink:
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         self._screen = stream
         colours: Any = Console(file=stream).color_system
-        # It only says what a line looks like: rich would write without end to a pipe that nobody reads.
+        # rich only renders the line: it would block without end on a pipe without a reader.
         self._console = Console(file=io.StringIO(), color_system=colours, soft_wrap=True, highlight=False, emoji=False)
 
     def use_cancel_token(self, stop: threading.Event) -> None:
@@ -109,7 +109,7 @@ class ConsoleSink:
         try:
             descriptor = screen.fileno()
         except (OSError, ValueError):
-            return  # no file, or a closed one: writing tells
+            return  # no file, or a closed one: the write raises
         room = select.poll()
         room.register(descriptor, select.POLLOUT)
         while not room.poll(LOOK_S * 1000):

@@ -1,4 +1,4 @@
-"""Which ids stand in a file of lines: kept in a SQLite file beside it, so that it costs no memory to know them."""
+"""An index of the ids in a file of lines, in a SQLite file beside it rather than in memory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _FORMAT = 1
 class IdIndex:
     """Ids (16 bytes each) of the lines of a file up to ``read_to``, and a ``mark`` of the bytes before that.
 
-    It can be made again from the file at any time, and never runs ahead of it: so it need not be synced, and one that
-    is damaged is thrown away. Errors are those of ``sqlite3``.
+    It can be rebuilt from the file at any time, and never runs ahead of it: so it is not synced, and a damaged index is
+    deleted. Errors are those of ``sqlite3``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,7 +25,7 @@ class IdIndex:
         self._connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
-        """Take up what is there; a file that is damaged or of another form is begun anew."""
+        """Open the index; a file that is damaged or of another format is created anew."""
         if self._connection is not None:
             return
         try:
@@ -72,7 +72,7 @@ class IdIndex:
         return [execute(insert, (each,)).rowcount == 1 for each in ids]
 
     def learn(self, ids: Iterable[bytes]) -> None:
-        """Add many ids, of which nobody asks whether they are new."""
+        """Add many ids without a check whether they are new."""
         rows = ((each,) for each in sorted(ids))  # in the order of the tree
         self._running().executemany("INSERT INTO ids VALUES (?) ON CONFLICT DO NOTHING", rows)
 
@@ -88,7 +88,7 @@ class IdIndex:
             self.stand_at(0, b"")
 
     def discard(self) -> None:
-        """Delete the index, which is damaged; it is made again from the file."""
+        """Delete the damaged index; it is rebuilt from the file."""
         self.close()
         for suffix in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""By what sinks know that they have something already, whichever batch it comes in."""
+"""Identities by which sinks recognise a repeated item, in any batch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def id_bytes(text: str) -> bytes:
 def dead_identity(
     stream: str, partition: str, offset: int, reason: str, record_id: str | None, raw: bytes | None
 ) -> bytes:
-    """16 bytes for one record and one reason: where it stands, and which record it is.
+    """The 16-byte identity of a dead letter: reason, position and record.
 
-    The place alone does not tell: a file or a topic may have been replaced by another of its name. The bytes tell only
-    where there is no record id, since those of a duplicate are read again later, and may be gone by then.
+    The position alone is not enough: a file or a topic may have been replaced by another of its name. The bytes
+    count only where there is no record id, since those of a duplicate are read again later, and may be gone by then.
     """
     digest = hashlib.blake2b(orjson.dumps([stream, partition, offset, reason, record_id]), digest_size=_BYTES)
     if record_id is None:

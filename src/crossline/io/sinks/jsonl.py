@@ -1,4 +1,4 @@
-"""Alerts as lines of JSON in a file, each line once."""
+"""The JSON-lines sink: each alert once, as a line of a file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from crossline.settings import sinks as config_sinks
 class JsonlSink:
     """Appends the alerts, and dead letters and decisions where asked to, to files of JSON lines.
 
-    Guarantee: each alert once, over kills, redeliveries and new checkpoints: what stands in the file is known by its id
-    (see OnceFile for how, and what it costs). A reader that follows the file never sees a line taken back.
+    Guarantee: each alert once, over kills, redeliveries and new checkpoints, since lines are known by their ids (see
+    OnceFile). A reader that follows the file never sees a line disappear.
 
     Shadow alerts are written only with ``shadow``. One pipeline owns a file: one that has no ``.state`` beside it, or
     another pipeline's, is refused unless empty.
@@ -58,7 +58,7 @@ class JsonlSink:
         return cls(Path(settings.path), pipeline, dead, decisions)
 
     def open(self) -> None:
-        """Make the folders; raises PermanentError where a file is not this pipeline's."""
+        """Create the folders. Raises PermanentError where a file belongs to another pipeline."""
         try:
             for each in self._files:
                 each.open()
@@ -94,7 +94,7 @@ def dead_line(letter: DeadLetter) -> dict[str, Any]:
 
 
 def dead_letter(line: Line) -> DeadLetter:
-    """Inverse of ``dead_line``. Raises KeyError, TypeError or ValueError for what is none."""
+    """Inverse of ``dead_line``. Raises KeyError, TypeError or ValueError for other lines."""
     raw = base64.b64decode(line["raw_base64"]) if "raw_base64" in line else line["raw"]
     names = ("stream", "reason", "detail", "partition", "offset", "record_id")
     return DeadLetter(**{name: line[name] for name in names}, raw=raw.encode() if isinstance(raw, str) else raw)

@@ -1,4 +1,4 @@
-"""A file of JSON lines that takes each line once, by its id."""
+"""A file of JSON lines that stores each line once, by its id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import orjson
 from crossline.basics.errors import PermanentError, SinkError
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.id_index import IdIndex
-from crossline.io.stores.standing import Standing
+from crossline.io.stores.open_file import OpenFile
 from crossline.logs import get_logger
 
 STATE_SUFFIX = ".state"
@@ -49,15 +49,15 @@ class OnceFile:
         self._identity = identity
         self._index = IdIndex(path.with_name(path.name + INDEX_SUFFIX))
         self._descriptor: int | None = None
-        self._standing: Standing | None = None
+        self._standing: OpenFile | None = None
         self._owned = False
         self._compared = False
         self._dirty = True  # something of the file may not be synced
 
     def open(self) -> None:
-        """Take up what is there; raises PermanentError where the file is another's, SinkError where it fails."""
+        """Open the file. Raises PermanentError where it belongs to another pipeline, SinkError where the disk fails."""
         try:
-            with self._told():
+            with self._translated_errors():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._owned = self._is_owned()
                 if self._owned and self.path.exists():
@@ -73,7 +73,7 @@ class OnceFile:
         """
         if not lines:
             return
-        with self._told():
+        with self._translated_errors():
             descriptor = self._take_up()
             self._check(descriptor)
             self._cut_torn_line(descriptor)
@@ -123,13 +123,13 @@ class OnceFile:
             self._take_ownership()
         if self._descriptor is None:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            self._standing = Standing.of(self.path, self._descriptor)
+            self._standing = OpenFile.of(self.path, self._descriptor)
             self._compared = False
             self._dirty = True  # by a process that was killed
             sync_path(self.path.parent)
         self._index.open()
         if not self._compared and self._index.mark != _mark(self._descriptor, self._index.read_to):
-            self._index.clear()  # it is of another file, or this one was cut while nobody wrote
+            self._index.clear()  # the index is of another file, or this one was truncated between runs
         self._compared = True
         self._learn(self._descriptor, self._end(self._descriptor))
         return self._descriptor
@@ -203,7 +203,7 @@ class OnceFile:
         self._owned = True  # only now: what failed is tried again
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, sqlite3.Error) as error:
@@ -217,7 +217,7 @@ class OnceFile:
 
 
 def sync_path(path: Path) -> None:
-    """See to it that what is in a file, or the names in a folder, survive a power failure."""
+    """Sync a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -233,7 +233,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _mark(descriptor: int, end: int) -> bytes:
-    """What stands before ``end``, in 16 bytes."""
+    """A 16-byte digest of the bytes before ``end``."""
     size = min(end, _MARK_BYTES)
     return hashlib.blake2b(os.pread(descriptor, size, end - size), digest_size=16).digest()
 

@@ -1,4 +1,4 @@
-"""Files that a command writes: whole or not there at all; devices and pipes take what is written directly."""
+"""Output files of commands, written atomically; devices and pipes are written directly."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ _OF_LINES = ("", INDEX_SUFFIX, *(INDEX_SUFFIX + log for log in _LOGS))
 
 
 @contextmanager
-def drafted(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[Path]:
-    """A file to write, beside ``path``, that takes its place when the block ends without an error.
+def draft_file(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[Path]:
+    """A temporary file beside ``path`` that replaces it when the block ends without an error.
 
     A link is followed: the file that it leads to is replaced, and keeps its permissions. What is written for a device
     or a pipe is copied into it. Raises UsageError where ``path`` is a folder, one of ``inputs``, the file of a sink, or
     no name that can be written; PermanentError where the disk does not take it.
     """
-    with _told(path):
+    with _translated_errors(path):
         target = _regular(path, inputs)
     if target is None:
         with tempfile.TemporaryDirectory(prefix="crossline-") as folder:
             draft = Path(folder) / "draft"
             yield draft
-            with _told(path), draft.open("rb") as source, _directly(path) as out:
+            with _translated_errors(path), draft.open("rb") as source, _directly(path) as out:
                 shutil.copyfileobj(source, out)
         return
     draft = target.with_name(f".crossline-{secrets.token_hex(6)}.part")
     try:
         yield draft
-        with _told(path):
+        with _translated_errors(path):
             _keep_permissions(draft, target)
             draft.replace(target)
     finally:
@@ -54,30 +54,30 @@ def drafted(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[Path]:
 
 @contextmanager
 def written(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[BinaryIO]:
-    """An open file that is at ``path`` once it is whole; errors and exceptions as ``drafted``."""
-    with _told(path):
+    """An open file that appears at ``path`` once it is complete; errors and exceptions as ``draft_file``."""
+    with _translated_errors(path):
         direct = _regular(path, inputs) is None
     if direct:
-        with _told(path), _directly(path) as file:
+        with _translated_errors(path), _directly(path) as file:
             yield file
         return
-    with drafted(path) as draft, _told(path), draft.open("xb") as file:
+    with draft_file(path) as draft, _translated_errors(path), draft.open("xb") as file:
         yield file
 
 
 @contextmanager
-def growing(path: Path) -> Iterator[BinaryIO]:
-    """An open file that readers can follow from its first byte; what was there goes. Errors as ``drafted``."""
-    with _told(path):
+def growing_file(path: Path) -> Iterator[BinaryIO]:
+    """An open file that readers can follow from its first byte; replaces an older file. Errors as ``draft_file``."""
+    with _translated_errors(path):
         target = _regular(path)
         file = _directly(path) if target is None else target.open("wb")
-    with _told(path), file:
+    with _translated_errors(path), file:
         yield file
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder that ``path`` shall lie in, where it is not there. Raises PermanentError where it cannot."""
-    with _told(path):
+    """Create the parent folder of ``path``. Raises PermanentError where that fails."""
+    with _translated_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -165,7 +165,7 @@ def _directly(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _translated_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

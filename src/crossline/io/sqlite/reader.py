@@ -13,8 +13,8 @@ from crossline.basics.errors import UsageError
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.sqlite.schema import KEY_VALUE, check_schema
-from crossline.io.sqlite.sink import OPEN_MS, told
-from crossline.io.stores.stores import AlertFilter, DecisionFilter, Mark, StoredAlert
+from crossline.io.sqlite.sink import OPEN_MS, translated_errors
+from crossline.io.stores.protocol import AlertFilter, DecisionFilter, Mark, StoredAlert
 
 _KEY_HAS = "seq IN (SELECT seq FROM alert_keys WHERE field = ? AND value = ?)"
 _OLD_KEY_HAS = f"EXISTS (SELECT 1 FROM json_each(alerts.key) AS k WHERE k.key = ? AND {KEY_VALUE} = ?)"  # noqa: S608
@@ -29,7 +29,7 @@ class StoreReader:
         self.path = path
         self.name = str(path)
         self.files: tuple[Path, ...] = (path,)
-        with told(path):
+        with translated_errors(path):
             self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=OPEN_MS / 1000)
             self._connection.row_factory = sqlite3.Row
             self._version = check_schema(self._connection, path)
@@ -44,7 +44,7 @@ class StoreReader:
         order = "DESC" if newest_first else "ASC"
         query = f"SELECT body FROM alerts WHERE {where} ORDER BY event_time {order}, seq {order} LIMIT ?"  # noqa: S608
         values.append(-1 if limit is None else limit)
-        with told(self.path):
+        with translated_errors(self.path):
             for row in self._connection.execute(query, values):
                 yield read_alert(row["body"])
 
@@ -86,7 +86,7 @@ class StoreReader:
         query = f"SELECT body FROM decisions WHERE {where} ORDER BY event_time {order}, seq {order} LIMIT ?"  # noqa: S608
         if not self._decides:
             return
-        with told(self.path):
+        with translated_errors(self.path):
             for row in self._connection.execute(query, [*values, -1 if limit is None else limit]):
                 yield orjson.loads(row["body"])
 
@@ -104,7 +104,7 @@ class StoreReader:
         return [orjson.loads(row["body"]) for row in rows]
 
     def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
-        """A version of a rule as ``pipeline`` took it up; None where the store was not told."""
+        """A version of a rule as ``pipeline`` took it up; None where the store does not have it."""
         query = "SELECT body FROM rule_history WHERE pipeline = ? AND rule_id = ? AND version = ? ORDER BY seq DESC"
         events = [orjson.loads(row["body"]) for row in self._all(query, [pipeline, rule_id, version])]
         return next((event["body"] for event in events if event.get("body")), None)
@@ -162,7 +162,7 @@ class StoreReader:
         self._connection.close()
 
     def _all(self, query: str, values: list[Any] | None = None) -> list[sqlite3.Row]:
-        with told(self.path):
+        with translated_errors(self.path):
             return self._connection.execute(query, values or []).fetchall()
 
     def _one(self, query: str, values: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The tables of a store, and how a store of an older version becomes one of this."""
+"""The tables of a store, and the migration of older stores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crossline.io.sinks.identity import dead_identity
 from crossline.logs import get_logger
 
 SCHEMA_VERSION = 5
-READABLE = {"1", "2", "3", "4", str(SCHEMA_VERSION)}  # whoever only reads does without what came later
+READABLE = {"1", "2", "3", "4", str(SCHEMA_VERSION)}  # readers do without later columns
 
 log = get_logger(__name__)
 
@@ -139,9 +139,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def _from_version_1(connection: sqlite3.Connection, path: Path) -> None:
-    log.info(
-        "the store is being brought to a new version; this writes it anew once", store=str(path), to=SCHEMA_VERSION
-    )
+    log.info("migrating the store to a new version; this rewrites it once", store=str(path), to=SCHEMA_VERSION)
     connection.create_function("dead_identity", 6, dead_identity, deterministic=True)
     for statement in ("DROP VIEW evidence", "DROP INDEX alerts_by_time", "DROP INDEX alerts_by_rule"):
         connection.execute(statement)

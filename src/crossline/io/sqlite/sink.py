@@ -1,4 +1,4 @@
-"""The store: one SQLite file with every alert, dead letter, late record, rule event, and the figures of each batch."""
+"""The SQLite store: every alert, dead letter, late record and rule event, and the figures of each batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.io.sinks.identity import identity_of
 from crossline.io.sqlite.decisions import store_decisions
 from crossline.io.sqlite.schema import ensure_schema
-from crossline.io.stores.standing import Standing
+from crossline.io.stores.open_file import OpenFile
 from crossline.settings import sinks as config_sinks
 
 # How long one attempt waits for a lock. Attempts follow each other by the policy of the batch, which heeds a stop.
@@ -80,7 +80,7 @@ class SqliteSink:
         self._clock_ms = clock_ms
         self._connection: sqlite3.Connection | None = None
         self._run_id: int | None = None
-        self._files: list[Standing] = []
+        self._files: list[OpenFile] = []
 
     @classmethod
     def from_settings(cls, settings: config_sinks.SqliteSettings, pipeline: str) -> Self:
@@ -103,7 +103,7 @@ class SqliteSink:
         attempts(self._open)
 
     def _open(self) -> None:
-        with told(self.path):
+        with translated_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._spare_log()
             # foreachBatch calls from a thread of its own; calls never overlap.
@@ -119,14 +119,14 @@ class SqliteSink:
                     run = "INSERT INTO runs (pipeline, started_at) VALUES (?, ?)"
                     self._run_id = connection.execute(run, (self.pipeline, self._now())).lastrowid
                 # The log beside it holds what is not in the file yet.
-                self._files = [Standing.of(path) for path in (self.path, self._log_path) if path.exists()]
+                self._files = [OpenFile.of(path) for path in (self.path, self._log_path) if path.exists()]
             except BaseException:
                 connection.close()
                 raise
             self._connection = connection
 
     def _spare_log(self) -> None:
-        """A new database throws away the log that it finds: raise PermanentError where that is not its own."""
+        """SQLite deletes a write-ahead log beside a new database: raise PermanentError where one is there."""
         if not _size(self.path) and _size(self._log_path):
             raise PermanentError(
                 f"{self._log_path} belongs to the store that was moved away from {self.path}, and has rows that are "
@@ -144,7 +144,7 @@ class SqliteSink:
         self._check_files()
         now = self._now()
         mark = (delivery.pipeline, delivery.batch_id)
-        with told(self.path), _transaction(self._connection) as connection:
+        with translated_errors(self.path), _transaction(self._connection) as connection:
             connection.executemany(_ALERT, _alert_rows(delivery, now))
             store_decisions(connection, delivery, now)
             connection.executemany(_DEAD, _dead_rows(delivery, now))
@@ -160,12 +160,12 @@ class SqliteSink:
     def close(self) -> None:
         """Note the end of the run and close the file; raises SinkError where only the latter can be done at once.
 
-        What is in the log is brought into the file, unless somebody still reads the log.
+        Checkpoints the write-ahead log into the file, unless another connection still reads the log.
         """
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        with told(self.path), closing(connection):
+        with translated_errors(self.path), closing(connection):
             connection.execute("UPDATE runs SET ended_at = ? WHERE run_id = ?", (self._now(), self._run_id))
             # SQLite does it at the last close alone, which may be that of one who only reads and cannot.
             with suppress(sqlite3.Error):
@@ -252,8 +252,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Errors of SQLite and of the disk as ours: what may pass (a lock, a full disk) is retryable, damage is not."""
+def translated_errors(path: Path) -> Iterator[None]:
+    """Translates errors of SQLite and the disk: a lock or a full disk is retryable, damage is not."""
     try:
         yield
     except (sqlite3.OperationalError, OSError) as error:

@@ -1,1 +1,1 @@
-"""Alerts and decisions to an address on the web, signed, in order for each entity."""
+"""The webhook sink: posts signed alerts and decisions, in order for each entity."""

@@ -1,8 +1,8 @@
-"""How a message is signed, and how whoever gets it checks that.
+"""How a message is signed, and how its receiver checks the signature.
 
 The header ``Crossline-Signature`` is ``t=SECONDS,v1=HEX``: the HMAC-SHA256, under the shared key, of the seconds since
-1970 as text, a full stop, and the body as it came. The instant is signed too, so that a message that somebody recorded
-is not taken again later.
+1970 as text, a full stop, and the body as it came. The instant is signed too, so that a receiver can
+reject a recorded message that is replayed later.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Alerts and decisions posted to an address."""
+"""The webhook sink: posts alerts and decisions to an address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.io.sinks.identity import id_bytes
 from crossline.io.sinks.once_file import Line, OnceFile
-from crossline.io.webhook.posting import Poster
+from crossline.io.webhook.poster import Poster
 from crossline.logs import get_logger
 from crossline.settings.webhook import WebhookSettings
 
@@ -27,8 +27,8 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """``name``: the id that it is known by. ``about``: those of one entity or record are posted in order."""
+class WebhookMessage:
+    """``name``: its id. ``about``: its entity or record; messages about one are posted in order."""
 
     name: str
     about: str
@@ -38,8 +38,8 @@ class Message:
 class WebhookSink:
     """Posts each alert, and decisions where asked to, with its id in ``Idempotency-Key``.
 
-    Guarantee: at least once, under one id, those of one entity (of decisions: of one record) in their order. What was
-    taken of a batch is not posted again by this process; after a kill the batch is posted again as a whole. While the
+    Guarantee: at least once, under one id, those of one entity (of decisions: of one record) in their order. What the
+    address accepted is not posted again by this process; after a kill the batch is posted again as a whole. While the
     address is away or busy (429, 503) the batch is held. A message that is refused ``attempts`` times, or once for
     what is in it (400, 413, 422), is parked: a line in a file, with the answer, once; those behind it go on. Redirects
     are refusals: a signed message goes where it was meant to go. So is no whole status within ``timeout``, or none but
@@ -56,7 +56,7 @@ class WebhookSink:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._batch_id: int | None = None
-        self._taken: set[str] = set()
+        self._delivered: set[str] = set()
         self._refusals: dict[str, int] = {}
 
     @classmethod
@@ -75,12 +75,12 @@ class WebhookSink:
         self._poster.use_cancel_token(stop)
 
     def deliver(self, delivery: Delivery) -> None:
-        """Post what was not taken yet. Raises SinkError where the address is away or busy."""
+        """Post what the address has not accepted yet. Raises SinkError where it is unreachable or busy."""
         if delivery.batch_id != self._batch_id:
             self._batch_id = delivery.batch_id
-            self._taken.clear()
+            self._delivered.clear()
             self._refusals.clear()
-        messages = [each for each in self._messages(delivery) if each.name not in self._taken]
+        messages = [each for each in self._messages(delivery) if each.name not in self._delivered]
         messages.sort(key=lambda each: each.about)  # those of one entity stay in their order
         by_about = groupby(messages, key=lambda each: each.about)
         with ThreadPoolExecutor(self._settings.parallel, "webhook") as pool:
@@ -93,29 +93,29 @@ class WebhookSink:
         self._poster.close()
         self._parked.close()
 
-    def _messages(self, delivery: Delivery) -> Iterator[Message]:
+    def _messages(self, delivery: Delivery) -> Iterator[WebhookMessage]:
         now = format_instant(self._clock_ms())
         for alert in for_delivery(delivery):
             about = json_bytes(alert["key"]).decode()
-            yield Message(alert["alert_id"], about, {**alert, "delivered_at": now})
+            yield WebhookMessage(alert["alert_id"], about, {**alert, "delivered_at": now})
         if self._settings.decisions:
             for decision in delivery.decisions:
                 about = f"{decision['stream']}/{decision['record_id']}"
-                yield Message(decision["decision_id"], about, decision)
+                yield WebhookMessage(decision["decision_id"], about, decision)
 
-    def _in_order(self, messages: Sequence[Message]) -> SinkError | None:
-        """Post those of one entity; why they have to wait, None where all were taken or parked."""
+    def _in_order(self, messages: Sequence[WebhookMessage]) -> SinkError | None:
+        """Post the messages of one entity; the error that stopped them, None where all were accepted or parked."""
         for message in messages:
             try:
                 self._post(message)
             except SinkError as error:
                 return error
             with self._lock:
-                self._taken.add(message.name)
+                self._delivered.add(message.name)
         return None
 
-    def _post(self, message: Message) -> None:
-        """Until the message is taken, or parked. Raises SinkError where the address is away or busy, or at a stop."""
+    def _post(self, message: WebhookMessage) -> None:
+        """Post until the message is accepted or parked. Raises SinkError where neither is possible, or at a stop."""
         body = json_bytes(message.body)
         while True:
             refused, final = self._poster.post(message.name, body)
@@ -129,7 +129,7 @@ class WebhookSink:
             if self._stop.wait(pause_ms / 1_000):
                 raise SinkError(f"stopped before {message.name} was taken: {refused}")
 
-    def _park(self, message: Message, why: str, attempts: int) -> None:
+    def _park(self, message: WebhookMessage, why: str, attempts: int) -> None:
         log.error("a message is parked", file=self._settings.parked, name=message.name, why=why, attempts=attempts)
         now = format_instant(self._clock_ms())
         line = {"schema_version": 1, "parked_at": now, "why": why, "attempts": attempts, "message": dict(message.body)}

@@ -42,7 +42,7 @@ def counted(values: Values, limit: float) -> Buckets:
     return np.bincount(np.clip(place, -REACH, REACH).astype(np.int64) + REACH, minlength=SIZE)
 
 
-def place_of(value: float, limit: float) -> int:
+def bucket_of(value: float, limit: float) -> int:
     """The bucket of one value; as ``counted`` has it."""
     if value <= limit * 2.0**-21:
         return 0
@@ -71,15 +71,15 @@ def value_at(buckets: Buckets, share: Fraction, limit: float) -> float | None:
     return 0.0 if place == 0 else limit * 2.0 ** ((place - REACH) / PER_DOUBLING)
 
 
-def packed(buckets: Buckets) -> bytes:
+def encode_buckets(buckets: Buckets) -> bytes:
     """As bytes: those that have any."""
     (places,) = np.nonzero(buckets)
     counts = np.minimum(buckets[places], np.iinfo(np.uint32).max)
     return zlib.compress(places.astype("<u2").tobytes() + counts.astype("<u4").tobytes())
 
 
-def added(into: Buckets, parts: Iterable[bytes]) -> Buckets:
-    """``into``, with what ``packed`` made of others."""
+def add_buckets(into: Buckets, parts: Iterable[bytes]) -> Buckets:
+    """``into``, with what ``encode_buckets`` made of others."""
     for each in parts:
         data = zlib.decompress(each)
         split = len(data) // 6 * 2

@@ -1,4 +1,4 @@
-"""Rules for Prometheus, made of the objectives: a recorded rate a window, and alerts by several windows and rates."""
+"""Prometheus rules of the objectives: a recorded rate per window, and multi-window, multi-burn-rate alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adds up what is counted within a minute, and writes it once the minute is over."""
+"""Adds up the counts of a minute, and writes them at its end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from collections.abc import Callable, Iterable, Sequence
 from crossline.basics.errors import CrosslineError
 from crossline.logs import get_logger
 from crossline.observe.objectives.declaration import Objective
-from crossline.observe.objectives.file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
-from crossline.observe.objectives.histogram import REACH, Buckets, Values, counted, empty, kept_of, packed, place_of
+from crossline.observe.objectives.histogram import (
+    REACH,
+    Buckets,
+    Values,
+    bucket_of,
+    counted,
+    empty,
+    encode_buckets,
+    kept_of,
+)
+from crossline.observe.objectives.minute_file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
 
 log = get_logger(__name__)
 
@@ -65,11 +74,11 @@ class Recorder:
             self._buckets_of(name)[:] += found
 
     def measure_one(self, name: str, value: float) -> None:
-        """The same of one value, for who cannot wait."""
+        """As ``measure``, for one value, without numpy's overhead."""
         limit = self._limits.get(name)
         if limit is None:
             return
-        place = place_of(value, limit)
+        place = bucket_of(value, limit)
         with self._lock:
             self._add(name, int(place <= REACH), 1)
             self._buckets_of(name)[place] += 1
@@ -98,7 +107,7 @@ class Recorder:
         return self.now_ms() // MINUTE_MS > self._minute
 
     def flush(self) -> None:
-        """Write the counts and begin anew. If that fails, the minute stays unknown, and the error is logged."""
+        """Write the counts and reset them. If that fails, the minute stays unknown, and the error is logged."""
         with self._lock:
             minute, self._minute = self._minute, self.now_ms() // MINUTE_MS
             counts, self._counts = self._counts, {}
@@ -107,10 +116,14 @@ class Recorder:
         known = [name for name in self._held if name in counts or name not in self._sampled]
         rows = [
             Minute(
-                *(name, self._held[name], minute, *counts.get(name, (0, 0))),
-                None if name not in measured else packed(measured[name]),
+                name=name,
+                held=self._held[name],
+                minute=minute,
+                good=good,
+                total=total,
+                measured=None if name not in measured else encode_buckets(measured[name]),
             )
-            for name in known
+            for name, (good, total) in ((name, counts.get(name, (0, 0))) for name in known)
         ]
         more = [MinuteFigure(name, minute, value, peak) for (name, peak), value in figures.items()]
         try:

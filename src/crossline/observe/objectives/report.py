@@ -11,8 +11,8 @@ from typing import Any
 from crossline.basics.times import format_instant
 from crossline.observe.objectives.budget import PAIRS, PERIOD, WINDOWS, WindowVerdict, burns, minutes_left, verdict
 from crossline.observe.objectives.declaration import Objective, objectives_of
-from crossline.observe.objectives.file import MINUTE_MS, MinuteFile
 from crossline.observe.objectives.histogram import value_at
+from crossline.observe.objectives.minute_file import MINUTE_MS, MinuteFile
 from crossline.settings.config import PipelineConfig
 
 SETTLES_MS = 5_000  # until a minute that is over has been written
@@ -99,7 +99,7 @@ def _window(found: WindowVerdict) -> dict[str, Any]:
 
 
 def _burning(by_span: Mapping[int, WindowVerdict]) -> Iterator[dict[str, Any]]:
-    """The pairs of windows that alert somebody."""
+    """The pairs of windows that raise an alert."""
     for pair in PAIRS:
         long, short = (by_span[each] for each in pair.minutes)
         if burns(pair, long, short):

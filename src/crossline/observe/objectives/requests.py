@@ -1,4 +1,4 @@
-"""What an API counts: answers within their time, requests without a fault."""
+"""Request counts of an API: answers within their time, requests without an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.observe.objectives.declaration import AVAILABILITY, DECISION_LATENCY, OF_RUN, objectives_of
-from crossline.observe.objectives.file import MinuteFile
+from crossline.observe.objectives.minute_file import MinuteFile
 from crossline.observe.objectives.recorder import Recorder
 from crossline.settings.config import PipelineConfig
 

@@ -1,1 +1,1 @@
-"""How a pipeline runs, as another process sees it: its metrics and its minutes, each figure against its limit."""
+"""Health of a run, for other processes: its metrics and minutes, each with its limit."""

@@ -38,7 +38,7 @@ class RunFigure:
 
     @property
     def crossed(self) -> bool | None:
-        """Whether it is above its limit; None where that cannot be said."""
+        """Whether it exceeds its limit; None where that is unknown."""
         return None if self.value is None or self.limit is None else self.value > self.limit
 
     def to_json(self) -> dict[str, Any]:

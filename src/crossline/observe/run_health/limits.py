@@ -1,4 +1,4 @@
-"""What figures are held against where nothing is promised: the thresholds of deploy/watch/alerts.yaml."""
+"""Default limits for figures without an objective: the thresholds of deploy/watch/alerts.yaml."""
 
 from __future__ import annotations
 

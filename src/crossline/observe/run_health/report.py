@@ -1,4 +1,4 @@
-"""How the pipeline runs, in one answer: state, figures, batches, dead letters, sinks, replicas."""
+"""The health report of a pipeline: state, figures, batches, dead letters, sinks, replicas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from crossline.basics.errors import CrosslineError, RetryableError
 from crossline.basics.times import format_instant
 from crossline.logs import get_logger
-from crossline.observe.objectives.file import MINUTE_MS, MinuteFile
+from crossline.observe.objectives.minute_file import MINUTE_MS, MinuteFile
 from crossline.observe.objectives.report import SETTLES_MS
 from crossline.observe.run_health.entries import batches_of, dead_of, figures_of, sinks_of
 from crossline.observe.run_health.history import DAY, HOUR, RunHistory

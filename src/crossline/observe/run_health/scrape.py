@@ -1,4 +1,4 @@
-"""Asks a run for its figures where Prometheus does: at ``watch.listen``."""
+"""Scrapes the metrics of a run at ``watch.listen``, as Prometheus does."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Scrape:
 def scrape(place: Place, pipeline: str, now_ms: int) -> Scrape:
     """The figures of the run of ``pipeline``. Waits for the network: for a thread.
 
-    Raises RetryableError where nobody answers at ``place``, or somebody else does.
+    Raises RetryableError where no run answers at ``place``, or that of another pipeline.
     """
     where = str(Place(_EVERYWHERE.get(place.host, place.host), place.port))
     try:

@@ -1,1 +1,1 @@
-"""Spans of batches for a collector of OpenTelemetry, where somebody wants them."""
+"""OpenTelemetry spans of batches, where a collector is configured."""

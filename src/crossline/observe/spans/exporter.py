@@ -1,4 +1,4 @@
-"""Spans on their way to a collector: by OTLP over HTTP, from a thread of their own, dropped where it takes none."""
+"""Exports spans by OTLP over HTTP from a background thread; drops them while the collector rejects them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from crossline.basics.errors import PermanentError
 from crossline.basics.texts.uris import is_loopback
 from crossline.io.net.deadline import Deadline, NoAnswerError, within
 from crossline.logs import get_logger
-from crossline.observe.spans.spans import BatchSpans, GivenIds
+from crossline.observe.spans.batch_spans import BatchSpans, PresetIds
 from crossline.settings.watch import OtlpSettings
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Spans:
 
     def __init__(self, settings: OtlpSettings | None, pipeline: str) -> None:
         exporter = exporter_of(settings or OtlpSettings(), os.environ)
-        ids = GivenIds()
+        ids = PresetIds()
         self._provider = TracerProvider(
             resource=_resource(pipeline, os.environ), id_generator=ids, shutdown_on_exit=False
         )
@@ -80,7 +80,7 @@ class Spans:
 
 
 class ReportingExporter(SpanExporter):
-    """``exporter``, which says once that spans are not taken, and once that they are again."""
+    """Wraps ``exporter``: logs once that the collector rejects spans, and once that it accepts them again."""
 
     def __init__(self, exporter: SpanExporter, place: str) -> None:
         self._exporter = exporter
@@ -102,7 +102,7 @@ class ReportingExporter(SpanExporter):
         return result
 
     def _answered(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """The library's time-outs are a read's: a collector that sends a byte now and then would hold it for ever."""
+        """The library's time-outs cover one read: a collector that sends a byte now and then would block it."""
         if not self._under_way.acquire(blocking=False):
             return SpanExportResult.FAILURE
 

@@ -1,1 +1,1 @@
-"""Watching a running pipeline: figures for Prometheus, and whether it lives and keeps up."""
+"""Monitoring of a running pipeline: Prometheus metrics, liveness and readiness."""

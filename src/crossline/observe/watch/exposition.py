@@ -1,4 +1,4 @@
-"""The figures of a run as Prometheus reads them."""
+"""The metrics of a run in Prometheus format."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from crossline.observe.watch.figures import Histogram, RunFigures
-from crossline.observe.watch.space import Space
+from crossline.observe.watch.disk_usage import DiskUsage
+from crossline.observe.watch.run_figures import Histogram, RunFigures
 from crossline.runtime.pipeline.standing import Standing, Waiting
 
 
 class RunCollector:
-    """Makes metrics of what is known when somebody asks; nothing is asked of Java, brokers or other machines.
+    """Makes metrics at each scrape from memory; asks neither Java, nor brokers, nor other machines.
 
     ``standing``, ``waiting``, ``space`` and ``ready`` give what is known now.
     """
@@ -30,7 +30,7 @@ class RunCollector:
         figures: RunFigures,
         standing: Callable[[], Standing],
         waiting: Callable[[], Iterable[Waiting]],
-        space: Callable[[], Space],
+        space: Callable[[], DiskUsage],
         ready: Callable[[], bool],
     ) -> None:
         self._pipeline = pipeline
@@ -176,7 +176,7 @@ def metric_histogram(name: str, said: str, labels: list[str], values: Mapping[An
 
 
 class Collector(Protocol):
-    """What makes metrics of what is known when somebody asks."""
+    """Makes metrics at each scrape."""
 
     def collect(self) -> Iterator[Metric]:
         """All families."""

@@ -1,4 +1,4 @@
-"""Whether a run lives, and whether it keeps up: an answer, and why."""
+"""Liveness and readiness of a run, with reasons."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.observe.watch.figures import SinkFigures
+from crossline.observe.watch.run_figures import SinkFigures
 from crossline.runtime.pipeline.standing import Standing, Waiting
 
 NO_ANSWER_S = 10.0  # of Java, after which it does not live
@@ -82,5 +82,5 @@ def _slow(standing: Standing, progress: RunProgress, waiting: Sequence[Waiting])
     last_s = max(progress.since_s, progress.last_batch_s or 0.0)
     age_s = progress.now_s - last_s
     if age_s > progress.within_s and waiting:
-        said = ", ".join(f"{each.amount:,} {each.unit} of {each.stream}" for each in waiting)
-        yield f"no batch for {age_s:.0f} s, expected one within {progress.within_s:.0f}, while {said} wait"
+        backlog = ", ".join(f"{each.amount:,} {each.unit} of {each.stream}" for each in waiting)
+        yield f"no batch for {age_s:.0f} s, expected one within {progress.within_s:.0f}, while {backlog} wait"

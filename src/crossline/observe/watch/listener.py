@@ -60,7 +60,7 @@ class HttpListener:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more; what is being answered is given up."""
+        """Stop listening, and abandon requests in progress."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -72,21 +72,21 @@ def _server(place: Place, pages: Pages) -> ThreadingTCPServer:
 
     class Server(ThreadingTCPServer):
         address_family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-        allow_reuse_address = True  # what the run before left behind, in which nobody listens any more
+        allow_reuse_address = True  # sockets of the run before, in TIME_WAIT
         daemon_threads = True
         block_on_close = False
         request_queue_size = CLIENTS_MAX
         free = threading.BoundedSemaphore(CLIENTS_MAX)
 
         def process_request(self, request: Any, client_address: Any) -> None:
-            """In a thread of its own; one too many is hung up on."""
+            """Serve it in a thread; close the connection beyond the limit."""
             if not self.free.acquire(blocking=False):
                 self.shutdown_request(request)
                 return
             super().process_request(request, client_address)
 
         def process_request_thread(self, request: Any, client_address: Any) -> None:
-            """Whoever is slow is hung up on too, also one that says a word now and then."""
+            """Also closes slow connections, which send a byte now and then."""
             ending = threading.Timer(REQUEST_S_MAX, _hang_up, (request,))
             ending.daemon = True
             ending.start()
@@ -97,7 +97,7 @@ def _server(place: Place, pages: Pages) -> ThreadingTCPServer:
                 self.free.release()
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that went away, or takes too long, is nobody's business."""
+            """Ignore clients that close the connection, or time out."""
 
     return Server((place.host, place.port), Handler)
 

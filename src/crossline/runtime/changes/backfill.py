@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from crossline.basics.errors import CrosslineError, StoppedError
 from crossline.basics.streams.reading import rule_of
 from crossline.evaluate.shard import evict_before
-from crossline.io.objects.files import StoreAwayError, file_store, patiently
+from crossline.io.objects.file_stores import StoreUnavailableError, file_store, retry_until_available
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.plan.compile import StreamPlan
@@ -149,7 +149,7 @@ class BackfillReader:
         """Let go of what was read for stores that never came, or are gone, once ``snapshot`` is the one in force."""
         self._readings.clear()
         store, used = file_store(self.state_root), {backfill.folder for backfill in snapshot.backfills.values()}
-        with suppress(StoreAwayError):  # what is left goes with the next plan snapshot
+        with suppress(StoreUnavailableError):  # what is left goes with the next plan snapshot
             for name in store.folders(BACKFILLS):
                 if name not in used:
                     store.clear(f"{BACKFILLS}/{name}")
@@ -196,7 +196,7 @@ class BackfillReader:
         # State stores that are only looked at ahead may be called as those that come instead: of a folder each.
         folder = blake2b(repr(state_stores).encode(), digest_size=8).hexdigest()
         # Of a run that ended before it was used.
-        patiently(lambda: file_store(self.state_root).clear(f"{BACKFILLS}/{folder}"), within_s=AWAY_S_MAX)
+        retry_until_available(lambda: file_store(self.state_root).clear(f"{BACKFILLS}/{folder}"), within_s=AWAY_S_MAX)
         clocks = {each: start.ingest_ms[each] for each in streams if each in start.ingest_ms} if start else {}
         reached_ms = dict.fromkeys(streams, 0 if whole else reach_ms - SLOWEST_MS)
         of_then = replace(

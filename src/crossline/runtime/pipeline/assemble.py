@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from crossline.basics.errors import UsageError
 from crossline.evaluate.shard import Bounds
 from crossline.generate.source import read_source
-from crossline.io.kafka.transactions.each import DecisionTopic
-from crossline.io.outbox.folders import folder_names, place_of
+from crossline.io.kafka.transactions.decision_topic import DecisionTopic
+from crossline.io.outbox.folders import destination_of, folder_names
 from crossline.io.outbox.sink import OutboxSink, place_in, waiting_in
 from crossline.io.sinks.base import Delivery, Sink, SinkWatch, build_sink
 from crossline.io.sinks.console import ConsoleSink
@@ -194,7 +194,7 @@ def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:
     """The sinks of the file; those that no batch waits for keep in the checkpoint what they do not have yet."""
     left = {name: batches for name in held.sinks_waiting() if (batches := waiting_in(held.sink_store(name)))}
     known = {name: place_in(held.sink_store(name)) for name in left}
-    places = [(settings.kind, place_of(settings)) for settings in config.sinks]
+    places = [(settings.kind, destination_of(settings)) for settings in config.sinks]
     sinks: list[Sink] = []
     for settings, (_, place), name in zip(config.sinks, places, folder_names(places, known), strict=True):
         sink = options.sink(settings, config.name)

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.io.chunks import READY
-from crossline.io.kafka.transactions.each import DecisionTopic
+from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.io.sinks.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.rules.breaker import Bound
 from crossline.runtime.changes.changes import RuleChanges

@@ -14,9 +14,9 @@ from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.decisions.batch import Decisions
 from crossline.evaluate.decisions.decision import RulesInForce
-from crossline.io.feed.files import Ends, Kept, batch_path, write_batch
+from crossline.io.feed.files import Ends, FeedFolder, batch_path, write_batch
 from crossline.io.files.listing import ChunkList
-from crossline.io.objects.files import StoreAwayError
+from crossline.io.objects.file_stores import StoreUnavailableError
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.snapshot.sparklog import offsets_of
@@ -154,7 +154,7 @@ class FeedSink:
         self._copy = copy
         self._ends = ends
         self._in_force = in_force
-        self._kept = Kept(folder, batches_max, bytes_max)
+        self._kept = FeedFolder(folder, batches_max, bytes_max)
         self._clock_ms = clock_ms
 
     @classmethod
@@ -187,7 +187,7 @@ class FeedSink:
             }
             self._kept.add(delivery.batch_id, write_batch(self._folder, head, sections))
             self._copy(delivery.batch_id, batch_path(self._folder, delivery.batch_id).read_bytes())
-        except StoreAwayError as error:
+        except StoreUnavailableError as error:
             raise SinkError(
                 f"what batch {delivery.batch_id} gave cannot be kept for the decision API: {error}"
             ) from error

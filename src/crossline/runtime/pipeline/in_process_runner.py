@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from crossline.io.kafka.ranges import Place, Range
+from crossline.io.kafka.unavailable_range import Place, Range
 from crossline.runtime.machine.attach import ask
 from crossline.runtime.snapshot.sparklog import offsets_of
 from crossline.runtime.sources.plan_source import SourcePlan

@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from crossline.basics.errors import PermanentError, StoppedError
 from crossline.io.outbox.sink import OutboxSink
-from crossline.io.sinks.base import Delivery, Heedful, Sink, SinkWatch
+from crossline.io.sinks.base import CancellableSink, Delivery, Sink, SinkWatch
 from crossline.logs import get_logger, of_work
 from crossline.runtime.changes.backfill import BackfillReader
 from crossline.runtime.changes.changes import RuleChanges
@@ -109,7 +109,7 @@ class Pipeline:
 
     def _start(self) -> None:
         for sink in self._sinks:
-            if isinstance(sink, Heedful):
+            if isinstance(sink, CancellableSink):
                 sink.use_cancel_token(self._stopping)
             sink.open()
             self._opened.append(sink)

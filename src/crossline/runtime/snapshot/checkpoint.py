@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import FileStore, LocalFiles
+from crossline.io.objects.file_stores import FileStore, LocalFiles
 from crossline.runtime.java.launch import session_folder
 from crossline.runtime.machine.temp import LOCK, is_held
 

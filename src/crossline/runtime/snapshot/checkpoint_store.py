@@ -12,8 +12,8 @@ import orjson
 from crossline.basics.errors import StateError
 from crossline.io.feed.copies import FOLDER as FEED_COPIES
 from crossline.io.feed.copies import FeedCopies
-from crossline.io.objects.files import FileStore, StoreAwayError, file_store, patiently
-from crossline.io.objects.place import is_uri, under
+from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, file_store, retry_until_available
+from crossline.io.objects.location import is_uri, under
 from crossline.logs import get_logger
 from crossline.runtime.machine.temp import OwnFolder, own_folder
 from crossline.runtime.snapshot.checkpoint import Checkpoint, claim
@@ -43,14 +43,14 @@ class StoredCheckpoint(Checkpoint):
             store = self._store = file_store(uri)
             self._mirror = Mirror(store, self.folder, uri)
             self._lease = Lease(store, uri, self._mirror.tidy, self._lose)
-            patiently(lambda: self._lease.take(self._mirror.epochs()), within_s=START_S_MAX)
+            retry_until_available(lambda: self._lease.take(self._mirror.epochs()), within_s=START_S_MAX)
             try:
-                patiently(lambda: self._mirror.restore(self._lease.epoch), within_s=START_S_MAX)
-                patiently(self._drop_states, within_s=START_S_MAX)
+                retry_until_available(lambda: self._mirror.restore(self._lease.epoch), within_s=START_S_MAX)
+                retry_until_available(self._drop_states, within_s=START_S_MAX)
             except BaseException:
                 released(self._lease)
                 raise
-        except StoreAwayError as error:
+        except StoreUnavailableError as error:
             self._own.remove()
             raise StateError(f"{error}; it was asked for {START_S_MAX:.0f} s: start again once it answers") from error
         except BaseException:
@@ -79,14 +79,14 @@ class StoredCheckpoint(Checkpoint):
         try:
             yield under(self.shown, name)
         except BaseException:
-            with suppress(StoreAwayError, StateError):
+            with suppress(StoreUnavailableError, StateError):
                 self._store.clear(name)
             raise
         aside = self.folder / f"{STATE_FILE}.tmp"
         aside.write_bytes(orjson.dumps({"folder": name}))
         aside.replace(self.folder / STATE_FILE)
         self.publish(threading.Event())
-        with suppress(StoreAwayError):  # else the next start does it
+        with suppress(StoreUnavailableError):  # else the next start does it
             self._drop_states()
 
     def _drop_states(self) -> None:
@@ -112,7 +112,7 @@ class StoredCheckpoint(Checkpoint):
         return file_store(under(self.shown, "behind", name))
 
     def keep_feed(self, batch: int, data: bytes) -> None:
-        """Put it on the store, before anybody is told that the batch is done. Raises StoreAwayError."""
+        """Put it on the store, before anybody is told that the batch is done. Raises StoreUnavailableError."""
         if self._feed is None:
             self._feed = FeedCopies(self._store, self._mirror.discard, batch)
         self._feed.add(batch, data)
@@ -136,8 +136,8 @@ class StoredCheckpoint(Checkpoint):
 
         Waits while the store is away. Raises StoppedError once ``stop`` is set, StateError where another took over.
         """
-        patiently(self._noted, stop)
-        patiently(self._lease.still_held, stop)
+        retry_until_available(self._noted, stop)
+        retry_until_available(self._lease.still_held, stop)
 
     def _lose(self, error: StateError) -> None:
         self.lost = error
@@ -149,10 +149,10 @@ class StoredCheckpoint(Checkpoint):
         if self._released:
             return
         try:
-            patiently(self._lease.still_held, within_s=_END_S)
-            patiently(self._noted, within_s=_END_S)
-            patiently(self._mirror.tidy, within_s=_END_S)
-        except StoreAwayError as error:
+            retry_until_available(self._lease.still_held, within_s=_END_S)
+            retry_until_available(self._noted, within_s=_END_S)
+            retry_until_available(self._mirror.tidy, within_s=_END_S)
+        except StoreUnavailableError as error:
             log.warning("the last batch may be judged again: the store did not get its end", error=str(error))
         except StateError as error:  # another run has it
             log.warning("not the holder any more", error=str(error))
@@ -173,8 +173,8 @@ def schemas_at(uri: str, stream: str) -> str:
 
 
 def is_there(uri: str) -> bool:
-    """Whether a pipeline has run on a checkpoint there. Raises StoreAwayError where the store does not say."""
-    return bool(patiently(lambda: file_store(uri).names(NOTES), within_s=START_S_MAX))
+    """Whether a pipeline has run on a checkpoint there. Raises StoreUnavailableError where the store does not say."""
+    return bool(retry_until_available(lambda: file_store(uri).names(NOTES), within_s=START_S_MAX))
 
 
 @contextmanager
@@ -188,7 +188,7 @@ def read_folder(place: str) -> Iterator[Path]:
         store = file_store(place)
         folder = own.path / "work"
         folder.mkdir()
-        patiently(lambda: Mirror(store, folder, place).look(), within_s=START_S_MAX)
+        retry_until_available(lambda: Mirror(store, folder, place).look(), within_s=START_S_MAX)
         yield folder
     finally:
         own.remove()

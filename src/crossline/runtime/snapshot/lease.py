@@ -28,7 +28,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import FileStore, StoreAwayError, patiently
+from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, retry_until_available
 from crossline.logs import get_logger
 
 CLAIMS = "claims"
@@ -101,8 +101,8 @@ class Lease:
     def take(self, epochs: list[int]) -> None:
         """Become the holder; ``epochs`` are numbers that were used besides those of claims.
 
-        Waits up to ``LEASE_S`` where a holder may be dead. Raises StateError where another one lives, StoreAwayError
-        where the store cannot be asked.
+        Waits up to ``LEASE_S`` where a holder may be dead. Raises StateError where another one lives,
+        StoreUnavailableError where the store cannot be asked.
         """
         while not self._taken(epochs):
             pass
@@ -132,7 +132,7 @@ class Lease:
         return True
 
     def still_held(self) -> None:
-        """Look. Raises StateError where somebody else has taken over, StoreAwayError where it cannot be known."""
+        """Look. Raises StateError where another process has taken over, StoreUnavailableError where that is unknown."""
         if not self._mine():
             raise self._taken_over()
 
@@ -248,6 +248,6 @@ def _lives(about: Mapping[str, Any]) -> bool | None:
 def released(lease: Lease) -> None:
     """Release, for no longer than some seconds where the store is away: the next run then waits for the lease."""
     try:
-        patiently(lease.release, within_s=_END_S)
-    except (StoreAwayError, StateError) as error:
+        retry_until_available(lease.release, within_s=_END_S)
+    except (StoreUnavailableError, StateError) as error:
         log.warning("the hold on the checkpoint stays until it runs out", error=str(error))

@@ -29,7 +29,7 @@ from pathlib import Path
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import FileStore
+from crossline.io.objects.file_stores import FileStore
 
 FORMAT = 1
 NOTES, PARTS = "notes", "parts"
@@ -131,7 +131,7 @@ class Mirror:
                 each.unlink()
 
     def publish(self) -> bool:
-        """Have the store get what changed since; whether anything did. Raises StoreAwayError where it is away."""
+        """Have the store get what changed since; whether anything did. Raises StoreUnavailableError."""
         seen = dict(self._seen())
         for path, stamp in seen.items():
             known = self._known.get(path)

@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import FileStore
+from crossline.io.objects.file_stores import FileStore
 from crossline.rule_registry.rows.segments import ENDING, rows_folder, unread
 from crossline.runtime.snapshot.append_files import append, goes_on, more_lines
 
@@ -61,7 +61,7 @@ class RowCopies:
     def follow(self) -> None:
         """Have the copies get what was appended since.
 
-        Raises StoreAwayError, or StateError where a file is not what it was.
+        Raises StoreUnavailableError, or StateError where a file is not what it was.
         """
         if self._rows.exists():
             for folder in sorted(each for each in self._rows.iterdir() if each.is_dir()):

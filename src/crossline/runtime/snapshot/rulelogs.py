@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import FileStore, StoreAwayError, patiently
+from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, retry_until_available
 from crossline.logs import get_logger
 from crossline.rule_registry.logfile import brought_from, parse_events
 from crossline.runtime.snapshot.append_files import append, goes_on, more_lines
@@ -81,8 +81,8 @@ class RuleLogCopy:
     def follow(self) -> None:
         """Have the copy get what was appended since.
 
-        Raises StoreAwayError where the store does not take the rest, StateError where what was noted stands there no
-        more.
+        Raises StoreUnavailableError where the store does not take the rest, StateError where what was noted is gone
+        from it.
         """
         self._tables.follow()
         if not self._path.exists() or self._path.stat().st_size == self._size:
@@ -130,8 +130,8 @@ class RuleLogCopy:
         kind = ROWS if path.suffix == f".{ROWS}" else path.parent.name
         name = f"{KEPT}/{kind}/{path.name}"
         try:
-            data = patiently(lambda: self._store.get(name), within_s=_AWAY_S_MAX)
-        except (FileNotFoundError, StoreAwayError) as error:
+            data = retry_until_available(lambda: self._store.get(name), within_s=_AWAY_S_MAX)
+        except (FileNotFoundError, StoreUnavailableError) as error:
             log.warning("what the rule log speaks of is not to be had", content=name, error=str(error))
             return
         _replace(path, data)

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from crossline.io.chunks import ChunkLog, ChunkRef, GeneratorChunks, Most
+from crossline.io.chunks import ChunkLog, ChunkRef, GeneratorChunks, ReadLimit
 from crossline.io.files import state_files
 from crossline.io.files.listing import LIST, TO_DO, ChunkList
 from crossline.io.files.log import FileChunks
@@ -133,7 +133,7 @@ class _Reader(DataSourceStreamReader):
     def latestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         log = self._open()
         self._look(log)
-        target = log.reach(self._given, Most(int(self._options["batchsize"]), CHUNKS_MAX))
+        target = log.reach(self._given, ReadLimit(int(self._options["batchsize"]), CHUNKS_MAX))
         if target > self._given:
             self._write("given.json", {"chunk": target})
             self._given = target

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crossline.basics.errors import UsageError
 from crossline.io.files.lines import Unended
-from crossline.io.files.names import matching_files
+from crossline.io.files.patterns import matching_files
 
 FORMS = ("json", "csv", "parquet")
 CHUNK_BYTES_MAX = 16 * 1024 * 1024

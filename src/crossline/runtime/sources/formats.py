@@ -15,7 +15,7 @@ from crossline.ingest.decode import Decoded, RecordLayout, decode_csv, decode_li
 from crossline.ingest.decode.spans import RAW_KEPT
 from crossline.io.chunks import ChunkRef
 from crossline.io.files.identity import open_chunk, read_chunk
-from crossline.io.files.tables import read_rows, rows_between
+from crossline.io.files.parquet_rows import read_rows, rows_between
 from crossline.io.files.text import csv_header, read_text
 
 

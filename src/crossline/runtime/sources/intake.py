@@ -19,7 +19,7 @@ from crossline.ingest.avro.wire import schema_ids
 from crossline.ingest.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.ingest.enrich.headers import with_headers
 from crossline.ingest.route.partitioner import Chunk
-from crossline.io.registry.store import SchemaStore
+from crossline.io.registry.schema_store import SchemaStore
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.formats import decode_chunk
 from crossline.runtime.sources.messages import stamps_ms, without_faults

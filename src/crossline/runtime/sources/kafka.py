@@ -11,10 +11,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.io.kafka.client import java_settings, librdkafka_settings, reading_settings
-from crossline.io.kafka.fetch import KafkaFetch
 from crossline.io.kafka.lag import TopicLag
+from crossline.io.kafka.record_fetcher import KafkaRecordFetcher
 from crossline.io.kafka.topics import TopicWatch
-from crossline.io.registry.store import SchemaStore
+from crossline.io.registry.schema_store import SchemaStore
 from crossline.runtime.snapshot.sparklog import next_offsets
 from crossline.runtime.sources.intake import KafkaIntake
 from crossline.runtime.sources.messages import HEADERS
@@ -77,7 +77,7 @@ def kafka_source(
     reader = kafka_reader(source, environment, records_max, headers=headers)
     client = librdkafka_settings(source.brokers, source.security, environment)
     reading = reading_settings(source, environment)
-    fetch = KafkaFetch(reading)
+    fetch = KafkaRecordFetcher(reading)
     topics = [topic.strip() for topic in source.topic.split(",") if topic.strip()]
     watch = TopicWatch(topics, client, Path(checkpoint) / "sources" / stream / "topics.json")
 

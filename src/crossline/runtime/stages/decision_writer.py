@@ -18,7 +18,7 @@ from crossline.basics.errors import UsageError
 from crossline.evaluate.decisions.batch import Decided, Placed, packed
 from crossline.evaluate.decisions.blocks import Table
 from crossline.evaluate.decisions.json_lines import DecisionLines
-from crossline.io.kafka.transactions.each import DecisionTopic
+from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.io.sinks.base import Delivery, RetryPolicy, deliver_all
 from crossline.io.sinks.jsonl import decision_identity
 from crossline.io.sinks.once_file import OnceFile

@@ -17,7 +17,7 @@ from crossline.evaluate.output import ShardOutput
 from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.route.part_codec import pack
 from crossline.ingest.route.partitioner import Part
-from crossline.io.kafka.transactions.each import DecisionTopic
+from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.plan.costs import version_name
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.stages.deciding import decided_shard, deciding_rows, plainly_decided

@@ -9,7 +9,7 @@ from itertools import groupby
 from crossline.evaluate.resharding import Blob, whole
 from crossline.evaluate.shard import ShardState
 from crossline.evaluate.state_log import apply_backfill, expired
-from crossline.io.objects.place import under
+from crossline.io.objects.location import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.statelog import StateLog
 

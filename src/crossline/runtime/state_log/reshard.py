@@ -21,7 +21,7 @@ import orjson
 from crossline.basics.errors import StateError, UsageError
 from crossline.evaluate.resharding import Blob, resharded
 from crossline.io.files import state_files
-from crossline.io.objects.place import under
+from crossline.io.objects.location import under
 from crossline.io.sinks.once_file import sync_path
 from crossline.runtime.snapshot.checkpoint import OWNER
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Self
 
 from crossline.basics.errors import StateError
-from crossline.io.kafka.transactions.each import DecisionTopic
+from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.runtime.snapshot.snapshot import SnapshotSource
 from crossline.runtime.stages.judging import Judging
 from crossline.runtime.state_log.cache import Sent, ShardCache

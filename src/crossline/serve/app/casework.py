@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from crossline.basics.errors import UsageError
-from crossline.io.stores.opening import store_of
-from crossline.io.stores.stores import Store
+from crossline.io.stores.factory import store_of
+from crossline.io.stores.protocol import Store
 from crossline.serve.assembly import Api
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.cases.changes import CaseChanges

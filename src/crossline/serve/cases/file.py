@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import RetryableError, SinkError, StateError
-from crossline.io.stores.standing import Standing
+from crossline.io.stores.open_file import OpenFile
 from crossline.serve.cases.schema import TABLES, TO_VERSION_2
 from crossline.serve.cases.statistics.schema import TO_VERSION_3, TO_VERSION_5
 from crossline.serve.cases.suppressions.schema import TO_VERSION_4
@@ -42,7 +42,7 @@ class CaseFile:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
-        self._standing = Standing.of(path)
+        self._standing = OpenFile.of(path)
         try:
             with self._errors():
                 self._connection.execute("PRAGMA journal_mode = WAL")

@@ -21,8 +21,8 @@ from crossline.ingest.avro.view import Viewed, viewed
 from crossline.ingest.avro.wire import schema_id
 from crossline.ingest.decode import make_layout
 from crossline.io.recordlog.keys import message_key
-from crossline.io.registry.client import UnknownError
-from crossline.io.registry.store import SchemaStore
+from crossline.io.registry.client import UnknownSchemaError
+from crossline.io.registry.schema_store import SchemaStore
 from crossline.serve.decisions.records import PLACE, CheckedRecord, StreamRecords
 
 
@@ -101,7 +101,7 @@ class AvroRepair:
         subject = f"{self.topic}-value"
         try:
             which: int | None = self.schemas.address.latest(subject)
-        except UnknownError:
+        except UnknownSchemaError:
             which = None if letter is None else schema_id(letter)
         if which is None:
             raise NotFitError(f"the registry has no schema {subject}, and the dead letter names none")

@@ -12,7 +12,7 @@ import orjson
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.io.sinks.jsonl import dead_letter
-from crossline.io.stores.stores import Store
+from crossline.io.stores.protocol import Store
 from crossline.serve.dead_letters.values import LetterBox, Letters, ReasonCounts, StoredDeadLetter
 from crossline.settings.config import PipelineConfig
 

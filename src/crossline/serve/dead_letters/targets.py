@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from crossline.io.objects.place import is_uri
-from crossline.io.registry.store import SchemaStore
+from crossline.io.objects.location import is_uri
+from crossline.io.registry.schema_store import SchemaStore
 from crossline.runtime.snapshot.checkpoint_store import schemas_at
 from crossline.serve.dead_letters.repair import AvroRepair, JsonRepair
 from crossline.serve.dead_letters.resend import ResendTarget
@@ -17,7 +17,7 @@ from crossline.settings.config import PipelineConfig
 from crossline.settings.kafka import KafkaSourceSettings
 
 if TYPE_CHECKING:
-    from crossline.io.recordlog.tail import TopicLook
+    from crossline.io.recordlog.topic_search import TopicSearch
 
 
 def ways_of(
@@ -64,7 +64,7 @@ def _avro(config: PipelineConfig) -> Iterator[tuple[str, KafkaSourceSettings]]:
             yield stream, source
 
 
-def _lookup(source: KafkaSourceSettings, environment: Mapping[str, str]) -> TopicLook:
-    from crossline.io.recordlog.tail import TopicLook  # noqa: PLC0415 - the client is an extra
+def _lookup(source: KafkaSourceSettings, environment: Mapping[str, str]) -> TopicSearch:
+    from crossline.io.recordlog.topic_search import TopicSearch  # noqa: PLC0415 - the client is an extra
 
-    return TopicLook(source, source.topic.split(",")[0].strip(), environment)
+    return TopicSearch(source, source.topic.split(",")[0].strip(), environment)

@@ -11,7 +11,7 @@ from crossline.analysis.health.shares import Precision
 from crossline.analysis.predicted import Predicted
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.alert_json import read_quickly
-from crossline.io.stores.stores import AlertFilter, Store
+from crossline.io.stores.protocol import AlertFilter, Store
 from crossline.rule_registry.events import RuleEvent
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.cases.statistics.queries import RuleCounts, Slow, read_counts, read_slow

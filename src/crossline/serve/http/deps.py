@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from crossline.io.stores.opening import store_of
-from crossline.io.stores.stores import Store
+from crossline.io.stores.factory import store_of
+from crossline.io.stores.protocol import Store
 from crossline.serve.http.problems import ProblemError
 from crossline.settings.config import PipelineConfig
 

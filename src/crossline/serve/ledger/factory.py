@@ -24,10 +24,10 @@ def ledger_of(
     if settings.ledger is None:
         path = Path(settings.path) / LEDGER_FILE
         return LedgerGroup(SqliteLedger(path, signer)), LedgerDecisions(SqliteReads(path), streams)
-    from crossline.io.postgres.client import place_of  # noqa: PLC0415 - an extra that few have
+    from crossline.io.postgres.client import address_of  # noqa: PLC0415 - an extra that few have
     from crossline.serve.ledger.postgres.ledger import LOOK_S, PostgresLedger  # noqa: PLC0415 - as above
     from crossline.serve.ledger.postgres.reads import PostgresReads  # noqa: PLC0415 - as above
 
-    place = place_of(settings.ledger)
+    place = address_of(settings.ledger)
     group = LedgerGroup(PostgresLedger(place, signer, pipeline=pipeline), look_s=LOOK_S)
     return group, LedgerDecisions(PostgresReads(place), streams)

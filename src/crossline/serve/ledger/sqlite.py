@@ -14,7 +14,7 @@ from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wai
 
 from crossline.basics.errors import StateError
 from crossline.io.sinks.base import wall_clock_ms
-from crossline.io.stores.standing import Standing
+from crossline.io.stores.open_file import OpenFile
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import AnswerCounts, Claimed, LedgerAnswer, StoredAnswer
 from crossline.serve.ledger.queries import add_count, read_answer, read_counts, read_newest_ms, read_receipt
@@ -114,7 +114,7 @@ class SqliteLedger:
                 )
                 row = connection.execute("SELECT incarnation FROM chains WHERE slot = ?", (number,)).fetchone()
             self._owner = (number, int(row[0]))
-            self._standing = Standing.of(self.path)
+            self._standing = OpenFile.of(self.path)
         except BaseException:
             connection.close()
             raise

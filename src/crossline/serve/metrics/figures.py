@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from crossline.observe.watch.figures import Histogram
+from crossline.observe.watch.run_figures import Histogram
 from crossline.serve.decisions.interfaces import AnswerLedger, IdClaim, RecordedAnswer
 from crossline.serve.decisions.reconciliation import Revised
 from crossline.serve.decisions.replies import DecisionAnswer

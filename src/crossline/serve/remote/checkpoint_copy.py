@@ -16,8 +16,8 @@ import orjson
 
 from crossline.basics.errors import StateError
 from crossline.io.feed.copies import copies_in, copy_name
-from crossline.io.feed.files import Kept, batch_path
-from crossline.io.objects.files import FileStore
+from crossline.io.feed.files import FeedFolder, batch_path
+from crossline.io.objects.file_stores import FileStore
 from crossline.runtime.snapshot.mirror import GoneError, Known, Mirror
 from crossline.runtime.snapshot.sparklog import last_committed
 from crossline.serve.remote.segments import SegmentCopies, at_once
@@ -57,14 +57,14 @@ class CheckpointCopy:
         self._known: dict[str, Signature] = {}
         self._offsets: dict[int, Known] = {}
         self._segments = SegmentCopies(self._store, self._folder, self._shown)
-        self._feed = Kept(self._folder / FEED, 1_024, 256 << 20)
+        self._feed = FeedFolder(self._folder / FEED, 1_024, 256 << 20)
         self._feed.open()
 
     def look(self) -> bool:
         """Bring what is new; False: the checkpoint is another one now, and the folder is to begin anew (``anew``).
 
-        Raises StoreAwayError where the store does not answer, StateError where there is no checkpoint, or a damaged
-        one. What was brought stays, and the next look goes on from there.
+        Raises StoreUnavailableError where the store does not answer, StateError where there is no checkpoint, or a
+        damaged one. What was brought stays, and the next look goes on from there.
         """
         seen_s = time.time()
         notes = self._mirror.notes()

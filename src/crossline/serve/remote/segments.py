@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import FileStore
+from crossline.io.objects.file_stores import FileStore
 from crossline.runtime.state_log.statelog import Segment
 
 STATE, BACKFILLS, DECIDED = "state", "backfills/", "decided/"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from crossline.basics.errors import CrosslineError
-from crossline.io.objects.files import FileStore, file_store
+from crossline.io.objects.file_stores import FileStore, file_store
 from crossline.logs import get_logger
 from crossline.runtime.machine.temp import own_folder, sweep
 from crossline.serve.remote.checkpoint_copy import CheckpointCopy

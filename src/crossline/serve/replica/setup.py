@@ -10,7 +10,7 @@ from typing import Self
 import orjson
 
 from crossline.basics.errors import StateError, UsageError
-from crossline.io.objects.place import is_uri
+from crossline.io.objects.location import is_uri
 from crossline.runtime.snapshot.checkpoint import OWNER
 
 KAFKA = "kafka"

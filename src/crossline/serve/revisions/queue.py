@@ -13,7 +13,7 @@ from pathlib import Path
 
 from crossline.basics.errors import PermanentError, RetryableError, SinkError, StateError
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.io.stores.standing import Standing
+from crossline.io.stores.open_file import OpenFile
 from crossline.serve.revisions.values import FailedDelivery, Revision, Status
 
 VERSION = 1
@@ -69,7 +69,7 @@ class RevisionQueue:
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             # Deliveries are noted without a sync each: a power failure forgets some, and they are repeated.
             self._marks = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-            self._standing = Standing.of(path)
+            self._standing = OpenFile.of(path)
             try:
                 with self._errors():
                     self._connection.execute("PRAGMA journal_mode = WAL")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import count
 
 from crossline.basics.errors import CrosslineError, RetryableError, SinkError
-from crossline.io.webhook.posting import Poster
+from crossline.io.webhook.poster import Poster
 from crossline.logs import get_logger
 from crossline.serve.revisions.queue import QueuedRevision, RevisionQueue
 from crossline.serve.revisions.values import AddressState, Status

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef
 from crossline.io.files import compression
-from crossline.io.files.ahead import OPEN_MAX
 from crossline.io.files.compression import PackedText, packed_cuts, read_packed
+from crossline.io.files.forward_readers import OPEN_MAX
 from crossline.io.files.listing import ChunkList
 from crossline.io.files.log import FileChunks
 from crossline.io.files.text import csv_header, read_text
@@ -30,7 +30,7 @@ CHUNK = 1_000
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
     yield
-    compression.AHEAD.clear()
+    compression.FORWARD_READERS.clear()
 
 
 def zstd(data: bytes) -> bytes:
@@ -71,7 +71,7 @@ def test_the_chunks_of_a_file_are_its_text(tmp_path: Path, pack: Callable[[bytes
         zip([0, *(c.end for c in mine)], [c.end for c in mine], strict=False)
     )
     assert [read_text(chunk) for chunk in mine] == [text[c.start : c.end] for c in mine]
-    assert not len(compression.AHEAD), "what was read to its end is closed"
+    assert not len(compression.FORWARD_READERS), "what was read to its end is closed"
     assert mine[-1].end == len(text)
     assert all(CHUNK <= c.end - c.start < CHUNK + 50 and read_text(c).endswith(b"\n") for c in mine[:-1])
     assert read_text(chunks[-1]) == lines(0, 3)
@@ -142,7 +142,7 @@ def test_no_more_than_some_files_are_kept_open(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     chunks = [c for c in log.chunks(0, log.poll(0)) if c.start == 0]
     assert [read_packed(chunk) for chunk in chunks] == [lines(n, 300)[: c.end] for n, c in enumerate(chunks)]
-    assert len(compression.AHEAD) == OPEN_MAX
+    assert len(compression.FORWARD_READERS) == OPEN_MAX
 
 
 @either

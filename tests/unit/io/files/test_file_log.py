@@ -15,7 +15,7 @@ from crossline.io.files.identity import read_chunk
 from crossline.io.files.lines import Unended
 from crossline.io.files.listing import ChunkList
 from crossline.io.files.log import FileChunks
-from crossline.io.files.names import matching_files
+from crossline.io.files.patterns import matching_files
 
 NOW_MS = 1_767_225_600_000
 

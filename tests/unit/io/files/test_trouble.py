@@ -1,4 +1,4 @@
-"""What cannot be read in a folder is told once, tried again, and stops nothing else."""
+"""An unreadable file or folder is logged once, retried, and stops nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from crossline.basics.errors import SourceError
-from crossline.io.files import watch
+from crossline.io.files import folder_watch
 from crossline.io.files.identity import read_chunk
 from crossline.io.files.lines import Unended
 from crossline.io.files.log import FileChunks
@@ -176,7 +176,7 @@ def test_where_all_files_are_finished_one_that_cannot_be_read_is_an_error(
 def test_in_a_large_folder_files_that_stand_still_are_looked_at_in_turns(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "LOOKS", 10)
+    monkeypatch.setattr(folder_watch, "LOOKS", 10)
     for number in range(60):
         (folder / f"{number:02d}.log").write_bytes(b"line\n")
         os.utime(folder / f"{number:02d}.log", (0, 0))
@@ -189,10 +189,10 @@ def test_in_a_large_folder_files_that_stand_still_are_looked_at_in_turns(
         looks += 1
         return stat(path, **options)
 
-    monkeypatch.setattr(watch.os, "stat", counted)
+    monkeypatch.setattr(folder_watch.os, "stat", counted)
     with (folder / "30.log").open("ab") as file:
         file.write(b"more\n")
-    found = [log.poll(NOW_MS + watch.HOT_MS * 10) for _ in range(7)]
+    found = [log.poll(NOW_MS + folder_watch.HOT_MS * 10) for _ in range(7)]
     assert looks <= 7 * 12
     assert found[-1] == 62, "each has had its turn"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.connectors.trickling import trickling
 
-from crossline.io.net.deadline import Cutting, Deadline, NoAnswerError, Orderly, within
-from crossline.io.net.http import HttpAddress, HungUpError, UnreachedError
-from crossline.io.net.lines import connected
+from crossline.io.net.deadline import Deadline, DeadlineCutter, NoAnswerError, SerialCalls, within
+from crossline.io.net.deadline_sockets import open_socket
+from crossline.io.net.http import ConnectionClosedError, HttpAddress, UnreachableError
 
 WAIT_S = 120.0
 HEAD = b"HTTP/1.1 200 OK\r\nX-Slow: "
@@ -56,7 +56,7 @@ def test_a_new_question_has_the_whole_time() -> None:
 
 
 def test_no_write_that_was_given_up_stands_in_the_place_of_a_later_one() -> None:
-    turns, gate, stands = Orderly(), threading.Event(), list[str]()
+    turns, gate, stands = SerialCalls(), threading.Event(), list[str]()
 
     def write(text: str) -> None:
         if text == "first":
@@ -75,10 +75,10 @@ def test_no_write_that_was_given_up_stands_in_the_place_of_a_later_one() -> None
 
 def test_a_client_with_sockets_of_its_own_is_cut_off() -> None:
     ours, theirs = socket.socketpair()
-    with theirs, ours, Cutting(Deadline(0.05), lambda: ours.shutdown(socket.SHUT_RDWR)) as cutting:
+    with theirs, ours, DeadlineCutter(Deadline(0.05), lambda: ours.shutdown(socket.SHUT_RDWR)) as cutting:
         assert ours.recv(1) == b""
     assert cutting.over
-    with Cutting(Deadline(WAIT_S), pytest.fail) as cutting:
+    with DeadlineCutter(Deadline(WAIT_S), pytest.fail) as cutting:
         pass
     assert not cutting.over
 
@@ -142,7 +142,7 @@ def test_an_answer_is_whole_and_its_connection_serves_again(tls: bool) -> None:
 def test_a_greeting_that_never_comes_is_nobody() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = HttpAddress(f"https://127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(UnreachedError):
+        with pytest.raises(UnreachableError):
             address.ask("GET", "/", Deadline(0.3))
 
 
@@ -175,10 +175,10 @@ def test_nobody_there_is_told_apart_from_who_hangs_up() -> None:
 
         thread = threading.Thread(target=hang_up, daemon=True)
         thread.start()
-        with pytest.raises(HungUpError):
+        with pytest.raises(ConnectionClosedError):
             HttpAddress(f"http://127.0.0.1:{port}").ask("GET", "/", Deadline(WAIT_S))
         thread.join()
-    with pytest.raises(UnreachedError):
+    with pytest.raises(UnreachableError):
         HttpAddress(f"http://127.0.0.1:{port}").ask("GET", "/", Deadline(WAIT_S))
 
 
@@ -186,12 +186,12 @@ def test_a_name_that_is_not_found_in_time_is_given_up(monkeypatch: pytest.Monkey
     never = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: never.wait())
     with pytest.raises(NoAnswerError):
-        connected("registry.example", 80, Deadline(0.05))
+        open_socket("registry.example", 80, Deadline(0.05))
     never.set()
 
 
 def test_what_is_sent_is_bounded_too() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        line = connected("127.0.0.1", deaf.getsockname()[1], Deadline(0.3))
+        line = open_socket("127.0.0.1", deaf.getsockname()[1], Deadline(0.3))
         with line, pytest.raises(NoAnswerError):
             line.sendall(bytes(64 << 20))

@@ -1,4 +1,4 @@
-"""A producer that has a fatal error is replaced; what it held fails, and is taken when it comes again."""
+"""A producer with a fatal error is replaced; its records fail, and a retry succeeds."""
 
 from __future__ import annotations
 

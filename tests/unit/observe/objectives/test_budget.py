@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crossline.observe.objectives.budget import PAIRS, WINDOWS, EventCounts, WindowVerdict, burns, minutes_left, verdict
-from crossline.observe.objectives.file import Minute, MinuteFile
+from crossline.observe.objectives.minute_file import Minute, MinuteFile
 
 THREE_NINES = Fraction(999, 1000)
 

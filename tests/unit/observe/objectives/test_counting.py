@@ -15,10 +15,10 @@ from crossline.basics.times import format_instant
 from crossline.io.sinks.base import Delivery
 from crossline.observe.objectives.budget import EventCounts
 from crossline.observe.objectives.declaration import objectives_of
-from crossline.observe.objectives.file import MinuteFile
 from crossline.observe.objectives.lag import LagMeter
+from crossline.observe.objectives.minute_file import MinuteFile
 from crossline.observe.objectives.requests import RequestCounts, counting
-from crossline.observe.objectives.run import RunCounts, RunObjectives, spent_ms
+from crossline.observe.objectives.run_objectives import RunCounts, RunObjectives, spent_ms
 from crossline.observe.telemetry import Telemetry
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.runtime.work.totals import Totals

@@ -11,7 +11,7 @@ import pytest
 from crossline.basics.errors import StateError
 from crossline.observe.objectives.budget import DAY, EventCounts
 from crossline.observe.objectives.declaration import objectives_of
-from crossline.observe.objectives.file import FIGURES_KEPT, KEPT, Minute, MinuteFigure, MinuteFile
+from crossline.observe.objectives.minute_file import FIGURES_KEPT, KEPT, Minute, MinuteFigure, MinuteFile
 from crossline.observe.objectives.recorder import Recorder
 from crossline.settings.process.slo import SloSettings
 

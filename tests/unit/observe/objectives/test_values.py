@@ -15,10 +15,19 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from crossline.observe.objectives.declaration import Objective, objectives_of
-from crossline.observe.objectives.file import KEPT, Minute, MinuteFile
 from crossline.observe.objectives.formatting import value_text
-from crossline.observe.objectives.histogram import REACH, SIZE, added, counted, empty, packed, place_of, value_at
+from crossline.observe.objectives.histogram import (
+    REACH,
+    SIZE,
+    add_buckets,
+    bucket_of,
+    counted,
+    empty,
+    encode_buckets,
+    value_at,
+)
 from crossline.observe.objectives.metrics import ObjectiveCollector
+from crossline.observe.objectives.minute_file import KEPT, Minute, MinuteFile
 from crossline.observe.objectives.recorder import Recorder
 from crossline.observe.objectives.report import found_of
 from crossline.settings.process.slo import SloSettings
@@ -40,12 +49,12 @@ def nearest_rank(values: list[float], share: Fraction) -> float:
 
 def test_buckets_worked_by_hand() -> None:
     # Bounds are 250 * 2^(k/32): 244.64, 250, 255.47. The limit itself is a bound.
-    assert [place_of(each, 250.0) - REACH for each in (244.6, 245.0, 250.0, 250.000001, 255.5, 500.0)] == [
+    assert [bucket_of(each, 250.0) - REACH for each in (244.6, 245.0, 250.0, 250.000001, 255.5, 500.0)] == [
         *(-1, 0, 0, 1, 2, 32)
     ]
-    assert (place_of(0.0, 250.0), place_of(-3.0, 250.0), place_of(1e300, 250.0)) == (0, 0, SIZE - 1)
+    assert (bucket_of(0.0, 250.0), bucket_of(-3.0, 250.0), bucket_of(1e300, 250.0)) == (0, 0, SIZE - 1)
     above = math.nextafter(250.0, 300.0)
-    assert [place_of(each, 250.0) - REACH for each in (above, math.nextafter(250.0, 0.0))] == [1, 0]
+    assert [bucket_of(each, 250.0) - REACH for each in (above, math.nextafter(250.0, 0.0))] == [1, 0]
     assert value_at(empty(), Fraction(99, 100), 250.0) is None
     one = counted(np.array([0.0]), 250.0)
     assert value_at(one, Fraction(99, 100), 250.0) == 0.0
@@ -63,9 +72,9 @@ def test_one_and_many_fall_into_the_same_buckets(seed: int) -> None:
     limit = chance.choice([1.0, 0.1, 250.0, 5_000.0, 333.3])
     values = [chance.lognormvariate(0, 4) * limit for _ in range(3_000)]
     values += [limit * 2 ** (k / 32) for k in range(-40, 41)] + [0.0, -1.0, 1e30, limit]
-    slowly = np.bincount([place_of(each, limit) for each in values], minlength=SIZE)
+    slowly = np.bincount([bucket_of(each, limit) for each in values], minlength=SIZE)
     assert (counted(np.array(values), limit) == slowly).all()
-    assert (added(empty(), [packed(slowly), packed(slowly)]) == 2 * slowly).all()
+    assert (add_buckets(empty(), [encode_buckets(slowly), encode_buckets(slowly)]) == 2 * slowly).all()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -81,7 +90,7 @@ def test_the_file_says_what_a_twin_says_that_kept_every_value(tmp_path: Path, se
                 values += [limit] * chance.randrange(2)
                 found = counted(np.array(values, np.float64), limit)
                 good = sum(each <= limit for each in values)
-                written.append(Minute(LAG, promised.held, minute, good, len(values), packed(found)))
+                written.append(Minute(LAG, promised.held, minute, good, len(values), encode_buckets(found)))
                 came.setdefault(minute, []).extend(values)
     chance.shuffle(written)
     for at in range(0, len(written), 200):
@@ -101,7 +110,7 @@ def test_the_file_says_what_a_twin_says_that_kept_every_value(tmp_path: Path, se
 def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
     chance, promised = random.Random(1), objective()
     file, path = MinuteFile(tmp_path / "slo.db", "payments"), tmp_path / "slo.db"
-    everywhere = packed(np.array([chance.randrange(2**31) for _ in range(SIZE)]))
+    everywhere = encode_buckets(np.array([chance.randrange(2**31) for _ in range(SIZE)]))
     for minute in range(END - KEPT - 600, END, 300):
         file.add([Minute(LAG, promised.held, minute, 1, 1, everywhere)], [], minute)
     with closing(sqlite3.connect(path)) as db:
@@ -120,7 +129,7 @@ def test_values_of_before_they_were_kept_are_not_made_up(tmp_path: Path) -> None
         db.execute("DROP TABLE histograms")
         db.execute("PRAGMA user_version = 1")
     assert found_of(file, promised, END).values == {"1h": None, "24h": None, "30d": None}
-    file.add([Minute(LAG, promised.held, END - 1, 1, 1, packed(counted(np.array([700.0]), 5_000.0)))], [], END)
+    file.add([Minute(LAG, promised.held, END - 1, 1, 1, encode_buckets(counted(np.array([700.0]), 5_000.0)))], [], END)
     found = found_of(file, promised, END)
     assert found.windows["24h"].counts.total == 6
     assert found.values["24h"] is None, "of five of six nobody knows the value"

@@ -1,4 +1,4 @@
-"""A run that tells its figures, without a pipeline; and minutes of two days."""
+"""A run that serves metrics without a pipeline; and minutes of two days."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.times import format_instant
 from crossline.io.sinks.base import Delivery
 from crossline.observe.objectives.declaration import objectives_of
-from crossline.observe.objectives.file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
-from crossline.observe.watch.watch import RunWatch
+from crossline.observe.objectives.minute_file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
+from crossline.observe.watch.run_watch import RunWatch
 from crossline.runtime.pipeline.standing import Standing, Waiting
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig

@@ -1,4 +1,4 @@
-"""How a pipeline runs: figures worked by hand, each with its limit; unknown where nobody tells."""
+"""The health report: figures computed by hand, each with its limit; unknown without data."""
 
 from __future__ import annotations
 

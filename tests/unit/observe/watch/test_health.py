@@ -1,11 +1,11 @@
-"""Whether a run lives and keeps up, and what is said where it does not."""
+"""Liveness and readiness of a run, and their reasons."""
 
 from __future__ import annotations
 
 import pytest
 
-from crossline.observe.watch.figures import SinkFigures
 from crossline.observe.watch.health import HealthStatus, RunProgress, keeps_up, lives
+from crossline.observe.watch.run_figures import SinkFigures
 from crossline.runtime.pipeline.standing import Standing, Waiting
 
 ALIVE = HealthStatus((), {"state": "running"})

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import LocalFiles
+from crossline.io.objects.file_stores import LocalFiles
 from crossline.runtime.snapshot import lease as lease_module
 from crossline.runtime.snapshot.lease import CLAIMS, MARK, Lease
 
@@ -55,7 +55,7 @@ def test_a_second_one_is_refused_while_the_first_lives_and_begins_once_it_let_go
 
 def test_of_a_process_that_died_here_the_next_one_takes_over_at_once(store: LocalFiles) -> None:
     code = (
-        "import sys, os; from pathlib import Path; from crossline.io.objects.files import LocalFiles; "
+        "import sys, os; from pathlib import Path; from crossline.io.objects.file_stores import LocalFiles; "
         "from crossline.runtime.snapshot.lease import Lease; "
         "Lease(LocalFiles(Path(sys.argv[1])), 'p', lambda: None, print).take([7]); os._exit(9)"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import LocalFiles, StoreAwayError
+from crossline.io.objects.file_stores import LocalFiles, StoreUnavailableError
 from crossline.runtime.snapshot.mirror import INLINE_BYTES, NOTES, PARTS, PARTS_MAX, Mirror
 
 SEED = 20_261_123
@@ -26,7 +26,7 @@ class Shaky(LocalFiles):
         if self.puts == self.fails_at:
             if self.late:
                 super().put(name, data)
-            raise StoreAwayError("away")
+            raise StoreUnavailableError("away")
         super().put(name, data)
 
 
@@ -65,7 +65,7 @@ def test_a_kill_at_any_put_leaves_what_was_published_before_or_after(tmp_path: P
             try:
                 mirror.publish()
                 allowed = [wanted]
-            except StoreAwayError:
+            except StoreUnavailableError:
                 allowed = [published, wanted]
             mirror.tidy()
             (tmp_path / f"look-{case}-{step}").mkdir()
@@ -201,7 +201,7 @@ def test_a_start_whose_first_note_seemed_to_fail_goes_on(tmp_path: Path) -> None
     (tmp_path / "new").mkdir()
     mirror = Mirror(store, tmp_path / "new", "the store")
     store.fails_at, store.late = store.puts + 1, True
-    with pytest.raises(StoreAwayError):
+    with pytest.raises(StoreUnavailableError):
         mirror.restore(2)
     mirror.restore(2)
     mirror.tidy()

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.files import file_store
+from crossline.io.objects.file_stores import file_store
 from crossline.rule_registry.content import FileContent
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.listlog import contents_of

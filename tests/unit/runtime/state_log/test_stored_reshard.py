@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from crossline.basics.errors import StateError, UsageError
-from crossline.io.objects.files import ObjectFiles, file_store
+from crossline.io.objects.file_stores import ObjectFiles, file_store
 from crossline.runtime.snapshot import lease as lease_module
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, is_there
 from crossline.runtime.snapshot.lease import CLAIMS

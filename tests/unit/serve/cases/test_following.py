@@ -15,8 +15,8 @@ from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.feed.files import batch_path, write_batch
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
-from crossline.io.stores.opening import open_store
-from crossline.io.stores.stores import Store
+from crossline.io.stores.factory import open_store
+from crossline.io.stores.protocol import Store
 from crossline.rules.policy.words import ACTIONS
 from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.changes import CaseChanges

@@ -8,7 +8,7 @@ import pytest
 
 from crossline.basics.errors import SinkError
 from crossline.io.feed.copies import FeedCopies, copies_in, copy_name
-from crossline.io.objects.files import LocalFiles, StoreAwayError
+from crossline.io.objects.file_stores import LocalFiles, StoreUnavailableError
 from crossline.io.sinks.base import Delivery
 from crossline.runtime.pipeline.feed import FeedSink
 
@@ -40,7 +40,7 @@ def test_one_that_goes_on_puts_its_batch_again_and_drops_what_is_of_later_ones(t
 
 def test_a_store_that_is_away_holds_the_batch(tmp_path: Path) -> None:
     def away(_: int, __: bytes) -> None:
-        raise StoreAwayError("the store does not answer")
+        raise StoreUnavailableError("the store does not answer")
 
     sink = FeedSink(tmp_path / "feed", lambda _: ({}, {}), dict, copy=away)
     sink.open()

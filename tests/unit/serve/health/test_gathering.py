@@ -13,8 +13,8 @@ from crossline.analysis.health.shares import Precision
 from crossline.analysis.predicted import Predicted
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
-from crossline.io.stores.opening import open_store
-from crossline.io.stores.stores import AlertFilter
+from crossline.io.stores.factory import open_store
+from crossline.io.stores.protocol import AlertFilter
 from crossline.serve.health.reader import costs_of, facts_of, parity_of, prediction_of
 from crossline.serve.health.values import Parity, Prediction, RuleCost
 

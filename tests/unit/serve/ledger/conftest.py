@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.connectors.postgres_kit import place_in
 
-from crossline.io.postgres.client import Place
+from crossline.io.postgres.client import DatabaseAddress
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 
 from .ledgerkit import Clock, Open, opening
@@ -24,11 +24,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def place(postgres_server: LocalPostgres, postgres_schema: str) -> Place:
+def place(postgres_server: LocalPostgres, postgres_schema: str) -> DatabaseAddress:
     return place_in(postgres_server, postgres_schema)
 
 
 @pytest.fixture
-def opened(place: Place, clock: Clock) -> Iterator[Open]:
+def opened(place: DatabaseAddress, clock: Clock) -> Iterator[Open]:
     with opening(partial(PostgresLedger, place, clock_ms=clock)) as made:
         yield made

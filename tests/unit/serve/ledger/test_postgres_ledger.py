@@ -11,7 +11,7 @@ import pytest
 
 from crossline.basics.errors import RetryableError, StateError, UsageError
 from crossline.cli.main import run_command
-from crossline.io.postgres.client import Place
+from crossline.io.postgres.client import DatabaseAddress
 from crossline.serve.ledger.chain import faults_of
 from crossline.serve.ledger.postgres.connection_cutter import Cutter
 from crossline.serve.ledger.postgres.reads import PostgresReads, check_postgres
@@ -49,7 +49,7 @@ def test_an_id_is_asked_answered_and_asked_again(opened: Open, tmp_path: Path) -
     assert (receipt["decision"], receipt["rules"]) == (decision_of("t1"), list(BASIS.rules))
 
 
-def test_several_at_once_have_chains_of_their_own_and_restarts_go_on(opened: Open, place: Place) -> None:
+def test_several_at_once_have_chains_of_their_own_and_restarts_go_on(opened: Open, place: DatabaseAddress) -> None:
     one, two = opened(), opened()
     assert one.replica != two.replica
     assert outcomes(one, asked("t1")) == ["fresh"]
@@ -68,7 +68,7 @@ def test_several_at_once_have_chains_of_their_own_and_restarts_go_on(opened: Ope
 
 
 def test_it_is_verified_by_its_address_as_a_file_is(
-    opened: Open, place: Place, postgres_server: LocalPostgres, monkeypatch: pytest.MonkeyPatch, clock: Clock
+    opened: Open, place: DatabaseAddress, postgres_server: LocalPostgres, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     (kept,) = opened().answer([entry("t1")])
     clock.now_ms += 1
@@ -133,7 +133,7 @@ def test_claims_are_given_up(opened: Open) -> None:
     assert two.claim([asked("t1")])[0].body == kept.body
 
 
-def test_an_answer_that_cannot_be_kept_leaves_the_chain(opened: Open, place: Place) -> None:
+def test_an_answer_that_cannot_be_kept_leaves_the_chain(opened: Open, place: DatabaseAddress) -> None:
     ledger = opened()
     ledger.answer([entry("t1")])
     link = ledger.link
@@ -149,7 +149,7 @@ def revision(number: int, decision: str) -> dict[str, Any]:
     return {"decision_id": f"revision-{number}", "kind": "revision", "revision": number, "decision": decision}
 
 
-def test_revisions_and_counts_are_those_of_all(opened: Open, place: Place) -> None:
+def test_revisions_and_counts_are_those_of_all(opened: Open, place: DatabaseAddress) -> None:
     ledger, other = opened(), opened()
     kept = [
         (other if n == 2 else ledger).answer([entry(f"t{n}", answered=kind)])[0]
@@ -182,7 +182,7 @@ def test_revisions_and_counts_are_those_of_all(opened: Open, place: Place) -> No
     reads.close()
 
 
-def test_what_differs_and_figures_of_records(opened: Open, place: Place) -> None:
+def test_what_differs_and_figures_of_records(opened: Open, place: DatabaseAddress) -> None:
     ledger = opened()
     kept = ledger.answer([entry(f"t{n}", answered=kind) for n, kind in enumerate(["peek", "peek", "fallback"])])
     ids = [each.decision_id for each in kept if each]
@@ -200,7 +200,7 @@ def test_what_differs_and_figures_of_records(opened: Open, place: Place) -> None
     reads.close()
 
 
-def test_retention_in_small_steps(place: Place, opened: Open, clock: Clock) -> None:
+def test_retention_in_small_steps(place: DatabaseAddress, opened: Open, clock: Clock) -> None:
     one, two = opened(), opened()
     for number in range(6):
         (one, two)[number % 2].answer([entry(f"t{number}")])
@@ -228,7 +228,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_what_was_done_to_the_tables_is_found(what: str, place: Place, opened: Open) -> None:
+def test_what_was_done_to_the_tables_is_found(what: str, place: DatabaseAddress, opened: Open) -> None:
     opened().answer([entry(f"t{number}") for number in range(3)])
     assert check_postgres(place).faults == []
     statement, fault, sequence = DAMAGE[what]
@@ -250,7 +250,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_ids(what: str, opened: Open, place: Place) -> None:
+def test_hostile_ids(what: str, opened: Open, place: DatabaseAddress) -> None:
     record_id, ledger = HOSTILE[what], opened()
     assert outcomes(ledger, asked(record_id), asked("other")) == ["fresh", "fresh"]
     (kept,) = ledger.answer([entry(record_id)])
@@ -262,7 +262,7 @@ def test_hostile_ids(what: str, opened: Open, place: Place) -> None:
     assert check_postgres(place).faults == []
 
 
-def test_a_connection_that_is_cut_is_made_anew(opened: Open, place: Place) -> None:
+def test_a_connection_that_is_cut_is_made_anew(opened: Open, place: DatabaseAddress) -> None:
     ledger = opened()
     ledger.answer([entry("t1")])
     outcomes(ledger, asked("t2"))
@@ -276,7 +276,7 @@ def test_a_connection_that_is_cut_is_made_anew(opened: Open, place: Place) -> No
     assert check_postgres(place).faults == []
 
 
-def test_a_schema_of_something_else_and_no_ledger(place: Place, opened: Open) -> None:
+def test_a_schema_of_something_else_and_no_ledger(place: DatabaseAddress, opened: Open) -> None:
     with pytest.raises(StateError, match="holds no ledger"):
         check_postgres(place)
     with place.connect() as connection:
@@ -297,7 +297,7 @@ def test_the_answers_of_another_pipeline_are_not_given_out(opened: Open) -> None
 
 
 def test_answers_that_were_kept_are_told_though_claims_fail(
-    opened: Open, place: Place, monkeypatch: pytest.MonkeyPatch
+    opened: Open, place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody would hold them to what the stream decides: who asks again gets them, answered."""
     ledger = opened()
@@ -322,7 +322,7 @@ def test_a_closed_one_says_so(opened: Open) -> None:
         ledger.claim([asked("t1")])
 
 
-def test_a_server_that_says_nothing_more_is_not_waited_for(opened: Open, place: Place) -> None:
+def test_a_server_that_says_nothing_more_is_not_waited_for(opened: Open, place: DatabaseAddress) -> None:
     """One that holds a table is given up by the server; one that is silent, by the client."""
     ledger = opened()
     ledger.answer([entry("t1")])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crossline.basics.errors import RetryableError
-from crossline.io.postgres.client import Place
+from crossline.io.postgres.client import DatabaseAddress
 from crossline.serve.decisions.values import OutcomeUnknownError
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.postgres.reads import check_postgres
@@ -29,7 +29,7 @@ def line(postgres_server: LocalPostgres) -> Iterator[Line]:
 
 
 @pytest.fixture
-def far(line: Line, place: Place, clock: Clock) -> Iterator[PostgresLedger]:
+def far(line: Line, place: DatabaseAddress, clock: Clock) -> Iterator[PostgresLedger]:
     """A ledger whose connection may be cut."""
     by_line = replace(place, options={**place.options, "host": "127.0.0.1", "port": line.here})
     with closing(PostgresLedger(by_line, clock_ms=clock)) as ledger:
@@ -38,7 +38,7 @@ def far(line: Line, place: Place, clock: Clock) -> Iterator[PostgresLedger]:
 
 @pytest.mark.parametrize("told", [b"COMMIT\x00", None])
 def test_whether_an_answer_was_committed_is_read_on_another_connection(
-    far: PostgresLedger, line: Line, opened: Open, place: Place, told: bytes | None
+    far: PostgresLedger, line: Line, opened: Open, place: DatabaseAddress, told: bytes | None
 ) -> None:
     """The commit was made and its word lost; or it never came there."""
     outcomes(far, asked("t1"))
@@ -69,7 +69,9 @@ def test_a_claim_whose_word_was_lost_is_the_callers(
     assert outcomes(far, asked("t1")) == ["pending"]
 
 
-def test_where_nobody_can_say_it_is_told_so_and_found_out_later(far: PostgresLedger, line: Line, place: Place) -> None:
+def test_where_nobody_can_say_it_is_told_so_and_found_out_later(
+    far: PostgresLedger, line: Line, place: DatabaseAddress
+) -> None:
     outcomes(far, asked("t1"))
     line.arm(b"COMMIT", b"COMMIT\x00")
     line.closed = True

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossline.io.postgres.client import Place
+from crossline.io.postgres.client import DatabaseAddress
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.postgres.reads import check_postgres
 from crossline.serve.ledger.queries import LedgerCheck
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SEED = 20_261_124
 
 
-def test_any_order_of_steps_gives_an_id_one_answer_in_postgres(place: Place, clock: Clock) -> None:
+def test_any_order_of_steps_gives_an_id_one_answer_in_postgres(place: DatabaseAddress, clock: Clock) -> None:
     played(lambda: PostgresLedger(place, clock_ms=clock, claim_ms_max=1_000), clock, lambda: check_postgres(place))
 
 
@@ -84,7 +84,7 @@ def played(new: Callable[[], PostgresLedger | SqliteLedger], clock: Clock, check
     assert sum(checked.chains.values()) == len(answered)
 
 
-def test_all_race_for_the_same_ids(opened: Open, place: Place) -> None:
+def test_all_race_for_the_same_ids(opened: Open, place: DatabaseAddress) -> None:
     """Threads with ledgers of their own, in other orders: each id is fresh once, and all are given one answer."""
     names = [f"t{number}" for number in range(40)]
     fresh: list[str] = []
@@ -122,7 +122,9 @@ def test_all_race_for_the_same_ids(opened: Open, place: Place) -> None:
     assert sum(checked.chains.values()) == 40
 
 
-def test_one_that_is_killed_and_one_that_is_frozen(postgres_server: LocalPostgres, opened: Open, place: Place) -> None:
+def test_one_that_is_killed_and_one_that_is_frozen(
+    postgres_server: LocalPostgres, opened: Open, place: DatabaseAddress
+) -> None:
     """Another process claims; killed, its claims are free at once. Frozen, it holds up nobody who asks for others."""
     ledger = opened()
     command = [sys.executable, "-m", "tests.unit.serve.ledger.claiming", str(postgres_server.port), place.schema]

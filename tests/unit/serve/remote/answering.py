@@ -15,7 +15,7 @@ from dev.services.postgres import LocalPostgres
 from tests.unit.serve.decisions.fakes import FakeOutbox, FakeStream
 from tests.unit.serve.replica.conftest import SPEC, STREAM
 
-from crossline.io.objects.files import LocalFiles
+from crossline.io.objects.file_stores import LocalFiles
 from crossline.serve.decisions.adapters import LedgerAnswers
 from crossline.serve.decisions.interfaces import ServiceParts
 from crossline.serve.decisions.records import StreamRecords

@@ -10,7 +10,7 @@ from tests.oracle.replicated import Decision, Pipeline
 
 from crossline.io.feed.copies import FeedCopies
 from crossline.io.feed.files import batch_path, write_batch
-from crossline.io.objects.files import FileStore
+from crossline.io.objects.file_stores import FileStore
 from crossline.runtime.snapshot.mirror import Mirror
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.cache import ShardCache

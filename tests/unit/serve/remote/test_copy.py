@@ -13,7 +13,7 @@ from tests.unit.serve.replica.conftest import BURST, Asks, rules_of, snapshot_of
 from crossline.basics.errors import StateError
 from crossline.evaluate.shard import ShardState
 from crossline.io.feed.files import batches_in
-from crossline.io.objects.files import LocalFiles, StoreAwayError
+from crossline.io.objects.file_stores import LocalFiles, StoreUnavailableError
 from crossline.runtime.snapshot.mirror import INLINE_BYTES, PARTS, Mirror
 from crossline.runtime.snapshot.snapshot import SnapshotFile
 from crossline.runtime.snapshot.sparklog import committed, last_committed
@@ -41,7 +41,7 @@ class Away(LocalFiles):
     def _asked(self) -> None:
         self.calls += 1
         if self.fails_at <= self.calls < self.fails_at + self.fails and self.fails_at >= 0:
-            raise StoreAwayError("away")
+            raise StoreUnavailableError("away")
 
     def get(self, name: str) -> bytes:
         self._asked()
@@ -118,7 +118,7 @@ def test_whatever_moment_the_store_is_away_the_copy_is_whole(stored: StoredPipel
         away.fails_at, away.fails = away.calls + draw.randrange(1, 12), draw.randrange(1, 4)
         try:
             copy.look()
-        except StoreAwayError:
+        except StoreUnavailableError:
             failures += 1
 
     for step in range(60):

@@ -13,7 +13,7 @@ import pytest
 from tests.oracle.replicated import told
 from tests.unit.serve.replica.conftest import BURST, Asks, ready, snapshot_of
 
-from crossline.io.objects.files import LocalFiles
+from crossline.io.objects.file_stores import LocalFiles
 from crossline.runtime.state_log import cache as caching
 from crossline.serve.decisions.values import NotJudgedError, RecordVerdict
 from crossline.serve.feed.reader import FeedReader

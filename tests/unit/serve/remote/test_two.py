@@ -13,7 +13,7 @@ import orjson
 from tests.connectors.postgres_kit import place_in
 from tests.unit.serve.replica.conftest import BURST, Asks, snapshot_of
 
-from crossline.io.objects.files import LocalFiles
+from crossline.io.objects.file_stores import LocalFiles
 from crossline.runtime.state_log import cache as caching
 from crossline.serve.ledger.postgres.reads import check_postgres
 

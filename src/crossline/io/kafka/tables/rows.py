@@ -44,7 +44,7 @@ class RowTopicReader:
         self._down: str | None = None
         self._asked_s = -_AGAIN_S
         self._asked: Future[TopicDescription] | None = None
-        self._told: str | None = None
+        self._logged: str | None = None
 
     def begin(self, offsets: Mapping[int, int], topic_id: str | None) -> None:
         """Go on at ``offsets`` of the topic with that id."""
@@ -69,7 +69,7 @@ class RowTopicReader:
         self._ask(consumer)
         if not self._partitions:
             time.sleep(wait_s)
-            self._tell()
+            self._log_state()
             return []
         messages: list[TopicMessage] = []
         try:
@@ -95,7 +95,7 @@ class RowTopicReader:
             self.next[message.partition] = message.offset + 1
         if messages:
             self._down = None
-        self._tell()
+        self._log_state()
         return messages
 
     def compacted(self) -> bool:
@@ -173,9 +173,9 @@ class RowTopicReader:
                     return True
         return False
 
-    def _tell(self) -> None:
-        if self._down is not None and self._told is None:
+    def _log_state(self) -> None:
+        if self._down is not None and self._logged is None:
             log.warning("the topic of a table cannot be read; the table stays", topic=self.topic, error=self._down)
-        elif self._down is None and self._told is not None:
+        elif self._down is None and self._logged is not None:
             log.info("the topic of a table is read again", topic=self.topic)
-        self._told = self._down
+        self._logged = self._down

@@ -27,9 +27,9 @@ def send_rows(
     rows: Iterable[tuple[bytes, bytes | None]],
     headers: Mapping[str, str],
 ) -> int:
-    """Send key and value of each row (None: it is taken away), and wait until all are there; how many they were.
+    """Send key and value of each row (None: a tombstone), wait for the acknowledgements, and return the number of rows.
 
-    Raises SinkError where they are not taken in time, PermanentError where the topic does not take one of them.
+    Raises SinkError where they are not acknowledged in time, PermanentError where the topic rejects one.
     """
     producer = Producer({**_SETTINGS, **settings, **_DURABLE}, logger=SILENT)
     errors: list[str] = []

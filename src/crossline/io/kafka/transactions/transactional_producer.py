@@ -19,26 +19,39 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from crossline.basics.errors import CrosslineError, SinkError, StateError
-from crossline.io.kafka.bootstrap import Heard, client_of
-from crossline.io.kafka.errors import TOO_LARGE, held_open, not_taken, passes, raise_any, told
-from crossline.io.kafka.idempotent_producer import AbandonedError, Patience, Refused, tell_cut, unless_overdue
+from crossline.io.kafka.client_factory import ClientErrors, client_of
+from crossline.io.kafka.errors import (
+    TOO_LARGE,
+    open_transaction_error,
+    passes,
+    raise_any,
+    sink_error_of,
+    transaction_error,
+)
+from crossline.io.kafka.idempotent_producer import (
+    AbandonedError,
+    KafkaDeadline,
+    Refused,
+    call_with_timeout,
+    log_cut_message,
+)
 from crossline.io.kafka.messages import END_HEADER, LIMIT_MIN, SPARE, Outgoing
-from crossline.io.kafka.transactions.expiry import blocked, group_beside
+from crossline.io.kafka.transactions.open_transactions import blocked, group_beside
 from crossline.logs import get_logger
 
 _NONE = (-1, "")  # no batch yet
 _LOOK_S = 0.2
 _ASK_S = 5.0
-_OVER_S = 5.0  # what is over has its end in a moment
-_MARKED_S = 5.0  # a broker that is there answers in milliseconds
-# What becomes of messages that were in a transaction with one that was refused.
+_OVER_S = 5.0  # the broker writes the end marker within a moment
+_MARKED_S = 5.0  # a reachable broker answers in milliseconds
+# Errors of the other messages of a transaction in which one message was rejected.
 _WITH_IT = {
     KafkaError._PURGE_QUEUE,  # noqa: SLF001 - the client's names
     KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
     KafkaError._STATE,  # noqa: SLF001
     KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
 }
-_TRIES = 3  # of a transaction that the client itself gives up, with its numbers of messages
+_TRIES = 3  # of a transaction that the client aborts with its sequence numbers
 
 log = get_logger(__name__)
 
@@ -47,10 +60,10 @@ Messages = Callable[[], Iterable[Outgoing]]
 
 
 class TransactionalProducer:
-    """Gives the topics of one place their messages, under ``name``, which is that of one place and one checkpoint.
+    """Sends the batches of one sink, each in a transaction; ``name``, the transactional id, names sink and checkpoint.
 
-    A message that is larger than the client or its topic takes is sent cut. A topic that takes none holds its batch,
-    and keeps nothing from the others. ``timeout_ms``: how long a batch may take before it is tried again.
+    A message larger than the limit of the client or the topic is truncated. A topic that rejects its messages holds its
+    batch; the other topics get theirs. ``timeout_ms``: how long a batch may take before it is retried.
     """
 
     def __init__(self, client: Mapping[str, Any], name: str, timeout_ms: int) -> None:
@@ -61,7 +74,7 @@ class TransactionalProducer:
             "message.timeout.ms": timeout_ms,
             "transaction.timeout.ms": max(60_000, timeout_ms + 10_000),
             **client,
-            "log_level": 0,  # what goes wrong is told of as an error
+            "log_level": 0,  # failures are raised as errors
             "transactional.id": name,
             "enable.idempotence": True,
             "acks": "all",
@@ -70,7 +83,7 @@ class TransactionalProducer:
         self._client = dict(client)
         self._timeout_ms = timeout_ms
         self.stop = threading.Event()
-        self._heard = Heard()
+        self._client_errors = ClientErrors()
         self._producer: Producer | None = None
         self._group: Consumer | None = None
         self._marks: dict[str, tuple[int, str]] = {}
@@ -89,37 +102,37 @@ class TransactionalProducer:
             due = [topic for topic in topics if self._due(topic, batch)]
             if due and self._transaction(batch, due, messages, {}):
                 for topic in due:
-                    self._alone(batch, topic, messages, failures)
+                    self._send_to_one_topic(batch, topic, messages, failures)
         except KafkaException as error:
             self.drop()
-            raise not_taken(error.args[0], self._name) from error
+            raise transaction_error(error.args[0], self._name) from error
         except BaseException:
             self.drop()
             raise
         raise_any(failures)
 
     def drop(self) -> None:
-        """Let go of the client. What it has not committed is nobody's: the next one under this name ends it."""
+        """Close the client. The next producer with this transactional id aborts what was not committed."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(KafkaException):
                 producer.purge()
-                if not self._heard.alone:  # see _raise_if_alone
+                if not self._client_errors.disconnected:  # see _raise_if_alone
                     producer.abort_transaction(_LOOK_S)
         if self._group is not None:
             self._group.close()
             self._group = None
         self._marks.clear()
-        self._heard.forget()
+        self._client_errors.forget()
 
     def _begin(self) -> None:
-        """Be the one who sends under this name, with a client that was never without any broker."""
+        """Initialise transactions, which fences other producers of this name, by a new client if needed."""
         if self._producer is not None:
-            self._producer.poll(0)  # what it has heard since the last batch
-            if self._heard.alone:
+            self._producer.poll(0)  # serves error callbacks since the last batch
+            if self._client_errors.disconnected:
                 self.drop()
         if self._producer is None:
-            producer = client_of(Producer, self._settings, self._heard)
+            producer = client_of(Producer, self._settings, self._client_errors)
             self._group = client_of(
                 Consumer, {**self._client, "log_level": 0, "group.id": self._name, "enable.auto.commit": False}
             )
@@ -127,7 +140,7 @@ class TransactionalProducer:
             self._until_done(producer.init_transactions)
 
     def _look(self, topics: Sequence[str]) -> None:
-        """Note which batch each of the topics had last."""
+        """Read the last committed batch of each topic."""
         unknown = [TopicPartition(topic, 0) for topic in topics if topic not in self._marks]
         if unknown and self._group is not None:
             group = self._group
@@ -140,7 +153,7 @@ class TransactionalProducer:
                 try:
                     found = group.committed(unknown, _ASK_S)
                 except KafkaException:
-                    raise held_open(self._name) from error
+                    raise open_transaction_error(self._name) from error
             for each in found:
                 if each.error is not None:
                     raise KafkaException(each.error)
@@ -166,7 +179,7 @@ class TransactionalProducer:
         """
         beside = group_beside(self._client, self._name)
         if self._producer is None or beside is None:
-            raise held_open(self._name)
+            raise open_transaction_error(self._name)
         producer, refused = self._producer, Refused()
         places = blocked(self._client, self._name, topics)
         producer.begin_transaction()
@@ -184,11 +197,11 @@ class TransactionalProducer:
             self._until_done(producer.commit_transaction)
         finally:
             group.close()
-        told = [f"{each.topic}-{each.partition}" for each in places]
-        log.warning("a broker held open what it had committed; it was ended", name=self._name, partitions=told)
+        partitions = [f"{each.topic}-{each.partition}" for each in places]
+        log.warning("a broker held open what it had committed; it was ended", name=self._name, partitions=partitions)
 
     def _due(self, topic: str, batch: Batch) -> bool:
-        """Whether the topic lacks the batch."""
+        """Whether the topic does not have the batch yet."""
         number, planned = self._marks[topic]
         if number < batch[0]:
             return True
@@ -203,22 +216,24 @@ class TransactionalProducer:
 
     def _until_done(self, call: Callable[[float], Any], seconds: float = math.inf) -> Any:
         """What ``call`` gives, which is given a moment at a time and goes on where it was, for ``seconds`` at most."""
-        patience = Patience(min(self._timeout_ms / 1000, seconds), self.stop)
+        deadline = KafkaDeadline(min(self._timeout_ms / 1000, seconds), self.stop)
         while True:
             try:
                 return call(_LOOK_S)
             except KafkaException as error:
                 again = error.args[0].retriable() or passes(error.args[0])
-                if not again or patience.ended:
+                if not again or deadline.expired:
                     raise
                 if self._producer is not None:
                     self._producer.poll(0)
-                if self._heard.said is not None:
+                if self._client_errors.reason is not None:
                     raise SinkError(
-                        f"Kafka takes nothing under the name {self._name}{self._heard.and_why()}"
+                        f"Kafka takes nothing under the name {self._name}{self._client_errors.reason_suffix()}"
                     ) from error
 
-    def _alone(self, batch: Batch, topic: str, messages: Messages, failures: dict[str, CrosslineError]) -> None:
+    def _send_to_one_topic(
+        self, batch: Batch, topic: str, messages: Messages, failures: dict[str, CrosslineError]
+    ) -> None:
         """What goes to one topic, cut as far as it must be."""
         limits: dict[str, int] = {}  # by name of a message, bytes
         client_max = int(self._settings.get("message.max.bytes", 1_000_000)) - SPARE
@@ -229,7 +244,7 @@ class TransactionalProducer:
         while refused := self._transaction(batch, [topic], mine, limits):
             large = [message for message, error in refused if error.code() in TOO_LARGE]
             if not large:
-                failures[topic] = told(refused[0][1], topic)
+                failures[topic] = sink_error_of(refused[0][1], topic)
                 return
             if any(message.size > client_max for message in large):
                 limits |= {each.name: client_max for each in mine() if each.size > client_max}
@@ -248,7 +263,7 @@ class TransactionalProducer:
             limits |= {each.name: min(limit, limits.get(each.name, limit)) for each in mine() if each.size >= size}
         for whole in mine() if limits else ():
             if whole.name in limits:
-                tell_cut(whole, whole.cut(limits[whole.name]))
+                log_cut_message(whole, whole.cut(limits[whole.name]))
 
     def _transaction(
         self, batch: Batch, topics: Sequence[str], messages: Messages, limits: Mapping[str, int]
@@ -301,7 +316,7 @@ class TransactionalProducer:
     def _mark(self, call: Callable[[], None]) -> None:
         """``call`` puts the numbers of the batch into the transaction; a client that does not come back is given up."""
         try:
-            unless_overdue(call, _MARKED_S, self.stop)
+            call_with_timeout(call, _MARKED_S, self.stop)
         except AbandonedError:
             self._producer = None  # it is the call's now: nothing more can be asked of it
             text = f"the Kafka client has not come back in {_MARKED_S:.0f} s from what it was asked under the name"
@@ -312,7 +327,7 @@ class TransactionalProducer:
             if error is not None:
                 refused.append((message, error))
 
-        patience = Patience(self._timeout_ms / 1000, self.stop)
+        deadline = KafkaDeadline(self._timeout_ms / 1000, self.stop)
         headers = [(name, text.encode()) for name, text in message.headers.items()]
         while not refused:
             try:
@@ -321,10 +336,10 @@ class TransactionalProducer:
                 )
             except BufferError:
                 producer.poll(0.1)  # the client's queue is full: let it drain
-                self._raise_if_alone()
-                if patience.ended:
-                    text = f"Kafka has taken nothing of {self._name} in {self._timeout_ms} ms{self._heard.and_why()}"
-                    raise SinkError(text) from None
+                self._raise_if_disconnected()
+                if deadline.expired:
+                    text = f"Kafka has taken nothing of {self._name} in {self._timeout_ms} ms"
+                    raise SinkError(text + self._client_errors.reason_suffix()) from None
             except KafkaException as error:
                 if error.args[0].fatal():
                     raise
@@ -335,20 +350,20 @@ class TransactionalProducer:
 
     def _flush(self, producer: Producer, refused: Refused) -> None:
         """Wait for the answers. Once one is a refusal, others may not come: the client sends nothing more then."""
-        patience = Patience(self._timeout_ms / 1000 + 1, self.stop)
+        deadline = KafkaDeadline(self._timeout_ms / 1000 + 1, self.stop)
         while (left := producer.flush(_LOOK_S)) and not refused:
-            self._raise_if_alone()
-            if patience.ended:
+            self._raise_if_disconnected()
+            if deadline.expired:
                 text = f"Kafka has not acknowledged {left} messages of {self._name} in {self._timeout_ms} ms"
-                raise SinkError(text + self._heard.and_why())
-        self._raise_if_alone()
+                raise SinkError(text + self._client_errors.reason_suffix())
+        self._raise_if_disconnected()
 
-    def _raise_if_alone(self) -> None:
+    def _raise_if_disconnected(self) -> None:
         """Raise while all brokers are away, before one is back and is sent the rest.
 
         A broker that was alone and was killed may have left the last transaction without its end, see ``_held_open``.
         What comes behind it under the same name ends it, too, and as if it had never been where it is ended so itself.
-        And a client that goes on may wait for good, see ``unless_overdue``. Another one asks first.
+        And a client that goes on may wait for good, see ``call_with_timeout``. Another one asks first.
         """
-        if self._heard.alone:
+        if self._client_errors.disconnected:
             raise SinkError(f"no broker was there for what goes under {self._name}; another client takes its place")

@@ -8,7 +8,7 @@ from itertools import islice
 import orjson
 
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.io.stores.stores import AlertFilter, DecisionFilter, Store
+from crossline.io.stores.protocol import AlertFilter, DecisionFilter, Store
 from crossline.serve.cases.intake.batches import CaseIntake, Step
 
 AT_ONCE = 250  # that are held in memory, and taken in one transaction

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query, Request
 
 from crossline.basics.texts.problems import shown
 from crossline.basics.times import format_instant, parse_instant_ms
-from crossline.io.stores.stores import AlertFilter, Mark, Store
+from crossline.io.stores.protocol import AlertFilter, Mark, Store
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 
 from crossline.basics.texts.problems import shown
-from crossline.io.stores.stores import DecisionFilter, Store
+from crossline.io.stores.protocol import DecisionFilter, Store
 from crossline.serve.decisions.store import DecisionStore
 from crossline.serve.http.deps import Dependencies, required
 from crossline.serve.http.etags import etag_of

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 
 from crossline.basics.errors import CrosslineError
-from crossline.io.stores.stores import AlertFilter
+from crossline.io.stores.protocol import AlertFilter
 from crossline.rule_registry.sources.listedit import named
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.paging import Limit

@@ -8,7 +8,7 @@ from typing import Any
 
 from crossline.basics.times import instant_text, parse_instant_ms
 from crossline.evaluate.alerts.current_alerts import current_states
-from crossline.io.stores.stores import AlertFilter, Store
+from crossline.io.stores.protocol import AlertFilter, Store
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.history import History
 from crossline.rule_registry.outcomes.holding import HeldByHand, held_by_hand

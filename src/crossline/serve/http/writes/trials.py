@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from crossline.basics.texts.problems import nearest, one_of, shown
 from crossline.basics.times import instant_text
 from crossline.io.files.compression import packing_of
-from crossline.io.files.names import matching_files
+from crossline.io.files.patterns import matching_files
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof
 from crossline.serve.http.deps import Dependencies

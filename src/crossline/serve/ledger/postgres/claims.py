@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from crossline.io.postgres.client import Place
-from crossline.io.postgres.texts import indexed
+from crossline.io.postgres.client import DatabaseAddress
+from crossline.io.postgres.text_escapes import indexed
 from crossline.serve.decisions.values import Asked
 from crossline.serve.ledger.base import Claimed
 from crossline.serve.ledger.postgres.schema import alive, slots_key
@@ -31,7 +31,7 @@ Key = tuple[str, str]
 
 def claim_all(
     session: LedgerSession,
-    place: Place,
+    place: DatabaseAddress,
     asked: Sequence[Asked],
     now_ms: int,
     claim_ms_max: int,
@@ -87,7 +87,7 @@ def _inserted(session: LedgerSession, given: dict[Key, Asked], keys: Sequence[Ke
     return [(str(stream), str(record_id)) for stream, record_id in rows]
 
 
-def _rows(session: LedgerSession, place: Place, keys: Sequence[Key]) -> dict[Key, Any]:
+def _rows(session: LedgerSession, place: DatabaseAddress, keys: Sequence[Key]) -> dict[Key, Any]:
     if not keys:
         return {}
     columns = ([key[0] for key in keys], [key[1] for key in keys])

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from crossline.basics.errors import RetryableError, StateError
-from crossline.io.postgres.client import Place, told
-from crossline.io.postgres.texts import indexed
+from crossline.io.postgres.client import DatabaseAddress, translated_errors
+from crossline.io.postgres.text_escapes import indexed
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.serve.decisions.values import Asked, OutcomeUnknownError
 from crossline.serve.ledger.base import AnswerCounts, Claimed, LedgerAnswer, StoredAnswer
@@ -79,7 +79,7 @@ class PostgresLedger:
 
     def __init__(
         self,
-        place: Place,
+        place: DatabaseAddress,
         signer: Signer | None = None,
         clock_ms: Callable[[], int] = wall_clock_ms,
         claim_ms_max: int = CLAIM_MS_MAX,
@@ -96,7 +96,7 @@ class PostgresLedger:
         self._failed_s = float("-inf")
         self._lost: Owner | None = None  # whose connection ended in the midst of this call
         self._bases = KnownBases()
-        with told(place, writing=True, opening=True):
+        with translated_errors(place, writing=True, opening=True):
             self._session: LedgerSession | None = open_session(place, pipeline)
         self._replica = self._session.replica
         self._cutter = Cutter()
@@ -241,7 +241,7 @@ class PostgresLedger:
     def _connected(self) -> Iterator[LedgerSession]:
         if not self._open:
             raise StateError(f"the ledger {self.place.name} is not open")
-        with told(self.place, writing=True):
+        with translated_errors(self.place, writing=True):
             session = self._session or self._again()
             try:
                 with self._cutter.within(session.connection, CALL_S_MAX):

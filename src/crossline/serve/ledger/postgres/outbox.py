@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.io.postgres.client import Connection, Place
-from crossline.io.postgres.texts import indexed
+from crossline.io.postgres.client import Connection, DatabaseAddress
+from crossline.io.postgres.text_escapes import indexed
 from crossline.serve.ledger.postgres.schema import alive, slots_key
 from crossline.serve.ledger.postgres.session import LedgerSession
 from crossline.serve.revisions.values import Revision
@@ -32,7 +32,7 @@ def keep_unreported(session: LedgerSession, decision_id: str, report: Revision) 
     session.connection.execute(_KEEP, made)
 
 
-def take_unreported(session: LedgerSession, place: Place, most: int) -> list[Revision]:
+def take_unreported(session: LedgerSession, place: DatabaseAddress, most: int) -> list[Revision]:
     """The oldest to deliver by this process: its own, and those of ended processes; at most ``most``."""
     given = (*session.owner, *session.owner, slots_key(place), most)
     rows = session.connection.execute(_TAKE, given).fetchall()

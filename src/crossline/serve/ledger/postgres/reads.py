@@ -12,8 +12,15 @@ import orjson
 import psycopg
 
 from crossline.io.net.deadline import Deadline
-from crossline.io.postgres.client import Connection, Place, answered, place_of, place_of_url, told
-from crossline.io.postgres.texts import indexed
+from crossline.io.postgres.client import (
+    Connection,
+    DatabaseAddress,
+    address_of,
+    address_of_url,
+    connection_deadline,
+    translated_errors,
+)
+from crossline.io.postgres.text_escapes import indexed
 from crossline.serve.ledger.base import AnswerCounts, LedgerAnswer
 from crossline.serve.ledger.postgres.schema import PostgresRows, check_ledger_schema
 from crossline.serve.ledger.queries import (
@@ -55,18 +62,18 @@ def receipt_in(connection: Connection, name: str) -> dict[str, Any] | None:
 class PostgresReads:
     """What was answered, for routes: one connection for all of them, whichever thread asks; see ``LedgerReads``."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabaseAddress) -> None:
         self._place = place
         self._lock = threading.Lock()
         self._connection: Connection | None = None
 
     def _read(self, ask: Callable[[Connection], T]) -> T:
-        with self._lock, told(self._place, writing=False):
+        with self._lock, translated_errors(self._place, writing=False):
             if self._connection is None or self._connection.closed:
                 self._connection = self._place.connect()
                 self._connection.execute("SET default_transaction_read_only = on")
             try:
-                with answered(self._connection, Deadline(READ_S_MAX)):
+                with connection_deadline(self._connection, Deadline(READ_S_MAX)):
                     return ask(self._connection)
             except psycopg.Error:
                 self._connection.close()
@@ -111,28 +118,28 @@ def _figures(connection: Connection, records: Collection[tuple[str, str]]) -> di
     return {asked[each]: found for each, found in read_figures(PostgresRows(connection), asked).items()}
 
 
-def ledger_at(where: object) -> Place:
+def ledger_at(where: object) -> DatabaseAddress:
     """The place of a ledger that settings name, or an address without a password.
 
     Raises UsageError, or PermanentError where the password is not to be had.
     """
     if isinstance(where, LedgerSettings):
-        return place_of(where)
-    place = place_of_url(str(where))
+        return address_of(where)
+    place = address_of_url(str(where))
     return place if "schema=" in str(where) else replace(place, schema=LEDGER_SCHEMA)
 
 
 @contextmanager
-def reading(place: Place) -> Iterator[PostgresRows]:
+def reading(place: DatabaseAddress) -> Iterator[PostgresRows]:
     """One moment of the ledger at ``place``, read-only. Raises StateError where there is none."""
-    with told(place, writing=False, opening=True), place.connect() as connection:
+    with translated_errors(place, writing=False, opening=True), place.connect() as connection:
         check_ledger_schema(connection, place)
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield PostgresRows(connection)
 
 
-def check_postgres(place: Place, verifier: Verifier | None = None) -> LedgerCheck:
+def check_postgres(place: DatabaseAddress, verifier: Verifier | None = None) -> LedgerCheck:
     """As ``check_ledger``, of a ledger in PostgreSQL."""
     with reading(place) as rows:
         return check_chains(rows, verifier)

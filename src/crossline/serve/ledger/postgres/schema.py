@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crossline.basics.errors import StateError, UsageError
-from crossline.io.postgres.client import Connection, Place
+from crossline.io.postgres.client import Connection, DatabaseAddress
 from crossline.io.postgres.migrate import Migration, migrate
 
 _ID_BYTES = 4
@@ -56,7 +56,7 @@ class PostgresRows:
         return self._connection.execute(statement.replace("?", "%s").encode(), values)
 
 
-def ensure_ledger(connection: Connection, place: Place) -> str:
+def ensure_ledger(connection: Connection, place: DatabaseAddress) -> str:
     """Make the tables where there are none; the ledger's id, which its chains are named after.
 
     Raises StateError where the schema is that of something else, or of a later version.
@@ -70,7 +70,7 @@ def ensure_ledger(connection: Connection, place: Place) -> str:
     return str(row[0])
 
 
-def ensure_owner(connection: Connection, place: Place, pipeline: str) -> None:
+def ensure_owner(connection: Connection, place: DatabaseAddress, pipeline: str) -> None:
     """Note at the first start whose answers the ledger has. Raises UsageError where they are another pipeline's."""
     connection.execute("INSERT INTO meta VALUES ('pipeline', %s) ON CONFLICT (name) DO NOTHING", (pipeline,))
     row = connection.execute("SELECT value FROM meta WHERE name = 'pipeline'").fetchone()
@@ -82,7 +82,7 @@ def ensure_owner(connection: Connection, place: Place, pipeline: str) -> None:
         )
 
 
-def check_ledger_schema(connection: Connection, place: Place) -> None:
+def check_ledger_schema(connection: Connection, place: DatabaseAddress) -> None:
     """Raises StateError unless the schema holds a ledger."""
     row = connection.execute(
         "SELECT to_regclass('chains') IS NOT NULL AND to_regclass('answers') IS NOT NULL"
@@ -105,7 +105,7 @@ def alive(table: str) -> str:
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))"""  # noqa: S608 - of constants
 
 
-def slots_key(place: Place) -> int:
+def slots_key(place: DatabaseAddress) -> int:
     """The first of the two numbers of a slot's advisory lock; the second is the slot's own."""
     digest = hashlib.blake2b(f"crossline slots\x1f{place.schema}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") >> 1

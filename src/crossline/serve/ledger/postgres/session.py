@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 
 from crossline.basics.errors import RetryableError
-from crossline.io.postgres.client import Connection, Place
+from crossline.io.postgres.client import Connection, DatabaseAddress
 from crossline.serve.ledger.postgres.schema import ensure_ledger, ensure_owner, slots_key
 from crossline.serve.ledger.receipts import BEGINNING
 from crossline.serve.ledger.slots import process_text
@@ -49,7 +49,7 @@ class LedgerSession:
         return self.slot, self.incarnation
 
 
-def let_go(session: LedgerSession, place: Place) -> None:
+def let_go(session: LedgerSession, place: DatabaseAddress) -> None:
     """Give the slot up: others need not wait until the server has seen the end of the connection.
 
     Raises what psycopg raises.
@@ -57,7 +57,7 @@ def let_go(session: LedgerSession, place: Place) -> None:
     session.connection.execute(_LET_GO, (slots_key(place), session.slot))
 
 
-def open_session(place: Place, pipeline: str | None = None) -> LedgerSession:
+def open_session(place: DatabaseAddress, pipeline: str | None = None) -> LedgerSession:
     """A session with a slot of its own: the lowest that nobody holds. ``pipeline``: whose answers these must be.
 
     Raises what psycopg raises, StateError where the schema holds something else, UsageError where it holds the answers
@@ -83,7 +83,7 @@ def open_session(place: Place, pipeline: str | None = None) -> LedgerSession:
     return LedgerSession(connection, str(made[0]), slot, int(made[1]), synced)
 
 
-def _slot(connection: Connection, place: Place) -> int:
+def _slot(connection: Connection, place: DatabaseAddress) -> int:
     key = slots_key(place)
     for number in range(SLOTS_MAX):
         row = connection.execute(_HELD, (key, number)).fetchone()

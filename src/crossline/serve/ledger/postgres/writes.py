@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import RetryableError
-from crossline.io.postgres.client import Connection, Place
-from crossline.io.postgres.texts import held, indexed
+from crossline.io.postgres.client import Connection, DatabaseAddress
+from crossline.io.postgres.text_escapes import escape, indexed
 from crossline.serve.ledger.base import StoredAnswer
 from crossline.serve.ledger.postgres.outbox import keep_unreported
 from crossline.serve.ledger.postgres.schema import slots_key
@@ -154,7 +154,7 @@ class _Group:
             self.bases[in_force.digest] = in_force.body
         rest = {name: value for name, value in whole.items() if name not in {*OF_BASIS, OF_ANSWER}}
         self._link = ChainHead(self._link.replica, self._link.sequence + 1, digest)
-        words = (held(str(entry.decision["answered"])), held(str(entry.decision["decision"])))
+        words = (escape(str(entry.decision["answered"])), escape(str(entry.decision["decision"])))
         made = (*key, *words, body, self._link.sequence, digest, in_force.digest, orjson.dumps(rest))
         for column, value in zip(self._columns.values(), made, strict=True):
             column.append(value)
@@ -207,8 +207,8 @@ def revise_one(
             return False
         if report is not None:
             keep_unreported(session, name, report)
-        was = before is not None and held(before) != row[1]
-        differs = int(held(_latest(connection, name) or "") != row[1]) - int(was)
+        was = before is not None and escape(before) != row[1]
+        differs = int(escape(_latest(connection, name) or "") != row[1]) - int(was)
         for kind, number in (("revised", int(before is None)), ("differs", differs)):
             if number:
                 connection.execute(_COUNT, (session.slot, kind, row[0], number))
@@ -222,7 +222,7 @@ def _latest(connection: Connection, name: str) -> str | None:
     return None if row is None else str(orjson.loads(bytes(row[0]))["decision"])
 
 
-def remove_oldest(session: LedgerSession, place: Place, before_ms: int, most: int) -> int:
+def remove_oldest(session: LedgerSession, place: DatabaseAddress, before_ms: int, most: int) -> int:
     """Remove at most ``most`` of what was answered, or claimed and never answered, before ``before_ms``.
 
     Of each chain from its beginning on, so that it stays whole. 0 where another process is at it.

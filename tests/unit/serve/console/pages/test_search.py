@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.io.stores.stores import DecisionFilter
+from crossline.io.stores.protocol import DecisionFilter
 from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.intake.batches import CaseIntake
 from unit.serve.cases.casekit import SETTINGS, START, alert

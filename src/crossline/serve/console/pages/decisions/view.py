@@ -12,7 +12,7 @@ import orjson
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import one_of, shown
 from crossline.basics.times import parse_instant_ms
-from crossline.io.stores.stores import DecisionFilter, Mark
+from crossline.io.stores.protocol import DecisionFilter, Mark
 from crossline.rules.policy.words import ACTIONS
 from crossline.serve.access.roles import may_see
 from crossline.serve.console.layout.shell import Crumb

@@ -10,7 +10,7 @@ from typing import Any
 from crossline.basics.errors import UsageError
 from crossline.basics.times import parse_instant_ms
 from crossline.evaluate.alerts.current_alerts import current_states
-from crossline.io.stores.stores import AlertFilter
+from crossline.io.stores.protocol import AlertFilter
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.queue.case_search import having
 from crossline.serve.cases.queue.queries import listed

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 
 from crossline.basics.errors import UsageError
-from crossline.io.stores.stores import AlertFilter, Store
+from crossline.io.stores.protocol import AlertFilter, Store
 from crossline.serve.cases.statistics.queries import read_days
 from crossline.serve.console.pages.rules.health import RuleFigures
 from crossline.serve.console.request import PageRequest

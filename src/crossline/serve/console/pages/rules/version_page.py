@@ -11,7 +11,7 @@ import yaml
 
 from crossline.basics.errors import UsageError
 from crossline.basics.times import parse_instant_ms
-from crossline.io.stores.stores import AlertFilter
+from crossline.io.stores.protocol import AlertFilter
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.outcomes.overview import about, pending
 from crossline.rules.base import legal_moves

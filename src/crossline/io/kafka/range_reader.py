@@ -1,0 +1,116 @@
+"""Reads topics by ranges of offsets, each of which begins at the end of the range before."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator, Mapping
+from contextlib import suppress
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from crossline.io.kafka.client import SILENT
+from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
+
+AT_ONCE = 2_000  # records per call of the client
+SLICE = 16_000  # records of a partition per slice
+_ASK = {
+    "enable.partition.eof": "true",
+    "enable.auto.commit": "false",
+    "auto.offset.reset": "error",  # never skip deleted records
+    "queued.max.messages.kbytes": "16384",  # read ahead per partition
+    "fetch.queue.backoff.ms": "5",  # of a full queue; the default is a second
+    "log_level": "0",
+}
+
+
+class KafkaRangeReader:
+    """Reads ahead of the ranges it is asked for, so that most ranges are in memory when they are asked for."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = {**_ASK, **settings, "group.id": "crossline-tail"}
+        self._consumer: Consumer | None = None
+        self._held: dict[Place, deque[Message]] = {}
+        self._done: dict[Place, int] = {}
+        self._read_to: dict[Place, int] = {}
+
+    def read(self, ranges: Mapping[Place, Range], patience_s: float) -> Generator[tuple[Place, list[Message]]]:
+        """The records of each range by their offsets, in slices as they come.
+
+        Raises:
+            RangeUnavailableError: No record came for ``patience_s``, the first offset was deleted, or the broker
+                reports an error. The caller reads the range another way, which reports the cause.
+        """
+        try:
+            self._go_to(ranges)
+            left, until_s = self._left(ranges), time.monotonic() + patience_s
+            while left > 0:
+                self._fill(until_s - time.monotonic())
+                for place, (_, end) in ranges.items():
+                    if len(self._held[place]) >= SLICE and (taken := self._next_slice(place, end)):
+                        yield place, taken
+                before, left = left, self._left(ranges)
+                if left < before:
+                    until_s = time.monotonic() + patience_s
+            for place, (_, end) in ranges.items():
+                while taken := self._next_slice(place, end):
+                    yield place, taken
+                self._done[place] = end
+        except KafkaException as error:
+            self.rest()
+            raise RangeUnavailableError(str(error)) from error
+        except BaseException:  # also GeneratorExit: the caller may stop early
+            self.rest()
+            raise
+
+    def rest(self) -> None:
+        """Stop reading ahead; the next range starts with a seek."""
+        self._held, self._done, self._read_to = {}, {}, {}
+        if self._consumer is not None:
+            with suppress(KafkaException):
+                self._consumer.unassign()
+
+    def close(self) -> None:
+        """Close the consumer."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _go_to(self, ranges: Mapping[Place, Range]) -> None:
+        if self._consumer is None:
+            self._consumer = Consumer(self._settings, logger=SILENT)
+        if {place: start for place, (start, _) in ranges.items()} == self._done:
+            return
+        self._done = {place: start for place, (start, _) in ranges.items()}
+        self._read_to = dict(self._done)
+        self._held = {place: deque() for place in ranges}
+        self._consumer.assign([TopicPartition(*place, start) for place, start in self._done.items()])
+
+    def _left(self, ranges: Mapping[Place, Range]) -> int:
+        """How many offsets of the ranges are still to be read."""
+        return sum(max(0, end - self._read_to[place]) for place, (_, end) in ranges.items())
+
+    def _fill(self, wait_s: float) -> None:
+        """Wait for records of the client. Offsets may be missing: a later record, or the end event, shows the end."""
+        consumer = self._consumer
+        # Wait for the first record, then take what is buffered: asked for many, the client waits for all of them.
+        first = consumer.poll(wait_s) if consumer is not None and wait_s > 0 else None
+        if consumer is None or first is None:
+            raise RangeUnavailableError("its records did not come in time")
+        for message in (first, *consumer.consume(AT_ONCE, 0)):
+            place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
+            error = message.error()
+            if error is None:
+                self._held[place].append(message)
+                self._read_to[place] = offset + 1
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
+                self._read_to[place] = max(self._read_to[place], offset)
+            else:
+                raise RangeUnavailableError(str(error))
+
+    def _next_slice(self, place: Place, end: int) -> list[Message]:
+        """The next slice of records before ``end``."""
+        held, taken = self._held[place], list[Message]()
+        while held and len(taken) < SLICE and int(held[0].offset() or 0) < end:
+            taken.append(held.popleft())
+        return taken
