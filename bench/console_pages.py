@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench.console_beside import LIST
+from bench.console_data import LIST
 from bench.console_store import RECORDS, RULES, Stock
 from crossline.serve.access.routes import RouteTable
 from crossline.serve.console.access import NEEDS

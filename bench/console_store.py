@@ -17,7 +17,7 @@ import yaml
 from dev.services.postgres import LocalPostgres
 
 from bench.cases import APART_MS, AT_ONCE, MADE_AT_ONCE, SETTINGS, START_MS, alerts, taken, worked
-from bench.console_beside import beside, lists, records
+from bench.console_data import beside, lists, records
 from bench.report import say
 from crossline.io.postgres.sink import PostgresSink
 from crossline.io.sinks.base import Delivery, Sink

@@ -137,7 +137,7 @@ def ask(running: Running, scenario: Scenario, asked: Asked, folder: Path) -> Non
     told |= {"connections": CONNECTIONS, "due_ms": asked.due_ms, "begin_s": asked.begin_s, "key": running.key}
     spec.write_bytes(orjson.dumps(told))
     load = subprocess.Popen(
-        [sys.executable, "-m", "bench.asking", str(spec), str(out)],
+        [sys.executable, "-m", "bench.request_load", str(spec), str(out)],
         cwd=ROOT,
         env=environment(),
         preexec_fn=end_with_parent,  # noqa: PLW1509 - it does no more than one call to the system

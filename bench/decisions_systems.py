@@ -166,7 +166,7 @@ def crossline(folder: Path, *, beside: int, trigger: str) -> Iterator[Running]:
 def sending(folder: Path, brokers: str, rate: int, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     """Records of the workload into the topic, at their pace."""
     arguments = (brokers, STREAM, str(rate), str(seconds + BESIDE_S))
-    with process("bench.beside", *arguments, log=folder / "beside.log") as load:
+    with process("bench.topic_load", *arguments, log=folder / "beside.log") as load:
         yield load
 
 

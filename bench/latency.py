@@ -227,11 +227,11 @@ def measure(
         if scraper is not None:
             stack.enter_context(scraper.scraping())
         listening = stack.enter_context(
-            process("bench.listen", broker.brokers, "alerts", str(received), log=folder / "listen.log")
+            process("bench.alert_listener", broker.brokers, "alerts", str(received), log=folder / "listen.log")
         )
         arguments = [str(pipeline), str(figures), "--serve", *(x for each in settings for x in ("--set", each))]
         run = []
-        with process("bench.child", *arguments, log=folder / "run.log") as running:
+        with process("bench.pipeline_process", *arguments, log=folder / "run.log") as running:
             await_start(bench, running, folder / "run.log")
             bench.processes |= {"pipeline": running.pid, "broker": broker.pid or 0, "consumer": listening.pid}
             bench.processes |= given.pids

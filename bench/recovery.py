@@ -91,7 +91,7 @@ def measure(rules: Rules, records: int) -> dict[str, Any]:
     source = {"kind": "generator", "workload": "tx", "records": records + 1_500_000}
     with own_folder_for("bench") as folder:
         pipeline = write_pipeline(folder / "p", rules, source)
-        process = start(pipeline, "bench.child", str(pipeline), str(folder / "figures.json"))
+        process = start(pipeline, "bench.pipeline_process", str(pipeline), str(folder / "figures.json"))
         until_judged(pipeline, process, records)
         kill_all(process)
         before = delivered(pipeline)

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from crossline.analysis.catch import Marks
+from crossline.analysis.detection_quality import Marks
 from crossline.backtest.workbench.labels import labels_at
 from crossline.basics.errors import UsageError
 from crossline.cli.main import app

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from crossline.backtest.backtest import Judged, Recorded
-from crossline.backtest.investigation.bench import Bench, Budget
 from crossline.backtest.investigation.counterfactual import Counterfactual, counterfactuals
-from crossline.backtest.investigation.rows import KeyRecord
+from crossline.backtest.investigation.key_records import KeyRecord
+from crossline.backtest.investigation.variant_runner import Bench, Budget
 from crossline.basics.streams.schema import load_streams
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet

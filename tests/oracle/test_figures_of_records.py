@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.backtest.figures import types_of
+from crossline.backtest.figure_table import types_of
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults

@@ -14,7 +14,7 @@ from crossline.analysis.claims import All, Denied
 from crossline.analysis.conditions import claim_of, fields_of
 from crossline.analysis.formulas import claim_of_formula
 from crossline.analysis.ruleset_lint import lint
-from crossline.analysis.solve import Values, certain, hull, impossible
+from crossline.analysis.satisfiability import Values, certain, hull, impossible
 from crossline.basics.conditions.tree import parse_conditions
 from crossline.basics.fields import FieldKind
 from crossline.basics.formula.check import check

@@ -11,11 +11,11 @@ import orjson
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from crossline.analysis.catch import Marks
+from crossline.analysis.detection_quality import Marks
 from crossline.backtest.backtest import Judged, Recorded
 from crossline.backtest.trial import as_if_active
 from crossline.backtest.workbench.sample import batches
-from crossline.backtest.workbench.suggest import Suggestion, Wanted, suggest
+from crossline.backtest.workbench.threshold_search import Suggestion, Wanted, suggest
 from crossline.evaluate.shard import Bounds
 from crossline.rules.reading import load_rules_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crossline.analysis.claims import All, Claim, Denied, Opaque, Present, Some, Test, relation
-from crossline.analysis.solve import Values
+from crossline.analysis.satisfiability import Values
 from crossline.basics.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, ListRef, Node, Not
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 

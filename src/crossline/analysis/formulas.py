@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crossline.analysis.claims import ALWAYS, NEVER, All, Claim, Denied, Opaque, Present, Some, Test, relation
-from crossline.analysis.solve import Known
+from crossline.analysis.satisfiability import Known
 from crossline.basics.formula.canonical import canonical
 from crossline.basics.formula.tree import (
     FAMILIES,

@@ -14,7 +14,7 @@ from crossline.analysis.claims import All, Claim, Denied, Opaque, Present, Test
 from crossline.analysis.conditions import claim_of, fields_of
 from crossline.analysis.formulas import claim_of_formula
 from crossline.analysis.ranges import figure_values
-from crossline.analysis.solve import Known, Values, certain, impossible
+from crossline.analysis.satisfiability import Known, Values, certain, impossible
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import AllOf, AnyOf, Leaf, Node
 from crossline.basics.streams.schema import StreamSpec

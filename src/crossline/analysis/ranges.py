@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from crossline.analysis.claims import All, Present
 from crossline.analysis.conditions import claim_of
-from crossline.analysis.solve import Known, Values, hull
+from crossline.analysis.satisfiability import Known, Values, hull
 from crossline.basics.streams.schema import FieldSpec
 from crossline.programs.aggregate import Asked
 from crossline.programs.program import Figure, Program

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from crossline.analysis.beside.shares import odd_shares
-from crossline.analysis.beside.subsumed import subsumed
 from crossline.analysis.lint import KINDS, LintFinding, lint_rule, meant
+from crossline.analysis.overlap.key_shares import odd_shares
+from crossline.analysis.overlap.subsumption import subsumed
 from crossline.basics.streams.schema import StreamSpec
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import Sources

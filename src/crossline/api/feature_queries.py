@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crossline.api.declarations import Stream, check_alone
-from crossline.backtest.figures import types_of
+from crossline.backtest.figure_table import types_of
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.reading import read_figures, told_of

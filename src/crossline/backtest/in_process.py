@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from crossline.backtest.alert_writer import AlertWriter
 from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
-from crossline.backtest.writer import AlertWriter
 from crossline.basics.values import Records
 from crossline.io.chunks import Most
 from crossline.io.files.log import FileChunks

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crossline.backtest.alert_writer import AlertWriter
 from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
-from crossline.backtest.writer import AlertWriter
 from crossline.io.sinks.outfile import drafted, make_folder
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rulefeed import FixedFeed

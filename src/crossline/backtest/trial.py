@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from crossline.backtest.absence_reasons import lateness_of, too_late, wait_of, waited, waits
 from crossline.backtest.alert_figures import number_of, read_figures
 from crossline.backtest.backtest import Judged
 from crossline.backtest.in_process import outcomes
 from crossline.backtest.sample_view import Clocks, figures_said, rule_words, shown_value, with_fields
-from crossline.backtest.steps import lists_named, standing, steps_of, unmet
-from crossline.backtest.waits import lateness_of, too_late, wait_of, waited, waits
+from crossline.backtest.sequence_reasons import lists_named, standing, steps_of, unmet
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.holds import lookup
 from crossline.basics.conditions.tree import AllOf

@@ -28,7 +28,7 @@ from crossline.io.sinks.outfile import drafted, is_standard_output, make_folder
 
 if TYPE_CHECKING:
     from crossline.backtest.backtest import Judged
-    from crossline.backtest.figures import Told
+    from crossline.backtest.figure_table import Told
     from crossline.cli.backtest import Setting
     from crossline.rules.ruleset import RuleSet
     from crossline.rules.shared import PlacedFigure
@@ -220,7 +220,7 @@ def _write(
     if on is not Runner.SPARK:
         do_without_pandas()
         tell_compiling()
-    from crossline.backtest.figures import types_of
+    from crossline.backtest.figure_table import types_of
 
     columns = types_of(declared, judged.history.streams)
     progress = ProgressLine(sys.stderr)
@@ -245,12 +245,12 @@ def _follow(
     drain: bool,
 ) -> dict[str, Any]:
     """Until it is stopped; with ``drain``, until the available records are processed."""
-    from crossline.backtest.figures import check_folder, types_of
+    from crossline.backtest.figure_table import check_folder, types_of
 
     if setting.config is None:
         raise UsageError("--follow: found a pipeline by its name; expected its file, which has the sources")
     check_folder(folder)
-    from crossline.backtest.figures_following import follow
+    from crossline.backtest.figure_stream import follow
     from crossline.runtime.pipeline.assemble import session_for
     from crossline.runtime.spark_internals.gateway import end_session
 
@@ -270,14 +270,14 @@ def _follow(
 def _computation(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
     """The function that computes; with ``--on spark`` Spark runs for as long as the context lasts."""
     if on is not Runner.SPARK:
-        from crossline.backtest.figures import tell
+        from crossline.backtest.figure_table import tell
 
         yield tell
         return
-    from crossline.backtest import figures_in_spark
+    from crossline.backtest import figure_table_in_spark
 
     with session_of("figures", stopping) as spark:
-        yield partial(figures_in_spark.tell, spark)
+        yield partial(figure_table_in_spark.tell, spark)
 
 
 def _summary(done: Told, declared: Sequence[PlacedFigure], output: Path) -> dict[str, Any]:

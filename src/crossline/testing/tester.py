@@ -10,8 +10,8 @@ from crossline.api.declarations import FilePath, Stream, stream_of
 from crossline.api.detector import Detector
 from crossline.api.results import Alerts
 from crossline.backtest.trial import as_if_active
-from crossline.backtest.workbench.cases import LATEST_MS, fed_by
-from crossline.backtest.workbench.expected import as_expected, differences
+from crossline.backtest.workbench.expected_hits import as_expected, differences
+from crossline.backtest.workbench.rule_cases import LATEST_MS, fed_by
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.standing import last_words

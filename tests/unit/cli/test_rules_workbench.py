@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from crossline.backtest.alert_writer import AlertWriter
 from crossline.backtest.backtest import Judged, Recorded
 from crossline.backtest.workbench.sample import alerts_over, batches
-from crossline.backtest.writer import AlertWriter
 from crossline.basics.streams.schema import load_streams
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crossline.analysis.health.shares import Precision, difference
-from crossline.analysis.predicted import Predicted
+from crossline.analysis.prediction import Predicted
 
 Figure = Literal["alerts", "money", "precision"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from crossline.analysis.predicted import Predicted, predicted
+from crossline.analysis.prediction import Predicted, predicted
 
 SILENT_CHANCE = 0.01
 LATELY_DAYS, PAST_DAYS_MIN = 7, 7

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.backtest.investigation.bench import Bench, SpentError
-from crossline.backtest.investigation.changes import Altered, altered_records, record_fields, shifted
-from crossline.backtest.investigation.knobs import Kind, Knob, knobs_of, step_of
-from crossline.backtest.investigation.rows import KeyRecord, without
-from crossline.backtest.investigation.search import Judge, Range, Turn, nearest_turn
-from crossline.backtest.investigation.sooner import sooner_turn
-from crossline.backtest.investigation.then import left_out_said, then_said
-from crossline.backtest.investigation.times import clock_ms, window_hints
+from crossline.backtest.investigation.earlier_firing import sooner_turn
+from crossline.backtest.investigation.key_records import KeyRecord, without
+from crossline.backtest.investigation.outcome_text import left_out_said, then_said
+from crossline.backtest.investigation.parameters import Kind, Knob, knobs_of, step_of
+from crossline.backtest.investigation.record_changes import Altered, altered_records, record_fields, shifted
+from crossline.backtest.investigation.turning_point import Judge, Range, Turn, nearest_turn
+from crossline.backtest.investigation.variant_runner import Bench, SpentError
+from crossline.backtest.investigation.window_times import clock_ms, window_hints
 from crossline.basics.streams.reading import rule_of
 from crossline.rules.base import Rule
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from crossline.backtest.investigation.bars import FigureBar, Unit
+from crossline.backtest.investigation.figure_bars import FigureBar, Unit
 from crossline.basics.times import format_instant, parse_instant_ms
 
 Shape = Literal["window", "sequence", "travel", "correlation", "absence", "none"]

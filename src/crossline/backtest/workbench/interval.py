@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from crossline.analysis.catch import Alert, Marks
+from crossline.analysis.detection_quality import Alert, Marks
 from crossline.backtest.workbench.sample import Batch
 from crossline.basics.errors import UsageError
 from crossline.basics.times import instant_text, parse_instant_ms

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crossline.analysis.catch import Marks
+from crossline.analysis.detection_quality import Marks
 from crossline.backtest.workbench.case_labels import is_database, labels_in
 from crossline.backtest.workbench.sample import Batch
 from crossline.basics.errors import UsageError

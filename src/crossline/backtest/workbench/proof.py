@@ -10,13 +10,13 @@ from typing import Any
 
 import orjson
 
-from crossline.analysis.catch import Alert, Marks, sides
+from crossline.analysis.detection_quality import Alert, Marks, sides
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import predicted, predicted_sum
+from crossline.analysis.prediction import predicted, predicted_sum
 from crossline.backtest.compare import compare
-from crossline.backtest.workbench.blast import Blast
+from crossline.backtest.workbench.blast_radius import Blast
 from crossline.backtest.workbench.interval import DAY_MS, Interval
-from crossline.backtest.workbench.together import Together
+from crossline.backtest.workbench.joint_run import Together
 from crossline.basics.times import instant_text, parse_instant_ms
 from crossline.io.files.names import matching_files
 

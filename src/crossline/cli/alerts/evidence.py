@@ -19,7 +19,7 @@ from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.stores.stores import StoredAlert
 
 if TYPE_CHECKING:
-    from crossline.backtest.investigation.bench import Bench
+    from crossline.backtest.investigation.variant_runner import Bench
     from crossline.cli.alerts.key_records import KeyRecords
     from crossline.rules.base import Rule
 
@@ -52,7 +52,7 @@ def evidence(
     as_json: AsJson = False,
 ) -> None:
     """The window of an alert as a timeline, and each of its figures against its threshold."""
-    from crossline.backtest.investigation.evidence import timeline
+    from crossline.backtest.investigation.timeline_builder import timeline
 
     with _explained(alert_id, pipeline, db, read_for) as found:
         made = timeline(
@@ -88,8 +88,8 @@ def what_if(
     as_json: AsJson = False,
 ) -> None:
     """What would not have fired: the smallest change of each kind, each judged by the engine."""
-    from crossline.backtest.investigation.bench import Budget
     from crossline.backtest.investigation.counterfactual import counterfactuals
+    from crossline.backtest.investigation.variant_runner import Budget
 
     with _explained(alert_id, pipeline, db, read_for) as found:
         found.bench.budget = Budget.of(runs, parse_duration_ms(search_for) / 1_000)
@@ -182,7 +182,7 @@ def _one(found: list[StoredAlert], alert_id: str) -> StoredAlert:
 def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Bench:
     """Lists and tables are those of now."""
     from crossline.backtest.backtest import Judged, Recorded
-    from crossline.backtest.investigation.bench import Bench, active
+    from crossline.backtest.investigation.variant_runner import Bench, active
     from crossline.cli.backtest import setting_of, with_tables
     from crossline.evaluate.shard import Bounds
     from crossline.rule_registry.lists import lists_in

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from crossline.backtest.investigation.evidence import BEFORE
-from crossline.backtest.investigation.rows import KeyRecord
-from crossline.backtest.records import Row, event_ms, same_value
+from crossline.backtest.investigation.key_records import KeyRecord
+from crossline.backtest.investigation.timeline_builder import BEFORE
+from crossline.backtest.record_search import Row, event_ms, same_value
 from crossline.basics.conditions.holds import lookup
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.streams.schema import StreamSpec

@@ -27,7 +27,7 @@ from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.stores.stores import StoredAlert
 
 if TYPE_CHECKING:
-    from crossline.backtest.records import Back, Found, Row
+    from crossline.backtest.record_search import Back, Found, Row
     from crossline.basics.streams.schema import StreamSpec
     from crossline.settings.config import PipelineConfig as Config
 
@@ -84,7 +84,7 @@ class Seen:
         return {"record_id": record_id, "found": True, **of, **at, **place, "fields": _plain(row.fields)}
 
     def _time(self, record_id: str, row: Row) -> str:
-        from crossline.backtest.records import event_ms
+        from crossline.backtest.record_search import event_ms
 
         _, spec = self.others.get(record_id, ("", self.spec))
         at_ms = event_ms(spec.event_time, row.fields)
@@ -119,7 +119,7 @@ def seen(
     ``body``: of its rule, where that is known. ``refused``: of ids of a stream the places of records that do not count
     (see ``Wanted``). Raises CrosslineError where its stream is none of the origin's, or its source cannot be asked.
     """
-    from crossline.backtest.records import Wanted
+    from crossline.backtest.record_search import Wanted
 
     alert = stored.alert
     spec = origin.streams.get(alert["stream"])
@@ -263,14 +263,14 @@ def _files(
     folder: str | None = None,
 ) -> Back:
     """Files by the list of chunks in ``folder``; where there is none, as they are now."""
-    from crossline.backtest.back import FilesBack
+    from crossline.backtest.reverse_readers import FilesBack
     from crossline.io.files.listing import ChunkList
     from crossline.io.files.log import FileChunks
     from crossline.runtime.sources.files import FileInput, patterns_of
 
     kind = FilesBack
     if spec.format == "parquet":
-        from crossline.backtest.back_tables import TablesBack
+        from crossline.backtest.reverse_parquet_reader import TablesBack
 
         kind = TablesBack
     known = ChunkList(folder or "")
@@ -286,7 +286,7 @@ def _files(
 
 def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str, upto_ms: int | None) -> Back:
     """Topics of JSON, or of Avro by the schemas in ``folder``, and those that the registry has besides."""
-    from crossline.backtest.back import KafkaRows
+    from crossline.backtest.reverse_readers import KafkaRows
     from crossline.io.kafka.back import KafkaBack
     from crossline.io.kafka.client import reading_settings
 
@@ -304,7 +304,7 @@ def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str, upto_
 
 
 def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> Back:
-    from crossline.backtest.back import GeneratedBack
+    from crossline.backtest.reverse_readers import GeneratedBack
     from crossline.generate.source import read_source
 
     generator = read_source(source.model_dump(exclude_none=True))

@@ -26,7 +26,7 @@ from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
-    from crossline.analysis.catch import Marks, Side, Weighed
+    from crossline.analysis.detection_quality import Marks, Side, Weighed
     from crossline.backtest.backtest import Judged
 
 _VERSIONED = re.compile(r"(?P<path>.+)@(?P<version>\d{1,9})")
@@ -49,9 +49,9 @@ def compare(
 
     Two alerts share something where they rest on a common record. With labels: precision, recall, and money.
     """
-    from crossline.analysis.catch import sides
+    from crossline.analysis.detection_quality import sides
     from crossline.backtest.compare import compare as by_rule
-    from crossline.backtest.workbench.together import judge_together
+    from crossline.backtest.workbench.joint_run import judge_together
     from crossline.runtime.machine.temp import own_folder_for
 
     given = TrialInput(stream, lists, pipeline, tuple(input_), figures)

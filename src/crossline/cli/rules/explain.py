@@ -28,7 +28,7 @@ from crossline.rules.base import Rule
 if TYPE_CHECKING:
     from crossline.analysis.retention import Kept
     from crossline.backtest.backtest import Judged
-    from crossline.backtest.workbench.measure import Cost, Store
+    from crossline.backtest.workbench.rule_costs import Cost, Store
     from crossline.backtest.workbench.sample import Batch
 
 
@@ -49,7 +49,7 @@ def explain(
     """Say what each rule means, what it keeps of the past and shares with others; on a sample also what it takes."""
     from crossline.analysis.english import said
     from crossline.analysis.retention import kept_among
-    from crossline.backtest.workbench.measure import stores
+    from crossline.backtest.workbench.rule_costs import stores
     from crossline.backtest.workbench.sample import batches
     from crossline.plan.compose import sources_of
     from crossline.runtime.machine.temp import own_folder_for
@@ -186,7 +186,7 @@ def size(count: float) -> str:
 
 
 def _tell_costs(judged: Judged, sample: Sequence[Batch], rules: Sequence[Rule], *, as_json: bool) -> None:
-    from crossline.backtest.workbench.measure import costs
+    from crossline.backtest.workbench.rule_costs import costs
 
     whole, bare, found = costs(judged, sample, [each.rule_id for each in rules])
     if as_json:

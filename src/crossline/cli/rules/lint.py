@@ -133,7 +133,7 @@ def place(found: LintFinding, item: FileRule) -> Placed:
 def many_keys(given: TrialInput, judged: Judged, known: Iterable[str]) -> list[LintFinding]:
     """Rules whose keys are nearly as many as their records, in a sample that is longer than what they keep."""
     from crossline.analysis.lint import unbounded
-    from crossline.backtest.workbench.measure import spans, stores
+    from crossline.backtest.workbench.rule_costs import spans, stores
     from crossline.backtest.workbench.sample import batches
     from crossline.runtime.machine.temp import own_folder_for
 

@@ -73,10 +73,10 @@ def proven(
     amount: str | None = None,
 ) -> dict[str, Any]:
     """The proof of the one rule in ``rules`` (or of that of the name ``rule``), by the records of ``inputs``."""
-    from crossline.backtest.workbench.blast import Blast
+    from crossline.backtest.workbench.blast_radius import Blast
     from crossline.backtest.workbench.interval import MarksWithin
+    from crossline.backtest.workbench.joint_run import judge_together
     from crossline.backtest.workbench.proof import Candidate, files_told, proof_of
-    from crossline.backtest.workbench.together import judge_together
     from crossline.runtime.machine.temp import own_folder_for
 
     config = read_pipeline_in_place(pipeline)

@@ -32,7 +32,7 @@ from crossline.evaluate.alerts.standing import last_words
 from crossline.rule_registry.content import read_text
 
 if TYPE_CHECKING:
-    from crossline.analysis.catch import Marks, Shadowed
+    from crossline.analysis.detection_quality import Marks, Shadowed
 
 _DAY_MS = 86_400_000
 
@@ -75,7 +75,7 @@ def shadow(
 
     With labels: precision, recall, and money.
     """
-    from crossline.analysis.catch import shadow_report
+    from crossline.analysis.detection_quality import shadow_report
 
     if (rules is not None) + (db is not None) + (alerts is not None) != 1:
         raise UsageError("name one of RULES (with --input), --db and --alerts")
@@ -97,7 +97,7 @@ def shadow(
 
 
 def _judged(rules: Path, given: TrialInput, labels: str | None, amount: str | None) -> ShadowReport:
-    from crossline.backtest.workbench.together import judge_together
+    from crossline.backtest.workbench.joint_run import judge_together
     from crossline.runtime.machine.temp import own_folder_for
 
     if not given.inputs:

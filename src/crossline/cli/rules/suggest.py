@@ -30,8 +30,8 @@ from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:
-    from crossline.backtest.workbench.measure import Span
-    from crossline.backtest.workbench.suggest import Around, Outcome, Suggestion
+    from crossline.backtest.workbench.rule_costs import Span
+    from crossline.backtest.workbench.threshold_search import Around, Outcome, Suggestion
 
 Since = Annotated[str | None, typer.Option("--from", help="With --steps: count alerts from this event time.")]
 Until = Annotated[str | None, typer.Option("--to", help="And before this event time.")]
@@ -66,9 +66,9 @@ def suggest_threshold(
     Each threshold shown was run on the records, with the rule's own emission and cooldown.
     """
     from crossline.backtest.workbench.interval import ANY_TIME, Interval
-    from crossline.backtest.workbench.measure import days_of, spans
+    from crossline.backtest.workbench.rule_costs import days_of, spans
     from crossline.backtest.workbench.sample import batches
-    from crossline.backtest.workbench.suggest import Wanted, around, suggest
+    from crossline.backtest.workbench.threshold_search import Wanted, around, suggest
     from crossline.runtime.machine.temp import own_folder_for
 
     interval = Interval(instant_of("--from", from_), instant_of("--to", to))

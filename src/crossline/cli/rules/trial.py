@@ -28,8 +28,8 @@ from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
     from crossline.backtest.trial import Trial, Verdict
-    from crossline.backtest.workbench.cases import CaseResult
-    from crossline.backtest.workbench.near import NearMiss
+    from crossline.backtest.workbench.near_misses import NearMiss
+    from crossline.backtest.workbench.rule_cases import CaseResult
     from crossline.cli.backtest import Setting
 
 SHOWN = 3  # alerts of a rule
@@ -91,7 +91,7 @@ def _try_sample(
     """What rules make of a sample, or of one record of it."""
     from crossline.backtest.backtest import Judged, Recorded
     from crossline.backtest.trial import as_if_active, tried, verdicts
-    from crossline.backtest.workbench.near import near_misses
+    from crossline.backtest.workbench.near_misses import near_misses
     from crossline.evaluate.shard import Bounds
     from crossline.rule_registry.lists import lists_in
     from crossline.runtime.machine.temp import own_folder_for
@@ -194,7 +194,7 @@ def run_cases(path: Path, setting: Setting) -> list[FileResult]:
         UsageError: there are none.
         RefusedError: all that is wrong in one.
     """
-    from crossline.backtest.workbench.cases import Bench, read_cases
+    from crossline.backtest.workbench.rule_cases import Bench, read_cases
     from crossline.evaluate.shard import Bounds
     from crossline.rule_registry.lists import lists_in
 

@@ -10,7 +10,7 @@ from crossline.analysis.health.predictions import Held, held_mean, held_precisio
 from crossline.analysis.health.rhythm import Rhythm, rhythm, usual
 from crossline.analysis.health.shares import Precision
 from crossline.analysis.health.stability import drift
-from crossline.analysis.predicted import Predicted
+from crossline.analysis.prediction import Predicted
 from crossline.serve.cases.statistics.queries import DAYS, WEEK, RuleCounts, Verdicts
 from crossline.serve.cases.statistics.schema import DAY_MS
 from crossline.serve.health.values import Foretold, Parity, RuleCost, RuleFacts, RuleHealth, RuleOverlap

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import Predicted
+from crossline.analysis.prediction import Predicted
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.alertjson import read_quickly
 from crossline.io.stores.stores import AlertFilter, Store

@@ -11,7 +11,7 @@ from crossline.analysis.health.predictions import Held
 from crossline.analysis.health.rhythm import Rhythm
 from crossline.analysis.health.shares import Precision
 from crossline.analysis.health.stability import Drift
-from crossline.analysis.predicted import Predicted
+from crossline.analysis.prediction import Predicted
 
 # What may be wrong with a rule: the first five call for a person.
 WRONG = ("floods", "silent", "alerts", "money", "precision", "parity", "drift")

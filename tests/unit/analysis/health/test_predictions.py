@@ -6,7 +6,7 @@ import pytest
 
 from crossline.analysis.health.predictions import Held, held_mean, held_precision, mean_interval
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import Predicted, predicted, predicted_sum
+from crossline.analysis.prediction import Predicted, predicted, predicted_sum
 
 AHEAD = Predicted(per_day=10.0, low=2.0, high=18.0, days=4.0)
 

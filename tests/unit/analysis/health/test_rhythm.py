@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crossline.analysis.health.rhythm import Rhythm, rhythm, usual
-from crossline.analysis.predicted import Predicted
+from crossline.analysis.prediction import Predicted
 
 # 1.8 alerts a day are due: three days without one happen in exp(-5.4) = 0.5 % of cases, two in 2.7 %.
 DUE = Predicted(1.8, 0.0, 5.0, 28.0)

@@ -9,7 +9,7 @@ import pytest
 from crossline.analysis.health.delays import Cell
 from crossline.analysis.health.rhythm import Rhythm
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import Predicted
+from crossline.analysis.prediction import Predicted
 from crossline.serve.cases.statistics.queries import RuleCounts, Verdicts
 from crossline.serve.health.assess import Measured, assessed
 from crossline.serve.health.sentences import HealthNote, notes_of, parity_text

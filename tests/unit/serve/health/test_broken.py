@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from crossline.analysis.health.predictions import Held, held_mean
-from crossline.analysis.predicted import Predicted
+from crossline.analysis.prediction import Predicted
 from crossline.serve.app.events import AllEvents
 from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.feed.reader import FeedReader

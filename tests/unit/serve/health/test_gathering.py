@@ -10,7 +10,7 @@ import pytest
 from tests.unit.serve.http.kit import NOW_MS, Client, FakeLedger, project, served
 
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import Predicted
+from crossline.analysis.prediction import Predicted
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.io.stores.opening import open_store

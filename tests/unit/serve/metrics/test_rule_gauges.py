@@ -7,7 +7,7 @@ from prometheus_client.exposition import generate_latest
 
 from crossline.analysis.health.predictions import Held
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import Predicted
+from crossline.analysis.prediction import Predicted
 from crossline.basics.errors import RetryableError
 from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.health.assess import Measured, assessed

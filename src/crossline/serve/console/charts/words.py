@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 
-from crossline.backtest.investigation.bars import FigureBar, Unit
+from crossline.backtest.investigation.figure_bars import FigureBar, Unit
 from crossline.backtest.investigation.timeline import Timeline
 from crossline.basics.texts.money import amount_said, with_code
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossline.backtest.investigation.bars import FigureBar
+from crossline.backtest.investigation.figure_bars import FigureBar
 from crossline.backtest.investigation.timeline import Lane, Mark, Place, RecordMark, Step, Timeline, Travel
 
 DAY_MS = 1_795_392_000_000  # 2026-11-23T00:00:00Z

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from crossline.analysis.forms.reading import form_of
+from crossline.analysis.forms.form_reader import form_of
+from crossline.analysis.forms.form_writer import with_form
 from crossline.analysis.forms.values import RuleForm, TypeChange
-from crossline.analysis.forms.writing import with_form
 from crossline.serve.console.pages.rules.editor_parts import TextFault
 from crossline.serve.console.request import PageRequest, moved
 

@@ -1,0 +1,84 @@
+"""What happens after a change, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crossline.backtest.alert_figures import read_figures
+from crossline.backtest.investigation.key_records import KeyRecord
+from crossline.backtest.investigation.record_changes import Altered
+from crossline.backtest.investigation.variant_runner import Bench
+from crossline.backtest.sample_view import figures_said, rule_words, shown_value
+from crossline.basics.times import format_duration, rounded_duration
+
+_EXACT_MS = 1_000
+
+
+def then_said(bench: Bench, altered: Altered, standing: Mapping[str, Any]) -> str:
+    """``senders 5, received 1,640; fires 18 s later at t0199352``: the figures at the record, and the next alert.
+
+    Args:
+        bench: The rule version, and what judges.
+        altered: What is judged.
+        standing: The alert at the record as things are.
+    """
+    if bench.program().verdict is None:
+        return "does not fire"
+    batch = bench.batch(altered.records)
+    probe = bench.probe(batch, altered.rule).get(bench.record_id)
+    place, record = _place(altered.records, bench.record_id)
+    parts = [f"{bench.record_id} no longer counts" if probe is None else figures_at(bench, altered, probe)]
+    if probe is not None:
+        gone = [each for each in _ids(standing) if each not in _ids(probe)]
+        came = [each for each in altered.records if each.record_id in gone]
+        if gone and came and altered.rule is not None:
+            more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+            parts.append(f"{gone[0]}{more} no longer {'counts' if len(gone) == 1 else 'count'}")
+    return "; ".join([*parts, next_said(bench, altered, batch, place, record)])
+
+
+def figures_at(bench: Bench, altered: Altered, probe: Mapping[str, Any]) -> str:
+    """The figures of a probe: ``count 5``, ``senders 5, received 1,640``."""
+    rule = altered.rule or bench.rule
+    program = bench.program(rule)
+    if program.formula is not None:
+        words, read = rule_words(rule), read_figures(program.formula, probe)
+        value = probe["value"]
+        return words.in_words(value, read) if words is not None else figures_said(rule, read)
+    if program.sequence is not None:
+        return f"{probe['evidence']['count']} of {len(program.sequence.names)} records"
+    name = "value" if program.comparison is None else getattr(rule, "aggregation_type", "value")
+    return f"{name} {shown_value(probe['value'])}"
+
+
+def next_said(bench: Bench, altered: Altered, batch: Any, place: int, record: KeyRecord) -> str:
+    """When it fires next, of the records that are there."""
+    alerts = bench.alerts(batch, altered.rule)
+    for each in altered.records[place + 1 :]:
+        if each.record_id in alerts:
+            return f"fires {duration_said(each.event_ms - record.event_ms)} later at {each.record_id}"
+    after = len(altered.records) - place - 1
+    if after == 0:
+        return "nothing came after it"
+    return f"does not fire at the {after} records after it" if after > 1 else "does not fire at the record after it"
+
+
+def duration_said(ms: int) -> str:
+    """A time between two records; below a second to the millisecond."""
+    return format_duration(ms) if abs(ms) < _EXACT_MS else rounded_duration(ms)
+
+
+def left_out_said(turning: Sequence[KeyRecord], among: int) -> str:
+    """Which record, left out, turns it."""
+    if len(turning) == 1:
+        return f"Without {turning[0].record_id}"
+    return f"Without any one of {len(turning)} of the {among} records before it, such as {turning[0].record_id}"
+
+
+def _place(records: Sequence[KeyRecord], record_id: str) -> tuple[int, KeyRecord]:
+    return next((number, each) for number, each in enumerate(records) if each.record_id == record_id)
+
+
+def _ids(alert: Mapping[str, Any]) -> list[str]:
+    return list(alert["evidence"]["record_ids"])

@@ -1,0 +1,80 @@
+"""Several rule sets over the same records: what each of them finds, in one reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.workbench.labels import Amounts
+from crossline.backtest.workbench.rule_costs import Span, days_of, widen
+from crossline.backtest.workbench.sample import BATCH_BYTES, Batch, Jury, batches
+from crossline.basics.errors import UsageError
+from crossline.basics.texts.problems import nearest, one_of
+from crossline.evaluate.alerts.standing import last_words
+
+
+@dataclass(slots=True)
+class Together:
+    """``alerts``: of each rule set. ``amounts``: by record id, None where no field was asked for."""
+
+    alerts: list[list[dict[str, Any]]]
+    spans: dict[str, Span] = field(default_factory=dict)
+    amounts: dict[str, float] | None = None
+
+    @property
+    def records(self) -> int:
+        """Records that were judged."""
+        return sum(span.records for span in self.spans.values())
+
+    @property
+    def days(self) -> float:
+        """How long they are."""
+        return days_of(self.spans)
+
+
+def judge_together(
+    sets: Sequence[Judged],
+    folder: Path,
+    amount: str | None = None,
+    far: Callable[[int, int], None] = lambda records, read: None,  # noqa: ARG005 - nobody asks
+    see: Callable[[Batch], None] = lambda batch: None,  # noqa: ARG005 - nobody looks
+) -> Together:
+    """All of ``sets``, which are over the same records, in this process; ``folder`` is for what is temporary.
+
+    ``far`` is told after each batch how many records there were, and about how many bytes of them; ``see`` is handed
+    each batch.
+
+    Raises UsageError where an input matches no file or has no record, or ``amount`` is no number of a stream.
+    """
+    history = sets[0].history
+    amounts = Amounts(_checked(amount, history)) if amount is not None else None
+    juries = [Jury(judged) for judged in sets]
+    found = Together([[] for _ in sets])
+    for number, batch in enumerate(batches(history, folder), 1):
+        widen(found.spans, batch)
+        if amounts is not None:
+            amounts.see(batch)
+        for alerts, jury in zip(found.alerts, juries, strict=True):
+            alerts.extend(jury.alerts(batch))
+        see(batch)
+        far(found.records, number * BATCH_BYTES)
+    found.alerts[:] = map(last_words, found.alerts)
+    if not found.spans:
+        raise UsageError("the input has no record that could be read; expected records of the past")
+    found.amounts = amounts.by_id() if amounts is not None else None
+    return found
+
+
+def _checked(amount: str, history: Recorded) -> str:
+    """The field, if some stream has numbers under that name."""
+    streams = [history.streams[name] for name in history.inputs]
+    columns = {name: column for stream in streams for name, column in stream.own_columns.items()}
+    numbers = [name for name, column in columns.items() if column.kind in {"integer", "number"} and not column.is_list]
+    if amount not in numbers:
+        hint = nearest(amount, numbers)
+        said = f"--amount {amount}: found no such number in the streams; expected {one_of(numbers)}"
+        raise UsageError(f"{said}; {hint}" if hint else said)
+    return amount
