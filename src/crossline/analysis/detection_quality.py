@@ -15,7 +15,7 @@ def rests_on(alert: Alert) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class FraudLabels:
     """What was fraud. ``frauds``: by record id, the frauds that it is part of; a record that has none is no fraud.
 
     ``asked``: the frauds that are to be found. ``named``: how many records the labels speak of. ``good``: the records
@@ -35,7 +35,7 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class DetectionQuality:
     """How well alerts find what was fraud.
 
     ``true``: alerts that rest on a record of a fraud. ``caught``: the frauds that such an alert has. Money is the sum
@@ -83,7 +83,9 @@ class Weighed:
         return row
 
 
-def weigh(alerts: Iterable[Alert], marks: Marks, amounts: Mapping[str, float] | None = None) -> Weighed:
+def measure_quality(
+    alerts: Iterable[Alert], marks: FraudLabels, amounts: Mapping[str, float] | None = None
+) -> DetectionQuality:
     """``alerts`` against ``marks``; ``amounts``: by record id."""
     count = true = 0
     caught: set[str] = set()
@@ -100,11 +102,11 @@ def weigh(alerts: Iterable[Alert], marks: Marks, amounts: Mapping[str, float] | 
         asked = {each: amounts.get(each, 0) for each, frauds in marks.frauds.items() if frauds & marks.asked}
         stopped = sum(amount for each, amount in asked.items() if marks.frauds[each] & caught)
         money = (stopped, sum(asked.values()) - stopped, sum(amounts.get(each, 0) for each in false_at))
-    return Weighed(count, true, len(marks.asked), frozenset(caught), *money)
+    return DetectionQuality(count, true, len(marks.asked), frozenset(caught), *money)
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class AlertSetComparison:
     """One of two sets of alerts. ``shared``: those that rest on a record that an alert of the other rests on, too.
 
     ``caught_alone``: frauds that only this one caught; ``weighed``: None without labels.
@@ -113,7 +115,7 @@ class Side:
     alerts: int
     shared: int
     days: float
-    weighed: Weighed | None = None
+    weighed: DetectionQuality | None = None
     caught_alone: int | None = None
     alone: Sequence[Alert] = field(default=())
 
@@ -143,15 +145,15 @@ class Side:
 EXAMPLES = 5
 
 
-def sides(
+def compare_alert_sets(
     one: Collection[Alert],
     other: Collection[Alert],
     days: float,
-    marks: Marks | None = None,
+    marks: FraudLabels | None = None,
     amounts: Mapping[str, float] | None = None,
-) -> tuple[Side, Side]:
+) -> tuple[AlertSetComparison, AlertSetComparison]:
     """Two sets of alerts against each other; ``days``: how long the records are that they are of."""
-    weighed = [weigh(each, marks, amounts) if marks is not None else None for each in (one, other)]
+    weighed = [measure_quality(each, marks, amounts) if marks is not None else None for each in (one, other)]
     return (
         _side(one, other, days, weighed[0], weighed[1]),
         _side(other, one, days, weighed[1], weighed[0]),
@@ -159,20 +161,24 @@ def sides(
 
 
 def _side(
-    mine: Collection[Alert], theirs: Collection[Alert], days: float, weighed: Weighed | None, its: Weighed | None
-) -> Side:
+    mine: Collection[Alert],
+    theirs: Collection[Alert],
+    days: float,
+    weighed: DetectionQuality | None,
+    its: DetectionQuality | None,
+) -> AlertSetComparison:
     records = {(alert["stream"], each) for alert in theirs for each in rests_on(alert)}
     alone = [alert for alert in mine if not any((alert["stream"], each) in records for each in rests_on(alert))]
     caught_alone = len(weighed.caught - its.caught) if weighed is not None and its is not None else None
-    return Side(len(mine), len(mine) - len(alone), days, weighed, caught_alone, tuple(alone[:EXAMPLES]))
+    return AlertSetComparison(len(mine), len(mine) - len(alone), days, weighed, caught_alone, tuple(alone[:EXAMPLES]))
 
 
 @dataclass(frozen=True, slots=True)
-class Shadowed:
+class ShadowComparison:
     """A shadow rule next to the active ones. ``with_rules``: by active rule, how many of its alerts share a record."""
 
     rule_id: str
-    side: Side
+    side: AlertSetComparison
     with_rules: Mapping[str, int]
 
 
@@ -180,9 +186,9 @@ def shadow_report(
     alerts: Iterable[Alert],
     shadow: Collection[str],
     days: float,
-    marks: Marks | None = None,
+    marks: FraudLabels | None = None,
     amounts: Mapping[str, float] | None = None,
-) -> list[Shadowed]:
+) -> list[ShadowComparison]:
     """Each rule of ``shadow`` against all others that have alerts, by name; one without an alert is there, too."""
     mine: dict[str, list[Alert]] = {name: [] for name in sorted(shadow)}
     active: list[Alert] = []
@@ -194,11 +200,11 @@ def shadow_report(
             of_rule.setdefault((alert["stream"], each), set()).add(alert["rule_id"])
     found = []
     for name, own in mine.items():
-        side, _ = sides(own, active, days, marks, amounts)
+        side, _ = compare_alert_sets(own, active, days, marks, amounts)
         met: dict[str, int] = {}
         for alert in own:
             rules = set().union(*(of_rule.get((alert["stream"], each), ()) for each in rests_on(alert)))
             for each in rules:
                 met[each] = met.get(each, 0) + 1
-        found.append(Shadowed(name, side, dict(sorted(met.items(), key=lambda item: (-item[1], item[0])))))
+        found.append(ShadowComparison(name, side, dict(sorted(met.items(), key=lambda item: (-item[1], item[0])))))
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crossline.api.declarations import Stream, check_alone
-from crossline.backtest.figure_table import types_of
+from crossline.backtest.figure_table import figure_types
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.reading import read_figures, told_of
@@ -41,7 +41,7 @@ def figure_plan(path: Path, stream: Stream, hitting: RuleSet | None) -> FigurePl
     rules = _hitting(declared, hitting, stream)
     both = RuleSet((*feature_query(declared, rules.heads).versions, *rules.versions))
     check_alone(both, stream)
-    return FigurePlan(both, types_of(declared, specs))
+    return FigurePlan(both, figure_types(declared, specs))
 
 
 def _hitting(declared: list[PlacedFigure], hitting: RuleSet | None, stream: Stream) -> RuleSet:

@@ -18,7 +18,7 @@ from crossline.rules.base import Lateness, Rule
 from crossline.rules.sentence import noun
 
 
-def wait_of(verdict: AbsencePredicate) -> str:
+def expectation_text(verdict: AbsencePredicate) -> str:
     """``status == paid within 10 min``."""
     of = verdict.expect.stream.partition("(")[0]
     other = "" if verdict.expect.stream == verdict.after.stream else noun(of, one=True)
@@ -26,21 +26,24 @@ def wait_of(verdict: AbsencePredicate) -> str:
     return f"{said or 'any record'} within {format_duration(verdict.within_ms)}"
 
 
-def waited(verdict: AbsencePredicate, answered_ms: int | None) -> str:
+def wait_outcome(verdict: AbsencePredicate, answered_ms: int | None) -> str:
     """Of a record that waited: what came of it."""
     if answered_ms is None:
-        return f"it waited for {wait_of(verdict)}, and nothing came"
+        return f"it waited for {expectation_text(verdict)}, and nothing came"
     left = format_duration(verdict.within_ms - answered_ms)
-    return f"it waited for {wait_of(verdict)}, which came after {format_duration(answered_ms)}, {left} before the end"
+    awaited, after = expectation_text(verdict), format_duration(answered_ms)
+    return f"it waited for {awaited}, which came after {after}, {left} before the end"
 
 
-def waits(verdict: AbsencePredicate, fields: Mapping[str, Any], lists: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+def wait_reasons(
+    verdict: AbsencePredicate, fields: Mapping[str, Any], lists: Mapping[str, Sequence[Any]]
+) -> Iterator[str]:
     """Why nothing is known of a record that the rule looks at: it does not wait, or waits still."""
     condition = verdict.after.condition
     if not condition.holds(fields, lists):
         values = ", ".join(f"{name} {_shown(lookup(fields, name))}" for name in condition.fields())
         yield f"found {values}; expected a record that waits ({condition.text})"
-    yield f"it waits for {wait_of(verdict)}; the sample ends before that and the lateness allowed are past"
+    yield f"it waits for {expectation_text(verdict)}; the sample ends before that and the lateness allowed are past"
 
 
 def _shown(value: Any) -> str:
@@ -60,7 +63,7 @@ def lateness_of(
     return None if at_ms == TIMELESS_MS else ingest_ms - at_ms
 
 
-def too_late(bounds: Lateness, late_ms: int | None) -> Iterator[str]:
+def lateness_reasons(bounds: Lateness, late_ms: int | None) -> Iterator[str]:
     """Why the rule does not judge a record that is so late."""
     if late_ms is None:
         yield "its clock shows no time between 1970 and 2200"

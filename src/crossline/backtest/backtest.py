@@ -35,7 +35,7 @@ OnBatch = Callable[[Delivery, "Totals"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedInput:
     """What is replayed: files by stream, read in name order as finished."""
 
     streams: Mapping[str, StreamSpec]
@@ -47,7 +47,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class BacktestSpec:
     """By what ``history`` is judged; ``defaults`` and ``bounds``: those of a pipeline that says nothing about them.
 
     ``deciding``: by what is decided about records; None: nothing is. ``probing``, ``feature_query``: see
@@ -55,7 +55,7 @@ class Judged:
     """
 
     rules: RuleSet
-    history: Recorded
+    history: RecordedInput
     lists: Lists = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     bounds: Bounds = field(default_factory=lambda: Bounds(PARTITION_LAG_MS))
@@ -88,7 +88,7 @@ class Judged:
 
 
 @dataclass(slots=True)
-class Replay:
+class BacktestResult:
     """One run: where its alerts lie, and its figures."""
 
     path: Path

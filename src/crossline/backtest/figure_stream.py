@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossline.backtest.backtest import Judged, OnBatch
-from crossline.backtest.figure_table import CHECKPOINT, PartWriter, Told, check_folder
+from crossline.backtest.backtest import BacktestSpec, OnBatch
+from crossline.backtest.figure_table import CHECKPOINT, FigureCounts, PartWriter, check_folder
 from crossline.runtime.changes.rulefeed import FixedFeed
 from crossline.runtime.pipeline.assemble import FeaturePipeline, RunOptions, assemble
 from crossline.runtime.pipeline.pipeline import Pipeline
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def follow(
+def write_figure_stream(
     spark: SparkSession,
     config: PipelineConfig,
-    judged: Judged,
+    judged: BacktestSpec,
     columns: FigureTypes,
     folder: Path,
     *,
     drain: bool,
     on_batch: OnBatch | None = None,
     on_start: Callable[[Pipeline], None] | None = None,
-) -> Told:
+) -> FigureCounts:
     """Write ``columns`` of every record of the sources that ``judged`` reads to files in ``folder``, until stopped.
 
     ``drain``: of what is there. The next run goes on where this one ended; ``config`` may not have other sources then,
@@ -50,6 +50,6 @@ def follow(
     if on_start is not None:
         on_start(pipeline)
     pipeline.start()
-    writer.told.totals = pipeline.drain() if drain else pipeline.wait()
+    writer.counts.totals = pipeline.drain() if drain else pipeline.wait()
     pipeline.stop()
-    return writer.told
+    return writer.counts

@@ -15,7 +15,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crossline.backtest.backtest import Judged, OnBatch
+from crossline.backtest.backtest import BacktestSpec, OnBatch
 from crossline.backtest.in_process import Inputs, LocalRun
 from crossline.basics.errors import UsageError
 from crossline.basics.fields import FieldKind
@@ -45,7 +45,7 @@ CHECKPOINT = ".checkpoint"  # in the folder of a table that is followed: neither
 
 
 @dataclass(slots=True)
-class Told:
+class FigureCounts:
     """What became of a table: its ``rows`` out of so many ``records``, and by figure how many of them have none.
 
     ``copies``: records that came again. ``beyond``: by figure, how many are integers that 64 bits do not hold.
@@ -73,7 +73,7 @@ class Told:
             self.beyond[name] = self.beyond.get(name, 0) + count
 
 
-def types_of(figures: Sequence[PlacedFigure], streams: Mapping[str, StreamSpec]) -> FigureTypes:
+def figure_types(figures: Sequence[PlacedFigure], streams: Mapping[str, StreamSpec]) -> FigureTypes:
     """The columns of ``figures``, which are of one stream."""
     stream, fields = figures[0].stream, {each.name: each.fields for each in figures}
     spec = spec_read(stream, fields.values(), streams)
@@ -83,13 +83,13 @@ def types_of(figures: Sequence[PlacedFigure], streams: Mapping[str, StreamSpec])
 class TableWriter:
     """A sink that writes the figures of every record to a Parquet file: a group of rows for each batch.
 
-    It is for one run: there are no restarts, and nothing is promised over them. ``told``: what became of it so far.
+    It is for one run: there are no restarts, and nothing is promised over them. ``counts``: what was written so far.
     """
 
     def __init__(self, path: Path, columns: FigureTypes) -> None:
         self._path = path
         self._columns = columns
-        self.told = Told()
+        self.counts = FigureCounts()
 
     @classmethod
     def from_settings(cls, settings: Any, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
@@ -105,7 +105,7 @@ class TableWriter:
         batch = FeatureBatch.of(delivery.told)
         table = batch.table(self._columns)
         self._file.write_table(table, row_group_size=max(1, len(table)))
-        self.told.add(batch, table, self._columns)
+        self.counts.add(batch, table, self._columns)
 
     def close(self) -> None:
         """End the file; safe to call twice."""
@@ -131,7 +131,7 @@ class PartWriter:
     def __init__(self, folder: Path, columns: FigureTypes) -> None:
         self._folder = folder
         self._columns = columns
-        self.told = Told()
+        self.counts = FigureCounts()
 
     @classmethod
     def from_settings(cls, settings: Any, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
@@ -148,14 +148,14 @@ class PartWriter:
         if len(table):
             with drafted(self._folder / f"part-{delivery.batch_id:09d}.parquet") as draft:
                 pq.write_table(table, draft)
-        self.told.add(batch, table, self._columns)
+        self.counts.add(batch, table, self._columns)
 
     def close(self) -> None:
         """Nothing is open between two batches."""
 
 
-def tell(
-    judged: Judged,
+def write_figures(
+    judged: BacktestSpec,
     columns: FigureTypes,
     output: Path,
     *,
@@ -163,7 +163,7 @@ def tell(
     on_start: Callable[[LocalRun], None] | None = None,
     processes: int | None = None,
     batch_bytes: int | None = None,
-) -> Told:
+) -> FigureCounts:
     """Write ``columns`` of every record to ``output``, in Parquet: a group of rows for each batch of the input.
 
     ``judged``: by rules that tell them (``feature_query``). ``on_start`` is given the run before it starts, to stop it
@@ -177,7 +177,7 @@ def tell(
     count = processes or processors()
     sweep()
     run, writer = LocalRun(), TableWriter(output, columns)
-    totals = writer.told.totals
+    totals = writer.counts.totals
     with ExitStack() as made:
         folder = made.enter_context(own_folder_for("figures"))
         inputs = Inputs.of(judged.history.files(), folder, count, batch_bytes)
@@ -198,7 +198,7 @@ def tell(
             totals.share = inputs.share(number)
             if on_batch is not None:
                 on_batch(delivery, totals)
-    return writer.told
+    return writer.counts
 
 
 def _pool(snapshot: PlanSnapshot, inputs: Inputs, count: int, folder: Path, run: LocalRun) -> Pool:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch
-from crossline.backtest.figure_table import TableWriter, Told
+from crossline.backtest.backtest import BATCH_BYTES, BacktestSpec, OnBatch
+from crossline.backtest.figure_table import FigureCounts, TableWriter
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rulefeed import FixedFeed
 from crossline.runtime.machine.temp import own_folder_for
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def tell(
+def write_figures(
     spark: SparkSession,
-    judged: Judged,
+    judged: BacktestSpec,
     columns: FigureTypes,
     output: Path,
     *,
     on_batch: OnBatch | None = None,
     on_start: Callable[[Pipeline], None] | None = None,
     batch_bytes: int = BATCH_BYTES,
-) -> Told:
-    """As ``figures.tell``: the same rows in the same order."""
+) -> FigureCounts:
+    """As ``figures.write_figures``: the same rows in the same order."""
     cores = max(1, spark.sparkContext.defaultParallelism)
     with own_folder_for("figures") as path:
         folder = str(path)
@@ -44,5 +44,5 @@ def tell(
         pipeline = Pipeline(spark, settings, judged.snapshot(RuleSet(), cores), sources, feed, [writer], on_batch)
         if on_start is not None:
             on_start(pipeline)
-        writer.told.totals = pipeline.start().drain()
-    return writer.told
+        writer.counts.totals = pipeline.start().drain()
+    return writer.counts

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from crossline.backtest.alert_writer import AlertWriter
-from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
+from crossline.backtest.backtest import BATCH_BYTES, BacktestResult, BacktestSpec, OnBatch
 from crossline.basics.values import Records
 from crossline.io.chunks import Most
 from crossline.io.files.log import FileChunks
@@ -53,14 +53,14 @@ class LocalRun:
 
 
 def backtest(
-    judged: Judged,
+    judged: BacktestSpec,
     output: Path,
     *,
     decisions: Path | None = None,
     on_batch: OnBatch | None = None,
     on_start: Callable[[LocalRun], None] | None = None,
     processes: int | None = None,
-) -> Replay:
+) -> BacktestResult:
     """Judge; alerts go to ``output``, which appears whole when all is judged, and so do decisions to ``decisions``.
 
     ``on_start`` is given the run before it starts, to stop it from another thread. ``processes``: as many as this
@@ -86,7 +86,7 @@ def backtest(
             totals = _run(snapshot, inputs, folder, count, writer, run, on_batch)
         finally:
             writer.close()
-    return Replay(output, totals)
+    return BacktestResult(output, totals)
 
 
 def _run(
@@ -117,7 +117,7 @@ def _run(
     return totals
 
 
-def outcomes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None = None) -> Iterator[Outcome]:
+def outcomes(judged: BacktestSpec, folder: Path, seen: Callable[[Records], None] | None = None) -> Iterator[Outcome]:
     """What comes of each batch, judged in this very process: for samples, done before others are forked.
 
     ``seen`` is given the records as they are taken in. Raises as ``backtest``.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crossline.backtest.alert_writer import AlertWriter
-from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
+from crossline.backtest.backtest import BATCH_BYTES, BacktestResult, BacktestSpec, OnBatch
 from crossline.io.sinks.outfile import drafted, make_folder
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rulefeed import FixedFeed
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 def backtest(
     spark: SparkSession,
-    judged: Judged,
+    judged: BacktestSpec,
     output: Path,
     *,
     decisions: Path | None = None,
     on_batch: OnBatch | None = None,
     on_start: Callable[[Pipeline], None] | None = None,
-) -> Replay:
+) -> BacktestResult:
     """Judge; alerts go to ``output``, which appears whole when all is judged, and so do decisions to ``decisions``.
 
     ``on_start`` is given the pipeline before it starts, to stop it from another thread.
@@ -52,4 +52,4 @@ def backtest(
         if on_start is not None:
             on_start(pipeline)
         totals = pipeline.start().drain()
-    return Replay(output, totals)
+    return BacktestResult(output, totals)

@@ -25,7 +25,7 @@ _PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SourceRecord:
     """A record as its source has it, and where it stands there."""
 
     partition: str
@@ -33,7 +33,7 @@ class Row:
     fields: Mapping[str, Any]
 
 
-class Back(Protocol):
+class ReverseReader(Protocol):
     """A source that is read backwards."""
 
     @property
@@ -41,26 +41,26 @@ class Back(Protocol):
         """What it was to read and no longer has, as sentences."""
         ...
 
-    def rows(self, ids: Collection[str]) -> Iterator[Row | None]:
+    def rows(self, ids: Collection[str]) -> Iterator[SourceRecord | None]:
         """Records, the last first; None where it only gives way. It may leave out those that have none of ``ids``."""
         ...
 
 
 @dataclass(slots=True)
-class Found:
+class FoundRecords:
     """The records by id; how many were read for them, and why no more where some are missing.
 
     ``ended``: the source was read as far as it goes, else time was up.
     """
 
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, SourceRecord] = field(default_factory=dict)
     read: int = 0
     ended: bool = False
     gone: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordQuery:
     """What is looked for: ``ids`` with this ``key`` and an event time within the bounds, in epoch ms (None: any).
 
     ``refused``: partitions and offsets of records that have such an id and do not count.
@@ -73,9 +73,9 @@ class Wanted:
     until_ms: int | None = None
     refused: Collection[tuple[str, int]] = ()
 
-    def find(self, source: Back, until_s: float) -> Found:
+    def find(self, source: ReverseReader, until_s: float) -> FoundRecords:
         """Read ``source`` backwards until all are found, or until ``until_s`` on ``time.monotonic``'s clock."""
-        found = Found()
+        found = FoundRecords()
         left = set(self.ids)
         for looks, row in enumerate(source.rows(left)):
             if row is not None:
@@ -91,7 +91,7 @@ class Wanted:
         found.gone = source.gone
         return found
 
-    def _is(self, row: Row) -> bool:
+    def _is(self, row: SourceRecord) -> bool:
         """Whether it is the record that is meant, and not another one with its id."""
         if (row.partition, row.offset) in self.refused:
             return False

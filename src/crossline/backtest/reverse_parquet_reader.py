@@ -9,22 +9,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crossline.backtest.record_search import Row
-from crossline.backtest.reverse_readers import FilesBack
+from crossline.backtest.record_search import SourceRecord
+from crossline.backtest.reverse_readers import ReverseFileReader
 from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef
 from crossline.io.files.identity import open_chunk
 from crossline.io.files.tables import rows_between
 
 
-class TablesBack(FilesBack):
+class ReverseParquetReader(ReverseFileReader):
     """Chunks of Parquet files, a group of rows at a time; an offset is the number of a row in its file."""
 
     def _has(self, chunk: ChunkRef, offset: int) -> bool:
         first, end = rows_between(chunk)
         return chunk.row_bytes is None or first <= offset < end
 
-    def _of(self, chunk: ChunkRef, ids: Collection[str], last: int | None) -> Iterator[Row]:
+    def _of(self, chunk: ChunkRef, ids: Collection[str], last: int | None) -> Iterator[SourceRecord]:
         """Rows that have one of ``ids``."""
         try:
             with open_chunk(chunk) as file:
@@ -34,7 +34,7 @@ class TablesBack(FilesBack):
         except (ValueError, KeyError, pa.ArrowException) as error:
             raise SourceError(f"{chunk.path}: cannot be read: {error}") from None
 
-    def _rows(self, table: pq.ParquetFile, place: str, ids: Collection[str], wanted: range) -> Iterator[Row]:
+    def _rows(self, table: pq.ParquetFile, place: str, ids: Collection[str], wanted: range) -> Iterator[SourceRecord]:
         sizes = [table.metadata.row_group(number).num_rows for number in range(table.num_row_groups)]
         for number in reversed(range(len(sizes))):
             before = sum(sizes[:number])
@@ -46,7 +46,7 @@ class TablesBack(FilesBack):
             for at in reversed(pc.indices_nonzero(mine).to_pylist()):
                 if before + at in wanted:
                     (fields,) = group.slice(at, 1).to_pylist()
-                    yield Row(place, before + at, fields)
+                    yield SourceRecord(place, before + at, fields)
 
 
 def _column(table: pa.Table, name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from crossline.backtest.record_search import Row
+from crossline.backtest.record_search import SourceRecord
 from crossline.basics.errors import SourceError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.io.chunks import ChunkRef
@@ -38,7 +38,9 @@ def json_record(raw: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def lines_backwards(data: bytes, base: int, partition: str, parse: Parse, end: int | None = None) -> Iterator[Row]:
+def lines_backwards(
+    data: bytes, base: int, partition: str, parse: Parse, end: int | None = None
+) -> Iterator[SourceRecord]:
     """The records in whole lines, the last first; ``base``: the offset of ``data``. ``end``: the first offset left out.
 
     Lines that are no record are left out.
@@ -50,11 +52,11 @@ def lines_backwards(data: bytes, base: int, partition: str, parse: Parse, end: i
         if stop - start <= LINE_BYTES_MAX:
             fields = parse(data[start:stop].removeprefix(BOM) if base + start == 0 else data[start:stop])
             if fields is not None:
-                yield Row(partition, base + start, fields)
+                yield SourceRecord(partition, base + start, fields)
         stop = start - 1
 
 
-class FilesBack:
+class ReverseFileReader:
     """Chunks of lines in files, from the one in which ``position`` lies to the first.
 
     Records of its file behind ``position`` are left out: they came later. Where it is None, or in none of the chunks,
@@ -67,7 +69,7 @@ class FilesBack:
         self._position = position
         self.gone: list[str] = []
 
-    def rows(self, ids: Collection[str]) -> Iterator[Row | None]:
+    def rows(self, ids: Collection[str]) -> Iterator[SourceRecord | None]:
         """Records, the last first."""
         first = self._first()
         for chunk in reversed(self._chunks[: first + 1]):
@@ -90,7 +92,7 @@ class FilesBack:
     def _has(self, chunk: ChunkRef, offset: int) -> bool:
         return chunk.start <= offset < chunk.end
 
-    def _of(self, chunk: ChunkRef, ids: Collection[str], last: int | None) -> Iterator[Row]:  # noqa: ARG002 - tables look at them
+    def _of(self, chunk: ChunkRef, ids: Collection[str], last: int | None) -> Iterator[SourceRecord]:  # noqa: ARG002 - tables look at them
         """Records of a chunk, up to the one at offset ``last`` (None: all), the last first."""
         if chunk.fault is not None:
             return
@@ -120,10 +122,10 @@ def csv_parser(names: list[str]) -> Parse:
     return parse
 
 
-MADE_AT_ONCE = 2_000  # records of a generator: each making costs as much as some hundred records
+RECORDS_PER_CALL = 2_000  # records of a generator: each making costs as much as some hundred records
 
 
-class GeneratedBack:
+class ReverseGeneratorReader:
     """Records of a generator, which are made again; chunks are of ``chunk_records``."""
 
     def __init__(
@@ -137,7 +139,7 @@ class GeneratedBack:
         self._known = known
         self.gone: list[str] = []
 
-    def rows(self, ids: Collection[str]) -> Iterator[Row | None]:  # noqa: ARG002 - all of them are made anyhow
+    def rows(self, ids: Collection[str]) -> Iterator[SourceRecord | None]:  # noqa: ARG002 - all of them are made anyhow
         """Records, the last first."""
         last = self._known - 1 if self._position is None else self._position[1] >> GENERATED_SHIFT
         for first, data in self._chunks(last // self._chunk):
@@ -151,7 +153,7 @@ class GeneratedBack:
 
     def _chunks(self, last: int) -> Iterator[tuple[int, bytes]]:
         """Chunks from number ``last`` back: the first record of each, and its lines. Several are made at once."""
-        at_once = max(1, MADE_AT_ONCE // self._chunk)
+        at_once = max(1, RECORDS_PER_CALL // self._chunk)
         for end in range(last + 1, 0, -at_once):
             begin = max(0, end - at_once)
             made = self._source.lines(begin * self._chunk, (end - begin) * self._chunk).splitlines(keepends=True)
@@ -160,7 +162,7 @@ class GeneratedBack:
                 yield number * self._chunk, b"".join(made[within : within + self._chunk])
 
 
-class KafkaRows:
+class ReverseKafkaReader:
     """What ``values`` give, as records; ``parse``: of a value."""
 
     def __init__(self, back: KafkaBack, parse: Parse = json_record) -> None:
@@ -172,8 +174,8 @@ class KafkaRows:
         """What the topics no longer have."""
         return self._back.gone
 
-    def rows(self, ids: Collection[str]) -> Iterator[Row | None]:  # noqa: ARG002 - a value has to be read to be known
+    def rows(self, ids: Collection[str]) -> Iterator[SourceRecord | None]:  # noqa: ARG002 - a value has to be read to be known
         """Records, the last first."""
         for each in self._back.values():
             fields = self._parse(each[2]) if each is not None else None
-            yield Row(each[0], each[1], fields) if each is not None and fields is not None else None
+            yield SourceRecord(each[0], each[1], fields) if each is not None and fields is not None else None

@@ -21,7 +21,7 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot
 
 
 @dataclass(slots=True)
-class Clocks:
+class IngestClocks:
     """The ingest times of records, as they are taken in: a stream is one log, whose clock goes on."""
 
     highest_ms: dict[str, int] = field(default_factory=dict)  # event time so far, by stream
@@ -43,19 +43,19 @@ def shown_value(value: Any) -> str:
     return number(value) if isinstance(value, int) and not isinstance(value, bool) else figure(value)
 
 
-def rule_words(rule: Rule) -> PredicateRule | None:
+def worded_rule(rule: Rule) -> PredicateRule | None:
     """The rule, where it says in words what its formula asks, since nobody wrote that."""
     return rule if isinstance(rule, PredicateRule) and rule.fires_where() is not None else None
 
 
-def figures_said(rule: Rule, read: Mapping[str, Any]) -> str:
+def figures_text(rule: Rule, read: Mapping[str, Any]) -> str:
     """What a formula read: ``tries 2, silent 98 s``; fields and figures that nobody has are ``nothing``."""
     timed = _timed(rule)
     said = {name: rounded_duration(each) if name in timed and each is not None else None for name, each in read.items()}
     return ", ".join(f"{name} {said[name] or shown_value(value)}" for name, value in read.items())
 
 
-def duration_said(rule: Rule, part: Node, value: float) -> str | None:
+def duration_text(rule: Rule, part: Node, value: float) -> str | None:
     """``value`` as a time, where ``part`` compares a figure of one; else None."""
     return (
         rounded_duration(value) if any(isinstance(n, Name) and n.name in _timed(rule) for n in children(part)) else None

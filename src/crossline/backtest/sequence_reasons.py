@@ -12,12 +12,12 @@ from crossline.programs.program import AbsencePredicate, SequencePredicate
 Alert = Mapping[str, Any]
 
 
-def steps_of(verdict: SequencePredicate) -> str:
+def steps_text(verdict: SequencePredicate) -> str:
     """``declined (3 times), approved``."""
     return ", ".join(step.name + (f" ({step.times} times)" if step.times > 1 else "") for step in verdict.steps)
 
 
-def standing(verdict: SequencePredicate, probe: Alert) -> str:
+def progress_text(verdict: SequencePredicate, probe: Alert) -> str:
     """How far the match came that the record of ``probe`` carried on: ``2 of 4 records: declined n0, n1``."""
     count, names = probe["evidence"]["count"], verdict.names
     taken = "; ".join(f"{each['name']} {', '.join(each['record_ids'])}" for each in probe["evidence"]["steps"])
@@ -25,7 +25,7 @@ def standing(verdict: SequencePredicate, probe: Alert) -> str:
     return f"{count} of {len(names)} records: {taken}{missing}"
 
 
-def unmet(
+def step_reasons(
     verdict: SequencePredicate, fields: Mapping[str, Any], lists: Mapping[str, Sequence[Any]], earlier: Sequence[Alert]
 ) -> Iterator[str]:
     """Why a record that the rule looks at takes no step. ``earlier``: the probes of its key before it."""
@@ -38,7 +38,7 @@ def unmet(
         yield f"found {values}; expected a record of a step ({wanted})"
         return
     said = f"it is a record of step {' and '.join(dict.fromkeys(met))}, and carries nothing on"
-    yield f"{said}; before it there were {standing(verdict, earlier[-1])}" if earlier else said
+    yield f"{said}; before it there were {progress_text(verdict, earlier[-1])}" if earlier else said
 
 
 def lists_named(verdict: SequencePredicate | AbsencePredicate) -> tuple[str, ...]:

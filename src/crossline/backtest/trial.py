@@ -14,12 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from crossline.backtest.absence_reasons import lateness_of, too_late, wait_of, waited, waits
+from crossline.backtest.absence_reasons import (
+    expectation_text,
+    lateness_of,
+    lateness_reasons,
+    wait_outcome,
+    wait_reasons,
+)
 from crossline.backtest.alert_figures import number_of, read_figures
-from crossline.backtest.backtest import Judged
+from crossline.backtest.backtest import BacktestSpec
 from crossline.backtest.in_process import outcomes
-from crossline.backtest.sample_view import Clocks, figures_said, rule_words, shown_value, with_fields
-from crossline.backtest.sequence_reasons import lists_named, standing, steps_of, unmet
+from crossline.backtest.sample_view import IngestClocks, figures_text, shown_value, with_fields, worded_rule
+from crossline.backtest.sequence_reasons import lists_named, progress_text, step_reasons, steps_text
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.holds import lookup
 from crossline.basics.conditions.tree import AllOf
@@ -34,7 +40,7 @@ from crossline.ingest.enrich.join import taken
 from crossline.io.sinks.base import LateRecord
 from crossline.plan.compose import sources_of
 from crossline.programs.program import FormulaPredicate, Program
-from crossline.programs.program import Verdict as Wanted
+from crossline.programs.program import Verdict as ProgramVerdict
 from crossline.rules.base import Rule
 from crossline.rules.composition import Sources
 from crossline.rules.predicate_rule import PredicateRule
@@ -45,7 +51,7 @@ Alert = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SampleRecord:
     """A record of the sample: its fields by dotted names, its ingest time, and that - event time."""
 
     fields: Mapping[str, Any]
@@ -64,7 +70,7 @@ class Trial:
     alerts: list[dict[str, Any]] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
-    found: dict[str, Found] = field(default_factory=dict)
+    found: dict[str, SampleRecord] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
 
     def of(self, rule_id: str) -> list[dict[str, Any]]:
@@ -73,7 +79,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TrialVerdict:
     """What a rule made of one record. ``value``: its figure there, None where it has none; ``why``: a sentence."""
 
     rule_id: str
@@ -96,8 +102,8 @@ def as_if_active(rules: Iterable[Rule], *, shares: bool = False) -> RuleSet:
     return RuleSet.from_rules(rule.model_copy(update=changes) for rule in newest.values())
 
 
-def tried(
-    judged: Judged, folder: Path, record_id: str | None = None, keep: Callable[[Alert], bool] | None = None
+def try_rules(
+    judged: BacktestSpec, folder: Path, record_id: str | None = None, keep: Callable[[Alert], bool] | None = None
 ) -> Trial:
     """Judge the sample; ``folder`` is for what is temporary, ``keep`` says which alerts are kept (None: all).
 
@@ -121,9 +127,9 @@ class _Search:
     """Looks for a record among those that are taken in, which come in the order of their log."""
 
     record_id: str
-    found: dict[str, Found]
+    found: dict[str, SampleRecord]
     snapshot: PlanSnapshot
-    clocks: Clocks = field(default_factory=Clocks)
+    clocks: IngestClocks = field(default_factory=IngestClocks)
 
     def __call__(self, records: Records) -> None:
         stream = records.stream
@@ -135,16 +141,16 @@ class _Search:
             at_ms = int(ingest_ms[place])
             one = with_fields(self.snapshot, taken(records, np.array([place])), np.array([at_ms]))
             fields = {name: column[0].as_py() for name, column in one.fields.items()}
-            self.found[stream] = Found(fields, at_ms, at_ms - int(records.event_ms[place]))
+            self.found[stream] = SampleRecord(fields, at_ms, at_ms - int(records.event_ms[place]))
 
 
-def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[Verdict]]:
+def verdicts(judged: BacktestSpec, folder: Path, record_id: str) -> tuple[Trial, list[TrialVerdict]]:
     """What each rule makes of the record (the first with that id), and the trial.
 
     Raises:
         UsageError: the sample has no such record, or an input matches no file.
     """
-    trial = tried(judged, folder / "rules", record_id)
+    trial = try_rules(judged, folder / "rules", record_id)
     if not trial.found and not any(letter.record_id == record_id for letter in trial.dead):
         raise UsageError(f"record {record_id!r} is not in the sample; give the id of a record that is")
     sources = sources_of(judged.rules, judged.history.streams)
@@ -153,7 +159,7 @@ def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[
     namings = {v.rule.rule_id: _namings(_program(judged, sources, v.rule)) for v in judged.rules.versions}
     keep = partial(_of_its_key, trial.found, topics, namings)
     probed = {
-        level: tried(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
+        level: try_rules(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
         for level in sorted({sources.level_of(v.rule.reading) for v in judged.rules.versions})
     }
     cases = (
@@ -186,31 +192,31 @@ def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, tuple[str, ...]
 class _Case:
     """A rule and a record."""
 
-    judged: Judged
+    judged: BacktestSpec
     rule: Rule
     record_id: str
     trial: Trial
     probed: Trial
     sources: Sources
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TrialVerdict:
         """Whether it fired, its figure, and why."""
         rule = self.rule
         fired = _at(self.trial.of(rule.rule_id), self.record_id)
         program = _program(self.judged, self.sources, rule)
         if program.verdict is None:
             why = fired["message"] if fired is not None else next(self._reasons())
-            return Verdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
+            return TrialVerdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
         probe = _at(self.probed.of(rule.rule_id), self.record_id)
         why = fired["message"] if fired is not None else next(self._reasons_of(program, probe))
-        line = _line(rule_words(rule), program.verdict)
+        line = _line(worded_rule(rule), program.verdict)
         value = probe["value"] if probe is not None else None
-        return Verdict(rule.rule_id, rule.version, fired is not None, value, line, why, fired)
+        return TrialVerdict(rule.rule_id, rule.version, fired is not None, value, line, why, fired)
 
     def _reasons_of(self, program: Program, probe: Alert | None) -> Iterator[str]:
         """Why a rule with a window did not fire; ``probe`` has its figure, None where it has none."""
         if probe is not None and program.verdict is not None:
-            yield from self._held_back(program, _Said(self.rule, rule_words(self.rule), program.verdict), probe)
+            yield from self._held_back(program, _Said(self.rule, worded_rule(self.rule), program.verdict), probe)
         yield from self._reasons()
         found, figure = _found(self.trial.found, self.rule.reading.judged), program.figure
         if found is None:
@@ -220,9 +226,9 @@ class _Case:
             yield f"it has no {name}, by which the rule groups"
         if program.sequence is not None:
             lists = self._lists(lists_named(program.sequence), found)
-            yield from unmet(program.sequence, record, lists, self._before(found, program))
+            yield from step_reasons(program.sequence, record, lists, self._before(found, program))
         if program.absence is not None:
-            yield from waits(program.absence, record, self._lists(lists_named(program.absence), found))
+            yield from wait_reasons(program.absence, record, self._lists(lists_named(program.absence), found))
         if figure is not None and figure.column is not None and lookup(record, figure.column) is None:
             yield f"it has no {figure.column}, of which the rule takes the {figure.aggregate}"
         yield "nothing is in its window that the figure could be taken of"
@@ -243,19 +249,19 @@ class _Case:
             return
         spec = self.sources.of_reading(self.rule.reading)
         late_ms = lateness_of(self.rule, spec, found.fields, found.ingest_ms, found.lateness_ms)
-        yield from too_late(self.rule.lateness(self.judged.defaults), late_ms)
+        yield from lateness_reasons(self.rule.lateness(self.judged.defaults), late_ms)
         node = self.rule.filter.node
         for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
             if not part.holds(found.fields, self._lists(part.lists(), found)):
                 values = ", ".join(f"{name} {shown_value(lookup(found.fields, name))}" for name in part.fields())
                 yield f"found {values}; expected {part.text}"
 
-    def _lists(self, names: Iterable[str], found: Found) -> dict[str, Any]:
+    def _lists(self, names: Iterable[str], found: SampleRecord) -> dict[str, Any]:
         """Named lists, as they were when the record came."""
         stream = self.sources.base(self.rule.reading.judged[0])
         return {name: self.judged.lists[name].at(stream, found.ingest_ms) for name in names}
 
-    def _before(self, found: Found, program: Program) -> list[Alert]:
+    def _before(self, found: SampleRecord, program: Program) -> list[Alert]:
         """The probes of the record's key that came at an earlier time."""
         keys = _keys(_namings(program), found.fields)
         probes = [each for each in self.probed.of(self.rule.rule_id) if [*each["key"].values()] in keys]
@@ -280,12 +286,12 @@ class _Case:
             )
 
 
-def _found(found: Mapping[str, Found], sources: Iterable[str]) -> Found | None:
+def _found(found: Mapping[str, SampleRecord], sources: Iterable[str]) -> SampleRecord | None:
     """The record as the first of ``sources`` has it."""
     return next((found[source] for source in sources if source in found), None)
 
 
-def _program(judged: Judged, sources: Sources, rule: Rule) -> Program:
+def _program(judged: BacktestSpec, sources: Sources, rule: Rule) -> Program:
     return rule.program(sources.of_reading(rule.reading), judged.defaults)
 
 
@@ -306,7 +312,7 @@ def _missing(namings: Sequence[Sequence[str]], record: Mapping[str, Any]) -> lis
 
 
 def _of_its_key(
-    found: Mapping[str, Found],
+    found: Mapping[str, SampleRecord],
     topics: Mapping[str, tuple[str, ...]],
     namings: Mapping[str, list[tuple[str, ...]]],
     alert: Alert,
@@ -326,7 +332,7 @@ class _Said:
 
     rule: Rule
     words: PredicateRule | None
-    verdict: Wanted
+    verdict: ProgramVerdict
 
     def holds(self, alert: Alert) -> bool:
         """Whether it holds there."""
@@ -342,9 +348,9 @@ class _Said:
     def of(self, alert: Alert) -> str:
         """Its figures there, and that it holds or not."""
         if self.verdict.sequence is not None:
-            return standing(self.verdict.sequence, alert)
+            return progress_text(self.verdict.sequence, alert)
         if self.verdict.absence is not None:
-            return waited(self.verdict.absence, alert["value"])
+            return wait_outcome(self.verdict.absence, alert["value"])
         held = "" if self.holds(alert) else "not "
         if (formula := self.verdict.formula) is not None:
             found = self._found(formula, alert)
@@ -367,16 +373,16 @@ class _Said:
         read = read_figures(verdict, alert)
         if self.words is not None:
             return self.words.in_words(number_of(alert["value"]), read)
-        return figures_said(self.rule, read)
+        return figures_text(self.rule, read)
 
 
-def _line(words: PredicateRule | None, verdict: Wanted) -> str:
+def _line(words: PredicateRule | None, verdict: ProgramVerdict) -> str:
     if words is not None:
         return str(words.fires_where())
     if verdict.sequence is not None:
-        return steps_of(verdict.sequence)
+        return steps_text(verdict.sequence)
     if verdict.absence is not None:
-        return f"no {wait_of(verdict.absence)}"
+        return f"no {expectation_text(verdict.absence)}"
     if verdict.formula is not None:
         return verdict.formula.when.text
     line = verdict.comparison

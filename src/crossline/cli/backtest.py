@@ -33,7 +33,7 @@ from crossline.settings.config import PipelineConfig, rule_defaults
 from crossline.settings.sources import Directory, RulesTopic
 
 if TYPE_CHECKING:
-    from crossline.backtest.backtest import Judged, Recorded, Replay
+    from crossline.backtest.backtest import BacktestSpec, RecordedInput, Replay
 
 
 FIGURES_HELP = (
@@ -92,16 +92,16 @@ def backtest(
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
-    from crossline.backtest.backtest import Judged, Recorded
+    from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.evaluate.shard import Bounds
     from crossline.runtime.machine.temp import own_folder_for
 
     setting = setting_of(rules, stream, lists, pipeline, figures, as_of_log=as_of_log)
-    history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
+    history = RecordedInput(setting.streams, inputs_by_stream(input_, setting.streams))
     log = log_of(setting.rules, setting.name) if as_of_log else None
     sets = _sets(setting, compare, log)
     given = (lists_for(sets, setting.lists, log), setting.defaults, Bounds(setting.partition_lag_ms))
-    judged = [Judged(each, history, *given) for each in sets]
+    judged = [BacktestSpec(each, history, *given) for each in sets]
     judged[0] = replace(judged[0], deciding=deciding_for(output, decisions, policy, setting))
     read = [
         *setting.files,
@@ -133,14 +133,18 @@ def _sets(setting: Setting, compare: Path | None, log: Path | None) -> list[Rule
     return [mine, written(compare)] if compare else [mine]
 
 
-def _files_read(history: Recorded, rules: Iterable[Path | None]) -> list[Path]:
+def _files_read(history: RecordedInput, rules: Iterable[Path | None]) -> list[Path]:
     """The files of records, and those that ``rules`` stand for."""
     records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
     return [each for path in rules if path for each in files_of(path)] + records
 
 
 def _figures(
-    judged: Sequence[Judged], outputs: tuple[Path, Path | None], inputs: Sequence[Path], on: Runner, stopping: Stopping
+    judged: Sequence[BacktestSpec],
+    outputs: tuple[Path, Path | None],
+    inputs: Sequence[Path],
+    on: Runner,
+    stopping: Stopping,
 ) -> dict[str, Any]:
     """Judge into ``outputs`` (alerts, decisions), none of which is one of ``inputs``; what came of it."""
     output, decisions = outputs
@@ -239,7 +243,7 @@ def setting_of(
 
 
 def _judge(
-    stopping: Stopping, judged: Sequence[Judged], output: Path, decisions: Path | None, on: Runner
+    stopping: Stopping, judged: Sequence[BacktestSpec], output: Path, decisions: Path | None, on: Runner
 ) -> dict[str, Any]:
     """Judge by the first of ``judged`` into ``output`` and ``decisions``, and by the second to compare.
 
@@ -353,8 +357,8 @@ def lists_for(sets: Sequence[RuleSet], folder: Path | None, log: Path | None) ->
 
 
 def with_tables(
-    judged: Sequence[Judged], config: PipelineConfig | None, log: Path | None, folder: Path
-) -> list[Judged]:
+    judged: Sequence[BacktestSpec], config: PipelineConfig | None, log: Path | None, folder: Path
+) -> list[BacktestSpec]:
     """``judged`` with the tables that their rules read: as they were, by ``log``; those that it does not know, as now.
 
     They stand in ``folder``, which has to be there for as long as is judged by them.

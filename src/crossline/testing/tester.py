@@ -10,8 +10,8 @@ from crossline.api.declarations import FilePath, Stream, stream_of
 from crossline.api.detector import Detector
 from crossline.api.results import Alerts
 from crossline.backtest.trial import as_if_active
-from crossline.backtest.workbench.expected_hits import as_expected, differences
-from crossline.backtest.workbench.rule_cases import LATEST_MS, fed_by
+from crossline.backtest.workbench.expected_hits import differences, expected_hits
+from crossline.backtest.workbench.rule_cases import LATEST_MS, rules_reading
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.standing import last_words
@@ -98,7 +98,7 @@ class RuleTester:
         alerts = self.alerts if rule is None else [each for each in self.alerts if each["rule_id"] == rule]
         if rule is not None and not any(each.rule.rule_id == rule for each in self._detector.rules.versions):
             raise UsageError(f"found no rule {rule} under test")
-        found = differences(as_expected(expected), alerts)
+        found = differences(expected_hits(expected), alerts)
         if found:
             raise AssertionError("\n".join(["hits are not as expected:", *(f"  {each}" for each in found)]))
 
@@ -109,7 +109,7 @@ class RuleTester:
 
 def _under_test(path: Path, stream: Stream) -> RuleSet:
     """The rules of a file or folder that records of ``stream`` are enough for."""
-    fed = fed_by(as_if_active(read_rules(path, Known(None))), {stream.name})
+    fed = rules_reading(as_if_active(read_rules(path, Known(None))), {stream.name})
     if not fed.versions:
         raise UsageError(f"{path}: found no rule that reads {stream.name} and no other stream")
     sources = Sources({stream.name: stream.spec}, fed.heads)

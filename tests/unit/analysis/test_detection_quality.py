@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.analysis.detection_quality import Marks, shadow_report, sides, weigh
+from crossline.analysis.detection_quality import FraudLabels, compare_alert_sets, measure_quality, shadow_report
 
 
 def alert(rule_id: str, record_id: str, *others: str) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def alert(rule_id: str, record_id: str, *others: str) -> dict[str, Any]:
 
 
 # Fraud f1 has two records, f2 one, f3 one that is not asked for.
-MARKS = Marks(
+MARKS = FraudLabels(
     {"p1": frozenset({"f1"}), "p2": frozenset({"f1"}), "p3": frozenset({"f2"}), "p4": frozenset({"f3"})},
     frozenset({"f1", "f2"}),
     9,
@@ -30,28 +30,30 @@ AMOUNTS = {"p1": 10.0, "p2": 20.0, "p3": 40.0, "p4": 80.0, "p5": 3.0, "p6": 5.0}
 
 def test_precision_recall_and_money() -> None:
     # Two alerts at p5, one of which rests on p2 as well; one on a fraud that is not asked for.
-    found = weigh([alert("a", "p5", "p2"), alert("b", "p5"), alert("b", "p6"), alert("b", "p4")], MARKS, AMOUNTS)
+    found = measure_quality(
+        [alert("a", "p5", "p2"), alert("b", "p5"), alert("b", "p6"), alert("b", "p4")], MARKS, AMOUNTS
+    )
     assert (found.alerts, found.true, found.caught) == (4, 2, {"f1"})
     assert (found.precision, found.recall, found.f1) == (0.5, 0.5, 0.5)
     assert (found.money_caught, found.money_missed, found.money_false) == (30, 40, 8)
 
 
 def test_nothing_is_no_share() -> None:
-    none = weigh([], Marks({}, frozenset(), 3))
+    none = measure_quality([], FraudLabels({}, frozenset(), 3))
     assert (none.precision, none.recall, none.f1, none.money_caught) == (None, None, 0.0, None)
 
 
 def test_sides_share_alerts_that_rest_on_a_record_of_both() -> None:
     one = [alert("a", "p1"), alert("a", "p3"), alert("a", "p9")]
     other = [alert("b", "p8", "p1", "p7"), alert("b", "p6")]
-    first, second = sides(one, other, 2.0, MARKS)
+    first, second = compare_alert_sets(one, other, 2.0, MARKS)
     assert (first.alerts, first.shared, first.only, first.per_day, first.caught_alone) == (3, 1, 2, 1.5, 1)
     assert [each["record_id"] for each in first.alone] == ["p3", "p9"]
     assert (second.alerts, second.shared, second.only, second.per_day, second.caught_alone) == (2, 1, 1, 1.0, 0)
 
 
 def test_the_same_id_in_another_stream_is_another_record() -> None:
-    first, _ = sides([alert("a", "p1")], [{**alert("b", "p1"), "stream": "logins"}], 1.0)
+    first, _ = compare_alert_sets([alert("a", "p1")], [{**alert("b", "p1"), "stream": "logins"}], 1.0)
     assert first.shared == 0
 
 

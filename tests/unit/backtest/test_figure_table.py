@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from crossline.backtest.backtest import Judged, Recorded
-from crossline.backtest.figure_table import Told, tell, types_of
-from crossline.backtest.trial import tried
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
+from crossline.backtest.figure_table import FigureCounts, figure_types, write_figures
+from crossline.backtest.trial import try_rules
 from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.reading import read_figures
 from crossline.rules.shared import feature_query
@@ -43,12 +43,12 @@ def payments(count: int) -> list[dict[str, Any]]:
     return made
 
 
-def table(tmp_path: Path, output: str, figures: dict[str, Any] = FIGURES, **options: Any) -> tuple[Path, Told]:
+def table(tmp_path: Path, output: str, figures: dict[str, Any] = FIGURES, **options: Any) -> tuple[Path, FigureCounts]:
     (tmp_path / "figures.yaml").write_text(yaml.safe_dump({"source_topic": "payments", "figures": figures}))
     found = read_figures(tmp_path / "figures.yaml", STREAMS, None)
-    history = Recorded(STREAMS, {"payments": [str(tmp_path / "in.jsonl")]})
-    told = Judged(feature_query(found), history, bounds=Bounds(60_000), feature_query=True)
-    return tmp_path / output, tell(told, types_of(found, STREAMS), tmp_path / output, **options)
+    history = RecordedInput(STREAMS, {"payments": [str(tmp_path / "in.jsonl")]})
+    told = BacktestSpec(feature_query(found), history, bounds=Bounds(60_000), feature_query=True)
+    return tmp_path / output, write_figures(told, figure_types(found, STREAMS), tmp_path / output, **options)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_rule_judges_by_what_the_table_says(tmp_path: Path, sample: list[dict[
     rule = {"rule_id": "seen", "version": 1, "rule_type": "formula", "source_topic": "payments", "emit": "every"}
     when = "tries > 0 or usual > 0 or silent > 0"
     with own_folder_for("test") as folder:
-        trial = tried(judged(tmp_path / "in.jsonl", {**rule, "figures": mine, "when": when}), folder)
+        trial = try_rules(judged(tmp_path / "in.jsonl", {**rule, "figures": mine, "when": when}), folder)
     read = {
         alert["record_id"]: {name: each["value"] for name, each in alert["evidence"]["figures"].items()}
         for alert in trial.alerts

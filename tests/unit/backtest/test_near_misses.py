@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from crossline.backtest.trial import tried
+from crossline.backtest.trial import try_rules
 from crossline.backtest.workbench.near_misses import NearMiss, near_misses
 
 from .samples import count_rule, judged, payment, write
@@ -24,7 +24,7 @@ PAYMENTS = [
 
 def missed(folder: Path, *bodies: dict[str, Any]) -> dict[str, list[NearMiss]]:
     given = judged(write(folder / "in.jsonl", PAYMENTS), *bodies)
-    return near_misses(given, tried(given, folder / "rules"), folder / "probes")
+    return near_misses(given, try_rules(given, folder / "rules"), folder / "probes")
 
 
 def told(misses: list[NearMiss]) -> list[tuple[Any, ...]]:
@@ -105,7 +105,7 @@ def test_of_rules_whose_formula_nobody_wrote_it_is_told_in_words(tmp_path: Path)
     rule = {**body, "value_field": "amount", "ratio": 2, "min_points": 1, "window": "1h"}
     rows = [payment(1, 0, "a", 100), payment(2, 1, "a", 150), payment(3, 0, "b", 10), payment(4, 1, "b", 19)]
     given = judged(write(tmp_path / "in.jsonl", rows), rule)
-    found = near_misses(given, tried(given, tmp_path / "rules"), tmp_path / "probes")["f"]
+    found = near_misses(given, try_rules(given, tmp_path / "rules"), tmp_path / "probes")["f"]
     past = "with 1 or more of the same card in the 60 min before it"
     asked = f"it fires where amount is more than 2 times its average, {past}"
     assert [(each.record_id, each.why) for each in found] == [
@@ -116,7 +116,7 @@ def test_of_rules_whose_formula_nobody_wrote_it_is_told_in_words(tmp_path: Path)
     deviations = {**body, "value_field": "amount", "z_score": 3, "direction": "below", "min_points": 2, "window": "1h"}
     rows = [payment(1, 0, "a", 90), payment(2, 1, "a", 110), payment(3, 2, "a", 90)]
     given = judged(write(tmp_path / "below.jsonl", rows), deviations)
-    (low,) = near_misses(given, tried(given, tmp_path / "below"), tmp_path / "probes-below")["f"]
+    (low,) = near_misses(given, try_rules(given, tmp_path / "below"), tmp_path / "probes-below")["f"]
     # 10 below an average of 100, at a sample deviation of 14.142.
     assert low.why.startswith("found amount 90, 0.707 deviations below the usual 100; it fires where ")
     assert low.why.endswith("; 2.29 deviations is missing")
@@ -140,7 +140,7 @@ def test_of_an_absence_that_was_answered_last(tmp_path: Path) -> None:
     given = judged(
         write(tmp_path / "in.jsonl", rows), {**body, "after": large, "expect": small, "within": "1m", "cooldown": "5m"}
     )
-    trial = tried(given, tmp_path / "rules")
+    trial = try_rules(given, tmp_path / "rules")
     assert [each["record_id"] for each in trial.alerts] == ["p4"]
     found = near_misses(given, trial, tmp_path / "probes")["vain"]
     assert told(found) == [("p6", {"card": "a"}, 50_000, 10_000), ("p3", {"card": "b"}, 20_000, 40_000)]

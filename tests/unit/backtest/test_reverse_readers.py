@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crossline.backtest import reverse_readers
-from crossline.backtest.record_search import Row, Wanted, event_ms
-from crossline.backtest.reverse_readers import GeneratedBack, csv_parser, json_record, lines_backwards
+from crossline.backtest.record_search import RecordQuery, SourceRecord, event_ms
+from crossline.backtest.reverse_readers import ReverseGeneratorReader, csv_parser, json_record, lines_backwards
 from crossline.basics.streams.schema import StreamSpec, TimeField
 from crossline.generate.source import read_source
 from crossline.runtime.sources.fetch import fetch_generated
@@ -21,12 +21,12 @@ from crossline.runtime.sources.positions import GENERATED_SHIFT
 def test_lines_with_their_offsets(start: bytes, end: bytes) -> None:
     lines = [b'{"n":1}', b"", b"{", b"[1]", b'{"n":"\xc3\xa9"}', b'{"n":3}']
     data = start + b"\n".join(lines) + end
-    first = Row("f", 0, {"n": 1})
-    second, third = (Row("f", data.index(line), json.loads(line)) for line in lines[4:])
+    first = SourceRecord("f", 0, {"n": 1})
+    second, third = (SourceRecord("f", data.index(line), json.loads(line)) for line in lines[4:])
     assert list(lines_backwards(data, 0, "f", json_record)) == [third, second, first]
     assert list(lines_backwards(data, 0, "f", json_record, third.offset)) == [second, first]
     # A mark of byte order stands at the start of a file alone; elsewhere it makes no record.
-    inside = [Row("f", 100 + row.offset, row.fields) for row in (third, second, *(() if start else (first,)))]
+    inside = [SourceRecord("f", 100 + row.offset, row.fields) for row in (third, second, *(() if start else (first,)))]
     assert list(lines_backwards(data, 100, "f", json_record)) == inside
 
 
@@ -46,10 +46,10 @@ def test_generated_records_stand_where_dead_letters_say() -> None:
     lines = source.lines(0, 2_500).splitlines()
     offset = (1_000 << GENERATED_SHIFT) + sum(len(line) + 1 for line in lines[1_000:1_234])
     assert fetch_generated(source, [offset]) == {offset: lines[1_234]}
-    rows = [row for row in GeneratedBack("tx", source, 1_000, ("tx", offset), 0).rows(()) if row is not None]
+    rows = [row for row in ReverseGeneratorReader("tx", source, 1_000, ("tx", offset), 0).rows(()) if row is not None]
     assert [row.fields for row in rows] == [json.loads(line) for line in reversed(lines[:1_235])]
     assert rows[0].offset == offset
-    every = [row for row in GeneratedBack("tx", source, 1_000, None, 2_500).rows(()) if row is not None]
+    every = [row for row in ReverseGeneratorReader("tx", source, 1_000, None, 2_500).rows(()) if row is not None]
     assert len(every) == 2_500
     assert fetch_generated(source, [every[7].offset]) == {every[7].offset: lines[2_492]}
 
@@ -75,7 +75,7 @@ def test_event_times(unit: Any, value: Any, expected: int | None) -> None:
 def test_keys_as_sources_write_them() -> None:
     fields = {"id": "string", "at": "integer", "n": "number", "ok": "boolean", "day": "timestamp"}
     spec = StreamSpec.model_validate({"id": "id", "event_time": {"field": "at"}, "fields": fields})
-    wanted = Wanted(spec, {"p"}, {"n": 1.5, "ok": True, "day": 86_400_000})
+    wanted = RecordQuery(spec, {"p"}, {"n": 1.5, "ok": True, "day": 86_400_000})
     good = {"id": "p", "at": 1, "n": 1.5, "ok": True, "day": "1970-01-02T00:00:00Z"}
     rows = [{**good, "n": 2}, {**good, "ok": False}, {**good, "n": None}, {**good, "n": "x"}, {**good, "id": "q"}]
 
@@ -86,8 +86,8 @@ def test_keys_as_sources_write_them() -> None:
             self._rows = rows
 
         def rows(self, ids: Any) -> Any:  # noqa: ARG002
-            return iter([Row("f", n, each) for n, each in enumerate(self._rows)])
+            return iter([SourceRecord("f", n, each) for n, each in enumerate(self._rows)])
 
     assert wanted.find(Source(*rows), float("inf")).rows == {}
     for same in (good, {**good, "n": "1.50", "ok": "TRUE"}):
-        assert wanted.find(Source(*rows, same), float("inf")).rows == {"p": Row("f", 5, same)}
+        assert wanted.find(Source(*rows, same), float("inf")).rows == {"p": SourceRecord("f", 5, same)}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from crossline.analysis.detection_quality import Marks
+from crossline.analysis.detection_quality import FraudLabels
 from crossline.backtest.workbench.interval import ANY_TIME
 from crossline.backtest.workbench.sample import batches
-from crossline.backtest.workbench.threshold_search import Suggestion, Wanted, around, suggest
+from crossline.backtest.workbench.threshold_search import Suggestion, ThresholdTarget, suggest, threshold_steps
 
 from .samples import judged, loaded, payment, write
 
@@ -31,7 +31,7 @@ PAYMENTS = [
 def suggested(folder: Path, many: float, rule: dict[str, Any], *read: dict[str, Any]) -> Suggestion:
     given = judged(write(folder / "in.jsonl", PAYMENTS), rule, *read)
     mine = next(each for each in loaded(rule, *read) if each.rule_id == rule["rule_id"])
-    return suggest(given, mine, list(batches(given.history, folder)), 1.0, Wanted(many, None))
+    return suggest(given, mine, list(batches(given.history, folder)), 1.0, ThresholdTarget(many, None))
 
 
 BURST = {**FORM, "rule_id": "burst", "rule_type": "burst", "group_by": "card", "window": "1m"}
@@ -91,7 +91,7 @@ def test_what_may_be_corrected_counts_as_it_ends(tmp_path: Path) -> None:
     rule |= {"aggregation_type": "count", "aggregation_threshold": 2, "late_policy": "reevaluate"}
     given = judged(write(tmp_path / "in.jsonl", late), rule)
     (mine,) = loaded(rule)
-    found = suggest(given, mine, list(batches(given.history, tmp_path)), 1.0, Wanted(1, None))
+    found = suggest(given, mine, list(batches(given.history, tmp_path)), 1.0, ThresholdTarget(1, None))
     assert [(each.line, each.alerts) for each in found.judged] == [(4, 0), (3, 1), (2, 1), (1, 1)]
 
 
@@ -100,8 +100,8 @@ def test_around_the_present_line_each_step_is_judged(tmp_path: Path) -> None:
     rule = {**FORM, "rule_id": "many", "rule_type": "velocity", "group_by": "card", "window": "1m"}
     rule |= {"aggregation_type": "count", "aggregation_threshold": 4}
     given = judged(write(tmp_path / "in.jsonl", PAYMENTS), rule)
-    marks = Marks({"8": frozenset({"f"}), "x": frozenset({"g"})}, frozenset({"f", "g"}), 2)
-    found = around(given, loaded(rule)[0], list(batches(given.history, tmp_path)), 2.0, marks, 3, [9], ANY_TIME)
+    marks = FraudLabels({"8": frozenset({"f"}), "x": frozenset({"g"})}, frozenset({"f", "g"}), 2)
+    found = threshold_steps(given, loaded(rule)[0], list(batches(given.history, tmp_path)), 2.0, marks, 3, [9], ANY_TIME)
     assert found.step == 1
     assert [(each.line, each.alerts, each.per_day) for each in found.judged] == [
         *((1, 2, 1.0), (2, 2, 1.0), (3, 2, 1.0), (4, 1, 0.5), (5, 1, 0.5), (6, 0, 0.0), (7, 0, 0.0), (9, 0, 0.0)),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from crossline.backtest.investigation.key_records import KeyRecord
-from crossline.backtest.investigation.outcome_text import duration_said
+from crossline.backtest.investigation.outcome_text import duration_text
 from crossline.backtest.investigation.parameters import Knob
 from crossline.backtest.investigation.turning_point import Judge, Range, Turn, nearest_turn
 from crossline.backtest.investigation.variant_runner import Bench
@@ -44,7 +44,7 @@ def sooner_turn(
     held = bench.holds(batch, knob.put(turn.value))
     first = next(each for each in earlier if each.record_id in held)
     crossing = next(each for each in records if each.record_id == bench.record_id)
-    said = f"at {first.record_id}, {duration_said(crossing.event_ms - first.event_ms)} earlier"
+    said = f"at {first.record_id}, {duration_text(crossing.event_ms - first.event_ms)} earlier"
     return knob, turn, said
 
 

@@ -9,7 +9,7 @@ from crossline.backtest.alert_figures import read_figures
 from crossline.backtest.investigation.key_records import KeyRecord
 from crossline.backtest.investigation.record_changes import Altered
 from crossline.backtest.investigation.variant_runner import Bench
-from crossline.backtest.sample_view import figures_said, rule_words, shown_value
+from crossline.backtest.sample_view import figures_text, shown_value, worded_rule
 from crossline.basics.times import format_duration, rounded_duration
 
 _EXACT_MS = 1_000
@@ -43,9 +43,9 @@ def figures_at(bench: Bench, altered: Altered, probe: Mapping[str, Any]) -> str:
     rule = altered.rule or bench.rule
     program = bench.program(rule)
     if program.formula is not None:
-        words, read = rule_words(rule), read_figures(program.formula, probe)
+        words, read = worded_rule(rule), read_figures(program.formula, probe)
         value = probe["value"]
-        return words.in_words(value, read) if words is not None else figures_said(rule, read)
+        return words.in_words(value, read) if words is not None else figures_text(rule, read)
     if program.sequence is not None:
         return f"{probe['evidence']['count']} of {len(program.sequence.names)} records"
     name = "value" if program.comparison is None else getattr(rule, "aggregation_type", "value")
@@ -57,14 +57,14 @@ def next_said(bench: Bench, altered: Altered, batch: Any, place: int, record: Ke
     alerts = bench.alerts(batch, altered.rule)
     for each in altered.records[place + 1 :]:
         if each.record_id in alerts:
-            return f"fires {duration_said(each.event_ms - record.event_ms)} later at {each.record_id}"
+            return f"fires {duration_text(each.event_ms - record.event_ms)} later at {each.record_id}"
     after = len(altered.records) - place - 1
     if after == 0:
         return "nothing came after it"
     return f"does not fire at the {after} records after it" if after > 1 else "does not fire at the record after it"
 
 
-def duration_said(ms: int) -> str:
+def duration_text(ms: int) -> str:
     """A time between two records; below a second to the millisecond."""
     return format_duration(ms) if abs(ms) < _EXACT_MS else rounded_duration(ms)
 

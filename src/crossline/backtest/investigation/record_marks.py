@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crossline.backtest.investigation.key_records import KeyRecord
-from crossline.backtest.investigation.outcome_text import duration_said
+from crossline.backtest.investigation.outcome_text import duration_text
 from crossline.backtest.investigation.timeline import Mark
 from crossline.backtest.investigation.variant_runner import Bench
 from crossline.backtest.investigation.window_times import clock_ms
@@ -104,8 +104,8 @@ def _unmet(bench: Bench, conditions: Sequence[Condition], record: KeyRecord) -> 
 
 def _outside(window: Window, at_ms: int) -> str:
     if window.start_ms is not None and at_ms <= window.start_ms:
-        return f"{duration_said(window.start_ms - at_ms)} before the window"
-    return f"{duration_said(at_ms - (window.end_ms or at_ms))} behind the window"
+        return f"{duration_text(window.start_ms - at_ms)} before the window"
+    return f"{duration_text(at_ms - (window.end_ms or at_ms))} behind the window"
 
 
 def _counts_values(figure: Figure) -> bool:

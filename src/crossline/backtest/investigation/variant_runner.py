@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.investigation.key_records import KeyRecord, batch_of
 from crossline.backtest.workbench.sample import Batch, alerts_over
 from crossline.basics.errors import CrosslineError
@@ -70,7 +70,7 @@ class Bench:
     """
 
     rule: Rule
-    setting: Judged
+    setting: BacktestSpec
     key: Mapping[str, Any]
     record_id: str
     budget: Budget = field(default_factory=Budget)
@@ -113,7 +113,7 @@ class Bench:
     def _judge(self, rules: Sequence[Rule], batch: Batch, probing: int = 0) -> list[dict[str, Any]]:
         self.budget.take()
         streams = self.setting.history.streams
-        history = Recorded(streams, {records.stream: () for records, _ in batch.taken})
+        history = RecordedInput(streams, {records.stream: () for records, _ in batch.taken})
         judged = replace(self.setting, rules=RuleSet.from_rules(rules), history=history, probing=probing)
         return alerts_over(judged, [batch])
 

@@ -10,10 +10,10 @@ import orjson
 
 from crossline.analysis.detection_quality import Alert, rests_on
 from crossline.backtest.alert_figures import read_figures
-from crossline.backtest.backtest import Judged
-from crossline.backtest.workbench.interval import MarksWithin
-from crossline.backtest.workbench.near_misses import Alone, NearMiss, gap_of, missed
-from crossline.backtest.workbench.sample import Batch, Jury
+from crossline.backtest.backtest import BacktestSpec
+from crossline.backtest.workbench.interval import LabelsWithin
+from crossline.backtest.workbench.near_misses import NearMiss, RecordConditionMisses, gap_of, miss_at
+from crossline.backtest.workbench.sample import Batch, SampleJudge
 from crossline.basics.formula.naive import evaluate
 from crossline.basics.formula.tree import Join, Node
 from crossline.evaluate.alerts.alert import alerts_of
@@ -28,7 +28,7 @@ SHOWN = 10  # of each kind
 class _Frauds:
     """Of each fraud the record at which the rule came nearest to it, within the interval."""
 
-    within: MarksWithin
+    within: LabelsWithin
     nearest: dict[str, NearMiss] = field(default_factory=dict)
 
     def take(self, miss: NearMiss) -> None:
@@ -42,7 +42,7 @@ class _Frauds:
                 self.nearest[fraud] = miss
 
 
-class Blast:
+class BlastRadius:
     """What a rule nearly finds of frauds, as batches go by; and whom it meets that did nothing.
 
     Args:
@@ -51,17 +51,19 @@ class Blast:
         within: What was fraud, and in which interval that is asked for.
     """
 
-    def __init__(self, judged: Judged, rule: Rule, within: MarksWithin) -> None:
+    def __init__(self, judged: BacktestSpec, rule: Rule, within: LabelsWithin) -> None:
         sources = sources_of(judged.rules, judged.history.streams)
         self._rule, self._within, self._marks = rule, within, within.marks
         self._program: Program = rule.program(sources.of_reading(rule.reading), judged.defaults)
         self._frauds = _Frauds(within)
-        self._alone: Alone | None = None
-        self._jury: Jury | None = None
+        self._alone: RecordConditionMisses | None = None
+        self._jury: SampleJudge | None = None
         if self._program.verdict is None:
-            self._alone = Alone(judged, judged.snapshot(judged.rules, 1), [rule], {rule.rule_id: self._frauds})
+            self._alone = RecordConditionMisses(
+                judged, judged.snapshot(judged.rules, 1), [rule], {rule.rule_id: self._frauds}
+            )
         else:
-            self._jury = Jury(replace(judged, probing=sources.level_of(rule.reading)))
+            self._jury = SampleJudge(replace(judged, probing=sources.level_of(rule.reading)))
 
     def see(self, batch: Batch) -> None:
         """The next batch."""
@@ -77,7 +79,7 @@ class Blast:
             if hit.version.rule.rule_id == self._rule.rule_id and hit.record_id in self._marks.frauds
         ]
         for alert in alerts_of(self._jury.plans.values(), mine, 0):
-            miss = missed(self._rule, self._program, alert)
+            miss = miss_at(self._rule, self._program, alert)
             if miss is not None:
                 self._frauds.take(miss)
 

@@ -45,7 +45,7 @@ class ExpectedHit(BaseModel):
         return found
 
 
-def as_expected(hits: Iterable[str | Mapping[str, Any] | ExpectedHit]) -> list[ExpectedHit]:
+def expected_hits(hits: Iterable[str | Mapping[str, Any] | ExpectedHit]) -> list[ExpectedHit]:
     """Hits as people write them: the id of a record, or a mapping. Raises pydantic's ValidationError."""
     return [
         each

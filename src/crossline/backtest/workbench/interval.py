@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from crossline.analysis.detection_quality import Alert, Marks
+from crossline.analysis.detection_quality import Alert, FraudLabels
 from crossline.backtest.workbench.sample import Batch
 from crossline.basics.errors import UsageError
 from crossline.basics.times import instant_text, parse_instant_ms
@@ -46,11 +46,11 @@ ANY_TIME = Interval()
 
 
 @dataclass(slots=True)
-class MarksWithin:
+class LabelsWithin:
     """The labels of an interval: frauds of which no record is in it are not asked for."""
 
     interval: Interval
-    marks: Marks
+    marks: FraudLabels
     _ids: set[str] = field(default_factory=set)
 
     def see(self, batch: Batch) -> None:
@@ -63,7 +63,7 @@ class MarksWithin:
         """Whether a record that is part of a fraud is in the interval; it was seen."""
         return self._whole or record_id in self._ids
 
-    def found(self) -> Marks:
+    def found(self) -> FraudLabels:
         """The labels, once all batches were seen."""
         if self._whole:
             return self.marks

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.workbench.labels import Amounts
-from crossline.backtest.workbench.rule_costs import Span, days_of, widen
-from crossline.backtest.workbench.sample import BATCH_BYTES, Batch, Jury, batches
+from crossline.backtest.workbench.rule_costs import RecordSpan, days_of, widen
+from crossline.backtest.workbench.sample import BATCH_BYTES, Batch, SampleJudge, batches
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import nearest, one_of
 from crossline.evaluate.alerts.standing import last_words
 
 
 @dataclass(slots=True)
-class Together:
+class JointRun:
     """``alerts``: of each rule set. ``amounts``: by record id, None where no field was asked for."""
 
     alerts: list[list[dict[str, Any]]]
-    spans: dict[str, Span] = field(default_factory=dict)
+    spans: dict[str, RecordSpan] = field(default_factory=dict)
     amounts: dict[str, float] | None = None
 
     @property
@@ -35,13 +35,13 @@ class Together:
         return days_of(self.spans)
 
 
-def judge_together(
-    sets: Sequence[Judged],
+def run_jointly(
+    sets: Sequence[BacktestSpec],
     folder: Path,
     amount: str | None = None,
     far: Callable[[int, int], None] = lambda records, read: None,  # noqa: ARG005 - nobody asks
     see: Callable[[Batch], None] = lambda batch: None,  # noqa: ARG005 - nobody looks
-) -> Together:
+) -> JointRun:
     """All of ``sets``, which are over the same records, in this process; ``folder`` is for what is temporary.
 
     ``far`` is told after each batch how many records there were, and about how many bytes of them; ``see`` is handed
@@ -51,8 +51,8 @@ def judge_together(
     """
     history = sets[0].history
     amounts = Amounts(_checked(amount, history)) if amount is not None else None
-    juries = [Jury(judged) for judged in sets]
-    found = Together([[] for _ in sets])
+    juries = [SampleJudge(judged) for judged in sets]
+    found = JointRun([[] for _ in sets])
     for number, batch in enumerate(batches(history, folder), 1):
         widen(found.spans, batch)
         if amounts is not None:
@@ -68,7 +68,7 @@ def judge_together(
     return found
 
 
-def _checked(amount: str, history: Recorded) -> str:
+def _checked(amount: str, history: RecordedInput) -> str:
     """The field, if some stream has numbers under that name."""
     streams = [history.streams[name] for name in history.inputs]
     columns = {name: column for stream in streams for name, column in stream.own_columns.items()}

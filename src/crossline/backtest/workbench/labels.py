@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crossline.analysis.detection_quality import Marks
+from crossline.analysis.detection_quality import FraudLabels
 from crossline.backtest.workbench.case_labels import is_database, labels_in
 from crossline.backtest.workbench.sample import Batch
 from crossline.basics.errors import UsageError
@@ -30,7 +30,7 @@ _FALSE = {"false", "0", "no", "n", "f", "", "none"}
 _IS_FRAUD = "is_fraud"
 
 
-def labels_at(place: str, ids: Mapping[str, str]) -> Marks:
+def labels_at(place: str, ids: Mapping[str, str]) -> FraudLabels:
     """The labels at ``place``, a file or the address of a store; ``ids``: by stream, the field that is its id.
 
     Of a store those of these streams, or, where none is named, of all. Raises UsageError where there are none.
@@ -47,7 +47,7 @@ def labels_at(place: str, ids: Mapping[str, str]) -> Marks:
     return read_labels(path, ids.values())
 
 
-def read_labels(path: Path, id_fields: Iterable[str]) -> Marks:
+def read_labels(path: Path, id_fields: Iterable[str]) -> FraudLabels:
     """The labels in ``path``; the id is in one of ``id_fields``, or in ``record_id`` or ``id``.
 
     Raises UsageError with the line of what is no label.
@@ -55,7 +55,7 @@ def read_labels(path: Path, id_fields: Iterable[str]) -> Marks:
     return _marks(((f"{path}:{line}", row) for line, row in _rows(path)), id_fields, str(path))
 
 
-def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[str], told: str) -> Marks:
+def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[str], told: str) -> FraudLabels:
     """Of rows with their places; ``told`` names all of them."""
     names: Collection[str] = [*dict.fromkeys((*id_fields, "record_id", "id"))]
     frauds: dict[str, set[str]] = {}
@@ -78,7 +78,7 @@ def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[st
     if not named:
         raise UsageError(f"{told}: found no labels; expected a row for each record, with its id and {_IS_FRAUD}")
     by_record = {each: frozenset(found) for each, found in frauds.items()}
-    return Marks(by_record, frozenset(asked), len(named), frozenset(named - by_record.keys()))
+    return FraudLabels(by_record, frozenset(asked), len(named), frozenset(named - by_record.keys()))
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

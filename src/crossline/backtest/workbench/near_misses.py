@@ -15,11 +15,18 @@ from typing import Any, Protocol
 import numpy as np
 import orjson
 
-from crossline.backtest.absence_reasons import waited
+from crossline.backtest.absence_reasons import wait_outcome
 from crossline.backtest.alert_figures import read_figures
-from crossline.backtest.backtest import Judged
+from crossline.backtest.backtest import BacktestSpec
 from crossline.backtest.in_process import outcomes
-from crossline.backtest.sample_view import Clocks, duration_said, figures_said, rule_words, shown_value, with_fields
+from crossline.backtest.sample_view import (
+    IngestClocks,
+    duration_text,
+    figures_text,
+    shown_value,
+    with_fields,
+    worded_rule,
+)
 from crossline.backtest.trial import Trial
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import ORDERING, AllOf, Leaf
@@ -54,7 +61,7 @@ class NearMiss:
     distance: tuple[int, float] = (0, 0.0)
 
 
-class Taking(Protocol):
+class MissCollector(Protocol):
     """Takes misses, and keeps those that it wants."""
 
     def take(self, miss: NearMiss) -> None:
@@ -79,7 +86,7 @@ class _Nearest:
         return sorted(self.by_key.values(), key=lambda each: each.distance)[:KEPT]
 
 
-def near_misses(judged: Judged, trial: Trial, folder: Path) -> dict[str, list[NearMiss]]:
+def near_misses(judged: BacktestSpec, trial: Trial, folder: Path) -> dict[str, list[NearMiss]]:
     """By rule id; ``trial``: what fired. ``folder`` is for what is temporary."""
     fired = {(alert["rule_id"], orjson.dumps(alert["key"])) for alert in trial.alerts}
     rules = {version.rule.rule_id: version.rule for version in judged.rules.versions}
@@ -87,20 +94,20 @@ def near_misses(judged: Judged, trial: Trial, folder: Path) -> dict[str, list[Ne
     programs = {name: rule.program(sources.of_reading(rule.reading), judged.defaults) for name, rule in rules.items()}
     found = {name: _Nearest() for name in rules}
     of_record = [rules[name] for name, each in programs.items() if each.verdict is None]
-    alone = Alone(judged, judged.snapshot(judged.rules, 1), of_record, found)
+    alone = RecordConditionMisses(judged, judged.snapshot(judged.rules, 1), of_record, found)
     level_of = {name: sources.level_of(rule.reading) for name, rule in rules.items()}
     for level in sorted(set(level_of.values())):
         seen = alone if level == 1 else None
         for alert in _probes(replace(judged, probing=level), folder / f"probes-{level}", seen):
             rule_id = alert["rule_id"]
             if level_of[rule_id] == level and (rule_id, orjson.dumps(alert["key"])) not in fired:
-                miss = missed(rules[rule_id], programs[rule_id], alert)
+                miss = miss_at(rules[rule_id], programs[rule_id], alert)
                 if miss is not None:
                     found[rule_id].take(miss)
     return {name: each.best() for name, each in found.items()}
 
 
-def _probes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None) -> Iterator[Mapping[str, Any]]:
+def _probes(judged: BacktestSpec, folder: Path, seen: Callable[[Records], None] | None) -> Iterator[Mapping[str, Any]]:
     """All alerts of probes, as they stand in the end; those that may be corrected are kept until then."""
     corrected: list[dict[str, Any]] = []
     again = judged.rules.again_ms(judged.defaults)
@@ -113,7 +120,7 @@ def _probes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None
     yield from last_words(corrected)
 
 
-def missed(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
+def miss_at(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
     """By how much, at a probe; None where it did not miss, or there is no nearer and farther."""
     if (verdict := program.comparison) is not None:
         value = float(alert["value"])
@@ -131,7 +138,12 @@ def missed(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss |
     if (absence := program.absence) is not None and alert["value"] is not None:
         left_ms = absence.within_ms - alert["value"]
         return NearMiss(
-            alert["record_id"], alert["key"], alert["value"], left_ms, waited(absence, alert["value"]), (0, left_ms)
+            alert["record_id"],
+            alert["key"],
+            alert["value"],
+            left_ms,
+            wait_outcome(absence, alert["value"]),
+            (0, left_ms),
         )
     return None
 
@@ -148,13 +160,13 @@ def _missed_formula(rule: Rule, verdict: FormulaPredicate, alert: Mapping[str, A
     gaps = [gap_of(part, read) for part in failing]
     missing = gaps[0][0] if len(gaps) == 1 else None
     distance = (len(failing), sum(share for _, share in gaps))
-    words = rule_words(rule)
+    words = worded_rule(rule)
     if words is not None:
         missing, why = _missed_in_words(words, verdict, alert["value"], read, failing)
         return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, distance)
-    why = f"{figures_said(rule, read)}: not {' and not '.join(_written(part, verdict) for part in failing)}"
+    why = f"{figures_text(rule, read)}: not {' and not '.join(_written(part, verdict) for part in failing)}"
     if missing:
-        lacks = duration_said(rule, failing[0], abs(missing)) or shown_value(_rounded(abs(missing)))
+        lacks = duration_text(rule, failing[0], abs(missing)) or shown_value(_rounded(abs(missing)))
         why += f": {lacks} is missing"
     return NearMiss(alert["record_id"], alert["key"], alert["value"], missing, why, distance)
 
@@ -217,17 +229,17 @@ def _rounded(value: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class RecordConditionMisses:
     """Rules that look at the record alone: shown the records as they are taken in.
 
     ``beyond``: by record at which one fires, by how large a part of its nearest line the record is beyond it.
     """
 
-    judged: Judged
+    judged: BacktestSpec
     snapshot: PlanSnapshot
     rules: Sequence[Rule]
-    found: Mapping[str, Taking]
-    clocks: Clocks = field(default_factory=Clocks)
+    found: Mapping[str, MissCollector]
+    clocks: IngestClocks = field(default_factory=IngestClocks)
     beyond: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, records: Records) -> None:

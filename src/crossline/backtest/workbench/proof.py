@@ -10,13 +10,13 @@ from typing import Any
 
 import orjson
 
-from crossline.analysis.detection_quality import Alert, Marks, sides
+from crossline.analysis.detection_quality import Alert, FraudLabels, compare_alert_sets
 from crossline.analysis.health.shares import Precision
 from crossline.analysis.prediction import predicted, predicted_sum
 from crossline.backtest.compare import compare
-from crossline.backtest.workbench.blast_radius import Blast
+from crossline.backtest.workbench.blast_radius import BlastRadius
 from crossline.backtest.workbench.interval import DAY_MS, Interval
-from crossline.backtest.workbench.joint_run import Together
+from crossline.backtest.workbench.joint_run import JointRun
 from crossline.basics.times import instant_text, parse_instant_ms
 from crossline.io.files.names import matching_files
 
@@ -33,7 +33,7 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def files_told(inputs: Mapping[str, Sequence[str]], root: Path) -> list[dict[str, Any]]:
+def file_digests(inputs: Mapping[str, Sequence[str]], root: Path) -> list[dict[str, Any]]:
     """The files of the past, by stream: their names below ``root``, how large they are, their digests."""
     found = []
     for stream in sorted(inputs):
@@ -60,11 +60,11 @@ def result_of(alerts: Iterable[Alert], begin_ms: int, end_ms: int) -> dict[str, 
     return {"alerts": len(mine), "by_day": days, "hits_sha256": digest_of([list(each) for each in mine])}
 
 
-def foretold(
+def predictions_of(
     alerts: Sequence[Alert],
     span_ms: tuple[int, int],
     by_day: Sequence[int],
-    marks: Marks | None = None,
+    marks: FraudLabels | None = None,
     amounts: Mapping[str, float] | None = None,
     amount: str | None = None,
 ) -> dict[str, Any]:
@@ -110,11 +110,11 @@ class Candidate:
 def proof_of(
     candidate: Candidate,
     files: Sequence[Mapping[str, Any]],
-    found: Together,
+    found: JointRun,
     interval: Interval,
-    marks: Marks | None = None,
+    marks: FraudLabels | None = None,
     amount: str | None = None,
-    blast: Blast | None = None,
+    blast: BlastRadius | None = None,
 ) -> dict[str, Any]:
     """The proof.
 
@@ -133,7 +133,7 @@ def proof_of(
     data = {"files": list(files), "from": instant_text(begin_ms), "to": instant_text(end_ms), "records": found.records}
     given = {"from_ms": interval.from_ms, "to_ms": interval.to_ms}
     live = sets[1] if len(sets) > 1 else []
-    one, other = sides(sets[0], live, days, marks, found.amounts)
+    one, other = compare_alert_sets(sets[0], live, days, marks, found.amounts)
     changed = compare(live, sets[0]).get(candidate.rule_id)
     return {
         "kind": KIND,
@@ -145,7 +145,7 @@ def proof_of(
         "interval": given,
         "data": data,
         "result": result,
-        "predicted": foretold(sets[0], (begin_ms, end_ms), result["by_day"], marks, found.amounts, amount),
+        "predicted": predictions_of(sets[0], (begin_ms, end_ms), result["by_day"], marks, found.amounts, amount),
         "digests": {
             "rule": hashlib.sha256(candidate.text.encode()).hexdigest(),
             "body": candidate.body,

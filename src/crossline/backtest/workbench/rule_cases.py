@@ -30,7 +30,7 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot
 LATEST_MS = 7_258_118_399_999
 
 
-class Case(BaseModel):
+class RuleCase(BaseModel):
     """What stands in a file of cases: records in their order, and the hits at them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -53,10 +53,10 @@ class Case(BaseModel):
 class _CaseFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    cases: list[Case] = Field(min_length=1, description="The cases.")
+    cases: list[RuleCase] = Field(min_length=1, description="The cases.")
 
 
-def read_cases(document: Document) -> list[Case]:
+def read_cases(document: Document) -> list[RuleCase]:
     """The cases of a file. Raises RefusedError with all that is wrong in it."""
     if not isinstance(document.data, dict):
         raise RefusedError([place(Finding((), shown(document.data), "a mapping with cases"), document)])
@@ -68,7 +68,7 @@ def read_cases(document: Document) -> list[Case]:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseResult:
+class RuleCaseResult:
     """What came of a case; ``differs`` is empty where it passed."""
 
     name: str
@@ -81,7 +81,7 @@ class CaseResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class RuleCaseRunner:
     """By what cases are judged: all rules that stand there, and what holds beside them."""
 
     rules: Sequence[Rule]
@@ -90,13 +90,13 @@ class Bench:
     defaults: Defaults
     bounds: Bounds
 
-    def run(self, case: Case, of: Collection[str]) -> CaseResult:
+    def run(self, case: RuleCase, of: Collection[str]) -> RuleCaseResult:
         """Judge the records of ``case``; hits of the rules ``of`` are held against those that are expected."""
         stream, wrong = self._stream(case)
         if stream is None:
-            return CaseResult(case.name, (wrong,))
+            return RuleCaseResult(case.name, (wrong,))
         active = as_if_active(self.rules)
-        fed = fed_by(active, {stream})
+        fed = rules_reading(active, {stream})
         unfed = sorted(set(of) - {version.rule.rule_id for version in fed.versions})
         expected = [_named(hit, of) for hit in case.hits]
         found = [f"rule {each} reads more than {stream}, which is all that a case has" for each in unfed]
@@ -105,11 +105,11 @@ class Bench:
             f"{hit}: no rule of the file, which has {one_of(sorted(of))}" for hit in expected if hit.rule not in known
         ]
         if found:
-            return CaseResult(case.name, tuple(found))
+            return RuleCaseResult(case.name, tuple(found))
         snapshot = PlanSnapshot(fed, {stream: self.streams[stream]}, self.defaults, 1, self.bounds, self.lists)
-        return CaseResult(case.name, tuple(judged(snapshot, stream, case, expected, of)))
+        return RuleCaseResult(case.name, tuple(judged(snapshot, stream, case, expected, of)))
 
-    def _stream(self, case: Case) -> tuple[str | None, str]:
+    def _stream(self, case: RuleCase) -> tuple[str | None, str]:
         if case.stream is None and len(self.streams) == 1:
             return next(iter(self.streams)), ""
         if case.stream in self.streams:
@@ -120,7 +120,7 @@ class Bench:
         return None, f"{said}; {hint}" if hint else said
 
 
-def fed_by(rules: RuleSet, streams: Collection[str]) -> RuleSet:
+def rules_reading(rules: RuleSet, streams: Collection[str]) -> RuleSet:
     """The rules that read nothing but records of ``streams``, themselves or through hits of others."""
     return replace(
         rules,
@@ -134,7 +134,7 @@ def fed_by(rules: RuleSet, streams: Collection[str]) -> RuleSet:
 
 
 def judged(
-    snapshot: PlanSnapshot, stream: str, case: Case, expected: Sequence[ExpectedHit], of: Collection[str]
+    snapshot: PlanSnapshot, stream: str, case: RuleCase, expected: Sequence[ExpectedHit], of: Collection[str]
 ) -> Iterable[str]:
     """What is otherwise than expected, once the records are judged."""
     run = SingleRun(snapshot, stream, lambda: LATEST_MS)

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crossline.analysis.retention import Kept, kept_among
-from crossline.backtest.backtest import Judged
-from crossline.backtest.workbench.sample import Batch, Jury
+from crossline.backtest.backtest import BacktestSpec
+from crossline.backtest.workbench.sample import Batch, SampleJudge
 from crossline.evaluate.output import ShardOutput, StoreDelta
 from crossline.rules.ruleset import RuleSet
 
@@ -22,7 +22,7 @@ NOISE = 2.0  # how many times its own scatter a cost must be
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RecordSpan:
     """The records of a stream: how many, and the event time from the first to the last."""
 
     records: int
@@ -40,31 +40,33 @@ class Span:
         return self.seconds / 86_400
 
 
-def spans(sample: Iterable[Batch]) -> dict[str, Span]:
+def spans(sample: Iterable[Batch]) -> dict[str, RecordSpan]:
     """By stream; a stream of which no record came has none."""
-    found: dict[str, Span] = {}
+    found: dict[str, RecordSpan] = {}
     for batch in sample:
         widen(found, batch)
     return found
 
 
-def widen(found: dict[str, Span], batch: Batch) -> None:
+def widen(found: dict[str, RecordSpan], batch: Batch) -> None:
     """Take the records of a batch into the spans of their streams."""
     for records, _ in batch.taken:
         if len(records):
             first, last = int(records.event_ms.min()), int(records.event_ms.max())
-            old = found.get(records.stream, Span(0, first, last))
+            old = found.get(records.stream, RecordSpan(0, first, last))
             more = old.records + len(records)
-            found[records.stream] = Span(more, min(old.first_ms, first), max(old.last_ms, last))
+            found[records.stream] = RecordSpan(more, min(old.first_ms, first), max(old.last_ms, last))
 
 
-def days_of(found: Mapping[str, Span]) -> float:
+def days_of(found: Mapping[str, RecordSpan]) -> float:
     """The days of the records' own time, from the first of all streams to the last; some are there."""
-    return Span(0, min(each.first_ms for each in found.values()), max(each.last_ms for each in found.values())).days
+    return RecordSpan(
+        0, min(each.first_ms for each in found.values()), max(each.last_ms for each in found.values())
+    ).days
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreCost:
     """What a rule has in one key space. ``records`` entered for the rule, ``keys`` of them are different.
 
     ``held``: records that the store will hold at the sample's rate once it has run for as long as it remembers.
@@ -93,9 +95,9 @@ class _Seen:
     keys: dict[str, set[int]] = field(default_factory=dict)
 
 
-def stores(judged: Judged, sample: Sequence[Batch]) -> dict[str, list[Store]]:
+def stores(judged: BacktestSpec, sample: Sequence[Batch]) -> dict[str, list[StoreCost]]:
     """By rule id, what each rule keeps, all judged together; rules of streams without records are left out."""
-    jury = Jury(judged)
+    jury = SampleJudge(judged)
     kept = {
         version.rule.rule_id: kept_among(jury.plans, version.rule.reading.name, version.rule.rule_id)
         for version in judged.rules.versions
@@ -129,12 +131,12 @@ def _take(output: ShardOutput, kept: Mapping[str, Sequence[Kept]], seen: dict[st
                 here.keys.setdefault(rule_id, set()).update(hashes.tolist())
 
 
-def _store(kept: Kept, rule_id: str, jury: Jury, span: Span, seen: _Seen) -> Store:
+def _store(kept: Kept, rule_id: str, jury: SampleJudge, span: RecordSpan, seen: _Seen) -> StoreCost:
     store = jury.store(kept.state_store)
     size = store.sizes() if store is not None else None
     records = seen.of_rule.get(rule_id, 0)
     reach_s = (kept.remembers_ms + jury.judged.bounds.partition_lag_ms) / 1_000
-    return Store(
+    return StoreCost(
         kept=kept,
         records=records,
         per_s=records / span.seconds,
@@ -161,7 +163,7 @@ class Cost:
         return self.ns > NOISE * self.noise_ns
 
 
-def costs(judged: Judged, sample: Sequence[Batch], rule_ids: Sequence[str]) -> tuple[float, float, list[Cost]]:
+def costs(judged: BacktestSpec, sample: Sequence[Batch], rule_ids: Sequence[str]) -> tuple[float, float, list[Cost]]:
     """Routing, judging and making alerts of all rules, and of none, in ns a record; and what each of ``rule_ids`` adds.
 
     All are run in turns, so that an hour in which the machine is slow is slow for all of them. Reading and decoding are
@@ -190,9 +192,9 @@ def _without(rules: RuleSet, rule_id: str) -> RuleSet:
     return RuleSet(tuple(version for version in rules.versions if version.rule.rule_id != rule_id))
 
 
-def _timed(judged: Judged, sample: Sequence[Batch]) -> float:
+def _timed(judged: BacktestSpec, sample: Sequence[Batch]) -> float:
     """Processor time of this process, in ns."""
-    jury = Jury(judged)
+    jury = SampleJudge(judged)
     began = time.process_time_ns()
     for batch in sample:
         jury.alerts(batch)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import Inputs
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.values import Records
@@ -38,13 +38,13 @@ class Batch:
         return sum(len(records) for records, _ in self.taken)
 
 
-def batches(history: Recorded, folder: Path) -> Iterator[Batch]:
+def batches(history: RecordedInput, folder: Path) -> Iterator[Batch]:
     """The records of ``history``, a batch at a time; ``folder`` is for what is temporary.
 
     Raises UsageError where an input matches no file, SourceError where one cannot be read.
     """
     inputs = Inputs.of(history.files(), folder, 1, BATCH_BYTES)
-    snapshot = Judged(RuleSet(), history).snapshot(RuleSet(), 1)
+    snapshot = BacktestSpec(RuleSet(), history).snapshot(RuleSet(), 1)
     for number, (mine,) in enumerate(inputs.batches(1)):
         found = [
             each
@@ -56,10 +56,10 @@ def batches(history: Recorded, folder: Path) -> Iterator[Batch]:
 
 
 @dataclass(slots=True)
-class Jury:
+class SampleJudge:
     """Judges batches, one after the other, by the rules of ``judged``: the engine's own routing and judging."""
 
-    judged: Judged
+    judged: BacktestSpec
     states: dict[int, ShardState] = field(default_factory=dict)  # by level: rules that read hits are judged after these
     snapshot: PlanSnapshot = field(init=False)
     plans: Mapping[str, StreamPlan] = field(init=False)
@@ -90,7 +90,7 @@ class Jury:
         return alerts_of(self.plans.values(), self.judge(batch).hits, 0)
 
 
-def alerts_over(judged: Judged, sample: Iterable[Batch]) -> list[dict[str, Any]]:
+def alerts_over(judged: BacktestSpec, sample: Iterable[Batch]) -> list[dict[str, Any]]:
     """All alerts of a sample, as they stand in the end."""
-    jury = Jury(judged)
+    jury = SampleJudge(judged)
     return last_words(alert for batch in sample for alert in jury.alerts(batch))

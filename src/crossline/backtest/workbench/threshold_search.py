@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import orjson
 
-from crossline.analysis.detection_quality import Marks, Weighed, rests_on, weigh
+from crossline.analysis.detection_quality import DetectionQuality, FraudLabels, measure_quality, rests_on
 from crossline.analysis.threshold_candidates import BEYOND, EmissionPolicy, Judgings, emissions, lines_at, thinned
 from crossline.backtest.alert_figures import read_figures
-from crossline.backtest.backtest import Judged
-from crossline.backtest.workbench.interval import ANY_TIME, Interval, MarksWithin
-from crossline.backtest.workbench.sample import Batch, Jury, alerts_over
+from crossline.backtest.backtest import BacktestSpec
+from crossline.backtest.workbench.interval import ANY_TIME, Interval, LabelsWithin
+from crossline.backtest.workbench.sample import Batch, SampleJudge, alerts_over
 from crossline.basics.errors import UsageError
 from crossline.basics.formula.naive import evaluate
 from crossline.basics.streams.clocks import clock_of
@@ -37,13 +37,13 @@ ALERTS_MAX = 300_000  # of all of them together
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ThresholdOutcome:
     """What a line gave, in a real run. ``weighed``: None without labels."""
 
     line: float
     alerts: int
     per_day: float
-    weighed: Weighed | None = None
+    weighed: DetectionQuality | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,19 @@ class Suggestion:
     """
 
     drawn: ThresholdLine
-    best: Outcome
-    present: Outcome
-    judged: tuple[Outcome, ...]
+    best: ThresholdOutcome
+    present: ThresholdOutcome
+    judged: tuple[ThresholdOutcome, ...]
     lines: int
     same_to: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ThresholdTarget:
     """So many alerts in all; or, where that is None, the best F1 on labels."""
 
     alerts: float | None
-    marks: Marks | None
+    marks: FraudLabels | None
 
     def rank(self, alerts: int, f1: float) -> tuple[float, int]:
         """The less the better: how far from what is wanted; of equals fewer alerts."""
@@ -75,43 +75,43 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ThresholdSteps:
     """Lines around the present one, ``step`` apart and in order, each as a real run gave it."""
 
     drawn: ThresholdLine
     step: float
-    present: Outcome
-    judged: tuple[Outcome, ...]
+    present: ThresholdOutcome
+    judged: tuple[ThresholdOutcome, ...]
 
 
-def around(
-    judged: Judged,
+def threshold_steps(
+    judged: BacktestSpec,
     rule: Rule,
     sample: Sequence[Batch],
     days: float,
-    marks: Marks | None,
+    marks: FraudLabels | None,
     steps: int,
     also: Sequence[float],
     interval: Interval,
-) -> Around:
+) -> ThresholdSteps:
     """``steps`` lines on each side of the present one, and those of ``also``; ``judged`` as for ``suggest``.
 
     Lines that would give more alerts than can be judged together are left out, but not those of ``also``.
     ``interval``: alerts and frauds of it count; ``days``: those that it has. Raises UsageError as ``suggest`` does.
     """
     if marks is not None:
-        asked = MarksWithin(interval, marks)
+        asked = LabelsWithin(interval, marks)
         for batch in sample:
             asked.see(batch)
         marks = asked.found()
-    finder = replace(_finder(judged, rule, sample, days, Wanted(None, marks)), interval=interval)
+    finder = replace(_finder(judged, rule, sample, days, ThresholdTarget(None, marks)), interval=interval)
     drawn = finder.drawn
     step = step_of(drawn.threshold)
     lines = [round(drawn.threshold + step * each, 10) for each in range(-steps, steps + 1)]
     lines = [each for each in lines if each > 0 or drawn.threshold <= 0]
     chosen = finder.within_bounds(finder.judgings().sorted(), sorted(set(lines) | {float(drawn.threshold)}))
     outcomes = finder.judge(sorted({*chosen, *map(float, also), float(drawn.threshold)}))
-    return Around(drawn, step, next(each for each in outcomes if each.line == drawn.threshold), tuple(outcomes))
+    return ThresholdSteps(drawn, step, next(each for each in outcomes if each.line == drawn.threshold), tuple(outcomes))
 
 
 def step_of(threshold: float) -> float:
@@ -128,7 +128,9 @@ def step_of(threshold: float) -> float:
     return max(1.0, step) if float(threshold).is_integer() else round(step, 10)
 
 
-def suggest(judged: Judged, rule: Rule, sample: Sequence[Batch], days: float, wanted: Wanted) -> Suggestion:
+def suggest(
+    judged: BacktestSpec, rule: Rule, sample: Sequence[Batch], days: float, wanted: ThresholdTarget
+) -> Suggestion:
     """The line of ``rule``; ``judged``: by it, and by the rules whose hits it reads.
 
     Raises UsageError where it draws none by order, or looks at no record of the sample.
@@ -147,7 +149,7 @@ def suggest(judged: Judged, rule: Rule, sample: Sequence[Batch], days: float, wa
     return Suggestion(drawn, best, outcomes[-1], tuple(judged_lines), len(lines), same_to)
 
 
-def _finder(judged: Judged, rule: Rule, sample: Sequence[Batch], days: float, wanted: Wanted) -> _Finder:
+def _finder(judged: BacktestSpec, rule: Rule, sample: Sequence[Batch], days: float, wanted: ThresholdTarget) -> _Finder:
     """Raises UsageError where the rule draws no line by order."""
     sources = sources_of(judged.rules, judged.history.streams)
     spec = sources.of_reading(rule.reading)
@@ -173,7 +175,7 @@ def _same_to(values: Sequence[float], line: float, sign: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Finder:
-    judged: Judged
+    judged: BacktestSpec
     rule: Rule
     spec: StreamSpec
     level: int
@@ -181,7 +183,7 @@ class _Finder:
     drawn: ThresholdLine
     sample: Sequence[Batch]
     days: float
-    wanted: Wanted
+    wanted: ThresholdTarget
     interval: Interval = ANY_TIME
 
     def judgings(self) -> Judgings:
@@ -279,15 +281,15 @@ class _Finder:
             return 0.0
         found = [judgings.frauds[place] for place in places.tolist()]
         caught = {each for frauds in found for each in frauds if each >= 0}
-        return Weighed(len(found), sum(map(bool, found)), len(marks.asked), frozenset(map(str, caught))).f1
+        return DetectionQuality(len(found), sum(map(bool, found)), len(marks.asked), frozenset(map(str, caught))).f1
 
-    def _told(self, judged: Judged) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _told(self, judged: BacktestSpec) -> Iterator[tuple[str, dict[str, Any]]]:
         """All that stands in the end, by rule: the records that it rests on."""
         if any(each.rule.late_policy == "reevaluate" for each in judged.rules.versions):
             alerts = alerts_over(judged, self.sample)
             yield from ((alert["rule_id"], alert) for alert in alerts if self.interval.has(alert))
             return
-        jury = Jury(judged)
+        jury = SampleJudge(judged)
         for batch in self.sample:
             for hit in jury.judge(batch).hits:  # no alert is made of it: there are many
                 if not self.interval.holds(hit.event_ms):
@@ -295,7 +297,7 @@ class _Finder:
                 told = {"record_id": hit.record_id, "evidence": {"record_ids": hit.record_ids[-50:]}}
                 yield hit.version.rule.rule_id, told
 
-    def judge(self, lines: Sequence[float]) -> list[Outcome]:
+    def judge(self, lines: Sequence[float]) -> list[ThresholdOutcome]:
         """Each line in a real run; all in one, as rules of their own."""
         rules = [self._at(_plain(line)).model_copy(update={"rule_id": f"line.{n}"}) for n, line in enumerate(lines)]
         hits: dict[str, list[dict[str, Any]]] = {each.rule_id: [] for each in rules}
@@ -304,7 +306,9 @@ class _Finder:
                 hits[name].append(told)
         marks = self.wanted.marks
         return [
-            Outcome(line, len(found), len(found) / self.days, weigh(found, marks) if marks is not None else None)
+            ThresholdOutcome(
+                line, len(found), len(found) / self.days, measure_quality(found, marks) if marks is not None else None
+            )
             for line, found in zip(lines, hits.values(), strict=True)
         ]
 
@@ -318,7 +322,7 @@ def _plain(line: float) -> float:
     return int(line) if float(line).is_integer() and abs(line) < 2**53 else line
 
 
-def _numbered(alert: dict[str, Any], marks: Marks, numbers: dict[str, int]) -> tuple[int, ...]:
+def _numbered(alert: dict[str, Any], marks: FraudLabels, numbers: dict[str, int]) -> tuple[int, ...]:
     """The frauds that an alert rests on, those that are asked for by a number of their own, others by -1."""
     found: Iterable[str] = set().union(*(marks.frauds.get(each, ()) for each in rests_on(alert)))
     return tuple(numbers.setdefault(each, len(numbers)) if each in marks.asked else -1 for each in found)

@@ -181,7 +181,7 @@ def _one(found: list[StoredAlert], alert_id: str) -> StoredAlert:
 
 def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Bench:
     """Lists and tables are those of now."""
-    from crossline.backtest.backtest import Judged, Recorded
+    from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.backtest.investigation.variant_runner import Bench, active
     from crossline.cli.backtest import setting_of, with_tables
     from crossline.evaluate.shard import Bounds
@@ -190,8 +190,8 @@ def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Be
 
     setting = setting_of(None, None, None, str(pipeline), as_of_log=False)
     lists = lists_in(setting.lists) if setting.lists else {}
-    history = Recorded(setting.streams, {alert["stream"]: ()})
-    judged = Judged(
+    history = RecordedInput(setting.streams, {alert["stream"]: ()})
+    judged = BacktestSpec(
         RuleSet.from_rules([active(rule)]), history, lists, setting.defaults, Bounds(setting.partition_lag_ms)
     )
     (ready,) = with_tables([judged], setting.config, None, folder / "tables")

@@ -27,8 +27,8 @@ from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
     from crossline.analysis.retention import Kept
-    from crossline.backtest.backtest import Judged
-    from crossline.backtest.workbench.rule_costs import Cost, Store
+    from crossline.backtest.backtest import BacktestSpec
+    from crossline.backtest.workbench.rule_costs import Cost, StoreCost
     from crossline.backtest.workbench.sample import Batch
 
 
@@ -84,7 +84,7 @@ def explain(
             _tell_costs(judged, sample, mine, as_json=as_json)
 
 
-def _plans(judged: Judged) -> dict[str, Any]:
+def _plans(judged: BacktestSpec) -> dict[str, Any]:
     """The plan of each stream, whether it has records or not: what rules share is the same."""
     from crossline.plan.compose import compile_all
 
@@ -104,11 +104,11 @@ def _head(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _store_of(stores: Sequence[Store], kept: Kept) -> Store | None:
+def _store_of(stores: Sequence[StoreCost], kept: Kept) -> StoreCost | None:
     return next((each for each in stores if each.kept.state_store == kept.state_store), None)
 
 
-def _keeps(kept: Kept, store: Store | None) -> dict[str, Any]:
+def _keeps(kept: Kept, store: StoreCost | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "stream": kept.stream,
         "key": kept.key_fields,
@@ -185,7 +185,7 @@ def size(count: float) -> str:
     return f"{count:,.0f} bytes"
 
 
-def _tell_costs(judged: Judged, sample: Sequence[Batch], rules: Sequence[Rule], *, as_json: bool) -> None:
+def _tell_costs(judged: BacktestSpec, sample: Sequence[Batch], rules: Sequence[Rule], *, as_json: bool) -> None:
     from crossline.backtest.workbench.rule_costs import costs
 
     whole, bare, found = costs(judged, sample, [each.rule_id for each in rules])

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.investigation.counterfactual import Counterfactual, Counterfactuals, counterfactuals
 from crossline.backtest.investigation.figure_bars import share_of
 from crossline.backtest.investigation.key_records import KeyRecord, document
@@ -74,7 +74,7 @@ def bench_of(
 ) -> tuple[Bench, list[KeyRecord]]:
     rule = load_rules_text(orjson.dumps([body]).decode(), "rules.yaml", STREAMS)[0].rule
     records = [KeyRecord("payments", each["id"], each["at"], each["at"], each) for each in rows]
-    return Bench(rule, Judged(RuleSet(), Recorded(STREAMS, {})), {"payee": "b1"}, record_id), records
+    return Bench(rule, BacktestSpec(RuleSet(), RecordedInput(STREAMS, {})), {"payee": "b1"}, record_id), records
 
 
 def shown(body: Mapping[str, Any], record_id: str, rows: Sequence[Mapping[str, Any]]) -> Timeline:
