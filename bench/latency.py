@@ -30,7 +30,7 @@ from dev.services.registry import LocalRegistry
 
 from bench.report import Report, median, percentile, say
 from bench.runs import LOG_TAIL, ROOT, environment, medians
-from bench.sinks import Scraper, told, write
+from bench.sinks import Scraper, sink_setup, write
 from bench.workload import STREAM
 from crossline.generate.kafka import SENT_HEADER
 from crossline.runtime.java.child_processes import end_with_parent
@@ -219,7 +219,7 @@ def measure(
         registry = stack.enter_context(LocalRegistry()).url if avro else None
         broker.create_topic(STREAM, PARTITIONS)
         broker.create_topic("alerts")
-        given = stack.enter_context(told(broker, which))
+        given = stack.enter_context(sink_setup(broker, which))
         pipeline = write(folder / "pipeline", broker, given, registry, **engine)
         bench = Bench(folder, broker.brokers, registry)
         received, figures = folder / "received.jsonl", folder / "figures.json"

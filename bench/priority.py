@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 
-def as_elsewhere() -> bool:
+def raise_priority() -> bool:
     """Let this process come before what is measured, as if it had a machine of its own; whether the system allows it.
 
     Else it waits for a processor with those whom it asks, and how late it was itself counts as theirs.

@@ -21,7 +21,7 @@ import httptools
 import orjson
 import uvloop
 
-from bench.priority import as_elsewhere
+from bench.priority import raise_priority
 
 LEAD_S = 0.5
 REST_S_MAX = 15.0
@@ -48,7 +48,7 @@ class Timer:
             raise SystemExit("no timer of the system's; this measurement needs Linux")
 
 
-class Asker(asyncio.Protocol):
+class RequestConnection(asyncio.Protocol):
     """One connection, with one request on it at a time."""
 
     def __init__(self, load: Load) -> None:
@@ -97,7 +97,7 @@ class Load:
         self.due_s = [each / 1e3 for each in due]
         self.sent_s, self.done_s = [0.0] * len(lines), [0.0] * len(lines)
         self.said: list[Any] = [None] * len(lines)
-        self.idle: deque[Asker] = deque()
+        self.idle: deque[RequestConnection] = deque()
         self.waiting: deque[int] = deque()
         self.next, self.left, self.began_s = 0, len(lines), 0.0
         self.over, self.broken = asyncio.Event(), 0
@@ -106,7 +106,7 @@ class Load:
         """Ask all of them."""
         loop = asyncio.get_running_loop()
         for _ in range(self.spec["connections"]):
-            await loop.create_connection(lambda: Asker(self), self.spec["host"], self.spec["port"])
+            await loop.create_connection(lambda: RequestConnection(self), self.spec["host"], self.spec["port"])
         self.began_s = self.spec["begin_s"]
         await asyncio.sleep(max(0.0, self.began_s - time.time() - _LATE_S))
         self.shift_s = time.time() - time.perf_counter()
@@ -134,28 +134,30 @@ class Load:
         if self.next < len(self.due_s):
             timer.ring_at(self.due_s[self.next] + self.began_s - self.shift_s)
 
-    def _ask(self, asker: Asker, number: int) -> None:
+    def _ask(self, connection: RequestConnection, number: int) -> None:
         self.sent_s[number] = time.perf_counter() + self.shift_s - self.began_s
-        asker.ask(number, self.requests[number])
+        connection.ask(number, self.requests[number])
 
-    def free(self, asker: Asker) -> None:
+    def free(self, connection: RequestConnection) -> None:
         """It can be asked the next."""
         if self.waiting:
-            self._ask(asker, self.waiting.popleft())
+            self._ask(connection, self.waiting.popleft())
         else:
-            self.idle.append(asker)
+            self.idle.append(connection)
 
-    def lost(self, asker: Asker) -> None:
+    def lost(self, connection: RequestConnection) -> None:
         """A connection is gone: with a request on it, that has no answer."""
-        if asker in self.idle:
-            self.idle.remove(asker)
+        if connection in self.idle:
+            self.idle.remove(connection)
         if self.over.is_set():
             return
         self.broken += 1
-        if asker.number >= 0:
+        if connection.number >= 0:
             self._ended()
         self._opening = asyncio.ensure_future(
-            asyncio.get_running_loop().create_connection(lambda: Asker(self), self.spec["host"], self.spec["port"])
+            asyncio.get_running_loop().create_connection(
+                lambda: RequestConnection(self), self.spec["host"], self.spec["port"]
+            )
         )
 
     def answered(self, number: int, status: int, body: bytes) -> None:
@@ -174,7 +176,7 @@ class Load:
 def main() -> None:
     spec, out = orjson.loads(Path(sys.argv[1]).read_bytes()), Path(sys.argv[2])
 
-    apart = as_elsewhere()
+    apart = raise_priority()
     load = Load(spec)
     before = time.process_time()
     uvloop.run(load.run())

@@ -12,7 +12,7 @@ import time
 import orjson
 from confluent_kafka import Producer
 
-from bench.priority import as_elsewhere
+from bench.priority import raise_priority
 from crossline.generate.tx import TxWorkload
 
 EVERY_S = 0.01
@@ -39,5 +39,5 @@ def send(brokers: str, topic: str, rate: int, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    as_elsewhere()
+    raise_priority()
     send(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))

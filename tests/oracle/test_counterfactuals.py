@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.investigation.counterfactual import Counterfactual, counterfactuals
 from crossline.backtest.investigation.key_records import KeyRecord
-from crossline.backtest.investigation.variant_runner import Bench, Budget
+from crossline.backtest.investigation.variant_runner import Budget, VariantRunner
 from crossline.basics.streams.schema import load_streams
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
@@ -237,7 +237,7 @@ def test_each_change_turns_it_and_one_step_less_does_not(bodies: st.SearchStrate
         rule = load_rules_text(orjson.dumps([body]).decode(), "rules.yaml", STREAMS)[0].rule
         records = [KeyRecord("payments", each["id"], each["at"], each["at"], each) for each in mine]
         setting = BacktestSpec(RuleSet(), RecordedInput(STREAMS, {}))
-        bench = Bench(rule, setting, {"account": account}, crossing, Budget(runs=4_000 if DEEP else 250))
+        bench = VariantRunner(rule, setting, {"account": account}, crossing, Budget(runs=4_000 if DEEP else 250))
         alert = bench.holds(bench.batch(records))[crossing]
         found = counterfactuals(bench, alert, records, START_MS - 60_000)
         assert found.why_none == ""

@@ -7,26 +7,26 @@ from dataclasses import replace
 
 from crossline.analysis.claims import All, Present
 from crossline.analysis.conditions import claim_of
-from crossline.analysis.satisfiability import Known, Values, hull
+from crossline.analysis.satisfiability import Known, ValueRange, value_range
 from crossline.basics.streams.schema import FieldSpec
 from crossline.programs.aggregate import Asked
 from crossline.programs.program import Figure, Program
 from crossline.programs.registry import declared
 
 
-def figure_values(program: Program, figure: Figure, fields: Mapping[str, FieldSpec], known: Known) -> Values:
+def figure_values(program: Program, figure: Figure, fields: Mapping[str, FieldSpec], known: Known) -> ValueRange:
     """What ``figure`` may be; ``known``: what fields may be."""
     aggregate, window = declared(figure.aggregate), figure.window
     if figure.error is not None:
-        return Values("number", missing=aggregate.least > 0)  # a sketch may be off to both sides
+        return ValueRange("number", missing=aggregate.least > 0)  # a sketch may be off to both sides
     itself = window.include_current and not window.delay_ms and figure.feed == program.feed
     asked = Asked(_own(program, figure, fields) if itself else 0, window.delay_ms, window.reach_ms)
     if figure.column is not None and figure.feed.stream == program.feed.stream:
         entered = All((claim_of(figure.feed.condition.node, fields), Present(figure.column)))
-        values = hull(entered, figure.column, known)
+        values = value_range(entered, figure.column, known)
         asked = replace(asked, kind=fields[figure.column].kind, low=values.low, high=values.high)
     found = aggregate.bounds(asked)
-    return Values(found.kind, found.missing, found.low, found.high)
+    return ValueRange(found.kind, found.missing, found.low, found.high)
 
 
 def _own(program: Program, figure: Figure, fields: Mapping[str, FieldSpec]) -> int:

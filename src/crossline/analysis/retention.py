@@ -11,7 +11,7 @@ from crossline.plan.compile import StorePlan, StreamPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RetainedRecords:
     """One key space that a rule uses.
 
     ``state_store``: its name. ``entries``: numbers of the state store's that the rule's windows and judging are over.
@@ -39,24 +39,24 @@ class Kept:
         return self.retention_ms + self.lateness_ms
 
 
-def kept_by(plan: StreamPlan, rule_id: str) -> list[Kept]:
+def retained_by(plan: StreamPlan, rule_id: str) -> list[RetainedRecords]:
     """The key spaces of a rule; none where it looks at the record alone."""
     return [_kept(plan, each, rule_id) for each in plan.state_stores if rule_id in _rules(each)]
 
 
-def kept_among(plans: Mapping[str, StreamPlan], reading: str, rule_id: str) -> list[Kept]:
+def retained_among(plans: Mapping[str, StreamPlan], reading: str, rule_id: str) -> list[RetainedRecords]:
     """Those of a rule that reads ``reading``, whatever its clock."""
     mine = [plan for name, plan in plans.items() if reading == (name if plan.clock is None else plan.base)]
-    return [kept for plan in mine for kept in kept_by(plan, rule_id)]
+    return [kept for plan in mine for kept in retained_by(plan, rule_id)]
 
 
 def _rules(state_store: StorePlan) -> list[str]:
     return sorted({line.rule_id for line in state_store.kernel.judging})
 
 
-def _kept(plan: StreamPlan, store_plan: StorePlan, rule_id: str) -> Kept:
+def _kept(plan: StreamPlan, store_plan: StorePlan, rule_id: str) -> RetainedRecords:
     state_store = store_plan.state_store
-    return Kept(
+    return RetainedRecords(
         state_store=state_store.name,
         stream=plan.met.reading.said if plan.met is not None else plan.stream if plan.clock is None else plan.base,
         base=plan.base,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from crossline.analysis.lint import KINDS, LintFinding, lint_rule, meant
-from crossline.analysis.overlap.key_shares import odd_shares
-from crossline.analysis.overlap.subsumption import subsumed
+from crossline.analysis.lint import KINDS, LintFinding, lint_rule, rule_claims
+from crossline.analysis.overlap.key_shares import share_findings
+from crossline.analysis.overlap.subsumption import subsumption_findings
 from crossline.basics.streams.schema import StreamSpec
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import Sources
@@ -27,8 +27,8 @@ def lint(
     known = [(rule, sources.of_reading(rule.reading)) for rule in rules if rule.status != "retired"]
     found = [finding for rule, spec in known for finding in lint_rule(rule, spec, defaults)]
     hopeless = {each.rule_id for each in found if each.kind in {"never_true", "contradictory"}}
-    others = [meant(rule, spec, defaults) for rule, spec in known if rule.rule_id not in hopeless]
-    found += subsumed(others)
-    found += odd_shares(others, before)
+    others = [rule_claims(rule, spec, defaults) for rule, spec in known if rule.rule_id not in hopeless]
+    found += subsumption_findings(others)
+    found += share_findings(others, before)
     places = {rule.rule_id: number for number, rule in enumerate(rules)}
     return sorted(found, key=lambda each: (places[each.rule_id], KINDS.index(each.kind)))

@@ -18,7 +18,7 @@ _OPPOSITE = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "!=": "=="}
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ValueRange:
     """What a value may be, before any claim: its kind, whether it may be missing, its bounds (both included)."""
 
     kind: str
@@ -32,7 +32,7 @@ class Values:
         return self.kind in {"integer", "timestamp"}
 
 
-Known = Mapping[str, Values]
+Known = Mapping[str, ValueRange]
 
 
 def impossible(claim: Claim, known: Known) -> bool:
@@ -48,7 +48,7 @@ def certain(claim: Claim, known: Known) -> bool:
     return impossible(Denied(claim), known)
 
 
-def hull(claim: Claim, name: str, known: Known) -> Values:
+def value_range(claim: Claim, name: str, known: Known) -> ValueRange:
     """What the value may be where ``claim`` holds."""
     start = known[name]
     try:
@@ -63,7 +63,7 @@ def hull(claim: Claim, name: str, known: Known) -> Values:
     return replace(start, low=low, high=high, missing=any(each.missing for each in found))
 
 
-def _bounded(case: Iterable[Literal], name: str, start: Values) -> Values:
+def _bounded(case: Iterable[Literal], name: str, start: ValueRange) -> ValueRange:
     tests = [(each, held) for each, held in case if isinstance(each, Test) and each.name == name]
     asked = any(held for _, held in tests) or (Present(name), True) in set(case)
     start = replace(start, missing=start.missing and not asked)
@@ -136,7 +136,7 @@ def _family(kind: str) -> str:
     return "number" if kind in {"integer", "timestamp", "number"} else kind
 
 
-def _no_value(tests: Sequence[tuple[Test, bool]], values: Values) -> bool:
+def _no_value(tests: Sequence[tuple[Test, bool]], values: ValueRange) -> bool:
     """Whether no value that is there passes all ``tests``."""
     points = _points(tests, values)
     if points is not None:
@@ -151,7 +151,7 @@ def _no_value(tests: Sequence[tuple[Test, bool]], values: Values) -> bool:
     return interval.is_empty(tests)
 
 
-def _points(tests: Sequence[tuple[Test, bool]], values: Values) -> list[Any] | None:
+def _points(tests: Sequence[tuple[Test, bool]], values: ValueRange) -> list[Any] | None:
     """The only values that there can be; None where they are not so few."""
     if values.kind == "boolean":
         return [True, False]
@@ -163,7 +163,7 @@ def _points(tests: Sequence[tuple[Test, bool]], values: Values) -> list[Any] | N
     return None
 
 
-def _can_be(value: Any, values: Values) -> bool:
+def _can_be(value: Any, values: ValueRange) -> bool:
     if isinstance(value, str | bool):
         return True
     return values.low <= value <= values.high and not (values.whole and value != math.floor(value))
@@ -206,7 +206,7 @@ class _Interval:
     high_open: bool = False
 
     @classmethod
-    def of(cls, values: Values) -> _Interval:
+    def of(cls, values: ValueRange) -> _Interval:
         return cls(values.low, values.high, values.whole)
 
     def take(self, test: Test, *, held: bool) -> None:

@@ -28,7 +28,7 @@ LINES_MAX = 2_000  # that are worked out
 
 
 @dataclass(frozen=True, slots=True)
-class Judgings:
+class JudgedValues:
     """A rule's judged records, key by key, those of a key as they came.
 
     ``values``: what is held against the line (NaN: nothing). ``beyond``, ``within``: whether the rule is satisfied
@@ -43,10 +43,10 @@ class Judgings:
     within: Bools
     frauds: Sequence[tuple[int, ...]] = ()
 
-    def sorted(self) -> Judgings:
+    def sorted(self) -> JudgedValues:
         """By key, and within a key as they came."""
         order = np.argsort(self.keys, kind="stable")
-        return Judgings(
+        return JudgedValues(
             self.keys[order],
             self.clock_ms[order],
             self.values[order],
@@ -65,7 +65,7 @@ class EmissionPolicy:
     rearm_ms: int
 
 
-def lines_at(values: F64, sign: str) -> list[float]:
+def candidate_thresholds(values: F64, sign: str) -> list[float]:
     """Lines of which each parts the records in another way, the strictest first; any other parts them as one of these.
 
     They are the values that occur, and one on the outside of these: that no value is beyond, or that all are.
@@ -86,25 +86,25 @@ def thinned(lines: Sequence[float]) -> list[float]:
     return [lines[place] for place in sorted({*range(LINES_MAX // 2), *places})]
 
 
-def emissions(judgings: Judgings, sign: str, line: float, emission: EmissionPolicy) -> I64:
-    """The places in ``judgings``, which are sorted, at which a rule with this line emits."""
-    past = BEYOND[sign](judgings.values, line)
-    satisfied = np.where(past, judgings.beyond, judgings.within)
+def emissions(judged_values: JudgedValues, sign: str, line: float, emission: EmissionPolicy) -> I64:
+    """The places in ``judged_values``, which are sorted, at which a rule with this line emits."""
+    past = BEYOND[sign](judged_values.values, line)
+    satisfied = np.where(past, judged_values.beyond, judged_values.within)
     emits = satisfied.copy()
     if not emission.every and len(emits):
-        same = judgings.keys[1:] == judgings.keys[:-1]
-        kept = judgings.clock_ms[:-1] > judgings.clock_ms[1:] - emission.rearm_ms
+        same = judged_values.keys[1:] == judged_values.keys[:-1]
+        kept = judged_values.clock_ms[:-1] > judged_values.clock_ms[1:] - emission.rearm_ms
         emits[1:] &= ~(satisfied[:-1] & same & kept)
     places: I64 = np.flatnonzero(emits)
-    return _apart(judgings, places, emission.cooldown_ms) if emission.cooldown_ms else places
+    return _apart(judged_values, places, emission.cooldown_ms) if emission.cooldown_ms else places
 
 
-def _apart(judgings: Judgings, places: I64, cooldown_ms: int) -> I64:
+def _apart(judged_values: JudgedValues, places: I64, cooldown_ms: int) -> I64:
     """``places`` without those within the cooldown of an earlier one of their key."""
     kept: list[int] = []
     key, last_ms = None, 0
     for place in places.tolist():
-        mine, now_ms = judgings.keys[place], int(judgings.clock_ms[place])
+        mine, now_ms = judged_values.keys[place], int(judged_values.clock_ms[place])
         if mine == key and now_ms < last_ms + cooldown_ms:
             continue
         key, last_ms = mine, now_ms

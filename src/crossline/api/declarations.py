@@ -98,7 +98,7 @@ def policy_of(policy: Policy | FilePath | None) -> Policy | None:
     return load_policy(read_text(Path(policy)), str(policy))
 
 
-def check_alone(rules: RuleSet, stream: Stream) -> None:
+def check_single_stream(rules: RuleSet, stream: Stream) -> None:
     """Whether records of ``stream`` alone are enough for ``rules``. Raises UsageError where they are not."""
     read = sorted({version.rule.source_topic for version in rules.versions})
     if stream.name not in read:

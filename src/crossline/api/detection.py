@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
-from crossline.api.declarations import FilePath, Stream, check_alone, rules_of, stream_of
+from crossline.api.declarations import FilePath, Stream, check_single_stream, rules_of, stream_of
 from crossline.api.detector import alerts_of
 from crossline.api.feature_queries import FigurePlan, figure_plan
 from crossline.api.results import Alerts, Figures
@@ -102,7 +102,7 @@ def detect(
     """
     stream = stream_of(stream)
     rules = rules_of(rules, stream)
-    check_alone(rules, stream)
+    check_single_stream(rules, stream)
     spec = {stream.name: stream.spec}
     snapshot = PlanSnapshot(rules, spec, defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
     if _is_spark(data):
@@ -180,8 +180,8 @@ def figures(
         >>> table = crossline.figures(frame, "figures.yaml", "stream.yaml").to_pandas()
     """
     stream = stream_of(stream)
-    hitting = None if rules is None else rules_of(rules, stream)
-    plan: FigurePlan = figure_plan(Path(figures), stream, hitting)
+    scored_rules = None if rules is None else rules_of(rules, stream)
+    plan: FigurePlan = figure_plan(Path(figures), stream, scored_rules)
     given = (defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
     snapshot = PlanSnapshot(plan.rules, {stream.name: stream.spec}, *given, feature_query=True)
     if _is_spark(data):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from crossline.api.declarations import FilePath, Stream, check_alone, policy_of, rules_of, stream_of
+from crossline.api.declarations import FilePath, Stream, check_single_stream, policy_of, rules_of, stream_of
 from crossline.api.results import Alerts, Decisions
 from crossline.api.version import version
 from crossline.basics.conditions.lists import named_lists
@@ -70,7 +70,7 @@ class Detector:
     ) -> None:
         self.stream = stream_of(stream)
         self.rules = rules_of(rules, self.stream)
-        check_alone(self.rules, self.stream)
+        check_single_stream(self.rules, self.stream)
         by_policy = policy_of(policy)
         deciding = None if by_policy is None else Deciding(by_policy, every=True)
         given = (defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))

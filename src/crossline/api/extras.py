@@ -8,7 +8,7 @@ from typing import Any
 from crossline.basics.errors import UsageError
 
 
-def needed(library: str, who: str) -> Any:
+def require_library(library: str, who: str) -> Any:
     """The module ``library``. Raises UsageError that says how to install it where it is missing."""
     try:
         return import_module(library)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
-from crossline.api.extras import needed
+from crossline.api.extras import require_library
 from crossline.basics.deadletter import DeadLetter
 from crossline.evaluate.alerts.alert import alert_table
 from crossline.evaluate.alerts.alertjson import json_bytes
@@ -47,13 +47,13 @@ class Result:
 
     def to_pandas(self) -> pd.DataFrame:
         """As a pandas DataFrame. Raises UsageError where pandas is not installed."""
-        needed("pandas", "to_pandas()")
+        require_library("pandas", "to_pandas()")
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_polars(self) -> pl.DataFrame:
         """As a Polars DataFrame. Raises UsageError where Polars is not installed."""
-        polars = needed("polars", "to_polars()")
+        polars = require_library("polars", "to_polars()")
         frame: pl.DataFrame = polars.from_arrow(self.to_arrow())
         return frame
 

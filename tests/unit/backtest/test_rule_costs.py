@@ -51,8 +51,8 @@ def test_costs_are_told_with_their_noise(tmp_path: Path) -> None:
     assert whole > 0
     assert bare > 0
     assert cost.rule_id == "many"
-    assert not Cost("r", 100.0, 60.0).told
-    assert Cost("r", 100.0, 40.0).told
+    assert not Cost("r", 100.0, 60.0).significant
+    assert Cost("r", 100.0, 40.0).significant
 
 
 def test_rules_that_read_hits_are_judged_after_those(tmp_path: Path) -> None:

@@ -101,7 +101,9 @@ def test_around_the_present_line_each_step_is_judged(tmp_path: Path) -> None:
     rule |= {"aggregation_type": "count", "aggregation_threshold": 4}
     given = judged(write(tmp_path / "in.jsonl", PAYMENTS), rule)
     marks = FraudLabels({"8": frozenset({"f"}), "x": frozenset({"g"})}, frozenset({"f", "g"}), 2)
-    found = threshold_steps(given, loaded(rule)[0], list(batches(given.history, tmp_path)), 2.0, marks, 3, [9], ANY_TIME)
+    found = threshold_steps(
+        given, loaded(rule)[0], list(batches(given.history, tmp_path)), 2.0, marks, 3, [9], ANY_TIME
+    )
     assert found.step == 1
     assert [(each.line, each.alerts, each.per_day) for each in found.judged] == [
         *((1, 2, 1.0), (2, 2, 1.0), (3, 2, 1.0), (4, 1, 0.5), (5, 1, 0.5), (6, 0, 0.0), (7, 0, 0.0), (9, 0, 0.0)),

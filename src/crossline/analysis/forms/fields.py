@@ -51,7 +51,7 @@ def kind_of(annotation: Any) -> tuple[Kind, tuple[str, ...]] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class FormSource:
     """A rule as it is written, and the streams whose fields it may name."""
 
     document: Document
@@ -76,7 +76,7 @@ class Looked:
         """The line where it stands; 0: nowhere."""
         return self.document.position((*self.base, *path))[0] if self.value(path) is not None else 0
 
-    def said(self, path: Path) -> str:
+    def value_text(self, path: Path) -> str:
         """A value as a person would write it on one line: a text without its quotes, all else as it stands."""
         value = self.value(path)
         if value is None or isinstance(value, str):
@@ -109,7 +109,7 @@ class Looked:
         """The value at ``path`` as a field of that kind."""
         value = self.value(path)
         plain = kind == "names" and isinstance(value, list) and all(isinstance(each, str) for each in value)
-        said = ", ".join(value) if plain else self.said(path)
+        said = ", ".join(value) if plain else self.value_text(path)
         if kind == "choice" and said and said not in options:
             options = (*options, said)
         if "\n" in said or path[-1] == "description":

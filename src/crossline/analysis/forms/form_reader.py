@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from crossline.analysis.forms.fields import Looked, kind_of, rule_in
+from crossline.analysis.forms.fields import FormSource, kind_of, rule_in
 from crossline.analysis.forms.formulas import lines_in
 from crossline.analysis.forms.groups import condition_rows, unshown
 from crossline.analysis.forms.parts import figure_rows, hidden_in, hidden_in_figures, part_rows
@@ -35,9 +35,9 @@ def form_of(text: str, streams: Mapping[str, StreamSpec]) -> RuleForm:
     return _Reader(looked, written_fields(named if isinstance(named, str) else None)).form()
 
 
-def _looked(text: str, streams: Mapping[str, StreamSpec]) -> Looked:
+def _looked(text: str, streams: Mapping[str, StreamSpec]) -> FormSource:
     document, base = rule_in(text)
-    looked = Looked(document, base, streams)
+    looked = FormSource(document, base, streams)
     if (values := _values_in(looked.rule)) > VALUES_MAX:
         raise UsageError(f"the rule has {values:,} values, with what aliases name; the form shows {VALUES_MAX:,}")
     return looked
@@ -62,7 +62,7 @@ def _values_in(data: Any) -> int:
 class _Reader:
     """Reads one rule. ``known``: the fields of its type."""
 
-    def __init__(self, looked: Looked, known: Mapping[str, Any]) -> None:
+    def __init__(self, looked: FormSource, known: Mapping[str, Any]) -> None:
         self.looked = looked
         self.known = known
         self.seen: set[str] = set()

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crossline.analysis.forms.fields import Looked
+from crossline.analysis.forms.fields import FormSource
 from crossline.analysis.forms.values import TypeChange
 from crossline.rules.base import Rule
 from crossline.rules.registry import rule_class, rule_types
@@ -15,7 +15,7 @@ from crossline.rules.registry import rule_class, rule_types
 TYPE = "rule_type"
 
 
-def changes_of_type(looked: Looked) -> tuple[TypeChange, ...]:
+def changes_of_type(looked: FormSource) -> tuple[TypeChange, ...]:
     """What each other type would mean for the rule."""
     body, now = looked.rule, looked.rule.get(TYPE)
     found = []

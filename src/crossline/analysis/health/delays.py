@@ -43,13 +43,13 @@ class Cell:
         return 0 <= self.delay < self.age
 
 
-def come(cells: Iterable[Cell]) -> list[float]:
+def arrival_shares(cells: Iterable[Cell]) -> list[float]:
     """By delay in days, the share of labels that come within it: F(0), F(1) and so on up to the longest delay.
 
     Args:
         cells: Labels of one verdict.
 
-    >>> come([Cell(True, 2, 0, 5), Cell(True, 2, 1, 5), Cell(True, 1, 0, 6)])
+    >>> arrival_shares([Cell(True, 2, 0, 5), Cell(True, 2, 1, 5), Cell(True, 1, 0, 6)])
     [0.5, 1.0]
     """
     kept = [each for each in cells if each.whole and each.count > 0]
@@ -68,7 +68,7 @@ def come(cells: Iterable[Cell]) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
+class CorrectedPrecision:
     """``precision``: with effective counts, by which its interval is as wide as the weights make it.
 
     ``expected``: labels that are still to come. ``young_days``: alerts of the last so many days were left out, since
@@ -80,7 +80,7 @@ class Corrected:
     young_days: int
 
 
-def corrected(mine: Iterable[Cell], shares: Mapping[bool, list[float]]) -> Corrected:
+def correct_precision(mine: Iterable[Cell], shares: Mapping[bool, list[float]]) -> CorrectedPrecision:
     """The precision of a rule with its labels that are to come.
 
     The interval takes Kish's effective number of labels, (sum of weights)² / sum of squares (L. Kish, Survey Sampling,
@@ -88,11 +88,12 @@ def corrected(mine: Iterable[Cell], shares: Mapping[bool, list[float]]) -> Corre
 
     Args:
         mine: Labels of the rule, of both verdicts.
-        shares: By verdict, what ``come`` says of the labels of all rules.
+        shares: By verdict, what ``arrival_shares`` says of the labels of all rules.
 
     >>> frauds = [Cell(True, 2, 0, 5), Cell(True, 2, 1, 5), Cell(True, 1, 0, 6)]
     >>> good = [Cell(False, 2, 0, 10), Cell(False, 1, 0, 6)]
-    >>> found = corrected(frauds + good, {True: come(frauds), False: come(good)})
+    >>> arrived = {True: arrival_shares(frauds), False: arrival_shares(good)}
+    >>> found = correct_precision(frauds + good, arrived)
     >>> found.expected  # of the 6 frauds of yesterday half have come
     6.0
     >>> round(found.precision.true / found.precision.labels, 4)  # (10 + 12) / (10 + 12 + 10 + 6)
@@ -111,9 +112,9 @@ def corrected(mine: Iterable[Cell], shares: Mapping[bool, list[float]]) -> Corre
         count += each.count
     whole = sums[True] + sums[False]
     if not whole:
-        return Corrected(Precision(), 0.0, young)
+        return CorrectedPrecision(Precision(), 0.0, young)
     effective = whole * whole / squares
-    return Corrected(Precision(effective * sums[True] / whole, effective), whole - count, young)
+    return CorrectedPrecision(Precision(effective * sums[True] / whole, effective), whole - count, young)
 
 
 def _share(shares: list[float], delay: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from crossline.analysis.prediction import Predicted, predicted
+from crossline.analysis.forecast import DailyForecast, forecast
 
 SILENT_CHANCE = 0.01
 LATELY_DAYS, PAST_DAYS_MIN = 7, 7
@@ -26,7 +26,7 @@ class Rhythm:
     times: float = 0.0
 
 
-def usual(days: Sequence[int]) -> Predicted | None:
+def usual(days: Sequence[int]) -> DailyForecast | None:
     """What the rule's own past foretells of a day, the last seven days left out; None where that past is too short.
 
     Args:
@@ -36,10 +36,10 @@ def usual(days: Sequence[int]) -> Predicted | None:
     (3.0, None)
     """
     past = days[:-LATELY_DAYS]
-    return predicted(past, float(len(past))) if len(past) >= PAST_DAYS_MIN else None
+    return forecast(past, float(len(past))) if len(past) >= PAST_DAYS_MIN else None
 
 
-def rhythm(days: Sequence[int], today: int, last_24h: int, due: Predicted | None) -> Rhythm:
+def rhythm(days: Sequence[int], today: int, last_24h: int, due: DailyForecast | None) -> Rhythm:
     """Whether a rule is silent or floods.
 
     Silent: no alert for so many whole days that it would happen once in 100 times if alerts came by chance at the rate
@@ -52,7 +52,7 @@ def rhythm(days: Sequence[int], today: int, last_24h: int, due: Predicted | None
         last_24h: Alerts of the past 24 hours.
         due: What was foretold of a day; None: nothing.
 
-    >>> due = predicted([2] * 28, 28.0)
+    >>> due = forecast([2] * 28, 28.0)
     >>> rhythm([2] * 25 + [0] * 3, 0, 0, due)
     Rhythm(state='silent', days=3, times=0.0)
     >>> rhythm([2] * 27 + [20], 1, 20, due)

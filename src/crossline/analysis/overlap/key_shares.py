@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 
-from crossline.analysis.lint import LintFinding, Meant
+from crossline.analysis.lint import LintFinding, RuleClaims
 from crossline.basics.conditions.tree import AllOf, Leaf, Node
 from crossline.basics.fields import KeyValue
 from crossline.basics.share import SLOTS, keys_of, slot_of
@@ -17,13 +17,13 @@ Key = Mapping[str, KeyValue]
 _PATH = ("share",)
 
 
-def odd_shares(rules: Sequence[Meant], before: Mapping[str, Rule]) -> list[LintFinding]:
+def share_findings(rules: Sequence[RuleClaims], before: Mapping[str, Rule]) -> list[LintFinding]:
     """What is found. ``before``: by rule, the version that has the other keys, where it is known."""
     return [finding for each in rules for finding in _of(each, before.get(each.rule.rule_id))]
 
 
-def _of(said: Meant, before: Rule | None) -> Iterator[LintFinding]:
-    rule, keys = said.rule, keys_of(said.rule.share)
+def _of(claims: RuleClaims, before: Rule | None) -> Iterator[LintFinding]:
+    rule, keys = claims.rule, keys_of(claims.rule.share)
     if rule.share is None:
         return
     if keys == 0 and rule.status == "active":
@@ -35,13 +35,13 @@ def _of(said: Meant, before: Rule | None) -> Iterator[LintFinding]:
         why = "while it is paused or in shadow, also by the breaker, the version before it decides again, however old"
         yield _finding(rule, what, why, "take the share out, once nobody is to go back to the version before")
     elif 0 < keys < SLOTS:
-        yield from _finite(said, keys)
+        yield from _finite(claims, keys)
         yield from _beside(rule, before)
 
 
-def _finite(said: Meant, keys: int) -> Iterator[LintFinding]:
+def _finite(claims: RuleClaims, keys: int) -> Iterator[LintFinding]:
     """Where the conditions leave few keys: none of them, or each, has its slot in the share."""
-    rule, possible = said.rule, possible_keys(said)
+    rule, possible = claims.rule, possible_keys(claims)
     if not possible:
         return
     inside = sum(slot_of(rule.rule_id, key) < keys for key in possible)
@@ -76,27 +76,27 @@ def _beside(rule: Rule, before: Rule | None) -> Iterator[LintFinding]:
         yield _finding(rule, what, why, "the key of the version before; or an id of its own; or no share")
 
 
-def possible_keys(said: Meant) -> list[Key]:
+def possible_keys(claims: RuleClaims) -> list[Key]:
     """All keys that a record may have which the rule looks at, where these are few; else none.
 
     A field has few values where it is a boolean, or where a condition that is joined by and names them.
     """
-    names = said.rule.key_of_alerts
-    values = [_values(said, name) for name in names]
+    names = claims.rule.key_of_alerts
+    values = [_values(claims, name) for name in names]
     known = [each for each in values if each]
     if len(known) < len(names) or prod(len(each) for each in known) > KEYS_MAX:
         return []
     return [dict(zip(names, each, strict=True)) for each in product(*known)]
 
 
-def _values(said: Meant, name: str) -> Sequence[KeyValue]:
+def _values(claims: RuleClaims, name: str) -> Sequence[KeyValue]:
     """Those that a field of the key may have; none where that is not known."""
-    column = said.spec.columns.get(name)
-    if column is None or said.rule.reading.looks:
+    column = claims.spec.columns.get(name)
+    if column is None or claims.rule.reading.looks:
         return ()
     kinds = {"string": str, "integer": int, "boolean": bool}
     wanted = kinds.get(column.kind)
-    for leaf in _joined(said.program.feed.condition.node):
+    for leaf in _joined(claims.program.feed.condition.node):
         given = leaf.value if leaf.operator == "in" and isinstance(leaf.value, tuple) else (leaf.value,)
         if leaf.field != name or leaf.operator not in {"==", "in"} or wanted is None:
             continue

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import get_args
 
 from crossline.analysis.claims import All, Denied
-from crossline.analysis.lint import LintFinding, Meant
+from crossline.analysis.lint import LintFinding, RuleClaims
 from crossline.analysis.satisfiability import impossible
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import EVERYTHING
@@ -22,9 +22,9 @@ from crossline.rules.base import Action, Severity
 _NO_CONDITION = Condition(EVERYTHING)
 
 
-def subsumed(rules: Sequence[Meant]) -> list[LintFinding]:
+def subsumption_findings(rules: Sequence[RuleClaims]) -> list[LintFinding]:
     """Of rules of the same stream, clock and keys those that another one makes needless; of equals the later."""
-    groups: dict[object, list[Meant]] = defaultdict(list)
+    groups: dict[object, list[RuleClaims]] = defaultdict(list)
     for each in rules:
         feed = each.program.feed
         clock = clock_of(each.rule.timestamp_field, each.spec)
@@ -32,7 +32,7 @@ def subsumed(rules: Sequence[Meant]) -> list[LintFinding]:
     return [finding for group in groups.values() for finding in _in_group(group)]
 
 
-def _in_group(group: Sequence[Meant]) -> Iterator[LintFinding]:
+def _in_group(group: Sequence[RuleClaims]) -> Iterator[LintFinding]:
     for number, rule in enumerate(group):
         for place, other in enumerate(group):
             if place == number or not _as_grave(rule, other) or not _implies(rule, other):
@@ -43,7 +43,7 @@ def _in_group(group: Sequence[Meant]) -> Iterator[LintFinding]:
             break
 
 
-def _finding(rule: Meant, other: Meant) -> LintFinding:
+def _finding(rule: RuleClaims, other: RuleClaims) -> LintFinding:
     return LintFinding(
         rule.rule.rule_id,
         "subsumed",
@@ -54,7 +54,7 @@ def _finding(rule: Meant, other: Meant) -> LintFinding:
     )
 
 
-def _as_grave(rule: Meant, other: Meant) -> bool:
+def _as_grave(rule: RuleClaims, other: RuleClaims) -> bool:
     """Whether ``other`` weighs as much, reaches as far, and is in force where ``rule`` is."""
     one, two = rule.rule, other.rule
     severities, actions = get_args(Severity), get_args(Action)
@@ -70,7 +70,7 @@ def _as_grave(rule: Meant, other: Meant) -> bool:
     )
 
 
-def _implies(rule: Meant, other: Meant) -> bool:
+def _implies(rule: RuleClaims, other: RuleClaims) -> bool:
     """Whether ``other`` holds at every record at which ``rule`` does."""
     one, two = rule.program, other.program
     late = (one.feed.allowed_lateness_ms, one.judge_lateness_ms) == (
@@ -84,12 +84,12 @@ def _implies(rule: Meant, other: Meant) -> bool:
     return impossible(All((rule.enters, rule.hits, Denied(other.hits))), rule.known)
 
 
-def _narrower(rule: Meant, other: Meant) -> bool:
+def _narrower(rule: RuleClaims, other: RuleClaims) -> bool:
     """Whether all records that ``rule`` looks at are looked at by ``other``."""
     return impossible(All((rule.enters, Denied(other.enters))), rule.known)
 
 
-def _same_figures(rule: Meant, other: Meant) -> bool:
+def _same_figures(rule: RuleClaims, other: RuleClaims) -> bool:
     one, two = rule.program, other.program
     if one.formula is not None and two.formula is not None:
         if set(one.named) & set(rule.spec.columns):

@@ -66,7 +66,7 @@ def bars_of(
         figure = program.figures[0]
         name = getattr(rule, "aggregation_type", None) or figure.aggregate
         unit = unit_of(figure, money)
-        return [_bar(str(name), said(figure), _number(alert["value"]), line.threshold, line.operator, unit)]
+        return [_bar(str(name), figure_text(figure), _number(alert["value"]), line.threshold, line.operator, unit)]
     if verdict is not None:
         if rule.rule_type == "geo_velocity":
             speed = _number(alert["value"])
@@ -97,7 +97,7 @@ def _leaves(node: Any) -> Iterator[Leaf]:
             yield from _leaves(part)
 
 
-def said(figure: Figure) -> str:
+def figure_text(figure: Figure) -> str:
     """``distinct_count of card, 15 min``."""
     of = f" of {figure.column}" if figure.column is not None else ""
     behind = f", {format_duration(figure.window.delay_ms)} before" if figure.window.delay_ms else ""
@@ -137,7 +137,7 @@ def _formula_bars(
         units = {unit_of(each, money) for each in mine} or {"money" if name == money else ""}
         told = isinstance(left, Name) or (units == {"ms"} and not _MADE_OTHER & set(name))  # times added are a time
         unit: Unit = units.pop() if len(units) == 1 and told else ""  # type: ignore[assignment]
-        what = said(mine[0]) if isinstance(left, Name) and mine else ""
+        what = figure_text(mine[0]) if isinstance(left, Name) and mine else ""
         if not isinstance(right, Name) and any(isinstance(each, Name) for each in walk(right)):
             what = f"{what}, against {canonical(right)}" if what else f"against {canonical(right)}"
         yield _bar(name, what, value, threshold, operator, unit)

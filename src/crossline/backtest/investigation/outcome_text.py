@@ -7,41 +7,41 @@ from typing import Any
 
 from crossline.backtest.alert_figures import read_figures
 from crossline.backtest.investigation.key_records import KeyRecord
-from crossline.backtest.investigation.record_changes import Altered
-from crossline.backtest.investigation.variant_runner import Bench
+from crossline.backtest.investigation.record_changes import Variant
+from crossline.backtest.investigation.variant_runner import VariantRunner
 from crossline.backtest.sample_view import figures_text, shown_value, worded_rule
 from crossline.basics.times import format_duration, rounded_duration
 
 _EXACT_MS = 1_000
 
 
-def then_said(bench: Bench, altered: Altered, standing: Mapping[str, Any]) -> str:
+def outcome_of_change(runner: VariantRunner, variant: Variant, present_hits: Mapping[str, Any]) -> str:
     """``senders 5, received 1,640; fires 18 s later at t0199352``: the figures at the record, and the next alert.
 
     Args:
-        bench: The rule version, and what judges.
-        altered: What is judged.
-        standing: The alert at the record as things are.
+        runner: The rule version, and what judges.
+        variant: What is judged.
+        present_hits: The alert at the record under the present rule.
     """
-    if bench.program().verdict is None:
+    if runner.program().verdict is None:
         return "does not fire"
-    batch = bench.batch(altered.records)
-    probe = bench.probe(batch, altered.rule).get(bench.record_id)
-    place, record = _place(altered.records, bench.record_id)
-    parts = [f"{bench.record_id} no longer counts" if probe is None else figures_at(bench, altered, probe)]
+    batch = runner.batch(variant.records)
+    probe = runner.probe(batch, variant.rule).get(runner.record_id)
+    place, record = _place(variant.records, runner.record_id)
+    parts = [f"{runner.record_id} no longer counts" if probe is None else figures_at(runner, variant, probe)]
     if probe is not None:
-        gone = [each for each in _ids(standing) if each not in _ids(probe)]
-        came = [each for each in altered.records if each.record_id in gone]
-        if gone and came and altered.rule is not None:
+        gone = [each for each in _ids(present_hits) if each not in _ids(probe)]
+        came = [each for each in variant.records if each.record_id in gone]
+        if gone and came and variant.rule is not None:
             more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
             parts.append(f"{gone[0]}{more} no longer {'counts' if len(gone) == 1 else 'count'}")
-    return "; ".join([*parts, next_said(bench, altered, batch, place, record)])
+    return "; ".join([*parts, next_alert_text(runner, variant, batch, place, record)])
 
 
-def figures_at(bench: Bench, altered: Altered, probe: Mapping[str, Any]) -> str:
+def figures_at(runner: VariantRunner, variant: Variant, probe: Mapping[str, Any]) -> str:
     """The figures of a probe: ``count 5``, ``senders 5, received 1,640``."""
-    rule = altered.rule or bench.rule
-    program = bench.program(rule)
+    rule = variant.rule or runner.rule
+    program = runner.program(rule)
     if program.formula is not None:
         words, read = worded_rule(rule), read_figures(program.formula, probe)
         value = probe["value"]
@@ -52,13 +52,13 @@ def figures_at(bench: Bench, altered: Altered, probe: Mapping[str, Any]) -> str:
     return f"{name} {shown_value(probe['value'])}"
 
 
-def next_said(bench: Bench, altered: Altered, batch: Any, place: int, record: KeyRecord) -> str:
+def next_alert_text(runner: VariantRunner, variant: Variant, batch: Any, place: int, record: KeyRecord) -> str:
     """When it fires next, of the records that are there."""
-    alerts = bench.alerts(batch, altered.rule)
-    for each in altered.records[place + 1 :]:
+    alerts = runner.alerts(batch, variant.rule)
+    for each in variant.records[place + 1 :]:
         if each.record_id in alerts:
             return f"fires {duration_text(each.event_ms - record.event_ms)} later at {each.record_id}"
-    after = len(altered.records) - place - 1
+    after = len(variant.records) - place - 1
     if after == 0:
         return "nothing came after it"
     return f"does not fire at the {after} records after it" if after > 1 else "does not fire at the record after it"
@@ -69,7 +69,7 @@ def duration_text(ms: int) -> str:
     return format_duration(ms) if abs(ms) < _EXACT_MS else rounded_duration(ms)
 
 
-def left_out_said(turning: Sequence[KeyRecord], among: int) -> str:
+def left_out_text(turning: Sequence[KeyRecord], among: int) -> str:
     """Which record, left out, turns it."""
     if len(turning) == 1:
         return f"Without {turning[0].record_id}"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from crossline.backtest.investigation.figure_bars import comparisons
 from crossline.backtest.investigation.key_records import KeyRecord
-from crossline.backtest.investigation.variant_runner import Bench, rebuilt
+from crossline.backtest.investigation.variant_runner import VariantRunner, rule_from_body
 from crossline.basics.conditions.tree import ORDERING
 from crossline.basics.formula.canonical import canonical
 from crossline.basics.formula.tree import Constant, Node, walk
@@ -22,14 +22,14 @@ from crossline.rules.base import Rule
 
 Kind = Literal["amount", "time", "window", "threshold", "condition", "record"]
 Body = dict[str, Any]
-Place = tuple[str | int, ...]
+BodyPath = tuple[str | int, ...]
 _WINDOWS = ("window", "within")
 _LINE = re.compile(r"\s*(>=|<=|==|!=|>|<)\s*(-?\d+(?:\.\d+)?)\s*", re.ASCII)
 DECIMALS_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
+class Parameter:
     """One number of a rule.
 
     Attributes:
@@ -47,16 +47,16 @@ class Knob:
     present: float
     step: Decimal
     unit: str
-    put: Callable[[float], Rule | None]
+    with_value: Callable[[float], Rule | None]
     field: str = ""
     least: float = float("-inf")
 
 
-def knobs_of(bench: Bench, records: Sequence[KeyRecord]) -> list[Knob]:
+def parameters_of(runner: VariantRunner, records: Sequence[KeyRecord]) -> list[Parameter]:
     """All of them: thresholds first, then windows, then conditions."""
-    body = bench.rule.canonical()
-    found = [*_thresholds(bench, body, records), *_windows(body), *_conditions(body, records)]
-    return [each for each in found if each.put(each.present) is not None]
+    body = runner.rule.canonical()
+    found = [*_thresholds(runner, body, records), *_windows(body), *_conditions(body, records)]
+    return [each for each in found if each.with_value(each.present) is not None]
 
 
 def step_of(values: Sequence[Any]) -> Decimal:
@@ -75,14 +75,14 @@ def plain(value: Decimal | float) -> float:
     return int(number) if number == number.to_integral_value() else float(number)
 
 
-def _at(body: Body, place: Place) -> Any:
+def _at(body: Body, place: BodyPath) -> Any:
     found: Any = body
     for part in place:
         found = found[part]
     return found
 
 
-def put_at(body: Mapping[str, Any], places: Sequence[Place], value: Any) -> Body:
+def body_with(body: Mapping[str, Any], places: Sequence[BodyPath], value: Any) -> Body:
     """The body with ``value`` at each of the places."""
     made = copy.deepcopy(dict(body))
     for place in places:
@@ -91,27 +91,29 @@ def put_at(body: Mapping[str, Any], places: Sequence[Place], value: Any) -> Body
     return made
 
 
-def _windows(body: Body) -> Iterator[Knob]:
+def _windows(body: Body) -> Iterator[Parameter]:
     """Windows of the same length are one: who writes 15 min three times means one."""
-    lengths: dict[int, list[Place]] = {}
+    lengths: dict[int, list[BodyPath]] = {}
     for place in _places(body, lambda name, value: name in _WINDOWS and isinstance(value, str)):
         lengths.setdefault(parse_duration_ms(_at(body, place)), []).append(place)
     for length_ms, places in lengths.items():
         names = [str(place[1]) for place in places if len(place) == 3]
         what = "Window" if len(lengths) == 1 or not names else f"Window of {', '.join(names)}"
-        yield Knob("window", what, length_ms, Decimal(1), "ms", _putter(body, places, lambda v: f"{int(v)}ms"), least=1)
+        yield Parameter(
+            "window", what, length_ms, Decimal(1), "ms", _putter(body, places, lambda v: f"{int(v)}ms"), least=1
+        )
 
 
-def _conditions(body: Body, records: Sequence[KeyRecord]) -> Iterator[Knob]:
+def _conditions(body: Body, records: Sequence[KeyRecord]) -> Iterator[Parameter]:
     """Leaves that order a number; the same one in several figures is one."""
-    leaves: dict[tuple[str, str, float], list[Place]] = {}
+    leaves: dict[tuple[str, str, float], list[BodyPath]] = {}
     for place in _places(body, lambda _, value: _is_leaf(value)):
         leaf = _at(body, place)
         leaves.setdefault((leaf["field"], leaf["operator"], leaf["value"]), []).append((*place, "value"))
     for (name, operator, value), places in leaves.items():
         end = "Smallest" if operator.startswith(">") else "Largest"
         step = step_of([value, *(each.value(name) for each in records)])
-        yield Knob("condition", f"{end} {name} that counts", value, step, name, _putter(body, places, plain), name)
+        yield Parameter("condition", f"{end} {name} that counts", value, step, name, _putter(body, places, plain), name)
 
 
 def _is_leaf(value: Any) -> bool:
@@ -125,7 +127,7 @@ def _is_leaf(value: Any) -> bool:
     )
 
 
-def _places(body: Any, wanted: Callable[[str, Any], bool], at: Place = ()) -> Iterator[Place]:
+def _places(body: Any, wanted: Callable[[str, Any], bool], at: BodyPath = ()) -> Iterator[BodyPath]:
     pairs = body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ()
     for name, value in pairs:
         if wanted(str(name), value):
@@ -134,12 +136,12 @@ def _places(body: Any, wanted: Callable[[str, Any], bool], at: Place = ()) -> It
             yield from _places(value, wanted, (*at, name))
 
 
-def _putter(body: Body, places: Sequence[Place], written: Callable[[float], Any]) -> Callable[[float], Rule | None]:
-    return lambda value: rebuilt(put_at(body, places, written(value)))
+def _putter(body: Body, places: Sequence[BodyPath], written: Callable[[float], Any]) -> Callable[[float], Rule | None]:
+    return lambda value: rule_from_body(body_with(body, places, written(value)))
 
 
-def _thresholds(bench: Bench, body: Body, records: Sequence[KeyRecord]) -> Iterator[Knob]:
-    rule, program = bench.rule, bench.program()
+def _thresholds(runner: VariantRunner, body: Body, records: Sequence[KeyRecord]) -> Iterator[Parameter]:
+    rule, program = runner.rule, runner.program()
     if program.verdict is None:
         return  # what it draws stands in its conditions
     if rule.rule_type == "burst":
@@ -147,11 +149,11 @@ def _thresholds(bench: Bench, body: Body, records: Sequence[KeyRecord]) -> Itera
     elif rule.rule_type == "geo_velocity":
         for name, what in (("max_speed_kmh", "Threshold of speed"), ("min_distance_km", "Smallest distance")):
             present = getattr(rule, name)
-            yield Knob("threshold", what, present, step_of([present]), "", _putter(body, [(name,)], plain))
+            yield Parameter("threshold", what, present, step_of([present]), "", _putter(body, [(name,)], plain))
     elif rule.rule_type == "formula" and program.formula is not None:
         yield from _of_formula(program.formula, body, records)
     else:
-        drawn = rule.drawn(bench.spec)
+        drawn = rule.drawn(runner.spec)
         if drawn is not None:
             place = tuple(drawn.path)
             values = [each.value(str(getattr(rule, "aggregation_field", ""))) for each in records]
@@ -159,11 +161,13 @@ def _thresholds(bench: Bench, body: Body, records: Sequence[KeyRecord]) -> Itera
             whole = counted is not None and declared(counted).counts
             real = counted is None or declared(counted).gives == "number"
             step = Decimal(1) if whole else step_of([drawn.threshold, *values, *([0.01] if real else [])])
-            put = _putter(body, [place], plain)
-            yield Knob("threshold", f"Threshold of {drawn.named}", drawn.threshold, step, drawn.field or "", put)
+            with_value = _putter(body, [place], plain)
+            yield Parameter(
+                "threshold", f"Threshold of {drawn.named}", drawn.threshold, step, drawn.field or "", with_value
+            )
 
 
-def _of_cases(body: Body) -> Iterator[Knob]:
+def _of_cases(body: Body) -> Iterator[Parameter]:
     for number, case in enumerate(body["any_of"]):
         for name, text in case.items():
             found = _LINE.fullmatch(text)
@@ -175,12 +179,12 @@ def _of_cases(body: Body) -> Iterator[Knob]:
             def written(value: float, operator: str = operator) -> str:
                 return f"{operator} {Decimal(repr(value)):f}"
 
-            put = _putter(body, [("any_of", number, name)], lambda v, w=written: w(plain(v)))  # type: ignore[misc]
+            with_value = _putter(body, [("any_of", number, name)], lambda v, w=written: w(plain(v)))  # type: ignore[misc]
             several = f", case {number + 1}" if len(body["any_of"]) > 1 else ""
-            yield Knob("threshold", f"Threshold of {name}{several}", present, step, "", put)
+            yield Parameter("threshold", f"Threshold of {name}{several}", present, step, "", with_value)
 
 
-def _of_formula(verdict: FormulaPredicate, body: Body, records: Sequence[KeyRecord]) -> Iterator[Knob]:
+def _of_formula(verdict: FormulaPredicate, body: Body, records: Sequence[KeyRecord]) -> Iterator[Parameter]:
     """Each comparison that has one number on its right side."""
     text = verdict.when.text
     if text != body["when"]:
@@ -191,7 +195,9 @@ def _of_formula(verdict: FormulaPredicate, body: Body, records: Sequence[KeyReco
             continue
         number = numbers[0]
         of = f"Threshold of {canonical(left)}" if number is right else f"Factor of {canonical(right)}"
-        yield Knob("threshold", of, _value(number), _step(left, number, right, records), "", _in_text(body, number))
+        yield Parameter(
+            "threshold", of, _value(number), _step(left, number, right, records), "", _in_text(body, number)
+        )
 
 
 def _is_number(node: Constant) -> bool:
@@ -214,8 +220,8 @@ def _step(left: Node, number: Constant, right: Node, records: Sequence[KeyRecord
 def _in_text(body: Body, number: Constant) -> Callable[[float], Rule | None]:
     text, span = body["when"], number.span
 
-    def put(value: float) -> Rule | None:
+    def with_value(value: float) -> Rule | None:
         written = f"{Decimal(repr(plain(value))):f}"
-        return rebuilt({**body, "when": f"{text[: span.start]}{written}{text[span.end :]}"})
+        return rule_from_body({**body, "when": f"{text[: span.start]}{written}{text[span.end :]}"})
 
-    return put
+    return with_value

@@ -8,7 +8,7 @@ from typing import Any
 
 from crossline.backtest.investigation.figure_bars import figures_of
 from crossline.backtest.investigation.key_records import KeyRecord, changed
-from crossline.backtest.investigation.variant_runner import Bench
+from crossline.backtest.investigation.variant_runner import VariantRunner
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.streams.schema import TimeField
 from crossline.basics.times import format_instant
@@ -19,57 +19,57 @@ _NUMBERS = {"integer", "number"}
 
 
 @dataclass(frozen=True, slots=True)
-class Altered:
+class Variant:
     """What is judged: a variant of the rule (None: the rule as it is), over records."""
 
     rule: Rule | None
     records: Sequence[KeyRecord]
 
 
-def altered_records(records: Sequence[KeyRecord], record_id: str, name: str, value: float) -> list[KeyRecord]:
+def records_with(records: Sequence[KeyRecord], record_id: str, name: str, value: float) -> list[KeyRecord]:
     """The records, with one number of one of them changed."""
     return changed(records, record_id, name, value)
 
 
-def record_fields(bench: Bench, record: KeyRecord) -> list[str]:
+def record_fields(runner: VariantRunner, record: KeyRecord) -> list[str]:
     """The numbers of a record that the rule looks at, in the order in which it names them.
 
     Times are none of them, nor are places on the earth: both come from a device, and not from whoever pays.
     """
-    spec = bench.spec
+    spec = runner.spec
     times = {each.field for each in (spec.event_time, spec.ingest_time, *spec.clocks.values()) if each is not None}
-    places = {getattr(bench.rule, name, None) for name in ("latitude_field", "longitude_field")}
-    named = dict.fromkeys(_named(bench))
+    places = {getattr(runner.rule, name, None) for name in ("latitude_field", "longitude_field")}
+    named = dict.fromkeys(_named(runner))
     return [
         name
         for name in named
         if name in spec.own_columns
         and spec.own_columns[name].kind in _NUMBERS
         and not spec.own_columns[name].is_list
-        and name not in times | places | set(bench.key)
+        and name not in times | places | set(runner.key)
         and isinstance(record.value(name), int | float)
     ]
 
 
-def _named(bench: Bench) -> Iterator[str]:
-    program = bench.program()
+def _named(runner: VariantRunner) -> Iterator[str]:
+    program = runner.program()
     formula = program.formula
     figures = {} if formula is None else figures_of(program, formula)
     columns = [each.column for each in (figures.values() if program.comparison is None else program.figures)]
     yield from (each for each in columns if each is not None)
     if formula is not None:
         yield from formula.fields
-    conditions: list[Condition] = list(bench.rule.all_conditions())
+    conditions: list[Condition] = list(runner.rule.all_conditions())
     if program.sequence is not None:
         conditions += [feed.condition for feed in program.sequence.feeds]
     for each in conditions:
         yield from each.fields()
 
 
-def shifted(bench: Bench, records: Sequence[KeyRecord], by_ms: int) -> list[KeyRecord]:
+def records_shifted(runner: VariantRunner, records: Sequence[KeyRecord], by_ms: int) -> list[KeyRecord]:
     """The records up to the crossing one, which comes so much later."""
-    place = next(number for number, each in enumerate(records) if each.record_id == bench.record_id)
-    record, spec = records[place], bench.setting.history.streams[records[place].stream]
+    place = next(number for number, each in enumerate(records) if each.record_id == runner.record_id)
+    record, spec = records[place], runner.setting.history.streams[records[place].stream]
     fields: Mapping[str, Any] = record.fields
     for time, now_ms in ((spec.event_time, record.event_ms), (spec.ingest_time, record.ingest_ms)):
         if time is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from crossline.backtest.investigation.key_records import KeyRecord
 from crossline.backtest.investigation.outcome_text import duration_text
 from crossline.backtest.investigation.timeline import Mark
-from crossline.backtest.investigation.variant_runner import Bench
+from crossline.backtest.investigation.variant_runner import VariantRunner
 from crossline.backtest.investigation.window_times import clock_ms
 from crossline.backtest.sample_view import shown_value
 from crossline.basics.conditions.condition import Condition
@@ -45,19 +45,19 @@ def window_of(alert: Mapping[str, Any], figure: Figure | None) -> Window:
     return Window(parse_instant_ms(alert["window_start"]), parse_instant_ms(alert["window_end"]), bounds)
 
 
-def marks_of(bench: Bench, records: Sequence[KeyRecord], window: Window) -> Iterator[tuple[Mark, str]]:
+def marks_of(runner: VariantRunner, records: Sequence[KeyRecord], window: Window) -> Iterator[tuple[Mark, str]]:
     """The mark of each record with its words, in the order of the records."""
-    program = bench.program()
+    program = runner.program()
     figure = _first(program)
-    conditions = _conditions(bench.rule, program, figure)
-    stream, seen, passed = bench.rule.reading.judges, set[Any](), False
+    conditions = _conditions(runner.rule, program, figure)
+    stream, seen, passed = runner.rule.reading.judges, set[Any](), False
     for each in records:
-        if each.record_id == bench.record_id:
+        if each.record_id == runner.record_id:
             passed = True
             yield "crossing", "crosses the threshold" if figure is not None else "fires"
             continue
-        why = _unmet(bench, conditions, each) if each.stream == stream else ""
-        at_ms = clock_ms(bench, each)
+        why = _unmet(runner, conditions, each) if each.stream == stream else ""
+        at_ms = clock_ms(runner, each)
         if passed:
             yield "after", "after the alert" + (f"; {why}" if why else "")
         elif why:
@@ -82,13 +82,13 @@ def _conditions(rule: Rule, program: Program, figure: Figure | None) -> list[Con
     return [rule.filter]
 
 
-def _unmet(bench: Bench, conditions: Sequence[Condition], record: KeyRecord) -> str:
+def _unmet(runner: VariantRunner, conditions: Sequence[Condition], record: KeyRecord) -> str:
     """Which part of the conditions a record does not meet; "" where it meets one of ``conditions``."""
     lists = {
-        name: bench.setting.lists[name].at(record.stream, record.ingest_ms)
+        name: runner.setting.lists[name].at(record.stream, record.ingest_ms)
         for condition in conditions
         for name in condition.lists()
-        if name in bench.setting.lists
+        if name in runner.setting.lists
     }
     if any(each.holds(record.fields, lists) for each in conditions):
         return ""

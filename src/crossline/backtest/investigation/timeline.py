@@ -18,7 +18,7 @@ _INSTANTS = {"at_ms", "event_ms", "ingest_ms", "from_ms", "to_ms", "window_start
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FigurePoint:
     """The figure from one record on, until the next.
 
     Attributes:
@@ -78,7 +78,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where a key was: degrees, and when (epoch ms), by which record (None: of the one before it nothing is known)."""
 
     latitude: float
@@ -100,8 +100,8 @@ class Travel:
         limit_kmh: What it is held against.
     """
 
-    start: Place
-    end: Place
+    start: Location
+    end: Location
     distance_km: float
     elapsed_ms: int
     speed_kmh: float | None
@@ -148,7 +148,7 @@ class Timeline:
     crossing: str
     at_ms: int
     due_ms: int | None
-    steps: tuple[Step, ...]
+    steps: tuple[FigurePoint, ...]
     records: tuple[RecordMark, ...]
     lanes: tuple[Lane, ...] = ()
     travel: Travel | None = None

@@ -9,8 +9,8 @@ from crossline.backtest.alert_figures import read_figures
 from crossline.backtest.investigation.figure_bars import bars_of, figures_of, unit_of
 from crossline.backtest.investigation.key_records import KeyRecord
 from crossline.backtest.investigation.record_marks import Window, lane_of, marks_of, window_of
-from crossline.backtest.investigation.timeline import Lane, Place, RecordMark, Shape, Step, Timeline, Travel
-from crossline.backtest.investigation.variant_runner import Alert, Bench
+from crossline.backtest.investigation.timeline import FigurePoint, Lane, Location, RecordMark, Shape, Timeline, Travel
+from crossline.backtest.investigation.variant_runner import Alert, VariantRunner
 from crossline.backtest.investigation.window_times import clock_ms
 from crossline.basics.formula.naive import haversine_km
 from crossline.basics.times import parse_instant_ms
@@ -20,7 +20,7 @@ BEFORE = 5  # a fifth of the window is shown before it
 
 
 def timeline(
-    bench: Bench,
+    runner: VariantRunner,
     alert: Alert,
     records: Sequence[KeyRecord],
     *,
@@ -31,25 +31,25 @@ def timeline(
     """Put an alert and the records of its key together.
 
     Args:
-        bench: The rule version, and what judges.
+        runner: The rule version, and what judges.
         alert: The alert as it was told, or its last correction.
         records: Those of its key, around the window, in the order in which they came.
         shown: The fields that the table of records has.
         money: The field that holds an amount.
         missing: What could not be read, as sentences.
     """
-    program = bench.program()
+    program = runner.program()
     window = window_of(alert, program.figure)
-    probes = bench.probe(bench.batch(records)) if program.verdict is not None and records else {}
+    probes = runner.probe(runner.batch(records)) if program.verdict is not None and records else {}
     at_ms = parse_instant_ms(alert["event_time"])
-    marked = _marked(bench, program, records, window, probes, shown, money)
+    marked = _marked(runner, program, records, window, probes, shown, money)
     crossing = next((each.fields for each in records if each.record_id == alert["record_id"]), None)
-    figures = tuple(bars_of(bench.rule, program, alert, money, crossing))
+    figures = tuple(bars_of(runner.rule, program, alert, money, crossing))
     first = figures[0] if figures else None
     start_ms, end_ms = _shown(records, window, at_ms)
     return Timeline(
-        shape=shape_of(bench, program),
-        figure=_name(bench, program) if program.figures else "",
+        shape=shape_of(runner, program),
+        figure=_name(runner, program) if program.figures else "",
         unit=_unit(program, money),
         operator=alert["operator"] or (first.operator if first is not None else None),
         threshold=_threshold(alert, first),
@@ -61,29 +61,29 @@ def timeline(
         crossing=alert["record_id"],
         at_ms=at_ms,
         due_ms=_due(alert, program),
-        steps=tuple(_steps(bench, records, probes)) if program.figures else (),
+        steps=tuple(_steps(runner, records, probes)) if program.figures else (),
         records=tuple(marked),
-        lanes=_lanes(bench, alert, program),
-        travel=travel_of(bench, alert, program, records),
+        lanes=_lanes(runner, alert, program),
+        travel=travel_of(runner, alert, program, records),
         figures=figures,
         money=money,
         missing=tuple(missing),
     )
 
 
-def shape_of(bench: Bench, program: Program) -> Shape:
+def shape_of(runner: VariantRunner, program: Program) -> Shape:
     """Which drawing a rule has."""
     if program.sequence is not None:
         return "sequence"
-    if bench.rule.rule_type == "absence":
+    if runner.rule.rule_type == "absence":
         return "absence"
-    if bench.rule.rule_type in {"geo_velocity", "correlation"}:
-        return "travel" if bench.rule.rule_type == "geo_velocity" else "correlation"
+    if runner.rule.rule_type in {"geo_velocity", "correlation"}:
+        return "travel" if runner.rule.rule_type == "geo_velocity" else "correlation"
     return "window" if program.figures else "none"
 
 
 def _marked(
-    bench: Bench,
+    runner: VariantRunner,
     program: Program,
     records: Sequence[KeyRecord],
     window: Window,
@@ -91,10 +91,10 @@ def _marked(
     shown: Sequence[str],
     money: str | None,
 ) -> list[RecordMark]:
-    stream = bench.rule.reading.judges
+    stream = runner.rule.reading.judges
     found = []
-    for each, (mark, note) in zip(records, marks_of(bench, records, window), strict=True):
-        lists = {name: named.at(each.stream, each.ingest_ms) for name, named in bench.setting.lists.items()}
+    for each, (mark, note) in zip(records, marks_of(runner, records, window), strict=True):
+        lists = {name: named.at(each.stream, each.ingest_ms) for name, named in runner.setting.lists.items()}
         probe = probes.get(each.record_id) if each.stream == stream else None
         amount = each.value(money) if money is not None else None
         found.append(
@@ -114,10 +114,12 @@ def _marked(
     return found
 
 
-def _steps(bench: Bench, records: Sequence[KeyRecord], probes: Mapping[str, Alert]) -> list[Step]:
-    stream = bench.rule.reading.judges
+def _steps(runner: VariantRunner, records: Sequence[KeyRecord], probes: Mapping[str, Alert]) -> list[FigurePoint]:
+    stream = runner.rule.reading.judges
     mine = [each for each in records if each.stream == stream and each.record_id in probes]
-    steps = [Step(clock_ms(bench, each), _number(probes[each.record_id]["value"]), each.record_id) for each in mine]
+    steps = [
+        FigurePoint(clock_ms(runner, each), _number(probes[each.record_id]["value"]), each.record_id) for each in mine
+    ]
     return sorted(steps, key=lambda step: step.at_ms)
 
 
@@ -130,10 +132,10 @@ def _shown(records: Sequence[KeyRecord], window: Window, at_ms: int) -> tuple[in
     return min(before_ms, at_ms), max(latest, window.end_ms)
 
 
-def _name(bench: Bench, program: Program) -> str:
+def _name(runner: VariantRunner, program: Program) -> str:
     if program.comparison is not None:
-        return str(getattr(bench.rule, "aggregation_type", program.figures[0].aggregate))
-    if bench.rule.rule_type == "geo_velocity":
+        return str(getattr(runner.rule, "aggregation_type", program.figures[0].aggregate))
+    if runner.rule.rule_type == "geo_velocity":
         return "speed"
     value = None if program.formula is None else program.formula.value
     return value.text if value is not None else "value"
@@ -165,23 +167,23 @@ def _due(alert: Alert, program: Program) -> int | None:
     return parse_instant_ms(alert["window_start"]) + program.sequence.within_ms
 
 
-def _lanes(bench: Bench, alert: Alert, program: Program) -> tuple[Lane, ...]:
+def _lanes(runner: VariantRunner, alert: Alert, program: Program) -> tuple[Lane, ...]:
     if program.sequence is not None:
         found = {each["name"]: len(each["record_ids"]) for each in alert["evidence"].get("steps", ())}
         return tuple(Lane(step.name, found.get(step.name, 0), step.times) for step in program.sequence.steps)
-    if bench.rule.rule_type == "correlation":
+    if runner.rule.rule_type == "correlation":
         context = alert["evidence"].get("context") or {}
-        other = next((look.source for look in bench.rule.reading.looks), "context")
-        return Lane(bench.rule.reading.judges, 1), Lane(other, len(context.get("record_ids", ())))
+        other = next((look.source for look in runner.rule.reading.looks), "context")
+        return Lane(runner.rule.reading.judges, 1), Lane(other, len(context.get("record_ids", ())))
     return ()
 
 
-def travel_of(bench: Bench, alert: Alert, program: Program, records: Sequence[KeyRecord]) -> Travel | None:
+def travel_of(runner: VariantRunner, alert: Alert, program: Program, records: Sequence[KeyRecord]) -> Travel | None:
     """Of ``geo_velocity``: from the record before to this one."""
-    if bench.rule.rule_type != "geo_velocity" or program.formula is None:
+    if runner.rule.rule_type != "geo_velocity" or program.formula is None:
         return None
     read = read_figures(program.formula, alert)
-    latitude, longitude = bench.rule.latitude_field, bench.rule.longitude_field  # type: ignore[attr-defined]
+    latitude, longitude = runner.rule.latitude_field, runner.rule.longitude_field  # type: ignore[attr-defined]
     where = tuple(read.get(name) for name in ("latitude_before", "longitude_before", latitude, longitude))
     elapsed = read.get("elapsed")
     if elapsed is None or None in where:
@@ -190,21 +192,21 @@ def travel_of(bench: Bench, alert: Alert, program: Program, records: Sequence[Ke
     at_ms = parse_instant_ms(alert["event_time"])
     before_ms = round(at_ms - elapsed)
     before = next(
-        (each for each in reversed(records) if _is_before(bench, each, before_ms, from_latitude, from_longitude)), None
+        (each for each in reversed(records) if _is_before(runner, each, before_ms, from_latitude, from_longitude)), None
     )
     return Travel(
-        start=Place(from_latitude, from_longitude, before_ms, before.record_id if before is not None else None),
-        end=Place(to_latitude, to_longitude, at_ms, alert["record_id"]),
+        start=Location(from_latitude, from_longitude, before_ms, before.record_id if before is not None else None),
+        end=Location(to_latitude, to_longitude, at_ms, alert["record_id"]),
         distance_km=haversine_km(from_latitude, from_longitude, to_latitude, to_longitude) or 0.0,
         elapsed_ms=round(elapsed),
         speed_kmh=_number(alert["value"]) if elapsed else None,
-        limit_kmh=float(bench.rule.max_speed_kmh),  # type: ignore[attr-defined]
+        limit_kmh=float(runner.rule.max_speed_kmh),  # type: ignore[attr-defined]
     )
 
 
-def _is_before(bench: Bench, record: KeyRecord, at_ms: int, latitude: Any, longitude: Any) -> bool:
-    here = record.value(bench.rule.latitude_field), record.value(bench.rule.longitude_field)  # type: ignore[attr-defined]
-    return record.record_id != bench.record_id and clock_ms(bench, record) == at_ms and here == (latitude, longitude)
+def _is_before(runner: VariantRunner, record: KeyRecord, at_ms: int, latitude: Any, longitude: Any) -> bool:
+    here = record.value(runner.rule.latitude_field), record.value(runner.rule.longitude_field)  # type: ignore[attr-defined]
+    return record.record_id != runner.record_id and clock_ms(runner, record) == at_ms and here == (latitude, longitude)
 
 
 def _number(value: Any) -> Any:

@@ -11,11 +11,11 @@ from crossline.backtest.investigation.parameters import plain
 LADDER = 44  # the farthest rung is 2 ** 43 steps away
 
 # Whether the verdict turned at each of the values, in their order; it may be asked for no more than is looked at.
-Judge = Callable[[Sequence[float]], Iterator[bool]]
+TurnTest = Callable[[Sequence[float]], Iterator[bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurningPoint:
     """Where the verdict turns: at ``value``, and not yet one step nearer to the present one, at ``before``."""
 
     value: float
@@ -54,7 +54,7 @@ class Range:
         return sorted(allowed, key=abs)
 
 
-def nearest_turn(judge: Judge, within: Range, hints: Iterable[float]) -> Turn | None:
+def nearest_turning_point(judge: TurnTest, within: Range, hints: Iterable[float]) -> TurningPoint | None:
     """The nearest turn on either side; None where none is met.
 
     Between two values that are looked at a verdict that turns and turns back is not seen; hints are what the records
@@ -66,7 +66,7 @@ def nearest_turn(judge: Judge, within: Range, hints: Iterable[float]) -> Turn | 
     return min(turns, key=lambda each: abs(each.value - within.present), default=None)
 
 
-def _on_one_side(judge: Judge, within: Range, hints: Sequence[float], sign: int) -> Turn | None:
+def _on_one_side(judge: TurnTest, within: Range, hints: Sequence[float], sign: int) -> TurningPoint | None:
     offsets = within.offsets(hints, sign)
     last = 0
     for offset, turned in zip(offsets, judge([within.value(each) for each in offsets]), strict=False):
@@ -76,7 +76,7 @@ def _on_one_side(judge: Judge, within: Range, hints: Sequence[float], sign: int)
     return None
 
 
-def _narrowed(judge: Judge, within: Range, unturned: int, turned: int) -> Turn:
+def _narrowed(judge: TurnTest, within: Range, unturned: int, turned: int) -> TurningPoint:
     """Down to two neighbours of which one turns it."""
     while abs(turned - unturned) > 1:
         parts = min(within.fan + 1, abs(turned - unturned))
@@ -87,4 +87,4 @@ def _narrowed(judge: Judge, within: Range, unturned: int, turned: int) -> Turn:
                 turned = offset
                 break
             unturned = offset
-    return Turn(within.value(turned), within.value(unturned))
+    return TurningPoint(within.value(turned), within.value(unturned))

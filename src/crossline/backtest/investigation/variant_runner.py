@@ -27,7 +27,7 @@ RUNS_MAX = 400
 SECONDS_MAX = 20.0
 
 
-class SpentError(CrosslineError):
+class BudgetSpentError(CrosslineError):
     """The budget of runs or of time is spent."""
 
 
@@ -50,15 +50,15 @@ class Budget:
         """So many runs, and so many seconds from now."""
         return cls(runs, time.monotonic() + seconds)
 
-    def take(self) -> None:
+    def spend(self) -> None:
         """One run. Raises SpentError where none is left."""
         if self.runs <= 0 or self.now_s() >= self.until_s:
-            raise SpentError("the budget of runs is spent")
+            raise BudgetSpentError("the budget of runs is spent")
         self.runs -= 1
 
 
 @dataclass(slots=True)
-class Bench:
+class VariantRunner:
     """One rule version over the records of one key.
 
     Attributes:
@@ -103,7 +103,7 @@ class Bench:
 
     def replays(self, rules: Sequence[Rule], batch: Batch) -> list[dict[str, Alert]]:
         """The same of several variants, all in one run."""
-        named = [everywhere(each).model_copy(update={"rule_id": f"variant.{n}"}) for n, each in enumerate(rules)]
+        named = [at_every_record(each).model_copy(update={"rule_id": f"variant.{n}"}) for n, each in enumerate(rules)]
         found: list[dict[str, Alert]] = [{} for _ in rules]
         for alert in self._judge(named, batch):
             if alert["key"] == self.key:
@@ -111,7 +111,7 @@ class Bench:
         return found
 
     def _judge(self, rules: Sequence[Rule], batch: Batch, probing: int = 0) -> list[dict[str, Any]]:
-        self.budget.take()
+        self.budget.spend()
         streams = self.setting.history.streams
         history = RecordedInput(streams, {records.stream: () for records, _ in batch.taken})
         judged = replace(self.setting, rules=RuleSet.from_rules(rules), history=history, probing=probing)
@@ -130,13 +130,13 @@ def active(rule: Rule) -> Rule:
     return rule.model_copy(update={"status": "active", "effective_from": None, "share": None})
 
 
-def everywhere(rule: Rule) -> Rule:
+def at_every_record(rule: Rule) -> Rule:
     """The version so that it tells every record at which its verdict holds."""
     fields = type(rule).model_fields
     told = {"emit": "every", "cooldown": 0}
     return active(rule).model_copy(update={name: value for name, value in told.items() if name in fields})
 
 
-def rebuilt(body: Mapping[str, Any]) -> Rule | None:
+def rule_from_body(body: Mapping[str, Any]) -> Rule | None:
     """A rule of this body; None where it is none, such as one with an empty window."""
     return read_rule(dict(body))[0]

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from crossline.backtest.investigation.figure_bars import figures_of
 from crossline.backtest.investigation.key_records import KeyRecord
-from crossline.backtest.investigation.variant_runner import Bench
+from crossline.backtest.investigation.variant_runner import VariantRunner
 from crossline.backtest.record_search import event_ms as named_ms
 
 
-def clock_ms(bench: Bench, record: KeyRecord) -> int:
+def clock_ms(runner: VariantRunner, record: KeyRecord) -> int:
     """The time of a record on the rule's clock, epoch ms."""
-    rule = bench.rule
-    if (rule.time_mode or bench.setting.defaults.time_mode) == "processing_time":
+    rule = runner.rule
+    if (rule.time_mode or runner.setting.defaults.time_mode) == "processing_time":
         return record.ingest_ms
-    spec = bench.setting.history.streams[record.stream]
+    spec = runner.setting.history.streams[record.stream]
     clock = next(
         (
             time
@@ -30,12 +30,12 @@ def clock_ms(bench: Bench, record: KeyRecord) -> int:
     return record.event_ms if found is None else found
 
 
-def window_hints(bench: Bench, records: Sequence[KeyRecord]) -> list[float]:
+def window_hints(runner: VariantRunner, records: Sequence[KeyRecord]) -> list[float]:
     """Lengths at which a window that ends at the crossing record, or at one before it, takes in another record."""
-    program = bench.program()
+    program = runner.program()
     formula = program.formula
     figures = program.figures if formula is None else figures_of(program, formula).values()
     delays = {each.window.delay_ms for each in figures} or {0}
-    at_ms = clock_ms(bench, next(each for each in records if each.record_id == bench.record_id))
-    ages = {at_ms - clock_ms(bench, each) - delay for each in records for delay in delays}
+    at_ms = clock_ms(runner, next(each for each in records if each.record_id == runner.record_id))
+    ages = {at_ms - clock_ms(runner, each) - delay for each in records for delay in delays}
     return sorted(float(length) for age in ages if age >= 0 for length in (age - 1, age, age + 1) if length >= 1)

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from crossline.analysis.detection_quality import Alert, FraudLabels, compare_alert_sets
+from crossline.analysis.forecast import forecast, forecast_sum
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.prediction import predicted, predicted_sum
 from crossline.backtest.compare import compare
 from crossline.backtest.workbench.blast_radius import BlastRadius
 from crossline.backtest.workbench.interval import DAY_MS, Interval
@@ -82,14 +82,14 @@ def predictions_of(
             value = amounts.get(each["record_id"], 0.0)
             sums[parse_instant_ms(each["event_time"]) // DAY_MS - begin_ms // DAY_MS] += value
             squares += value * value
-        money = {"field": amount, **predicted_sum(sums, squares, days).to_json()}
+        money = {"field": amount, **forecast_sum(sums, squares, days).to_json()}
     precision: dict[str, Any] | None = None
     if marks is not None:
         said = [verdict for each in alerts if (verdict := marks.verdict(each["record_id"])) is not None]
         found = Precision(sum(said), len(said))
         low, high = found.interval or (None, None)
         precision = {"true": sum(said), "labels": len(said), "value": found.value, "low": low, "high": high}
-    return {**predicted(by_day, days).to_json(), "money": money, "precision": precision}
+    return {**forecast(by_day, days).to_json(), "money": money, "precision": precision}
 
 
 @dataclass(frozen=True, slots=True)

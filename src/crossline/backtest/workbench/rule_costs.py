@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from crossline.analysis.retention import Kept, kept_among
+from crossline.analysis.retention import RetainedRecords, retained_among
 from crossline.backtest.backtest import BacktestSpec
 from crossline.backtest.workbench.sample import Batch, SampleJudge
 from crossline.evaluate.output import ShardOutput, StoreDelta
@@ -73,7 +73,7 @@ class StoreCost:
     ``bytes_a_record``: of the store at the end of the sample, keys and room to grow included; None where it is empty.
     """
 
-    kept: Kept
+    kept: RetainedRecords
     records: int
     per_s: float
     keys: int
@@ -99,7 +99,7 @@ def stores(judged: BacktestSpec, sample: Sequence[Batch]) -> dict[str, list[Stor
     """By rule id, what each rule keeps, all judged together; rules of streams without records are left out."""
     jury = SampleJudge(judged)
     kept = {
-        version.rule.rule_id: kept_among(jury.plans, version.rule.reading.name, version.rule.rule_id)
+        version.rule.rule_id: retained_among(jury.plans, version.rule.reading.name, version.rule.rule_id)
         for version in judged.rules.versions
         if version.rule.reading.name in jury.plans
     }
@@ -114,7 +114,7 @@ def stores(judged: BacktestSpec, sample: Sequence[Batch]) -> dict[str, list[Stor
     }
 
 
-def _take(output: ShardOutput, kept: Mapping[str, Sequence[Kept]], seen: dict[str, _Seen]) -> None:
+def _take(output: ShardOutput, kept: Mapping[str, Sequence[RetainedRecords]], seen: dict[str, _Seen]) -> None:
     deltas: dict[str, StoreDelta] = {each.state_store: each for each in output.deltas}
     for each in deltas.values():
         seen.setdefault(each.state_store, _Seen()).rows += len(each.delta.batch)
@@ -131,7 +131,7 @@ def _take(output: ShardOutput, kept: Mapping[str, Sequence[Kept]], seen: dict[st
                 here.keys.setdefault(rule_id, set()).update(hashes.tolist())
 
 
-def _store(kept: Kept, rule_id: str, jury: SampleJudge, span: RecordSpan, seen: _Seen) -> StoreCost:
+def _store(kept: RetainedRecords, rule_id: str, jury: SampleJudge, span: RecordSpan, seen: _Seen) -> StoreCost:
     store = jury.store(kept.state_store)
     size = store.sizes() if store is not None else None
     records = seen.of_rule.get(rule_id, 0)
@@ -158,7 +158,7 @@ class Cost:
     noise_ns: float
 
     @property
-    def told(self) -> bool:
+    def significant(self) -> bool:
         """Whether the cost stands out of the noise."""
         return self.ns > NOISE * self.noise_ns
 

@@ -16,7 +16,14 @@ import numpy as np
 import orjson
 
 from crossline.analysis.detection_quality import DetectionQuality, FraudLabels, measure_quality, rests_on
-from crossline.analysis.threshold_candidates import BEYOND, EmissionPolicy, Judgings, emissions, lines_at, thinned
+from crossline.analysis.threshold_candidates import (
+    BEYOND,
+    EmissionPolicy,
+    JudgedValues,
+    candidate_thresholds,
+    emissions,
+    thinned,
+)
 from crossline.backtest.alert_figures import read_figures
 from crossline.backtest.backtest import BacktestSpec
 from crossline.backtest.workbench.interval import ANY_TIME, Interval, LabelsWithin
@@ -109,7 +116,7 @@ def threshold_steps(
     step = step_of(drawn.threshold)
     lines = [round(drawn.threshold + step * each, 10) for each in range(-steps, steps + 1)]
     lines = [each for each in lines if each > 0 or drawn.threshold <= 0]
-    chosen = finder.within_bounds(finder.judgings().sorted(), sorted(set(lines) | {float(drawn.threshold)}))
+    chosen = finder.within_bounds(finder.judged_values().sorted(), sorted(set(lines) | {float(drawn.threshold)}))
     outcomes = finder.judge(sorted({*chosen, *map(float, also), float(drawn.threshold)}))
     return ThresholdSteps(drawn, step, next(each for each in outcomes if each.line == drawn.threshold), tuple(outcomes))
 
@@ -137,11 +144,11 @@ def suggest(
     """
     finder = _finder(judged, rule, sample, days, wanted)
     drawn = finder.drawn
-    judgings = finder.judgings().sorted()
-    lines = lines_at(judgings.values, drawn.operator)
+    judged_values = finder.judged_values().sorted()
+    lines = candidate_thresholds(judged_values.values, drawn.operator)
     if not lines:
         raise UsageError(f"rule {rule.rule_id} looks at no record of the input: there is nothing to draw a line by")
-    chosen = finder.worth_judging(judgings, thinned(lines))
+    chosen = finder.worth_judging(judged_values, thinned(lines))
     outcomes = finder.judge([*chosen, drawn.threshold])
     best = min(outcomes[:-1], key=lambda each: wanted.rank(each.alerts, each.weighed.f1 if each.weighed else 0.0))
     judged_lines = sorted(outcomes[:-1], key=lambda each: each.line, reverse=drawn.operator in {">", ">="})
@@ -186,7 +193,7 @@ class _Finder:
     wanted: ThresholdTarget
     interval: Interval = ANY_TIME
 
-    def judgings(self) -> Judgings:
+    def judged_values(self) -> JudgedValues:
         """The figure at each record that the rule judges."""
         program = self._program(self.rule)
         if program.verdict is None:
@@ -200,7 +207,7 @@ class _Finder:
         clock = "event_time" if program.feed.time_mode == "event_time" else "ingest_time"
         beyond, within = self._when(self._weakest), self._when(self._strictest)
         marks = self.wanted.marks
-        return Judgings(
+        return JudgedValues(
             np.array([keys.setdefault(orjson.dumps(each["key"]), len(keys)) for each in alerts], np.int64),
             np.array([parse_instant_ms(each[clock]) for each in alerts], np.int64),
             np.array([self._value(each, program.formula) for each in alerts], np.float64),
@@ -247,24 +254,24 @@ class _Finder:
         every = program.figure is None or program.emission.every
         return EmissionPolicy(every, program.emission.cooldown_ms, _rearm(program))
 
-    def within_bounds(self, judgings: Judgings, lines: Sequence[float]) -> list[float]:
+    def within_bounds(self, judged_values: JudgedValues, lines: Sequence[float]) -> list[float]:
         """As many of ``lines``, the strictest first, as may be judged together."""
         emission, alerts = self._emission_policy(), 0
         chosen: list[float] = []
         for line in sorted(lines, reverse=self.drawn.operator in {">", ">="}):
-            alerts += len(emissions(judgings, self.drawn.operator, line, emission))
+            alerts += len(emissions(judged_values, self.drawn.operator, line, emission))
             if alerts > ALERTS_MAX:
                 break
             chosen.append(line)
         return chosen
 
-    def worth_judging(self, judgings: Judgings, lines: Sequence[float]) -> list[float]:
+    def worth_judging(self, judged_values: JudgedValues, lines: Sequence[float]) -> list[float]:
         """Those that come nearest to what is wanted, as many as may be judged."""
         emission = self._emission_policy()
         ranked = []
         for line in lines:
-            places = emissions(judgings, self.drawn.operator, line, emission)
-            ranked.append((self.wanted.rank(len(places), self._f1(judgings, places)), len(places), line))
+            places = emissions(judged_values, self.drawn.operator, line, emission)
+            ranked.append((self.wanted.rank(len(places), self._f1(judged_values, places)), len(places), line))
         ranked.sort()
         chosen: list[float] = []
         alerts = 0
@@ -275,11 +282,11 @@ class _Finder:
             chosen.append(line)
         return chosen
 
-    def _f1(self, judgings: Judgings, places: Any) -> float:
+    def _f1(self, judged_values: JudgedValues, places: Any) -> float:
         marks = self.wanted.marks
         if marks is None or self.wanted.alerts is not None:
             return 0.0
-        found = [judgings.frauds[place] for place in places.tolist()]
+        found = [judged_values.frauds[place] for place in places.tolist()]
         caught = {each for frauds in found for each in frauds if each >= 0}
         return DetectionQuality(len(found), sum(map(bool, found)), len(marks.asked), frozenset(map(str, caught))).f1
 

@@ -19,7 +19,7 @@ from crossline.evaluate.alerts.alertjson import json_bytes
 from crossline.io.stores.stores import StoredAlert
 
 if TYPE_CHECKING:
-    from crossline.backtest.investigation.variant_runner import Bench
+    from crossline.backtest.investigation.variant_runner import VariantRunner
     from crossline.cli.alerts.key_records import KeyRecords
     from crossline.rules.base import Rule
 
@@ -37,7 +37,7 @@ class Explained:
     """An alert, what judges it again, and the records of its key."""
 
     alert: dict[str, Any]
-    bench: Bench
+    bench: VariantRunner
     around: KeyRecords
     fields: list[str]
 
@@ -179,10 +179,10 @@ def _one(found: list[StoredAlert], alert_id: str) -> StoredAlert:
     return next(iter(by_id.values()))
 
 
-def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Bench:
+def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> VariantRunner:
     """Lists and tables are those of now."""
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
-    from crossline.backtest.investigation.variant_runner import Bench, active
+    from crossline.backtest.investigation.variant_runner import VariantRunner, active
     from crossline.cli.backtest import setting_of, with_tables
     from crossline.evaluate.shard import Bounds
     from crossline.rule_registry.lists import lists_in
@@ -195,4 +195,4 @@ def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Be
         RuleSet.from_rules([active(rule)]), history, lists, setting.defaults, Bounds(setting.partition_lag_ms)
     )
     (ready,) = with_tables([judged], setting.config, None, folder / "tables")
-    return Bench(rule, ready, alert["key"], alert["record_id"])
+    return VariantRunner(rule, ready, alert["key"], alert["record_id"])

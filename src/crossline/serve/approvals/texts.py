@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from crossline.analysis.english import said
+from crossline.analysis.english import describe_rule
 from crossline.basics.errors import CrosslineError
 from crossline.plan.compose import sources_of
 from crossline.rule_registry.content import FileContent
@@ -101,7 +101,7 @@ def english(config: PipelineConfig, rule: Rule) -> str:
     ]
     try:
         sources = sources_of(RuleSet.from_rules([*others, rule]), config.streams)
-        return said(rule, rule.program(sources.of_reading(rule.reading), rule_defaults(config)))
+        return describe_rule(rule, rule.program(sources.of_reading(rule.reading), rule_defaults(config)))
     except (CrosslineError, KeyError, ValueError):
         return ""
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from crossline.analysis.forecast import DailyForecast
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.prediction import Predicted
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.alertjson import read_quickly
 from crossline.io.stores.stores import AlertFilter, Store
@@ -126,10 +126,10 @@ def foretold_of(version: int, published_ms: int, said: Mapping[str, Any], money:
         money: The field of amounts in this pipeline, and its decimals; an amount of another field is not compared.
     """
     amount, labels = said.get("money"), said.get("precision")
-    scaled: Predicted | None = None
+    scaled: DailyForecast | None = None
     if amount is not None and money is not None and amount["field"] == money[0]:
         unit = 10.0 ** -money[1]
-        scaled = Predicted(amount["per_day"] * unit, amount["low"] * unit, amount["high"] * unit, amount["days"])
+        scaled = DailyForecast(amount["per_day"] * unit, amount["low"] * unit, amount["high"] * unit, amount["days"])
     precision = None if labels is None else Precision(labels["true"], labels["labels"])
     return Foretold(version, published_ms, predicted_of(said), scaled, precision)
 

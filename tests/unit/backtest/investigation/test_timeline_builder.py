@@ -14,7 +14,7 @@ from crossline.backtest.investigation.figure_bars import share_of
 from crossline.backtest.investigation.key_records import KeyRecord, document
 from crossline.backtest.investigation.timeline import Timeline, timeline_of
 from crossline.backtest.investigation.timeline_builder import timeline
-from crossline.backtest.investigation.variant_runner import Bench, Budget
+from crossline.backtest.investigation.variant_runner import Budget, VariantRunner
 from crossline.basics.streams.schema import load_streams
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
@@ -71,10 +71,10 @@ PAYMENTS = [
 
 def bench_of(
     body: Mapping[str, Any], record_id: str, rows: Sequence[Mapping[str, Any]]
-) -> tuple[Bench, list[KeyRecord]]:
+) -> tuple[VariantRunner, list[KeyRecord]]:
     rule = load_rules_text(orjson.dumps([body]).decode(), "rules.yaml", STREAMS)[0].rule
     records = [KeyRecord("payments", each["id"], each["at"], each["at"], each) for each in rows]
-    return Bench(rule, BacktestSpec(RuleSet(), RecordedInput(STREAMS, {})), {"payee": "b1"}, record_id), records
+    return VariantRunner(rule, BacktestSpec(RuleSet(), RecordedInput(STREAMS, {})), {"payee": "b1"}, record_id), records
 
 
 def shown(body: Mapping[str, Any], record_id: str, rows: Sequence[Mapping[str, Any]]) -> Timeline:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import orjson
 import yaml
 
-from crossline.analysis.english import said
+from crossline.analysis.english import describe_rule
 from crossline.basics.errors import CrosslineError
 from crossline.basics.times import parse_instant_ms
 from crossline.plan.compose import sources_of
@@ -107,7 +107,7 @@ def _english(config: Any, body: Mapping[str, Any]) -> str:
     active = rule.model_copy(update={"status": "active", "effective_from": None})
     try:
         spec = sources_of(RuleSet.from_rules([active]), config.streams).of_reading(active.reading)
-        return said(active, active.program(spec, rule_defaults(config)))
+        return describe_rule(active, active.program(spec, rule_defaults(config)))
     except (CrosslineError, KeyError, ValueError):  # it reads hits of other rules, or a stream that is gone
         return ""
 

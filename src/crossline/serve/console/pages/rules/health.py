@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.analysis.health.predictions import Held
+from crossline.analysis.health.predictions import PredictionCheck
 from crossline.analysis.health.shares import Precision
 from crossline.serve.cases.statistics.queries import money_text
 from crossline.serve.console.api_calls import called
@@ -45,7 +45,7 @@ async def doing_of(asked: PageRequest) -> dict[str, RuleFigures]:
 
 def doing(said: Mapping[str, Any]) -> RuleFigures:
     """Of one rule."""
-    held = [Held(**each) for each in said["kept"]]
+    held = [PredictionCheck(**each) for each in said["kept"]]
     true, labels = said["precision"]["true"], said["precision"]["labels"]
     return RuleFigures(
         labels=f"of {counted(labels, 'label')}, {true:,} of fraud",
