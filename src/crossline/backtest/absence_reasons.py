@@ -1,4 +1,4 @@
-"""What a trial says of an absence, whether a record waits and what answered it; and of records that are too late."""
+"""Reasons that a trial gives for absence rules: whether a record waits, and what answered it; and for late records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def expectation_text(verdict: AbsencePredicate) -> str:
 
 
 def wait_outcome(verdict: AbsencePredicate, answered_ms: int | None) -> str:
-    """Of a record that waited: what came of it."""
+    """The outcome of a record that waited, as text; ``answered_ms``: the time until the answer, None: no answer."""
     if answered_ms is None:
         return f"it waited for {expectation_text(verdict)}, and nothing came"
     left = format_duration(verdict.within_ms - answered_ms)
@@ -38,7 +38,7 @@ def wait_outcome(verdict: AbsencePredicate, answered_ms: int | None) -> str:
 def wait_reasons(
     verdict: AbsencePredicate, fields: Mapping[str, Any], lists: Mapping[str, Sequence[Any]]
 ) -> Iterator[str]:
-    """Why nothing is known of a record that the rule looks at: it does not wait, or waits still."""
+    """Why a record has no outcome: it does not wait, or its deadline lies behind the end of the sample."""
     condition = verdict.after.condition
     if not condition.holds(fields, lists):
         values = ", ".join(f"{name} {_shown(lookup(fields, name))}" for name in condition.fields())
@@ -53,7 +53,7 @@ def _shown(value: Any) -> str:
 def lateness_of(
     rule: Rule, spec: StreamSpec, fields: Mapping[str, Any], ingest_ms: int, by_event_ms: int
 ) -> int | None:
-    """Ingest time - the rule's clock, of a record with ``fields``; None: its clock shows no time."""
+    """The lateness of a record, in ms: its ingest time minus the rule's clock. None: its clock shows no time."""
     clock = clock_of(rule.timestamp_field, spec)
     if clock is None:
         return by_event_ms
@@ -64,7 +64,7 @@ def lateness_of(
 
 
 def lateness_reasons(bounds: Lateness, late_ms: int | None) -> Iterator[str]:
-    """Why the rule does not judge a record that is so late."""
+    """Why the rule does not judge a record with this lateness."""
     if late_ms is None:
         yield "its clock shows no time between 1970 and 2200"
         return

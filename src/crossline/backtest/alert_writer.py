@@ -1,4 +1,4 @@
-"""Where the alerts and decisions of a replay go."""
+"""The sink of a backtest: alerts and decisions as JSON lines in files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from crossline.io.sinks.base import Delivery
 
 
 class AlertWriter:
-    """A sink that writes every alert, shadow ones too, as a JSON line to a file of its own, and decisions to another.
+    """A sink that writes every alert, shadow alerts included, as a JSON line to a file, and decisions to another file.
 
-    It is for one run: there are no restarts, and nothing is promised over them.
+    It is for one run without restarts.
     """
 
     def __init__(self, path: Path, decisions: Path | None = None) -> None:
@@ -25,7 +25,7 @@ class AlertWriter:
 
     @classmethod
     def from_settings(cls, settings: Any, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
-        """Not for pipeline files."""
+        """Refused: pipeline files cannot name this sink."""
         raise UsageError("the backtest's writer is not a sink for pipelines; use jsonl")
 
     def open(self) -> None:

@@ -1,4 +1,4 @@
-"""Figures of the records of a pipeline's sources as they come, into a folder: it tells, and judges nothing."""
+"""Figures of a pipeline's sources as a stream of Parquet files in a folder. It computes features and judges nothing."""
 
 from __future__ import annotations
 
@@ -30,14 +30,23 @@ def write_figure_stream(
     on_batch: OnBatch | None = None,
     on_start: Callable[[Pipeline], None] | None = None,
 ) -> FigureCounts:
-    """Write ``columns`` of every record of the sources that ``judged`` reads to files in ``folder``, until stopped.
+    """Write the figures of every record of the sources that ``judged`` reads to files in ``folder``, until stopped.
 
-    ``drain``: of what is there. The next run goes on where this one ended; ``config`` may not have other sources then,
-    nor ``judged`` other figures.
+    The next run continues where this one ended. It needs the same sources and the same figures.
+
+    Args:
+        spark: The session.
+        config: The pipeline.
+        judged: The feature queries and the streams that they read.
+        columns: The columns of the files.
+        folder: The output; it is created if needed.
+        drain: Whether to stop once the records that exist now are written.
+        on_batch: Called after each batch.
+        on_start: Called with the pipeline before it starts, to stop it from another thread.
 
     Raises:
-        StoppedError: it was stopped before it had all that was there.
-        UsageError: the folder holds other figures, or files that are not of this, or is no folder.
+        StoppedError: it was stopped before all existing records were written.
+        UsageError: the folder holds other figures or unrelated files, or is not a folder.
     """
     check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Figures of every record of files of the past, as a table: the pipeline's own stages, in processes of this machine.
+"""Figures of every record of historical files, as a table: the pipeline's own stages in local processes.
 
-``figures_in_spark`` has them in Spark. Both give the same rows in the same order.
+``figure_table_in_spark`` runs the same in Spark. Both give the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -41,14 +41,20 @@ _TYPES: dict[FieldKind, pa.DataType] = {
 }
 
 
-CHECKPOINT = ".checkpoint"  # in the folder of a table that is followed: neither is of use without the other
+CHECKPOINT = ".checkpoint"  # in the folder of a figure stream: the files and the checkpoint belong together
 
 
 @dataclass(slots=True)
 class FigureCounts:
-    """What became of a table: its ``rows`` out of so many ``records``, and by figure how many of them have none.
+    """Counts of a figure table.
 
-    ``copies``: records that came again. ``beyond``: by figure, how many are integers that 64 bits do not hold.
+    Attributes:
+        totals: The totals of the run.
+        records: Records read.
+        copies: Duplicates among them.
+        rows: Rows written.
+        missing: By figure, the rows without a value.
+        beyond: By figure, the integers that exceed 64 bits.
     """
 
     totals: Totals = field(default_factory=Totals)
@@ -60,11 +66,11 @@ class FigureCounts:
 
     @property
     def late(self) -> int:
-        """Records that are too late for every figure."""
+        """Records that were too late for every figure."""
         return self.records - self.copies - self.rows
 
     def add(self, batch: FeatureBatch, table: pa.Table, columns: FigureTypes) -> None:
-        """``batch`` was written, as ``table``."""
+        """Count ``batch``, which was written as ``table``."""
         records, copies = batch.counted(columns.stream)
         self.records, self.copies, self.rows = self.records + records, self.copies + copies, self.rows + len(table)
         for name in columns.types:
@@ -74,7 +80,7 @@ class FigureCounts:
 
 
 def figure_types(figures: Sequence[PlacedFigure], streams: Mapping[str, StreamSpec]) -> FigureTypes:
-    """The columns of ``figures``, which are of one stream."""
+    """The columns of ``figures``, all of one stream."""
     stream, fields = figures[0].stream, {each.name: each.fields for each in figures}
     spec = spec_read(stream, fields.values(), streams)
     return FigureTypes(stream, {name: _TYPES[each.kind(spec)] for name, each in fields.items()})
@@ -83,7 +89,7 @@ def figure_types(figures: Sequence[PlacedFigure], streams: Mapping[str, StreamSp
 class TableWriter:
     """A sink that writes the figures of every record to a Parquet file: a group of rows for each batch.
 
-    It is for one run: there are no restarts, and nothing is promised over them. ``counts``: what was written so far.
+    It is for one run without restarts. ``counts``: what was written so far.
     """
 
     def __init__(self, path: Path, columns: FigureTypes) -> None:
@@ -93,7 +99,7 @@ class TableWriter:
 
     @classmethod
     def from_settings(cls, settings: Any, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
-        """Not for pipeline files."""
+        """Refused: pipeline files cannot name this sink."""
         raise UsageError("a table of figures is not a sink for pipelines; use `crossline figures`")
 
     def open(self) -> None:
@@ -113,7 +119,7 @@ class TableWriter:
 
 
 def check_folder(folder: Path) -> None:
-    """Whether a table may be followed into ``folder``. Raises UsageError."""
+    """Check that a figure stream may be written to ``folder``. Raises UsageError."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: found a file; expected a folder, or a name that is free")
     if any(folder.glob("*.parquet")) and not (folder / CHECKPOINT).is_dir():
@@ -122,10 +128,10 @@ def check_folder(folder: Path) -> None:
 
 
 class PartWriter:
-    """A sink that writes the figures of the records of each batch to a Parquet file of its own in a folder.
+    """A sink that writes the figures of each batch to a Parquet file of its own in a folder.
 
-    A batch that is delivered again has the same number and the same records, and its file takes the place of the one
-    before: each record stands there once, over kills, for as long as the checkpoint is the same one.
+    A batch that is delivered again has the same number and the same records. Its file replaces the earlier one, so each
+    record is written exactly once for the life of the checkpoint, kills included.
     """
 
     def __init__(self, folder: Path, columns: FigureTypes) -> None:
@@ -135,14 +141,14 @@ class PartWriter:
 
     @classmethod
     def from_settings(cls, settings: Any, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
-        """Not for pipeline files."""
+        """Refused: pipeline files cannot name this sink."""
         raise UsageError("a folder of figures is not a sink for pipelines; use `crossline figures --follow`")
 
     def open(self) -> None:
-        """Nothing: the folder is there, since the checkpoint is in it."""
+        """Nothing to do: the folder exists, because the checkpoint is in it."""
 
     def deliver(self, delivery: Delivery) -> None:
-        """Write the file of a batch that has records."""
+        """Write the file of a batch; a batch without rows has none."""
         batch = FeatureBatch.of(delivery.told)
         table = batch.table(self._columns)
         if len(table):
@@ -151,7 +157,7 @@ class PartWriter:
         self.counts.add(batch, table, self._columns)
 
     def close(self) -> None:
-        """Nothing is open between two batches."""
+        """Nothing to do: no file is open between two batches."""
 
 
 def write_figures(
@@ -164,11 +170,16 @@ def write_figures(
     processes: int | None = None,
     batch_bytes: int | None = None,
 ) -> FigureCounts:
-    """Write ``columns`` of every record to ``output``, in Parquet: a group of rows for each batch of the input.
+    """Write the figures of every record to a Parquet file, a row group for each batch of the input.
 
-    ``judged``: by rules that tell them (``feature_query``). ``on_start`` is given the run before it starts, to stop it
-    from another thread. ``processes``: as many as this process has processors, unless said otherwise; ``batch_bytes``:
-    of the input at a time.
+    Args:
+        judged: The feature queries (``feature_query``) and their input.
+        columns: The columns of the table.
+        output: The file.
+        on_batch: Called after each batch.
+        on_start: Called with the run before it starts, to stop it from another thread.
+        processes: The number of processes; by default the number of processors.
+        batch_bytes: Bytes of the input per batch.
 
     Raises:
         StoppedError: it was stopped.

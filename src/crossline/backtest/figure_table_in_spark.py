@@ -1,6 +1,6 @@
-"""Figures of every record in Spark: the pipeline that `run` makes, over files, by rules that tell and judge nothing.
+"""Figures of every record in Spark: the pipeline of `crossline run` over files, with feature queries alone.
 
-The table is one file, so its rows come through the driver, a batch of the input at a time.
+The table is one file, so its rows go through the driver, one batch of the input at a time.
 """
 
 from __future__ import annotations

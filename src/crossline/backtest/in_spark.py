@@ -1,4 +1,4 @@
-"""A backtest in Spark: the pipeline that `run` makes, over files, until all is judged."""
+"""A backtest in Spark: the pipeline of `crossline run` over files, until all records are judged."""
 
 from __future__ import annotations
 
@@ -30,13 +30,11 @@ def backtest(
     on_batch: OnBatch | None = None,
     on_start: Callable[[Pipeline], None] | None = None,
 ) -> BacktestResult:
-    """Judge; alerts go to ``output``, which appears whole when all is judged, and so do decisions to ``decisions``.
-
-    ``on_start`` is given the pipeline before it starts, to stop it from another thread.
+    """Run a backtest in Spark; the arguments are those of ``in_process.backtest``.
 
     Raises:
-        StoppedError: it was stopped; ``output`` is as it was.
-        UsageError: an input matches no file, or ``output`` is nothing to write over.
+        StoppedError: it was stopped; ``output`` is unchanged.
+        UsageError: an input matches no file, or ``output`` cannot be replaced.
     """
     cores = max(1, spark.sparkContext.defaultParallelism)
     make_folder(output)

@@ -1,9 +1,9 @@
-"""The records that an alert rests on, read again from where they came from.
+"""Search for the records of an alert in their source.
 
-An alert names its records and does not say where they stand; nothing is kept for that while a stream runs. They came
-before the record at which it fired, most of them shortly before. So a source is read backwards from that record until
-all are found, time is up, or its beginning is reached. A record is known by its id, and must have the alert's key and
-a time within its window: an id may be used again.
+An alert names its records by id and not by position; a running stream keeps no index of positions. The records precede
+the one at which the rule fired, most of them by little. So the source is read backwards from that record until all are
+found, the time limit is reached, or its beginning is reached. A match needs the id, the alert's key and an event time
+within its window, because an id may be reused.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from crossline.basics.conditions.holds import lookup
 from crossline.basics.streams.schema import StreamSpec, TimeField
 from crossline.basics.times import parse_instant_ms
 
-_LOOK_EACH = 256  # records between two looks at the time
-# In one millisecond: how many of a unit.
+_LOOK_EACH = 256  # records between two checks of the time limit
+# Units per millisecond.
 _PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """A record as its source has it, and where it stands there."""
+    """A record of a source, with its position."""
 
     partition: str
     offset: int
@@ -34,23 +34,30 @@ class SourceRecord:
 
 
 class ReverseReader(Protocol):
-    """A source that is read backwards."""
+    """Reads a source backwards."""
 
     @property
     def gone(self) -> list[str]:
-        """What it was to read and no longer has, as sentences."""
+        """The parts that it could not read, one sentence each."""
         ...
 
     def rows(self, ids: Collection[str]) -> Iterator[SourceRecord | None]:
-        """Records, the last first; None where it only gives way. It may leave out those that have none of ``ids``."""
+        """Records, the last first; None between them, so that the caller can check the time.
+
+        It may skip records that have none of ``ids``.
+        """
         ...
 
 
 @dataclass(slots=True)
 class FoundRecords:
-    """The records by id; how many were read for them, and why no more where some are missing.
+    """The result of a search.
 
-    ``ended``: the source was read as far as it goes, else time was up.
+    Attributes:
+        rows: The records found, by id.
+        read: How many records were read.
+        ended: Whether the source was read to its beginning; False: the time limit was reached, or all were found.
+        gone: The parts that could not be read, one sentence each.
     """
 
     rows: dict[str, SourceRecord] = field(default_factory=dict)
@@ -61,9 +68,9 @@ class FoundRecords:
 
 @dataclass(frozen=True, slots=True)
 class RecordQuery:
-    """What is looked for: ``ids`` with this ``key`` and an event time within the bounds, in epoch ms (None: any).
+    """A query for records: ``ids`` with this ``key`` and an event time within the bounds, in epoch ms (None: any).
 
-    ``refused``: partitions and offsets of records that have such an id and do not count.
+    ``refused``: partitions and offsets of records that have such an id and were refused as dead letters.
     """
 
     spec: StreamSpec
@@ -92,12 +99,12 @@ class RecordQuery:
         return found
 
     def _is(self, row: SourceRecord) -> bool:
-        """Whether it is the record that is meant, and not another one with its id."""
+        """Whether a record matches the query, and is not another one with the same id."""
         if (row.partition, row.offset) in self.refused:
             return False
         for name, value in self.key.items():
             if name not in self.spec.own_columns:
-                continue  # a table's, which the record does not have
+                continue  # a field of a table, which the source does not have
             if self.spec.own_columns[name].kind != "timestamp" and not same_value(lookup(row.fields, name), value):
                 return False
         at_ms = event_ms(self.spec.event_time, row.fields)
@@ -119,7 +126,7 @@ def same_value(found: Any, value: Any) -> bool:
 
 
 def event_ms(field_: TimeField, fields: Mapping[str, Any]) -> int | None:
-    """The instant that a record names as its event time, in epoch ms; None where it cannot be read."""
+    """The event time of a record, in epoch ms; None if it cannot be read."""
     value = lookup(fields, field_.field)
     try:
         if isinstance(value, datetime):

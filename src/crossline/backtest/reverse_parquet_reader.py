@@ -1,4 +1,4 @@
-"""Parquet files read backwards, for records that are looked for."""
+"""Reads Parquet files backwards, to search for records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crossline.io.files.tables import rows_between
 
 
 class ReverseParquetReader(ReverseFileReader):
-    """Chunks of Parquet files, a group of rows at a time; an offset is the number of a row in its file."""
+    """Reads chunks of Parquet files backwards, a row group at a time. An offset is the number of a row in its file."""
 
     def _has(self, chunk: ChunkRef, offset: int) -> bool:
         first, end = rows_between(chunk)

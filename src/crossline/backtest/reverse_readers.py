@@ -1,7 +1,6 @@
-"""Sources read backwards, for records that are looked for.
+"""Reads sources backwards, to search for records.
 
-Without a decoder, which takes a second to load: what comes out is what stands there, and whoever looks knows which
-records those are.
+It does not use the decoder, which takes a second to load. The rows are raw; the search compares their fields.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Parse = Callable[[bytes], Any]
 
 
 def json_record(raw: bytes) -> dict[str, Any] | None:
-    """The object that ``raw`` is, None where it is none."""
+    """The JSON object in ``raw``; None if it is no object."""
     try:
         document = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -41,9 +40,9 @@ def json_record(raw: bytes) -> dict[str, Any] | None:
 def lines_backwards(
     data: bytes, base: int, partition: str, parse: Parse, end: int | None = None
 ) -> Iterator[SourceRecord]:
-    """The records in whole lines, the last first; ``base``: the offset of ``data``. ``end``: the first offset left out.
+    """The records in complete lines, the last first. Lines that are no record are skipped.
 
-    Lines that are no record are left out.
+    ``base``: the offset of ``data``. ``end``: the offset at which reading starts, exclusive.
     """
     stop = len(data) if end is None else min(len(data), end - base)
     stop -= data[stop - 1 : stop] == b"\n"
@@ -57,10 +56,9 @@ def lines_backwards(
 
 
 class ReverseFileReader:
-    """Chunks of lines in files, from the one in which ``position`` lies to the first.
+    """Reads chunks of lines in files backwards, from the chunk that contains ``position`` to the first.
 
-    Records of its file behind ``position`` are left out: they came later. Where it is None, or in none of the chunks,
-    all of them are read, from the last on.
+    Records of that file after ``position`` are skipped. If it is None, or in none of the chunks, all chunks are read.
     """
 
     def __init__(self, spec: StreamSpec, chunks: Sequence[ChunkRef], position: tuple[str, int] | None) -> None:
@@ -92,8 +90,8 @@ class ReverseFileReader:
     def _has(self, chunk: ChunkRef, offset: int) -> bool:
         return chunk.start <= offset < chunk.end
 
-    def _of(self, chunk: ChunkRef, ids: Collection[str], last: int | None) -> Iterator[SourceRecord]:  # noqa: ARG002 - tables look at them
-        """Records of a chunk, up to the one at offset ``last`` (None: all), the last first."""
+    def _of(self, chunk: ChunkRef, ids: Collection[str], last: int | None) -> Iterator[SourceRecord]:  # noqa: ARG002 - the Parquet reader filters by them
+        """The records of a chunk up to offset ``last`` (None: all), the last first."""
         if chunk.fault is not None:
             return
         parse: Parse = json_record
@@ -108,7 +106,7 @@ class ReverseFileReader:
 
 
 def csv_parser(names: list[str]) -> Parse:
-    """Lines of a file with this header to texts by name; an empty field is None."""
+    """A parser of lines of a file with this header: texts by name; an empty field is None."""
 
     def parse(raw: bytes) -> dict[str, Any] | None:
         try:
@@ -122,16 +120,16 @@ def csv_parser(names: list[str]) -> Parse:
     return parse
 
 
-RECORDS_PER_CALL = 2_000  # records of a generator: each making costs as much as some hundred records
+RECORDS_PER_CALL = 2_000  # of a generator: each call costs as much as some hundred records
 
 
 class ReverseGeneratorReader:
-    """Records of a generator, which are made again; chunks are of ``chunk_records``."""
+    """Reads a generator backwards: it generates the records again, in chunks of ``chunk_records``."""
 
     def __init__(
         self, name: str, source: Generator, chunk_records: int, position: tuple[str, int] | None, known: int
     ) -> None:
-        """``known``: how many records there are where ``position`` is None."""
+        """``known``: the number of records if ``position`` is None."""
         self._name = name
         self._source = source
         self._chunk = chunk_records
@@ -139,7 +137,7 @@ class ReverseGeneratorReader:
         self._known = known
         self.gone: list[str] = []
 
-    def rows(self, ids: Collection[str]) -> Iterator[SourceRecord | None]:  # noqa: ARG002 - all of them are made anyhow
+    def rows(self, ids: Collection[str]) -> Iterator[SourceRecord | None]:  # noqa: ARG002 - all records are generated in any case
         """Records, the last first."""
         last = self._known - 1 if self._position is None else self._position[1] >> GENERATED_SHIFT
         for first, data in self._chunks(last // self._chunk):
@@ -152,7 +150,7 @@ class ReverseGeneratorReader:
             yield None
 
     def _chunks(self, last: int) -> Iterator[tuple[int, bytes]]:
-        """Chunks from number ``last`` back: the first record of each, and its lines. Several are made at once."""
+        """Chunks from number ``last`` down: the first record of each, and its lines. Several are generated per call."""
         at_once = max(1, RECORDS_PER_CALL // self._chunk)
         for end in range(last + 1, 0, -at_once):
             begin = max(0, end - at_once)
@@ -163,7 +161,7 @@ class ReverseGeneratorReader:
 
 
 class ReverseKafkaReader:
-    """What ``values`` give, as records; ``parse``: of a value."""
+    """Reads Kafka topics backwards; ``parse``: the parser of a message's value."""
 
     def __init__(self, back: KafkaBack, parse: Parse = json_record) -> None:
         self._back = back
@@ -171,10 +169,10 @@ class ReverseKafkaReader:
 
     @property
     def gone(self) -> list[str]:
-        """What the topics no longer have."""
+        """The offsets that the topics no longer have, one sentence each."""
         return self._back.gone
 
-    def rows(self, ids: Collection[str]) -> Iterator[SourceRecord | None]:  # noqa: ARG002 - a value has to be read to be known
+    def rows(self, ids: Collection[str]) -> Iterator[SourceRecord | None]:  # noqa: ARG002 - the id is known only once a value is read
         """Records, the last first."""
         for each in self._back.values():
             fields = self._parse(each[2]) if each is not None else None

@@ -1,4 +1,4 @@
-"""What a trial says of a sequence: how far a record came, and which step is missing."""
+"""Reasons that a trial gives for sequence rules: how far a match got, and which step is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def steps_text(verdict: SequencePredicate) -> str:
 
 
 def progress_text(verdict: SequencePredicate, probe: Alert) -> str:
-    """How far the match came that the record of ``probe`` carried on: ``2 of 4 records: declined n0, n1``."""
+    """The progress of the partial match at the record of ``probe``: ``2 of 4 records: declined n0, n1``."""
     count, names = probe["evidence"]["count"], verdict.names
     taken = "; ".join(f"{each['name']} {', '.join(each['record_ids'])}" for each in probe["evidence"]["steps"])
     missing = f"; {names[count]} comes next" if count < len(names) else ""
@@ -28,7 +28,7 @@ def progress_text(verdict: SequencePredicate, probe: Alert) -> str:
 def step_reasons(
     verdict: SequencePredicate, fields: Mapping[str, Any], lists: Mapping[str, Sequence[Any]], earlier: Sequence[Alert]
 ) -> Iterator[str]:
-    """Why a record that the rule looks at takes no step. ``earlier``: the probes of its key before it."""
+    """Why a record of the rule advances no match. ``earlier``: the probes of its key before it."""
     met = [step.name for step in verdict.steps if step.feed.condition.holds(fields, lists)]
     if not met:
         conditions = {step.name: step.feed.condition for step in verdict.steps}
@@ -37,12 +37,12 @@ def step_reasons(
         wanted = "; ".join(f"{name}: {each.text}" for name, each in conditions.items())
         yield f"found {values}; expected a record of a step ({wanted})"
         return
-    said = f"it is a record of step {' and '.join(dict.fromkeys(met))}, and carries nothing on"
+    said = f"it is a record of step {' and '.join(dict.fromkeys(met))}, and advances no match"
     yield f"{said}; before it there were {progress_text(verdict, earlier[-1])}" if earlier else said
 
 
 def lists_named(verdict: SequencePredicate | AbsencePredicate) -> tuple[str, ...]:
-    """The lists that its conditions name."""
+    """The lists that the conditions of ``verdict`` name."""
     conditions: tuple[Condition, ...] = tuple(feed.condition for feed in verdict.feeds)
     return tuple(dict.fromkeys(name for each in conditions for name in each.lists()))
 

@@ -1,7 +1,7 @@
-"""Rules tried on a sample: what fires, and for one record what each rule made of it and why.
+"""Trial of rules on a sample: which alerts they raise, and for one record the verdict of each rule with its reason.
 
-A rule's figure at a record at which it did not fire is found by judging the sample once more by *probes*: the same
-rules with lines that every figure is beyond, which alert at every record. So the figure is the kernel's own.
+The figure of a rule at a record without an alert comes from a second run with *probes*: the same rules with thresholds
+that every figure passes, so that they alert at every record. So the figure is the kernel's own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Alert = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SampleRecord:
-    """A record of the sample: its fields by dotted names, its ingest time, and that - event time."""
+    """A record of the sample: its fields by dotted names, its ingest time, and its lateness (ingest - event time)."""
 
     fields: Mapping[str, Any]
     ingest_ms: int
@@ -61,9 +61,15 @@ class SampleRecord:
 
 @dataclass(slots=True)
 class Trial:
-    """What came of a sample. ``found``: the record that was asked for, by the streams that have one with its id.
+    """The result of a trial.
 
-    ``missed``: by table, records it had no row for.
+    Attributes:
+        records: The number of records.
+        alerts: The alerts, after corrections.
+        dead: The dead letters.
+        late: The late records.
+        found: The searched record, by stream that has one with its id.
+        missed: By table, the records without a row in it.
     """
 
     records: int = 0
@@ -80,7 +86,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TrialVerdict:
-    """What a rule made of one record. ``value``: its figure there, None where it has none; ``why``: a sentence."""
+    """The verdict of a rule at one record. ``value``: its figure, None if it has none; ``why``: the reason as text."""
 
     rule_id: str
     version: int
@@ -92,7 +98,7 @@ class TrialVerdict:
 
 
 def as_if_active(rules: Iterable[Rule], *, shares: bool = False) -> RuleSet:
-    """Each rule in its newest version, from the beginning on, whatever its status is; of all keys, or by ``shares``."""
+    """The newest version of each rule, active from the beginning, for all keys or, with ``shares``, for its share."""
     newest: dict[str, Rule] = {}
     for rule in rules:
         known = newest.get(rule.rule_id)
@@ -105,9 +111,15 @@ def as_if_active(rules: Iterable[Rule], *, shares: bool = False) -> RuleSet:
 def try_rules(
     judged: BacktestSpec, folder: Path, record_id: str | None = None, keep: Callable[[Alert], bool] | None = None
 ) -> Trial:
-    """Judge the sample; ``folder`` is for what is temporary, ``keep`` says which alerts are kept (None: all).
+    """Judge the sample.
 
-    Raises UsageError where an input matches no file.
+    Args:
+        judged: The rules and the sample.
+        folder: For temporary files.
+        record_id: The record to search for; None: none.
+        keep: Which alerts are kept; None: all.
+
+    Raises UsageError if an input matches no file.
     """
     trial = Trial()
     search = _Search(record_id, trial.found, judged.snapshot(judged.rules, 1)) if record_id is not None else None
@@ -124,7 +136,7 @@ def try_rules(
 
 @dataclass(slots=True)
 class _Search:
-    """Looks for a record among those that are taken in, which come in the order of their log."""
+    """Searches the decoded records, which are in the order of their log, for one record."""
 
     record_id: str
     found: dict[str, SampleRecord]
@@ -145,7 +157,7 @@ class _Search:
 
 
 def verdicts(judged: BacktestSpec, folder: Path, record_id: str) -> tuple[Trial, list[TrialVerdict]]:
-    """What each rule makes of the record (the first with that id), and the trial.
+    """The trial, and the verdict of each rule at the record (the first with that id).
 
     Raises:
         UsageError: the sample has no such record, or an input matches no file.
@@ -170,7 +182,7 @@ def verdicts(judged: BacktestSpec, folder: Path, record_id: str) -> tuple[Trial,
 
 
 def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, tuple[str, ...]], sources: Sources) -> None:
-    """The hits at the record, as the records that they are to rules that read them."""
+    """Add the hits at the record as records of derived streams, for the rules that read them."""
     read = {source for judged in topics.values() for source in judged if rule_of(source) is not None}
     for topic in sorted(read, key=sources.level):
         alert, record = _at(trial.of(str(rule_of(topic))), record_id), _found(trial.found, topics[str(rule_of(topic))])
@@ -200,7 +212,7 @@ class _Case:
     sources: Sources
 
     def verdict(self) -> TrialVerdict:
-        """Whether it fired, its figure, and why."""
+        """Whether the rule fired, its figure, and the reason."""
         rule = self.rule
         fired = _at(self.trial.of(rule.rule_id), self.record_id)
         program = _program(self.judged, self.sources, rule)
@@ -214,7 +226,7 @@ class _Case:
         return TrialVerdict(rule.rule_id, rule.version, fired is not None, value, line, why, fired)
 
     def _reasons_of(self, program: Program, probe: Alert | None) -> Iterator[str]:
-        """Why a rule with a window did not fire; ``probe`` has its figure, None where it has none."""
+        """Why a rule with state did not fire; ``probe``: the alert with its figure, None if it has none."""
         if probe is not None and program.verdict is not None:
             yield from self._held_back(program, _Said(self.rule, worded_rule(self.rule), program.verdict), probe)
         yield from self._reasons()
@@ -231,10 +243,10 @@ class _Case:
             yield from wait_reasons(program.absence, record, self._lists(lists_named(program.absence), found))
         if figure is not None and figure.column is not None and lookup(record, figure.column) is None:
             yield f"it has no {figure.column}, of which the rule takes the {figure.aggregate}"
-        yield "nothing is in its window that the figure could be taken of"
+        yield "its window has no record to compute the figure from"
 
     def _reasons(self) -> Iterator[str]:
-        """Why a rule did not look at the record."""
+        """Why a rule skipped the record."""
         judged = self.rule.reading.judged
         found = _found(self.trial.found, judged)
         if found is None:
@@ -257,18 +269,18 @@ class _Case:
                 yield f"found {values}; expected {part.text}"
 
     def _lists(self, names: Iterable[str], found: SampleRecord) -> dict[str, Any]:
-        """Named lists, as they were when the record came."""
+        """Named lists, as of the ingest time of the record."""
         stream = self.sources.base(self.rule.reading.judged[0])
         return {name: self.judged.lists[name].at(stream, found.ingest_ms) for name in names}
 
     def _before(self, found: SampleRecord, program: Program) -> list[Alert]:
-        """The probes of the record's key that came at an earlier time."""
+        """The probes of the record's key with an earlier ingest time."""
         keys = _keys(_namings(program), found.fields)
         probes = [each for each in self.probed.of(self.rule.rule_id) if [*each["key"].values()] in keys]
         return [each for each in probes if parse_instant_ms(each["ingest_time"]) < found.ingest_ms]
 
     def _held_back(self, program: Program, said: _Said, at: Alert) -> Iterator[str]:
-        """Why there is no alert at a record that the rule has a figure at."""
+        """Why there is no alert at a record with a figure."""
         rule = self.rule
         if not said.holds(at):
             yield said.of(at)
@@ -287,7 +299,7 @@ class _Case:
 
 
 def _found(found: Mapping[str, SampleRecord], sources: Iterable[str]) -> SampleRecord | None:
-    """The record as the first of ``sources`` has it."""
+    """The record from the first of ``sources`` that has it."""
     return next((found[source] for source in sources if source in found), None)
 
 
@@ -296,7 +308,7 @@ def _program(judged: BacktestSpec, sources: Sources, rule: Rule) -> Program:
 
 
 def _namings(program: Program) -> list[tuple[str, ...]]:
-    """The fields of each key that a rule has for records."""
+    """The key fields of each feed of a rule."""
     others = () if program.verdict is None else program.verdict.feeds
     return list(dict.fromkeys(feed.key_fields for feed in (program.feed, *others)))
 
@@ -306,7 +318,7 @@ def _keys(namings: Iterable[Sequence[str]], record: Mapping[str, Any]) -> list[l
 
 
 def _missing(namings: Sequence[Sequence[str]], record: Mapping[str, Any]) -> list[str]:
-    """The fields that the record would need for a key; none where it has one."""
+    """The key fields that the record lacks; empty if it has a key."""
     lacking = [[name for name in fields if lookup(record, name) is None] for fields in namings]
     return [] if [] in lacking else lacking[0]
 
@@ -317,7 +329,7 @@ def _of_its_key(
     namings: Mapping[str, list[tuple[str, ...]]],
     alert: Alert,
 ) -> bool:
-    """Whether the alert has a key that the record has, which is all that is asked of probes."""
+    """Whether the alert has a key of the record: other probes are not needed."""
     record = _found(found, topics[alert["rule_id"]])
     return record is not None and [*alert["key"].values()] in _keys(namings[alert["rule_id"]], record.fields)
 
@@ -328,14 +340,14 @@ def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A verdict, as it is at the alerts of probes; ``words``: of a rule whose formula nobody wrote."""
+    """A predicate at the alerts of probes, as text; ``words``: the rule, if it words its own formula."""
 
     rule: Rule
     words: PredicateRule | None
     verdict: ProgramVerdict
 
     def holds(self, alert: Alert) -> bool:
-        """Whether it holds there."""
+        """Whether the predicate holds at a probe."""
         if (sequence := self.verdict.sequence) is not None:
             return bool(alert["evidence"]["count"] == len(sequence.names))
         if self.verdict.absence is not None:
@@ -346,7 +358,7 @@ class _Said:
         return line is not None and line.met(number_of(alert["value"]))
 
     def of(self, alert: Alert) -> str:
-        """Its figures there, and that it holds or not."""
+        """The figures at a probe, and whether the predicate holds."""
         if self.verdict.sequence is not None:
             return progress_text(self.verdict.sequence, alert)
         if self.verdict.absence is not None:
@@ -364,7 +376,7 @@ class _Said:
         return f"{shown_value(alert['value'])} is {held}{_line(None, self.verdict)}"
 
     def before(self, alert: Alert) -> str:
-        """That it held there."""
+        """That the predicate held at an earlier probe."""
         formula = self.verdict.formula
         figures = shown_value(alert["value"]) if formula is None else self._found(formula, alert)
         return f"{figures} was at record {alert['record_id']}"

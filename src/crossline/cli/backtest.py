@@ -33,7 +33,7 @@ from crossline.settings.config import PipelineConfig, rule_defaults
 from crossline.settings.sources import Directory, RulesTopic
 
 if TYPE_CHECKING:
-    from crossline.backtest.backtest import BacktestSpec, RecordedInput, Replay
+    from crossline.backtest.backtest import BacktestResult, BacktestSpec, RecordedInput
 
 
 FIGURES_HELP = (
@@ -275,7 +275,7 @@ def _judge(
 
 
 @contextmanager
-def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Replay]]:
+def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., BacktestResult]]:
     """What judges, and can be stopped; Spark, where that is asked for, for as long as the context lasts."""
     if on is not Runner.SPARK:
         do_without_pandas()

@@ -131,7 +131,7 @@ def test_figures_and_lines(
         ({**MANY, "conditions": WEB_AND_LARGE}, {"kind": "web"}, "found amount 5; expected amount > 9"),
         (MANY, {"card": None}, "it has no card, by which the rule groups"),
         (SUM, {"amount": None}, "it has no amount, of which the rule takes the sum"),
-        (AVERAGE_BEFORE, {}, "nothing is in its window that the figure could be taken of"),
+        (AVERAGE_BEFORE, {}, "its window has no record to compute the figure from"),
         (MANY, {"came": 300}, "it is late by 5 min; the rule judges up to 2 min"),
         ({**MANY, "late_policy": "skip"}, {"came": 60}, "it is late by 60 s; the rule judges up to 45 s"),
         (LOGIN, {}, "no record with this id is in stream logins, which the rule reads"),
@@ -161,13 +161,13 @@ PAIR: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("name", "fired", "value", "said"),
     [
-        ("p1", False, None, "it is a record of step good, and carries nothing on"),
+        ("p1", False, None, "it is a record of step good, and advances no match"),
         ("p2", False, 1, "1 of 3 records: bad p2; bad comes next"),
         ("p4", False, 2, "2 of 3 records: bad p2, p4; good comes next"),
         ("p5", True, 3, "bad (2 times), then good by card c1 within 60 s"),
         (
             "p6",
-            *(False, None, "it is a record of step good, and carries nothing on; before it there were "),
+            *(False, None, "it is a record of step good, and advances no match; before it there were "),
         ),
         (
             "p9",

@@ -11,7 +11,7 @@ from typing import Any
 
 from crossline.backtest.investigation.key_records import KeyRecord
 from crossline.backtest.investigation.timeline_builder import BEFORE
-from crossline.backtest.record_search import Row, event_ms, same_value
+from crossline.backtest.record_search import SourceRecord, event_ms, same_value
 from crossline.basics.conditions.holds import lookup
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.streams.schema import StreamSpec
@@ -45,7 +45,7 @@ class KeyRecords:
 class _Read:
     """One reading backwards: rows of the keys, the latest first, each with the highest event time up to it."""
 
-    rows: list[tuple[Row, int]] = field(default_factory=list)
+    rows: list[tuple[SourceRecord, int]] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     reached: bool = False
     met: bool = False
@@ -165,7 +165,7 @@ def _with_spec(read: _Read, spec: StreamSpec) -> _Read:
     return read
 
 
-def _ingest(spec: StreamSpec, row: Row, highest_ms: int) -> int:
+def _ingest(spec: StreamSpec, row: SourceRecord, highest_ms: int) -> int:
     found = event_ms(spec.ingest_time, row.fields) if spec.ingest_time is not None else None
     return highest_ms if found is None else found
 
@@ -206,7 +206,7 @@ def _over(until_s: float) -> bool:
     return time.monotonic() >= until_s
 
 
-def _take(read: _Read, row: Row, spec: StreamSpec, keys: Keys, wanted: str) -> None:
+def _take(read: _Read, row: SourceRecord, spec: StreamSpec, keys: Keys, wanted: str) -> None:
     """Keep a row of one of the keys, with its place among all that were read."""
     own = spec.own_columns
     for key in keys:

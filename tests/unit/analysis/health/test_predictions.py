@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crossline.analysis.forecast import DailyForecast, forecast_sum, predicted
+from crossline.analysis.forecast import DailyForecast, forecast, forecast_sum
 from crossline.analysis.health.predictions import PredictionCheck, check_mean, check_precision, mean_interval
 from crossline.analysis.health.shares import Precision
 
@@ -53,4 +53,4 @@ def test_sums_of_a_day_scatter_as_sums_of_rare_events_at_least() -> None:
     found = forecast_sum([20, 60], 400, 2.0)
     assert found.high == pytest.approx(40 + 1.959964 * (800 * 1.5) ** 0.5)
     # Amounts of 1 are counts.
-    assert forecast_sum([3, 5], 8, 2.0) == predicted([3, 5], 2.0)
+    assert forecast_sum([3, 5], 8, 2.0) == forecast([3, 5], 2.0)
