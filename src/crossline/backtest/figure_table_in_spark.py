@@ -33,7 +33,7 @@ def write_figures(
     on_start: Callable[[Pipeline], None] | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> FigureCounts:
-    """As ``figures.write_figures``: the same rows in the same order."""
+    """As ``figure_table.write_figures``: the same rows in the same order."""
     cores = max(1, spark.sparkContext.defaultParallelism)
     with own_folder_for("figures") as path:
         folder = str(path)

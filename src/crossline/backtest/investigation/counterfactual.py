@@ -1,6 +1,6 @@
-"""What would not have fired: the smallest change of each kind under which the verdict at an alert's record turns.
+"""Counterfactuals: the smallest change of each kind that turns the verdict at an alert's record.
 
-Every change is judged by the engine: at the value that is told, and one step nearer to what is. Nothing is inferred.
+The engine judges every change twice: at the reported value, and one step nearer to the present one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Counterfactual:
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """A kind of change of which none is told, and why."""
+    """A kind of change without a result, and the reason."""
 
     kind: Kind
     what: str
@@ -76,13 +76,13 @@ class NotFound:
 
 @dataclass(slots=True)
 class Counterfactuals:
-    """All of an alert.
+    """All counterfactuals of an alert.
 
     Attributes:
-        rows: The changes, the smallest first; what would have fired sooner comes last.
-        not_found: Kinds of which none was found.
+        rows: The changes, the smallest first; the change that fires earlier is last.
+        not_found: Kinds without a result.
         runs: How often the engine judged.
-        why_none: Why nothing could be looked for; "" where it could.
+        why_none: Why there was no search; "" if there was one.
     """
 
     rows: list[Counterfactual] = field(default_factory=list)
@@ -94,13 +94,13 @@ class Counterfactuals:
 def counterfactuals(
     runner: VariantRunner, alert: Mapping[str, Any], records: Sequence[KeyRecord], since_ms: int
 ) -> Counterfactuals:
-    """Look for the smallest change of each kind.
+    """Search for the smallest change of each kind.
 
     Args:
         runner: The rule version, and what judges.
-        alert: The alert, or the last correction of it that stands.
-        records: Those of its key, in the order in which they came, up to now.
-        since_ms: From which event time on ``records`` are all there are; windows are not made longer than that.
+        alert: The alert, or its last correction.
+        records: The records of its key up to now, in the order of arrival.
+        since_ms: The event time from which ``records`` is complete, epoch ms; no window is made longer than that.
     """
     found = Counterfactuals(why_none=_not_for(runner.rule))
     if found.why_none:
@@ -140,7 +140,7 @@ class _Search:
         return cls(runner, records, since_ms, batch, runner.holds(batch))
 
     def unlike(self, alert: Mapping[str, Any]) -> str:
-        """Why the records do not give the alert again; "" where they do."""
+        """Why the records do not reproduce the alert; "" if they do."""
         again = self.present_hits.get(self.runner.record_id)
         if again is None:
             return f"the records that were read back do not make the rule fire at {self.runner.record_id}"
@@ -153,7 +153,7 @@ class _Search:
         return next(each for each in self.records if each.record_id == self.runner.record_id)
 
     def run(self, found: Counterfactuals) -> None:
-        """All kinds, those that take the fewest runs first."""
+        """Search all kinds, those with the fewest runs first."""
         parameters = parameters_of(self.runner, self.records)
         steps: list[tuple[Kind, str, Callable[[], Counterfactual | None]]] = [
             *((each.kind, each.what, self._knob(each)) for each in parameters),
@@ -230,7 +230,7 @@ class _Search:
         return look
 
     def _later(self) -> Counterfactual | None:
-        """The crossing record, later; those that came after it are then not there yet."""
+        """The crossing record at a later time, without the records after it."""
         at_ms = self.crossing.event_ms
 
         def made(value: float) -> list[KeyRecord]:
@@ -264,7 +264,7 @@ class _Search:
         return judge
 
     def _left_out(self) -> Counterfactual | None:
-        """One record that it rests on is not there; the latest ones are tried first."""
+        """The window without one of its records; the latest ones are tried first."""
         place = self.records.index(self.crossing)
         others = list(reversed(self.records[:place]))[:LEFT_OUT_MAX]
         turning: list[KeyRecord] = []
@@ -287,7 +287,7 @@ class _Search:
 def rule_judge(
     runner: VariantRunner, parameter: Parameter, batch: Any, turned: Callable[[Mapping[str, Any]], bool]
 ) -> TurnTest:
-    """Judges a number of a rule, many values in a run; a value that makes no rule turns nothing."""
+    """A test of the values of a parameter, many values in a run; a value that gives no valid rule turns nothing."""
 
     def judge(values: Sequence[float]) -> Iterator[bool]:
         for start in range(0, len(values), FAN):

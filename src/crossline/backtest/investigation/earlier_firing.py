@@ -1,4 +1,4 @@
-"""The nearest change of a rule by which it would have fired sooner."""
+"""The nearest change of a rule with which it fires earlier."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def find_earlier_firing(
     range_of: Callable[[Parameter], Range],
     hints_of: Callable[[Parameter], Sequence[float]],
 ) -> tuple[Parameter, TurningPoint, str] | None:
-    """The smallest change, as a share of what is, with the record at which it fires then; None where there is none.
+    """The smallest change, as a share of the present value, and the record at which the rule then fires; None: none.
 
-    Sooner is a record of the key that came before the crossing one and after the last at which the verdict held.
+    Earlier means: at a record of the key before the crossing one and after the last one at which the verdict held.
     """
     earlier = _before(records, runner.record_id, present_hits)
     if not earlier:

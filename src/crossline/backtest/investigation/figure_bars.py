@@ -1,4 +1,4 @@
-"""Each comparison of a verdict as a figure against its threshold."""
+"""Figure bars: each comparison of a predicate as a figure against its threshold."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from crossline.programs.registry import declared
 from crossline.rules.base import Rule
 
 Unit = Literal["", "ms", "money", "km/h", "km"]
-_MADE_OTHER = frozenset("*/^(")  # what makes of a time something else
+_MADE_OTHER = frozenset("*/^(")  # operators whose result is no duration
 
 
 @dataclass(frozen=True, slots=True)
 class FigureBar:
-    """One figure, and what it is held against.
+    """One figure and its threshold.
 
     Attributes:
-        name: What the rule calls it; of an expression its text.
-        what: What it is: ``distinct_count of card, 15 min``; "" where that is the record's own field.
-        value: The figure at the record; None where it is missing.
-        threshold: What it is held against there; None where that is missing.
-        operator: How.
-        unit: Of both: milliseconds, the field that holds money, or none.
-        share: Where the value stands on the scale from 0 to 2 x threshold, 0 to 1; None where there is no such scale.
-        beyond: Whether it is past the end of that scale.
+        name: Its name in the rule; of an expression the text.
+        what: Its definition: ``distinct_count of card, 15 min``; "" for a field of the record itself.
+        value: The figure at the record; None if it is missing.
+        threshold: The threshold at the record; None if it is missing.
+        operator: The operator between them.
+        unit: The unit of both: milliseconds, the field of money, or none.
+        share: The position of the value on a scale from 0 to 2 x threshold, 0 to 1; None if there is no such scale.
+        beyond: Whether the value exceeds that scale.
         met: Whether the comparison holds.
     """
 
@@ -52,14 +52,14 @@ class FigureBar:
 def bars_of(
     rule: Rule, program: Program, alert: Mapping[str, Any], money: str | None, record: Mapping[str, Any] | None = None
 ) -> list[FigureBar]:
-    """The bars of an alert, in the order of the formula; of a rule without figures, the numbers of its conditions.
+    """The bars of an alert, in the order of the formula; for a rule without figures, those of its conditions.
 
     Args:
         rule: The version that fired.
-        program: What it becomes.
+        program: Its program.
         alert: The alert, or a probe, at the record.
-        money: The field that holds an amount; None: none is known.
-        record: The fields of the record at which it fired; None: they are not known.
+        money: The field of the amount; None: unknown.
+        record: The fields of the record at which it fired; None: unknown.
     """
     verdict = program.formula
     if (line := program.comparison) is not None:
@@ -82,7 +82,7 @@ def bars_of(
 
 
 def _of_conditions(rule: Rule, record: Mapping[str, Any], money: str | None) -> Iterator[FigureBar]:
-    """Each leaf that orders a number."""
+    """A bar for each condition that compares a number by order."""
     for leaf in _leaves(rule.filter.node):
         if leaf.operator in ORDERING and isinstance(leaf.value, int | float) and not isinstance(leaf.value, bool):
             unit: Unit = "money" if leaf.field == money else ""
@@ -105,21 +105,21 @@ def figure_text(figure: Figure) -> str:
 
 
 def unit_of(figure: Figure, money: str | None) -> Unit:
-    """Of a figure's value."""
+    """The unit of a figure's value."""
     if declared(figure.aggregate).in_ms:
         return "ms"
     return "money" if money is not None and figure.column == money and not declared(figure.aggregate).counts else ""
 
 
 def comparisons(root: Node) -> Iterator[tuple[Node, str, Node]]:
-    """Left side, operator and right side of each comparison, chained ones pair by pair, in the order of the text."""
+    """Left side, operator and right side of each comparison, in text order; chained comparisons pair by pair."""
     for node in walk(root):
         if isinstance(node, Compare):
             yield from zip(node.operands, node.operators, node.operands[1:], strict=False)
 
 
 def figures_of(program: Program, verdict: FormulaPredicate) -> dict[str, Figure]:
-    """The figures by the names that the formula has for them, those of other keys included."""
+    """The figures by their names in the formula, cross-key figures included."""
     found = dict(zip(verdict.names, program.figures, strict=True))
     for brought in program.cross_key:
         found |= brought.figures
@@ -135,7 +135,9 @@ def _formula_bars(
         name = left.name if isinstance(left, Name) else canonical(left)
         mine = [figures[each.name] for each in walk(left) if isinstance(each, Name) and each.name in figures]
         units = {unit_of(each, money) for each in mine} or {"money" if name == money else ""}
-        told = isinstance(left, Name) or (units == {"ms"} and not _MADE_OTHER & set(name))  # times added are a time
+        told = isinstance(left, Name) or (
+            units == {"ms"} and not _MADE_OTHER & set(name)
+        )  # a sum of durations is a duration
         unit: Unit = units.pop() if len(units) == 1 and told else ""  # type: ignore[assignment]
         what = figure_text(mine[0]) if isinstance(left, Name) and mine else ""
         if not isinstance(right, Name) and any(isinstance(each, Name) for each in walk(right)):
@@ -150,7 +152,7 @@ def _bar(name: str, what: str, value: float | None, threshold: float | None, ope
 
 
 def share_of(value: float | None, threshold: float | None) -> tuple[float | None, bool]:
-    """Where a value stands from 0 to 2 x threshold, and whether it is past the end of that.
+    """The position of a value on a scale from 0 to 2 x threshold, and whether it exceeds the scale.
 
     Example:
         >>> share_of(6, 6), share_of(1865.78, 1500.0)[0], share_of(50, 10), share_of(1, 0)
@@ -163,6 +165,6 @@ def share_of(value: float | None, threshold: float | None) -> tuple[float | None
 
 
 def _number(value: Any) -> Any:
-    """What JSON has no word for is a text in an alert; what is no number is no figure."""
+    """The number of a value: infinities and NaN are texts in an alert. None if it is no number."""
     value = float(value) if value in {"Infinity", "-Infinity", "NaN"} else value
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""Records of an alert's key as rows: what the source had, when each came, and how the engine takes them in again."""
+"""Records of an alert's key: their fields in the source, their ingest times, and their batch for the engine."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PER_MS = {"us": 1_000, "ns": 1_000_000}
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """A record of the past.
+    """A record that was read back from its source.
 
     Attributes:
         stream: Its stream.
-        record_id: Its id there.
+        record_id: Its id.
         event_ms: Event time, epoch ms.
-        ingest_ms: When it came, epoch ms.
-        fields: What the source had, dotted or nested.
+        ingest_ms: Ingest time, epoch ms.
+        fields: Its fields in the source, dotted or nested.
     """
 
     stream: str
@@ -39,14 +39,14 @@ class KeyRecord:
     fields: Mapping[str, Any]
 
     def value(self, name: str) -> Any:
-        """A field by its dotted name; None where it is missing."""
+        """A field by its dotted name; None if it is missing."""
         return lookup(self.fields, name)
 
 
 def batch_of(records: Sequence[KeyRecord], streams: Mapping[str, StreamSpec]) -> Batch:
-    """The records as one batch of the engine, a log for each stream, in the order given within it.
+    """The records as one batch of the engine: a log for each stream, in the given order.
 
-    Raises UsageError where a record cannot be decoded any more.
+    Raises UsageError if a record cannot be decoded any more.
     """
     taken = []
     for stream in dict.fromkeys(each.stream for each in records):
@@ -65,7 +65,7 @@ def batch_of(records: Sequence[KeyRecord], streams: Mapping[str, StreamSpec]) ->
 
 
 def document(fields: Mapping[str, Any], spec: StreamSpec) -> dict[str, Any]:
-    """A record as JSON with the types of its stream: a CSV file has texts, a Parquet file instants and decimals."""
+    """A record as JSON with the types of its stream: CSV files have texts, Parquet files instants and decimals."""
     found: dict[str, Any] = {}
     units = {each.field: each.unit for each in (spec.event_time, spec.ingest_time) if each is not None}
     for name, kind in spec.own_columns.items():

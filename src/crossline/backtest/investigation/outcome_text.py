@@ -1,4 +1,4 @@
-"""What happens after a change, in a sentence."""
+"""The outcome of a change, as a sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def outcome_of_change(runner: VariantRunner, variant: Variant, present_hits: Map
 
     Args:
         runner: The rule version, and what judges.
-        variant: What is judged.
+        variant: The changed rule or records.
         present_hits: The alert at the record under the present rule.
     """
     if runner.program().verdict is None:
@@ -53,14 +53,14 @@ def figures_at(runner: VariantRunner, variant: Variant, probe: Mapping[str, Any]
 
 
 def next_alert_text(runner: VariantRunner, variant: Variant, batch: Any, place: int, record: KeyRecord) -> str:
-    """When it fires next, of the records that are there."""
+    """When the rule fires next, among the known records."""
     alerts = runner.alerts(batch, variant.rule)
     for each in variant.records[place + 1 :]:
         if each.record_id in alerts:
             return f"fires {duration_text(each.event_ms - record.event_ms)} later at {each.record_id}"
     after = len(variant.records) - place - 1
     if after == 0:
-        return "nothing came after it"
+        return "no record follows it"
     return f"does not fire at the {after} records after it" if after > 1 else "does not fire at the record after it"
 
 
@@ -70,7 +70,7 @@ def duration_text(ms: int) -> str:
 
 
 def left_out_text(turning: Sequence[KeyRecord], among: int) -> str:
-    """Which record, left out, turns it."""
+    """Which record turns the verdict when it is left out."""
     if len(turning) == 1:
         return f"Without {turning[0].record_id}"
     return f"Without any one of {len(turning)} of the {among} records before it, such as {turning[0].record_id}"

@@ -1,4 +1,4 @@
-"""What of a rule can be changed by a number: its thresholds, its windows, the values of its conditions."""
+"""The numeric parameters of a rule: its thresholds, its windows, the values of its conditions."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ DECIMALS_MAX = 6
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One number of a rule.
+    """One number of a rule that can be changed.
 
     Attributes:
         kind: What kind of change it is.
-        what: As a person names it.
-        present: The number as it is.
+        what: Its name for people.
+        present: Its present value.
         step: The smallest change of it.
-        unit: ``ms`` for times, else the field that it is held against, or "".
-        put: The rule with another number there; None where that is no rule.
-        field: Of a condition, the field that it is about.
+        unit: ``ms`` for durations, else the field that it is compared with, or "".
+        with_value: Gives the rule with another number; None if that is no valid rule.
+        field: Of a condition, the field that it tests.
+        least: The smallest value.
     """
 
     kind: Kind
@@ -53,14 +54,14 @@ class Parameter:
 
 
 def parameters_of(runner: VariantRunner, records: Sequence[KeyRecord]) -> list[Parameter]:
-    """All of them: thresholds first, then windows, then conditions."""
+    """All parameters of a rule: thresholds first, then windows, then conditions."""
     body = runner.rule.canonical()
     found = [*_thresholds(runner, body, records), *_windows(body), *_conditions(body, records)]
     return [each for each in found if each.with_value(each.present) is not None]
 
 
 def step_of(values: Sequence[Any]) -> Decimal:
-    """The last decimal that any of the numbers has: 1 for whole numbers, 0.01 for prices; at most six decimals."""
+    """The finest decimal place among the numbers: 1 for whole numbers, 0.01 for prices; at most six places."""
     places = 0
     for value in values:
         if isinstance(value, float) and value.is_integer() is False and abs(value) < 1e15:
@@ -83,7 +84,7 @@ def _at(body: Body, place: BodyPath) -> Any:
 
 
 def body_with(body: Mapping[str, Any], places: Sequence[BodyPath], value: Any) -> Body:
-    """The body with ``value`` at each of the places."""
+    """The body of a rule with ``value`` at each of the paths."""
     made = copy.deepcopy(dict(body))
     for place in places:
         into = _at(made, place[:-1])
@@ -92,7 +93,7 @@ def body_with(body: Mapping[str, Any], places: Sequence[BodyPath], value: Any) -
 
 
 def _windows(body: Body) -> Iterator[Parameter]:
-    """Windows of the same length are one: who writes 15 min three times means one."""
+    """The windows; windows of the same length are one parameter."""
     lengths: dict[int, list[BodyPath]] = {}
     for place in _places(body, lambda name, value: name in _WINDOWS and isinstance(value, str)):
         lengths.setdefault(parse_duration_ms(_at(body, place)), []).append(place)
@@ -105,7 +106,7 @@ def _windows(body: Body) -> Iterator[Parameter]:
 
 
 def _conditions(body: Body, records: Sequence[KeyRecord]) -> Iterator[Parameter]:
-    """Leaves that order a number; the same one in several figures is one."""
+    """The conditions that compare a number by order; the same condition in several figures is one parameter."""
     leaves: dict[tuple[str, str, float], list[BodyPath]] = {}
     for place in _places(body, lambda _, value: _is_leaf(value)):
         leaf = _at(body, place)
@@ -117,7 +118,7 @@ def _conditions(body: Body, records: Sequence[KeyRecord]) -> Iterator[Parameter]
 
 
 def _is_leaf(value: Any) -> bool:
-    """One of a field: the condition of a correlation has none, and is its threshold."""
+    """Whether it is a condition of a field. That of a correlation has no field; it is its threshold."""
     return (
         isinstance(value, dict)
         and isinstance(value.get("field"), str)
@@ -143,7 +144,7 @@ def _putter(body: Body, places: Sequence[BodyPath], written: Callable[[float], A
 def _thresholds(runner: VariantRunner, body: Body, records: Sequence[KeyRecord]) -> Iterator[Parameter]:
     rule, program = runner.rule, runner.program()
     if program.verdict is None:
-        return  # what it draws stands in its conditions
+        return  # its thresholds are its conditions
     if rule.rule_type == "burst":
         yield from _of_cases(body)
     elif rule.rule_type == "geo_velocity":
@@ -185,7 +186,7 @@ def _of_cases(body: Body) -> Iterator[Parameter]:
 
 
 def _of_formula(verdict: FormulaPredicate, body: Body, records: Sequence[KeyRecord]) -> Iterator[Parameter]:
-    """Each comparison that has one number on its right side."""
+    """Each comparison with exactly one number on its right side."""
     text = verdict.when.text
     if text != body["when"]:
         return

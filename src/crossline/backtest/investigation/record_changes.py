@@ -20,7 +20,7 @@ _NUMBERS = {"integer", "number"}
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What is judged: a variant of the rule (None: the rule as it is), over records."""
+    """A variant to judge: a changed rule (None: the rule as it is) over records."""
 
     rule: Rule | None
     records: Sequence[KeyRecord]
@@ -32,9 +32,9 @@ def records_with(records: Sequence[KeyRecord], record_id: str, name: str, value:
 
 
 def record_fields(runner: VariantRunner, record: KeyRecord) -> list[str]:
-    """The numbers of a record that the rule looks at, in the order in which it names them.
+    """The numeric fields of a record that the rule reads, in the order in which it names them.
 
-    Times are none of them, nor are places on the earth: both come from a device, and not from whoever pays.
+    Times and coordinates are excluded: a device sets them, not the payer.
     """
     spec = runner.spec
     times = {each.field for each in (spec.event_time, spec.ingest_time, *spec.clocks.values()) if each is not None}
@@ -67,7 +67,7 @@ def _named(runner: VariantRunner) -> Iterator[str]:
 
 
 def records_shifted(runner: VariantRunner, records: Sequence[KeyRecord], by_ms: int) -> list[KeyRecord]:
-    """The records up to the crossing one, which comes so much later."""
+    """The records up to the crossing one, which is moved later by so much."""
     place = next(number for number, each in enumerate(records) if each.record_id == runner.record_id)
     record, spec = records[place], runner.setting.history.streams[records[place].stream]
     fields: Mapping[str, Any] = record.fields

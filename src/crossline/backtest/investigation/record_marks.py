@@ -1,4 +1,4 @@
-"""What each record is to an alert: counted, counted before, outside, filtered out, crossing, or after it."""
+"""The mark of each record of an alert: counted, counted before, outside, filtered out, crossing, or after it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from crossline.rules.base import Rule
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The alert's window on the rule's clock, epoch ms; None: it has none."""
+    """The alert's window on the rule's clock, epoch ms; None: no window."""
 
     start_ms: int | None
     end_ms: int | None
     bounds: str = "(]"
 
     def has(self, at_ms: int) -> bool:
-        """Whether a moment lies in it."""
+        """Whether the window contains an instant."""
         if self.start_ms is None or self.end_ms is None:
             return True
         after = at_ms >= self.start_ms if self.bounds[0] == "[" else at_ms > self.start_ms
@@ -38,7 +38,7 @@ class Window:
 
 
 def window_of(alert: Mapping[str, Any], figure: Figure | None) -> Window:
-    """The window that an alert names."""
+    """The window in an alert."""
     if alert["window_start"] is None:
         return Window(None, None)
     bounds = figure.window.bounds if figure is not None else "[]"
@@ -46,7 +46,7 @@ def window_of(alert: Mapping[str, Any], figure: Figure | None) -> Window:
 
 
 def marks_of(runner: VariantRunner, records: Sequence[KeyRecord], window: Window) -> Iterator[tuple[Mark, str]]:
-    """The mark of each record with its words, in the order of the records."""
+    """The mark of each record and its note, in the order of the records."""
     program = runner.program()
     figure = _first(program)
     conditions = _conditions(runner.rule, program, figure)
@@ -69,12 +69,12 @@ def marks_of(runner: VariantRunner, records: Sequence[KeyRecord], window: Window
 
 
 def _first(program: Program) -> Figure | None:
-    """The figure whose window an alert shows."""
+    """The figure whose window the alert has."""
     return program.figure
 
 
 def _conditions(rule: Rule, program: Program, figure: Figure | None) -> list[Condition]:
-    """What a record has to meet to count in the first figure; of a sequence, one of its steps."""
+    """The conditions of the first figure; for a sequence, those of its steps."""
     if figure is not None:
         return [figure.feed.condition]
     if program.sequence is not None:
@@ -83,7 +83,7 @@ def _conditions(rule: Rule, program: Program, figure: Figure | None) -> list[Con
 
 
 def _unmet(runner: VariantRunner, conditions: Sequence[Condition], record: KeyRecord) -> str:
-    """Which part of the conditions a record does not meet; "" where it meets one of ``conditions``."""
+    """The part of the conditions that a record fails; "" if it passes one of ``conditions``."""
     lists = {
         name: runner.setting.lists[name].at(record.stream, record.ingest_ms)
         for condition in conditions
@@ -126,7 +126,7 @@ def _counted(figure: Figure | None, record: KeyRecord, seen: set[Any]) -> tuple[
 
 
 def lane_of(program: Program, record: KeyRecord, stream: str, lists: Mapping[str, Sequence[Any]]) -> int:
-    """Of a sequence the first step that the record meets (-1: none); of a second stream 1; else 0."""
+    """The lane: of a sequence, the first step whose condition holds (-1: none); of a second stream 1; else 0."""
     if program.sequence is not None:
         met = (
             number

@@ -1,4 +1,4 @@
-"""The timeline of an alert: its window, the figure at every record as the engine judges it, and what each record is."""
+"""Builds the timeline of an alert: its window, the figure at every record, and the mark of each record."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def timeline(
     money: str | None = None,
     missing: Sequence[str] = (),
 ) -> Timeline:
-    """Put an alert and the records of its key together.
+    """The timeline of an alert and the records of its key.
 
     Args:
         runner: The rule version, and what judges.
-        alert: The alert as it was told, or its last correction.
-        records: Those of its key, around the window, in the order in which they came.
-        shown: The fields that the table of records has.
-        money: The field that holds an amount.
-        missing: What could not be read, as sentences.
+        alert: The alert as it was emitted, or its last correction.
+        records: The records of its key around the window, in the order of arrival.
+        shown: The fields in the table of records.
+        money: The field of the amount.
+        missing: The parts that could not be read, one sentence each.
     """
     program = runner.program()
     window = window_of(alert, program.figure)
@@ -72,7 +72,7 @@ def timeline(
 
 
 def shape_of(runner: VariantRunner, program: Program) -> Shape:
-    """Which drawing a rule has."""
+    """The kind of drawing of a rule."""
     if program.sequence is not None:
         return "sequence"
     if runner.rule.rule_type == "absence":
@@ -159,7 +159,7 @@ def _threshold(alert: Alert, first: Any) -> float | None:
 
 
 def _due(alert: Alert, program: Program) -> int | None:
-    """When the last record of a sequence, or what an absence waited for, could have come at the latest."""
+    """The deadline of the last record of a sequence, or of the record that an absence expects."""
     if (deadline := alert["evidence"].get("deadline")) is not None:
         return parse_instant_ms(deadline)
     if program.sequence is None or alert["window_start"] is None:
@@ -179,7 +179,7 @@ def _lanes(runner: VariantRunner, alert: Alert, program: Program) -> tuple[Lane,
 
 
 def travel_of(runner: VariantRunner, alert: Alert, program: Program, records: Sequence[KeyRecord]) -> Travel | None:
-    """Of ``geo_velocity``: from the record before to this one."""
+    """The travel of a ``geo_velocity`` alert, from the record before to the crossing one."""
     if runner.rule.rule_type != "geo_velocity" or program.formula is None:
         return None
     read = read_figures(program.formula, alert)

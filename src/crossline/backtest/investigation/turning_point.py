@@ -1,4 +1,4 @@
-"""The nearest value at which a verdict turns: looked for outwards from the present one, then narrowed to one step."""
+"""Search for the nearest value at which a verdict turns: outwards from the present one, then down to one step."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from crossline.backtest.investigation.parameters import plain
 
 LADDER = 44  # the farthest rung is 2 ** 43 steps away
 
-# Whether the verdict turned at each of the values, in their order; it may be asked for no more than is looked at.
+# Whether the verdict turned at each of the values, in their order. Lazy: values after the last one read are not judged.
 TurnTest = Callable[[Sequence[float]], Iterator[bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class TurningPoint:
-    """Where the verdict turns: at ``value``, and not yet one step nearer to the present one, at ``before``."""
+    """The verdict turns at ``value``, and not yet at ``before``, one step nearer to the present value."""
 
     value: float
     before: float
@@ -24,14 +24,14 @@ class TurningPoint:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The values that may be tried: whole steps from the present one, between two limits.
+    """The values of a search: whole steps from the present one, between two limits.
 
     Attributes:
-        present: The value as it is.
+        present: The present value.
         step: The smallest change.
-        least: No value below it is tried.
-        most: No value above it is tried.
-        fan: How many values are judged at once where the search narrows down.
+        least: The lower limit.
+        most: The upper limit.
+        fan: The number of values per run when the search narrows.
     """
 
     present: float
@@ -41,11 +41,11 @@ class Range:
     fan: int = 1
 
     def value(self, offset: int) -> float:
-        """So many steps from the present one."""
+        """The value ``offset`` steps from the present one."""
         return plain(Decimal(repr(self.present)) + offset * self.step)
 
     def offsets(self, hints: Iterable[float], sign: int) -> list[int]:
-        """Steps to the hints on one side and to the rungs of the ladder, the nearest first."""
+        """The offsets of the hints on one side and of the powers of two, the nearest first."""
         found = {sign * 2**rung for rung in range(LADDER)}
         for hint in hints:
             steps = (Decimal(repr(hint)) - Decimal(repr(self.present))) / self.step
@@ -55,10 +55,10 @@ class Range:
 
 
 def nearest_turning_point(judge: TurnTest, within: Range, hints: Iterable[float]) -> TurningPoint | None:
-    """The nearest turn on either side; None where none is met.
+    """The nearest turning point on either side; None if there is none.
 
-    Between two values that are looked at a verdict that turns and turns back is not seen; hints are what the records
-    say about where it may turn.
+    A verdict that turns and turns back between two tested values is missed. Hints are values from the records at which
+    it may turn.
     """
     given = list(hints)
     found = [_on_one_side(judge, within, given, sign) for sign in (-1, 1)]
@@ -77,7 +77,7 @@ def _on_one_side(judge: TurnTest, within: Range, hints: Sequence[float], sign: i
 
 
 def _narrowed(judge: TurnTest, within: Range, unturned: int, turned: int) -> TurningPoint:
-    """Down to two neighbours of which one turns it."""
+    """Narrow the interval to two neighbours, of which one turns the verdict."""
     while abs(turned - unturned) > 1:
         parts = min(within.fan + 1, abs(turned - unturned))
         between = [unturned + (turned - unturned) * part // parts for part in range(1, parts)]

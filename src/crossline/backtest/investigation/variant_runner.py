@@ -1,7 +1,7 @@
-"""The bench: the engine judges a few records by variants of one rule, in this process, as often as it is asked.
+"""Runs variants of one rule over a few records with the engine, in this process.
 
-A variant is judged at *every* record, whatever the rule says of crossings and cooldowns: the question is always whether
-its verdict holds at a record. What would have been delivered is asked for apart (``alerts``).
+A variant is judged at *every* record, without crossing and cooldown: the question is whether its verdict holds at a
+record. ``alerts`` gives what the rule would have emitted.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class BudgetSpentError(CrosslineError):
 
 @dataclass(slots=True)
 class Budget:
-    """How often the engine may judge, and for how long.
+    """The budget of a search in runs and in time.
 
     Attributes:
-        runs: Runs left.
-        until_s: Until when, on ``now_s``.
+        runs: Remaining runs.
+        until_s: The deadline on the clock ``now_s``, in seconds.
         now_s: The clock, in seconds.
     """
 
@@ -47,11 +47,11 @@ class Budget:
 
     @classmethod
     def of(cls, runs: int = RUNS_MAX, seconds: float = SECONDS_MAX) -> Budget:
-        """So many runs, and so many seconds from now."""
+        """A budget of so many runs, and so many seconds from now."""
         return cls(runs, time.monotonic() + seconds)
 
     def spend(self) -> None:
-        """One run. Raises SpentError where none is left."""
+        """Use one run. Raises BudgetSpentError if none is left."""
         if self.runs <= 0 or self.now_s() >= self.until_s:
             raise BudgetSpentError("the budget of runs is spent")
         self.runs -= 1
@@ -62,11 +62,11 @@ class VariantRunner:
     """One rule version over the records of one key.
 
     Attributes:
-        rule: The version, as it stands in the rule log.
-        setting: Streams, lists, tables, defaults and bounds of the pipeline; its rules and files are not looked at.
+        rule: The version in the rule log.
+        setting: Streams, lists, tables, defaults and bounds of the pipeline; its rules and files are ignored.
         key: The alert's key.
         record_id: The record at which the alert fired.
-        budget: What the search may take.
+        budget: The budget of the search.
     """
 
     rule: Rule
@@ -82,23 +82,23 @@ class VariantRunner:
         return sources.of_reading(self.rule.reading)
 
     def program(self, rule: Rule | None = None) -> Program:
-        """What the rule, or a variant of it, becomes."""
+        """The program of the rule, or of a variant of it."""
         return (rule or self.rule).program(self.spec, self.setting.defaults)
 
     def batch(self, records: Sequence[KeyRecord]) -> Batch:
-        """The records as the engine takes them."""
+        """The records as a batch of the engine."""
         return batch_of(records, self.setting.history.streams)
 
     def probe(self, batch: Batch, rule: Rule | None = None) -> dict[str, Alert]:
-        """By record id: the figures at each record of the key that is judged, as an alert whose verdict is open."""
+        """By record id: the figures at each judged record of the key, as the alert of a probe."""
         return self._by_record(self._judge([active(rule or self.rule)], batch, probing=1))
 
     def alerts(self, batch: Batch, rule: Rule | None = None) -> dict[str, Alert]:
-        """By record id: what the rule would have told, crossings and cooldown as they are written."""
+        """By record id: the alerts that the rule would have emitted, with its crossing and cooldown."""
         return self._by_record(self._judge([active(rule or self.rule)], batch))
 
     def holds(self, batch: Batch, rule: Rule | None = None) -> dict[str, Alert]:
-        """By record id: where the verdict holds."""
+        """By record id: the records at which the verdict holds."""
         return self.replays([rule or self.rule], batch)[0]
 
     def replays(self, rules: Sequence[Rule], batch: Batch) -> list[dict[str, Alert]]:
@@ -126,17 +126,17 @@ class VariantRunner:
 
 
 def active(rule: Rule) -> Rule:
-    """The version as if it were effective from the beginning."""
+    """The version as if it were active from the beginning."""
     return rule.model_copy(update={"status": "active", "effective_from": None, "share": None})
 
 
 def at_every_record(rule: Rule) -> Rule:
-    """The version so that it tells every record at which its verdict holds."""
+    """The version with a hit at every record at which its verdict holds."""
     fields = type(rule).model_fields
     told = {"emit": "every", "cooldown": 0}
     return active(rule).model_copy(update={name: value for name, value in told.items() if name in fields})
 
 
 def rule_from_body(body: Mapping[str, Any]) -> Rule | None:
-    """A rule of this body; None where it is none, such as one with an empty window."""
+    """The rule with this body; None if it is invalid, for example with an empty window."""
     return read_rule(dict(body))[0]

@@ -31,7 +31,7 @@ def clock_ms(runner: VariantRunner, record: KeyRecord) -> int:
 
 
 def window_hints(runner: VariantRunner, records: Sequence[KeyRecord]) -> list[float]:
-    """Lengths at which a window that ends at the crossing record, or at one before it, takes in another record."""
+    """Lengths at which a window that ends at the crossing record, or at one before it, gains another record."""
     program = runner.program()
     formula = program.formula
     figures = program.figures if formula is None else figures_of(program, formula).values()

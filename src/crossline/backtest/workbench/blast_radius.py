@@ -1,4 +1,4 @@
-"""Blast radius: the frauds that a rule comes nearest to and misses, and the good customers that it only just meets."""
+"""Blast radius: the frauds that a rule narrowly misses, and the good customers that it narrowly alerts on."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SHOWN = 10  # of each kind
 
 @dataclass(slots=True)
 class _Frauds:
-    """Of each fraud the record at which the rule came nearest to it, within the interval."""
+    """The nearest miss of each fraud within the interval."""
 
     within: LabelsWithin
     nearest: dict[str, NearMiss] = field(default_factory=dict)
 
     def take(self, miss: NearMiss) -> None:
-        """Keep it for the frauds that its record is part of, if it is nearer; of equals the first."""
+        """Keep ``miss`` for the frauds of its record, if it is nearer; of equal ones the first."""
         marks = self.within.marks
         for fraud in marks.frauds.get(miss.record_id, frozenset()) & marks.asked:
             if not self.within.has(miss.record_id):
@@ -43,12 +43,12 @@ class _Frauds:
 
 
 class BlastRadius:
-    """What a rule nearly finds of frauds, as batches go by; and whom it meets that did nothing.
+    """Collects the blast radius of a rule from batches.
 
     Args:
         judged: The rule, and those whose hits it reads.
         rule: The rule.
-        within: What was fraud, and in which interval that is asked for.
+        within: The labels of the interval.
     """
 
     def __init__(self, judged: BacktestSpec, rule: Rule, within: LabelsWithin) -> None:
@@ -84,10 +84,10 @@ class BlastRadius:
                 self._frauds.take(miss)
 
     def to_json(self, draft: Collection[Alert], live: Collection[Alert]) -> dict[str, Any]:
-        """For programs. ``draft``, ``live``: the alerts of the rule, and of the version that is live.
+        """The blast radius as JSON. ``draft``, ``live``: the alerts of the rule, and of the live version.
 
         ``missed``: the nearest frauds without an alert of the draft, of ``missed_count``. ``met``: the nearest keys
-        that the draft alerts on newly and no label calls fraud, of ``met_count``. ``good``: such keys of each.
+        with new alerts of the draft and no label of fraud, of ``met_count``. ``good``: the count of such keys of each.
         """
         caught = set().union(*(self._marks.frauds.get(each, ()) for alert in draft for each in rests_on(alert)))
         left = [miss for fraud, miss in self._frauds.nearest.items() if fraud not in caught]
@@ -103,11 +103,11 @@ class BlastRadius:
         }
 
     def _good(self, alerts: Collection[Alert]) -> list[Alert]:
-        """Those that rest on no record of a fraud."""
+        """The alerts without a record of a fraud."""
         return [alert for alert in alerts if not any(each in self._marks.frauds for each in rests_on(alert))]
 
     def _by_key(self, alerts: Sequence[Alert]) -> list[dict[str, Any]]:
-        """By key, or record where there is none: how often, and the alert nearest to the line; the nearest first."""
+        """By key, or by record without a key: the count, and the alert nearest to the threshold; the nearest first."""
         found: dict[bytes, list[tuple[float, Alert]]] = {}
         for alert in alerts:
             found.setdefault(orjson.dumps(alert["key"] or alert["record_id"]), []).append((self._slack(alert), alert))
@@ -117,7 +117,7 @@ class BlastRadius:
         return [{**{name: alert[name] for name in names}, "times": times} for _, alert, times in nearest]
 
     def _slack(self, alert: Alert) -> float:
-        """By how large a part of its line the alert is beyond it; of rules without one 0."""
+        """By which share of the threshold the alert exceeds it; 0 for rules without a threshold."""
         if self._alone is not None:
             return self._alone.beyond.get(alert["record_id"], 0.0)
         line, formula = self._program.comparison, self._program.formula
@@ -129,7 +129,7 @@ class BlastRadius:
 
 
 def _slack_of(part: Node, read: Mapping[str, Any]) -> float:
-    """Of several that must hold the least, of alternatives the greatest that holds."""
+    """The least slack of the parts of a conjunction, the greatest of the alternatives that hold."""
     match part:
         case Join("and", parts):
             return min(_slack_of(each, read) for each in parts)

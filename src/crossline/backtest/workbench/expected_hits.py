@@ -1,4 +1,4 @@
-"""Hits that somebody expects, held against the alerts that came: what is missing, and what nobody expected."""
+"""Expected hits, compared with the alerts: what is missing, and what is unexpected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Alert = Mapping[str, Any]
 
 
 class ExpectedHit(BaseModel):
-    """A hit: at which record, of which rule, and as much more of the alert as is said here."""
+    """An expected hit: its record, its rule, and other values of the alert, each optional."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -27,11 +27,11 @@ class ExpectedHit(BaseModel):
         return f"{self.rule or 'a hit'} at {self.record}"
 
     def is_at(self, alert: Alert) -> bool:
-        """Whether ``alert`` is of this rule at this record."""
+        """Whether ``alert`` has this rule and this record."""
         return alert["record_id"] == self.record and self.rule in {None, alert["rule_id"]}
 
     def differs(self, alert: Alert) -> list[str]:
-        """What ``alert`` says otherwise, of what is expected of it."""
+        """The differences between ``alert`` and the expected values."""
         evidence = alert["evidence"]
         given = {"key": alert["key"], "count": evidence["count"], "records": evidence["record_ids"]}
         wanted = {name: getattr(self, name) for name in given if getattr(self, name) is not None}
@@ -46,7 +46,7 @@ class ExpectedHit(BaseModel):
 
 
 def expected_hits(hits: Iterable[str | Mapping[str, Any] | ExpectedHit]) -> list[ExpectedHit]:
-    """Hits as people write them: the id of a record, or a mapping. Raises pydantic's ValidationError."""
+    """Hits from the id of a record or a mapping each. Raises pydantic's ValidationError."""
     return [
         each
         if isinstance(each, ExpectedHit)
@@ -56,7 +56,7 @@ def expected_hits(hits: Iterable[str | Mapping[str, Any] | ExpectedHit]) -> list
 
 
 def differences(expected: Sequence[ExpectedHit], alerts: Sequence[Alert]) -> list[str]:
-    """What is missing, what nobody expected, and what is said otherwise; empty where all is as expected."""
+    """Missing hits, unexpected alerts and different values; empty if all is as expected."""
     left, found = list(alerts), []
     for hit in expected:
         mine = [alert for alert in left if hit.is_at(alert)]

@@ -1,4 +1,4 @@
-"""Several rule sets over the same records: what each of them finds, in one reading."""
+"""A joint run of several rule sets over the same records, which are read once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crossline.evaluate.alerts.standing import last_words
 
 @dataclass(slots=True)
 class JointRun:
-    """``alerts``: of each rule set. ``amounts``: by record id, None where no field was asked for."""
+    """The result. ``alerts``: of each rule set. ``amounts``: by record id; None: no field was given."""
 
     alerts: list[list[dict[str, Any]]]
     spans: dict[str, RecordSpan] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class JointRun:
 
     @property
     def days(self) -> float:
-        """How long they are."""
+        """The length of the records' event time, in days."""
         return days_of(self.spans)
 
 
@@ -39,15 +39,19 @@ def run_jointly(
     sets: Sequence[BacktestSpec],
     folder: Path,
     amount: str | None = None,
-    far: Callable[[int, int], None] = lambda records, read: None,  # noqa: ARG005 - nobody asks
-    see: Callable[[Batch], None] = lambda batch: None,  # noqa: ARG005 - nobody looks
+    far: Callable[[int, int], None] = lambda records, read: None,  # noqa: ARG005 - no progress by default
+    see: Callable[[Batch], None] = lambda batch: None,  # noqa: ARG005 - no observer by default
 ) -> JointRun:
-    """All of ``sets``, which are over the same records, in this process; ``folder`` is for what is temporary.
+    """Judge the records by all of ``sets``, which have the same input, in this process.
 
-    ``far`` is told after each batch how many records there were, and about how many bytes of them; ``see`` is handed
-    each batch.
+    Args:
+        sets: The rule sets.
+        folder: For temporary files.
+        amount: The numeric field to collect by record id; None: none.
+        far: Called after each batch with the number of records, and the approximate number of bytes, so far.
+        see: Called with each batch.
 
-    Raises UsageError where an input matches no file or has no record, or ``amount`` is no number of a stream.
+    Raises UsageError if an input matches no file or has no record, or ``amount`` is no numeric field of a stream.
     """
     history = sets[0].history
     amounts = Amounts(_checked(amount, history)) if amount is not None else None
@@ -69,7 +73,7 @@ def run_jointly(
 
 
 def _checked(amount: str, history: RecordedInput) -> str:
-    """The field, if some stream has numbers under that name."""
+    """``amount``, if a stream has a numeric field of that name."""
     streams = [history.streams[name] for name in history.inputs]
     columns = {name: column for stream in streams for name, column in stream.own_columns.items()}
     numbers = [name for name, column in columns.items() if column.kind in {"integer", "number"} and not column.is_list]

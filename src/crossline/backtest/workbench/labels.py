@@ -1,7 +1,7 @@
-"""Labels: which records were fraud. They come from a file, or from the table in which investigators put them.
+"""Labels: which records were fraud. They are read from a file, or from the table of the investigators' verdicts.
 
-A file has a row a record (CSV, JSON lines, Parquet), with its id and ``is_fraud``; or it is the labels of ``crossline
-generate cards``, a line for each fraud with the ids of its records; or ``cases.db``, in which the API keeps them.
+A file has a row per record (CSV, JSON lines, Parquet) with its id and ``is_fraud``; or it has the labels of ``crossline
+generate cards``, a line per fraud with the ids of its records; or it is ``cases.db``, the database of the API.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _IS_FRAUD = "is_fraud"
 
 
 def labels_at(place: str, ids: Mapping[str, str]) -> FraudLabels:
-    """The labels at ``place``, a file or the address of a store; ``ids``: by stream, the field that is its id.
+    """The labels at ``place``, a file or the address of a store; ``ids``: the id field of each stream.
 
-    Of a store those of these streams, or, where none is named, of all. Raises UsageError where there are none.
+    From a store, only the labels of these streams are read; without ``ids``, all. Raises UsageError if there are none.
     """
     if in_a_database(place):
         rows = labels_of(place, list(ids) or None)
@@ -50,13 +50,13 @@ def labels_at(place: str, ids: Mapping[str, str]) -> FraudLabels:
 def read_labels(path: Path, id_fields: Iterable[str]) -> FraudLabels:
     """The labels in ``path``; the id is in one of ``id_fields``, or in ``record_id`` or ``id``.
 
-    Raises UsageError with the line of what is no label.
+    Raises UsageError with the line of an invalid label.
     """
     return _marks(((f"{path}:{line}", row) for line, row in _rows(path)), id_fields, str(path))
 
 
 def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[str], told: str) -> FraudLabels:
-    """Of rows with their places; ``told`` names all of them."""
+    """The labels of rows with their positions; ``told``: the name of the source in errors."""
     names: Collection[str] = [*dict.fromkeys((*id_fields, "record_id", "id"))]
     frauds: dict[str, set[str]] = {}
     asked: set[str] = set()
@@ -82,7 +82,7 @@ def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[st
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Rows with the number of the line that each stands in."""
+    """Rows with their line numbers."""
     data = path.read_bytes()
     if data[:4] == b"PAR1":
         try:
@@ -146,7 +146,7 @@ class Amounts:
                 self._values.append(records.fields[self._field].cast(pa.float64()))
 
     def by_id(self) -> dict[str, float]:
-        """Amounts by record id; of records that came twice the first; none for those without an amount."""
+        """Amounts by record id; of duplicates the first. Records without an amount are left out."""
         if not self._ids:
             return {}
         table = pa.table({"id": pa.chunked_array(self._ids), "amount": pa.chunked_array(self._values)})

@@ -1,7 +1,7 @@
-"""Near misses: where rules of a sample came closest to a line without crossing it, and by how much.
+"""Near misses: the records of a sample at which rules came closest to a threshold without crossing it.
 
-Of each key that never had an alert the closest record is one; of rules that look at the record alone, records that
-fail one condition and no other.
+For each key without an alert, the closest record is one. For rules of single records, it is a record that fails exactly
+one condition.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _ORDERED = {">", ">=", "<", "<="}
 class NearMiss:
     """A record at which a rule did not fire.
 
-    ``value``: its figure. ``missing``: what its line was more than that (None: that cannot be said in one number).
-    ``why``: what was missing, as a sentence. ``distance``: the less the nearer; only to put them in order.
+    ``value``: its figure. ``missing``: the threshold minus the figure (None: it is no single number). ``why``: what was
+    missing, as a sentence. ``distance``: the sort key, smaller is nearer.
     """
 
     record_id: str
@@ -62,32 +62,32 @@ class NearMiss:
 
 
 class MissCollector(Protocol):
-    """Takes misses, and keeps those that it wants."""
+    """Collects misses."""
 
     def take(self, miss: NearMiss) -> None:
-        """One more."""
+        """Add a miss."""
 
 
 @dataclass(slots=True)
 class _Nearest:
-    """The nearest miss of each key of one rule."""
+    """Collects the nearest miss of each key of one rule."""
 
     by_key: dict[bytes, NearMiss] = field(default_factory=dict)
 
     def take(self, miss: NearMiss) -> None:
-        """Keep it if it is nearer than what is known of its key; of equals the first."""
+        """Keep ``miss`` if it is the nearest of its key so far; of equal ones the first."""
         key = orjson.dumps(miss.key, option=orjson.OPT_SORT_KEYS) if miss.key else miss.record_id.encode()
         known = self.by_key.get(key)
         if known is None or miss.distance < known.distance:
             self.by_key[key] = miss
 
     def best(self) -> list[NearMiss]:
-        """The nearest, a few of them."""
+        """The nearest few misses."""
         return sorted(self.by_key.values(), key=lambda each: each.distance)[:KEPT]
 
 
 def near_misses(judged: BacktestSpec, trial: Trial, folder: Path) -> dict[str, list[NearMiss]]:
-    """By rule id; ``trial``: what fired. ``folder`` is for what is temporary."""
+    """The near misses by rule id. ``trial``: the result of the run itself; ``folder``: for temporary files."""
     fired = {(alert["rule_id"], orjson.dumps(alert["key"])) for alert in trial.alerts}
     rules = {version.rule.rule_id: version.rule for version in judged.rules.versions}
     sources = sources_of(judged.rules, judged.history.streams)
@@ -108,7 +108,7 @@ def near_misses(judged: BacktestSpec, trial: Trial, folder: Path) -> dict[str, l
 
 
 def _probes(judged: BacktestSpec, folder: Path, seen: Callable[[Records], None] | None) -> Iterator[Mapping[str, Any]]:
-    """All alerts of probes, as they stand in the end; those that may be corrected are kept until then."""
+    """All alerts of probes, after corrections; those of rules with corrections come last."""
     corrected: list[dict[str, Any]] = []
     again = judged.rules.again_ms(judged.defaults)
     for outcome in outcomes(judged, folder, seen):
@@ -121,14 +121,14 @@ def _probes(judged: BacktestSpec, folder: Path, seen: Callable[[Records], None] 
 
 
 def miss_at(rule: Rule, program: Program, alert: Mapping[str, Any]) -> NearMiss | None:
-    """By how much, at a probe; None where it did not miss, or there is no nearer and farther."""
+    """The miss at a probe; None if the predicate held, or has no notion of distance."""
     if (verdict := program.comparison) is not None:
         value = float(alert["value"])
         if verdict.operator not in _ORDERED or math.isnan(value):
             return None
         missing = verdict.threshold - (value if isinstance(alert["value"], str) else alert["value"])
         if _beyond(verdict, missing):
-            return None  # it was beyond the line, within a cooldown or where the line was crossed before
+            return None  # the predicate held: within a cooldown, or after an earlier crossing
         why = f"{shown_value(alert['value'])} is not {verdict.operator} {shown_value(verdict.threshold)}"
         if missing:
             why += f": {shown_value(_rounded(abs(missing)))} {'is missing' if missing > 0 else 'is too much'}"
@@ -174,9 +174,9 @@ def _missed_formula(rule: Rule, verdict: FormulaPredicate, alert: Mapping[str, A
 def _missed_in_words(
     rule: PredicateRule, verdict: FormulaPredicate, told: Any, read: Mapping[str, Any], failing: Sequence[Node]
 ) -> tuple[float | None, str]:
-    """What an alert's value lacks of the rule's own line, where it does, and what was found and asked for.
+    """What an alert's value lacks of the rule's threshold (None: unknown), and the sentence about it.
 
-    ``failing``: the comparisons that do not hold, of which one may say it where the rule has several lines.
+    ``failing``: the comparisons that do not hold; they are used if the rule has several thresholds.
     """
     value = float(told) if isinstance(told, str) else told
     why = f"found {rule.in_words(value, read)}; it fires where {rule.fires_where()}"
@@ -192,7 +192,7 @@ def _missed_in_words(
 
 
 def _written(part: Node, verdict: FormulaPredicate) -> str:
-    """As it stands in the rule, with its `10m`; of what nobody wrote the plain form."""
+    """A comparison as the rule has it, with its `10m`; of a derived formula in canonical form."""
     return " ".join(verdict.when.text[part.span.start : part.span.end].split()) or canonical(part)
 
 
@@ -201,7 +201,7 @@ def _lacks(part: Node, gap: float) -> str:
 
 
 def _failing(part: Node, read: Mapping[str, Any]) -> list[Node]:
-    """The comparisons for want of which it does not hold; of alternatives those of the nearest."""
+    """The comparisons that make the formula fail; of alternatives those of the nearest."""
     if evaluate(part, read) is True:
         return []
     match part:
@@ -214,7 +214,7 @@ def _failing(part: Node, read: Mapping[str, Any]) -> list[Node]:
 
 
 def gap_of(part: Node, read: Mapping[str, Any]) -> tuple[float | None, float]:
-    """What a comparison lacks, and as a share of its line; 1 where that cannot be said."""
+    """What a comparison lacks, absolute (None: unknown) and as a share of its threshold (1: unknown)."""
     match part:
         case Compare((left, right), (operator,)) if operator in _ORDERED and FAMILIES[left.kind] == "number":
             a, b = evaluate(left, read), evaluate(right, read)
@@ -230,9 +230,9 @@ def _rounded(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RecordConditionMisses:
-    """Rules that look at the record alone: shown the records as they are taken in.
+    """Collects the misses of rules of single records from the decoded records.
 
-    ``beyond``: by record at which one fires, by how large a part of its nearest line the record is beyond it.
+    ``beyond``: by record with a hit, by which share of its nearest threshold the record exceeds it.
     """
 
     judged: BacktestSpec
@@ -243,7 +243,7 @@ class RecordConditionMisses:
     beyond: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, records: Records) -> None:
-        """Records as they come."""
+        """Add decoded records."""
         mine = [rule for rule in self.rules if rule.source_topic == records.stream]
         if mine and len(records):
             ingest_ms = self.clocks.of(records)
@@ -270,7 +270,7 @@ class RecordConditionMisses:
             self.beyond[records.ids[place].as_py()] = min(shares)
 
     def _miss(self, part: Condition, records: Records, place: int) -> NearMiss | None:
-        """Of a condition that orders a number: how near others are cannot be said."""
+        """The comparison of a condition by order; other conditions have no distance."""
         leaf = _line(part)
         if leaf is None:
             return None

@@ -1,4 +1,4 @@
-"""Proof of what a rule would have done: digests of its text, of the data and of the result, and what it foretells."""
+"""Proof of a rule's effect on history: digests of its text, of the data and of the result, and predictions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PIECE = 1 << 20
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 of a JSON value, whatever the order of its names.
+    """SHA-256 of a JSON value, independent of the order of its names.
 
     >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
     True
@@ -34,7 +34,7 @@ def digest_of(value: Any) -> str:
 
 
 def file_digests(inputs: Mapping[str, Sequence[str]], root: Path) -> list[dict[str, Any]]:
-    """The files of the past, by stream: their names below ``root``, how large they are, their digests."""
+    """The input files, by stream: their names relative to ``root``, their sizes, their digests."""
     found = []
     for stream in sorted(inputs):
         for path in map(Path, matching_files(inputs[stream])):
@@ -49,9 +49,9 @@ def file_digests(inputs: Mapping[str, Sequence[str]], root: Path) -> list[dict[s
 
 
 def result_of(alerts: Iterable[Alert], begin_ms: int, end_ms: int) -> dict[str, Any]:
-    """What is proven of alerts: how many on which day (UTC), and a digest of which records they are at.
+    """The result of alerts: their count by day (UTC), and a digest of their records.
 
-    The first and the last day may be parts of a day.
+    The first and the last day may be incomplete.
     """
     mine = sorted((str(each["stream"]), str(each["record_id"]), digest_of(each["key"])) for each in alerts)
     days = [0] * ((end_ms - 1) // DAY_MS - begin_ms // DAY_MS + 1)
@@ -68,10 +68,10 @@ def predictions_of(
     amounts: Mapping[str, float] | None = None,
     amount: str | None = None,
 ) -> dict[str, Any]:
-    """What the past says of days to come, each with its interval; what is not known of the past is None.
+    """Predictions from history, each with its interval; unknown ones are None.
 
-    Alerts a day; money: the sum a day of field ``amount`` of the records that alerts are on, in its own units;
-    precision: of alerts whose own record has a label. No digest covers it: it follows from what they cover, and labels.
+    Alerts per day; money: the daily sum of field ``amount`` of the alerts' own records, in its own unit; precision: of
+    alerts whose own record has a label. No digest covers them: they follow from the digested data and the labels.
     """
     begin_ms, end_ms = span_ms
     days = (end_ms - begin_ms) / DAY_MS
@@ -94,9 +94,9 @@ def predictions_of(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule whose effect is proven. ``against``: the version that is live; None: there is none.
+    """A rule whose effect is proven. ``against``: the live version; None: there is none.
 
-    ``body``: the digest of the whole rule, with the bytes of files that its text names.
+    ``body``: the digest of the whole rule, including the files that its text names.
     """
 
     rule_id: str
@@ -167,13 +167,13 @@ def proof_of(
 
 
 def differences(proof: Mapping[str, Any], again: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What another run says otherwise, by name; nothing where it is the same."""
+    """The differences of another run, by name; empty if it is the same."""
     found = []
     words = {"rule": "text of the rule", "body": "files that the rule names", "data": "data", "result": "result"}
     for name, what in words.items():
         one, other = proof["digests"].get(name), again["digests"][name]
         if name == "body" and (one is None or proof["digests"].get("rule") != again["digests"]["rule"]):
-            continue  # a proof of before that was noted, or another text, which is told already
+            continue  # an older proof without this digest, or another text, which is reported already
         if one != other:
             found.append({"what": what, "proof": one, "again": other})
     for name in ("alerts", "by_day"):

@@ -1,6 +1,6 @@
-"""Cases beside a rule file: records, and the hits that its rules are to raise at them.
+"""Test cases of a rule file: records, and the expected hits of its rules.
 
-A case is judged by itself, in this process, by the rules that its records are enough for.
+Each case is judged by itself, in this process, by the rules that need no other records.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from crossline.rules.ruleset import RuleSet
 from crossline.runtime.local.single import SingleRun
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 
-# The instant at which records of a case are known: so late that none is of the future.
+# The processing time of the records of a case: so late that none lies in the future.
 LATEST_MS = 7_258_118_399_999
 
 
 class RuleCase(BaseModel):
-    """What stands in a file of cases: records in their order, and the hits at them."""
+    """A test case of a file: records in order, and the expected hits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -44,7 +44,7 @@ class RuleCase(BaseModel):
     @field_validator("hits", mode="before")
     @classmethod
     def _written(cls, value: Any) -> Any:
-        """The id of a record alone is a hit too."""
+        """Accept the id of a record as a hit."""
         if not isinstance(value, list):
             return value
         return [{"record": each} if isinstance(each, str) else each for each in value]
@@ -57,7 +57,7 @@ class _CaseFile(BaseModel):
 
 
 def read_cases(document: Document) -> list[RuleCase]:
-    """The cases of a file. Raises RefusedError with all that is wrong in it."""
+    """The cases of a file. Raises RefusedError with all its errors."""
     if not isinstance(document.data, dict):
         raise RefusedError([place(Finding((), shown(document.data), "a mapping with cases"), document)])
     try:
@@ -69,20 +69,20 @@ def read_cases(document: Document) -> list[RuleCase]:
 
 @dataclass(frozen=True, slots=True)
 class RuleCaseResult:
-    """What came of a case; ``differs`` is empty where it passed."""
+    """The result of a case; ``differs`` is empty if it passed."""
 
     name: str
     differs: tuple[str, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether all came as expected."""
+        """Whether all hits were as expected."""
         return not self.differs
 
 
 @dataclass(frozen=True, slots=True)
 class RuleCaseRunner:
-    """By what cases are judged: all rules that stand there, and what holds beside them."""
+    """Runs cases: all rules of the folder, and the settings around them."""
 
     rules: Sequence[Rule]
     streams: Mapping[str, StreamSpec]
@@ -91,7 +91,7 @@ class RuleCaseRunner:
     bounds: Bounds
 
     def run(self, case: RuleCase, of: Collection[str]) -> RuleCaseResult:
-        """Judge the records of ``case``; hits of the rules ``of`` are held against those that are expected."""
+        """Judge the records of ``case``, and compare the hits of the rules ``of`` with the expected ones."""
         stream, wrong = self._stream(case)
         if stream is None:
             return RuleCaseResult(case.name, (wrong,))
@@ -121,7 +121,7 @@ class RuleCaseRunner:
 
 
 def rules_reading(rules: RuleSet, streams: Collection[str]) -> RuleSet:
-    """The rules that read nothing but records of ``streams``, themselves or through hits of others."""
+    """The rules that read only records of ``streams``, directly or through hits of other rules."""
     return replace(
         rules,
         versions=tuple(
@@ -136,18 +136,18 @@ def rules_reading(rules: RuleSet, streams: Collection[str]) -> RuleSet:
 def judged(
     snapshot: PlanSnapshot, stream: str, case: RuleCase, expected: Sequence[ExpectedHit], of: Collection[str]
 ) -> Iterable[str]:
-    """What is otherwise than expected, once the records are judged."""
+    """Judge the records of a case; the differences from the expected hits."""
     run = SingleRun(snapshot, stream, lambda: LATEST_MS)
     records = [{**case.record, **record} for record in case.records]
     outcomes = [run.judge(rows) for rows in run.batches(records)]
     for letter in (each for outcome in outcomes for each in outcome.dead):
         yield f"records[{letter.offset}] is refused: {letter.reason}: {letter.detail}"
     for late in (each for outcome in outcomes for each in outcome.late):
-        yield f"record {late.record_id} came {late.lateness_ms} ms late, and was judged by no rule"
+        yield f"record {late.record_id} came {late.lateness_ms} ms late, and no rule judged it"
     alerts = last_words(alert for outcome in outcomes for alert in outcome.alerts)
     yield from differences(expected, [alert for alert in alerts if alert["rule_id"] in of])
 
 
 def _named(hit: ExpectedHit, of: Collection[str]) -> ExpectedHit:
-    """``hit`` with its rule, where there is one only."""
+    """``hit`` with its rule filled in, if there is only one."""
     return hit.model_copy(update={"rule": next(iter(of))}) if hit.rule is None and len(of) == 1 else hit

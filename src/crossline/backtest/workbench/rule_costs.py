@@ -1,4 +1,4 @@
-"""What rules cost on a sample: how many records enter, how many keys, how much memory, how much time."""
+"""Costs of rules on a sample: records, keys, memory and processor time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from crossline.rules.ruleset import RuleSet
 
 Bits = npt.NDArray[np.bool_]
 TURNS = 5  # runs of each rule set, in turns
-NOISE = 2.0  # how many times its own scatter a cost must be
+NOISE = 2.0  # a cost is significant above so many times its scatter
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSpan:
-    """The records of a stream: how many, and the event time from the first to the last."""
+    """The records of a stream: their count, and the event time of the first and the last."""
 
     records: int
     first_ms: int
@@ -41,7 +41,7 @@ class RecordSpan:
 
 
 def spans(sample: Iterable[Batch]) -> dict[str, RecordSpan]:
-    """By stream; a stream of which no record came has none."""
+    """The span of each stream that has records."""
     found: dict[str, RecordSpan] = {}
     for batch in sample:
         widen(found, batch)
@@ -49,7 +49,7 @@ def spans(sample: Iterable[Batch]) -> dict[str, RecordSpan]:
 
 
 def widen(found: dict[str, RecordSpan], batch: Batch) -> None:
-    """Take the records of a batch into the spans of their streams."""
+    """Add the records of a batch to the spans of their streams."""
     for records, _ in batch.taken:
         if len(records):
             first, last = int(records.event_ms.min()), int(records.event_ms.max())
@@ -59,7 +59,7 @@ def widen(found: dict[str, RecordSpan], batch: Batch) -> None:
 
 
 def days_of(found: Mapping[str, RecordSpan]) -> float:
-    """The days of the records' own time, from the first of all streams to the last; some are there."""
+    """The days of event time from the first record of all streams to the last; there must be a record."""
     return RecordSpan(
         0, min(each.first_ms for each in found.values()), max(each.last_ms for each in found.values())
     ).days
@@ -67,10 +67,16 @@ def days_of(found: Mapping[str, RecordSpan]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StoreCost:
-    """What a rule has in one key space. ``records`` entered for the rule, ``keys`` of them are different.
+    """The cost of a rule in one state store.
 
-    ``held``: records that the store will hold at the sample's rate once it has run for as long as it remembers.
-    ``bytes_a_record``: of the store at the end of the sample, keys and room to grow included; None where it is empty.
+    Attributes:
+        kept: The key space.
+        records: Records that entered for the rule.
+        per_s: The same per second of event time.
+        keys: Distinct keys among them.
+        held: Records that the store holds in a steady state at the sample's rate.
+        bytes_a_record: Bytes per record of the store at the end of the sample, keys and spare capacity included; None
+            if it is empty.
     """
 
     kept: RetainedRecords
@@ -82,13 +88,13 @@ class StoreCost:
 
     @property
     def bytes(self) -> float | None:
-        """The memory that it will take, shared with the rules that share it."""
+        """The memory in the steady state, shared with the other rules of the store."""
         return None if self.bytes_a_record is None else self.held * self.bytes_a_record
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What came into one state store: rows for each rule, and hashes of their keys; rows of the state store."""
+    """What entered one state store: its rows, and by rule the rows and the hashes of their keys."""
 
     rows: int = 0
     of_rule: dict[str, int] = field(default_factory=dict)
@@ -96,7 +102,7 @@ class _Seen:
 
 
 def stores(judged: BacktestSpec, sample: Sequence[Batch]) -> dict[str, list[StoreCost]]:
-    """By rule id, what each rule keeps, all judged together; rules of streams without records are left out."""
+    """The costs of each rule in its state stores, by rule id. All are judged together; empty streams are skipped."""
     jury = SampleJudge(judged)
     kept = {
         version.rule.rule_id: retained_among(jury.plans, version.rule.reading.name, version.rule.rule_id)
@@ -148,9 +154,9 @@ def _store(kept: RetainedRecords, rule_id: str, jury: SampleJudge, span: RecordS
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Processor time of a sample, in ns a record of the sample: what the rule adds to all others.
+    """The processor time that a rule adds to all others, in ns per record of the sample.
 
-    ``noise_ns``: the scatter of that over the turns. A cost within twice its noise cannot be told from none.
+    ``noise_ns``: its scatter over the turns. A cost within twice its noise is not significant.
     """
 
     rule_id: str
@@ -159,22 +165,22 @@ class Cost:
 
     @property
     def significant(self) -> bool:
-        """Whether the cost stands out of the noise."""
+        """Whether the cost exceeds the noise."""
         return self.ns > NOISE * self.noise_ns
 
 
 def costs(judged: BacktestSpec, sample: Sequence[Batch], rule_ids: Sequence[str]) -> tuple[float, float, list[Cost]]:
-    """Routing, judging and making alerts of all rules, and of none, in ns a record; and what each of ``rule_ids`` adds.
+    """The cost of all rules and of no rule, in ns per record; and what each of ``rule_ids`` adds.
 
-    All are run in turns, so that an hour in which the machine is slow is slow for all of them. Reading and decoding are
-    not in it: they are the same for any rules.
+    It covers routing, judging and making alerts. Reading and decoding are the same for any rules and are left out. The
+    rule sets run in turns, so that a slow phase of the machine affects all of them.
     """
     sets = {"": judged.rules, **{each: _without(judged.rules, each) for each in rule_ids}}
     none = RuleSet()
     records = max(1, sum(map(len, sample)))
     spent: dict[str, list[float]] = {name: [] for name in sets}
     bare: list[float] = []
-    _timed(judged, sample)  # what is compiled or loaded at a first run
+    _timed(judged, sample)  # warm-up: compiles and loads
     for _ in range(TURNS):
         for name, rules in sets.items():
             spent[name].append(_timed(replace(judged, rules=rules), sample) / records)

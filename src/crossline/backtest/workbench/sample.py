@@ -1,4 +1,4 @@
-"""A sample of the past, decoded once, and judged in this process as often as it takes, by any rules."""
+"""A sample of the history, decoded once and judged in this process any number of times, by any rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records in the order of their logs, each run of them with the chunk that it is, and what could not be read."""
+    """Decoded records in the order of their logs, each run with its chunk; and dead letters."""
 
     taken: tuple[tuple[Records, Chunk], ...]
     dead: tuple[DeadLetter, ...] = ()
@@ -39,9 +39,9 @@ class Batch:
 
 
 def batches(history: RecordedInput, folder: Path) -> Iterator[Batch]:
-    """The records of ``history``, a batch at a time; ``folder`` is for what is temporary.
+    """The records of ``history`` in batches; ``folder``: for temporary files.
 
-    Raises UsageError where an input matches no file, SourceError where one cannot be read.
+    Raises UsageError if an input matches no file, SourceError if one cannot be read.
     """
     inputs = Inputs.of(history.files(), folder, 1, BATCH_BYTES)
     snapshot = BacktestSpec(RuleSet(), history).snapshot(RuleSet(), 1)
@@ -57,10 +57,12 @@ def batches(history: RecordedInput, folder: Path) -> Iterator[Batch]:
 
 @dataclass(slots=True)
 class SampleJudge:
-    """Judges batches, one after the other, by the rules of ``judged``: the engine's own routing and judging."""
+    """Judges batches one after the other by the rules of ``judged``, with the engine's own routing and judging."""
 
     judged: BacktestSpec
-    states: dict[int, ShardState] = field(default_factory=dict)  # by level: rules that read hits are judged after these
+    states: dict[int, ShardState] = field(
+        default_factory=dict
+    )  # by depth: rules that read hits are judged a depth later
     snapshot: PlanSnapshot = field(init=False)
     plans: Mapping[str, StreamPlan] = field(init=False)
 
@@ -82,7 +84,7 @@ class SampleJudge:
         return whole
 
     def store(self, state_store: str) -> Kernel | None:
-        """The store of a state store; None where nothing came yet."""
+        """The kernel of a state store; None if it has no records yet."""
         return next((state.stores[state_store] for state in self.states.values() if state_store in state.stores), None)
 
     def alerts(self, batch: Batch) -> list[dict[str, Any]]:
@@ -91,6 +93,6 @@ class SampleJudge:
 
 
 def alerts_over(judged: BacktestSpec, sample: Iterable[Batch]) -> list[dict[str, Any]]:
-    """All alerts of a sample, as they stand in the end."""
+    """All alerts of a sample, after corrections."""
     jury = SampleJudge(judged)
     return last_words(alert for batch in sample for alert in jury.alerts(batch))

@@ -1,7 +1,7 @@
-"""A line for a rule from the past: the one that gives so many alerts a day, or the best F1 on labels.
+"""Search for a threshold from history: for a number of alerts per day, or for the best F1 score on labels.
 
-The rule is judged once by a probe, which tells its figure at every record. From that the lines worth judging are found
-(``analysis/lines``), and these are judged by the engine, all of them at once: the figures of a line are always
+A probe of the rule gives its figure at every record. From these figures the promising thresholds are computed
+(``analysis/threshold_candidates.py``). The engine judges all of them in one run, so the reported counts are always
 those of a real run.
 """
 
@@ -39,13 +39,13 @@ from crossline.programs.thresholds import ThresholdLine
 from crossline.rules.base import Rule
 from crossline.rules.ruleset import RuleSet
 
-JUDGED_MAX = 200  # lines that are judged
-ALERTS_MAX = 300_000  # of all of them together
+JUDGED_MAX = 200  # thresholds that are judged
+ALERTS_MAX = 300_000  # alerts of all of them together
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdOutcome:
-    """What a line gave, in a real run. ``weighed``: None without labels."""
+    """The result of a threshold in a real run. ``weighed``: None without labels."""
 
     line: float
     alerts: int
@@ -55,10 +55,10 @@ class ThresholdOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """The line found, next to the present one, and all that were judged, the strictest first.
+    """The best threshold, the present one, and all judged ones, the strictest first.
 
-    ``same_to``: lines from that of ``best`` up to there, but for this end, give the same; None: any on that side.
-    ``lines``: how many there are that tell records apart; where all were judged, none is better.
+    ``same_to``: thresholds from that of ``best`` to this one (exclusive) give the same result; None: unbounded.
+    ``lines``: how many distinct thresholds there are; if all were judged, none is better.
     """
 
     drawn: ThresholdLine
@@ -71,19 +71,19 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdTarget:
-    """So many alerts in all; or, where that is None, the best F1 on labels."""
+    """The target: a total number of alerts; or, if that is None, the best F1 score on labels."""
 
     alerts: float | None
     marks: FraudLabels | None
 
     def rank(self, alerts: int, f1: float) -> tuple[float, int]:
-        """The less the better: how far from what is wanted; of equals fewer alerts."""
+        """The sort key, smaller is better: the distance from the target, then the number of alerts."""
         return (abs(alerts - self.alerts) if self.alerts is not None else -f1), alerts
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdSteps:
-    """Lines around the present one, ``step`` apart and in order, each as a real run gave it."""
+    """Thresholds around the present one, in order and ``step`` apart, with the results of a real run."""
 
     drawn: ThresholdLine
     step: float
@@ -101,10 +101,10 @@ def threshold_steps(
     also: Sequence[float],
     interval: Interval,
 ) -> ThresholdSteps:
-    """``steps`` lines on each side of the present one, and those of ``also``; ``judged`` as for ``suggest``.
+    """Judge ``steps`` thresholds on each side of the present one, and those of ``also``.
 
-    Lines that would give more alerts than can be judged together are left out, but not those of ``also``.
-    ``interval``: alerts and frauds of it count; ``days``: those that it has. Raises UsageError as ``suggest`` does.
+    Thresholds with too many alerts to be judged together are left out, except those of ``also``. Only alerts and frauds
+    of ``interval`` count; ``days``: its length. Other arguments and errors are those of ``suggest``.
     """
     if marks is not None:
         asked = LabelsWithin(interval, marks)
@@ -122,7 +122,7 @@ def threshold_steps(
 
 
 def step_of(threshold: float) -> float:
-    """How far a line is moved at once: about a twentieth, as 1, 2 or 5 and a power of ten; of whole ones at least 1.
+    """The step of a threshold: about a twentieth, as 1, 2 or 5 times a power of ten; for whole numbers at least 1.
 
     >>> step_of(5), step_of(150000), step_of(0.5), step_of(-40)
     (1.0, 5000.0, 0.02, 2.0)
@@ -138,9 +138,9 @@ def step_of(threshold: float) -> float:
 def suggest(
     judged: BacktestSpec, rule: Rule, sample: Sequence[Batch], days: float, wanted: ThresholdTarget
 ) -> Suggestion:
-    """The line of ``rule``; ``judged``: by it, and by the rules whose hits it reads.
+    """Suggest a threshold of ``rule``; ``judged``: it, and the rules whose hits it reads.
 
-    Raises UsageError where it draws none by order, or looks at no record of the sample.
+    Raises UsageError if it has no ordered threshold, or judges no record of the sample.
     """
     finder = _finder(judged, rule, sample, days, wanted)
     drawn = finder.drawn
@@ -157,7 +157,7 @@ def suggest(
 
 
 def _finder(judged: BacktestSpec, rule: Rule, sample: Sequence[Batch], days: float, wanted: ThresholdTarget) -> _Finder:
-    """Raises UsageError where the rule draws no line by order."""
+    """The finder. Raises UsageError if the rule has no ordered threshold."""
     sources = sources_of(judged.rules, judged.history.streams)
     spec = sources.of_reading(rule.reading)
     if clock_of(rule.timestamp_field, spec) is not None:
@@ -174,7 +174,7 @@ def _finder(judged: BacktestSpec, rule: Rule, sample: Sequence[Batch], days: flo
 
 
 def _same_to(values: Sequence[float], line: float, sign: str) -> float | None:
-    """As far as the line may be moved: to the next value on the side on which it changes nothing."""
+    """The next value on the side to which the threshold can move without effect."""
     upwards = sign in {">", "<="}
     others = [each for each in values if (each > line if upwards else each < line)]
     return (min(others) if upwards else max(others)) if others else None
@@ -242,7 +242,7 @@ class _Finder:
         return math.nan if value is None else float(value)
 
     def _when(self, line: float) -> Callable[[dict[str, Any]], bool]:
-        """Whether the rule is satisfied at a probe if its line were there, whatever else it asks for."""
+        """Whether the whole predicate holds at a probe with the threshold at ``line``."""
         formula = self._program(self._at(line)).formula
         if formula is not None:
             root = formula.when.root
@@ -255,7 +255,7 @@ class _Finder:
         return EmissionPolicy(every, program.emission.cooldown_ms, _rearm(program))
 
     def within_bounds(self, judged_values: JudgedValues, lines: Sequence[float]) -> list[float]:
-        """As many of ``lines``, the strictest first, as may be judged together."""
+        """As many of ``lines``, the strictest first, as can be judged together."""
         emission, alerts = self._emission_policy(), 0
         chosen: list[float] = []
         for line in sorted(lines, reverse=self.drawn.operator in {">", ">="}):
@@ -266,7 +266,7 @@ class _Finder:
         return chosen
 
     def worth_judging(self, judged_values: JudgedValues, lines: Sequence[float]) -> list[float]:
-        """Those that come nearest to what is wanted, as many as may be judged."""
+        """The thresholds nearest to the target, as many as can be judged together."""
         emission = self._emission_policy()
         ranked = []
         for line in lines:
@@ -290,25 +290,25 @@ class _Finder:
         caught = {each for frauds in found for each in frauds if each >= 0}
         return DetectionQuality(len(found), sum(map(bool, found)), len(marks.asked), frozenset(map(str, caught))).f1
 
-    def _told(self, judged: BacktestSpec) -> Iterator[tuple[str, dict[str, Any]]]:
-        """All that stands in the end, by rule: the records that it rests on."""
+    def _final_hits(self, judged: BacktestSpec) -> Iterator[tuple[str, dict[str, Any]]]:
+        """All hits after corrections: the rule id, and an alert with the records of its evidence."""
         if any(each.rule.late_policy == "reevaluate" for each in judged.rules.versions):
             alerts = alerts_over(judged, self.sample)
             yield from ((alert["rule_id"], alert) for alert in alerts if self.interval.has(alert))
             return
         jury = SampleJudge(judged)
         for batch in self.sample:
-            for hit in jury.judge(batch).hits:  # no alert is made of it: there are many
+            for hit in jury.judge(batch).hits:  # not as alerts: there are too many
                 if not self.interval.holds(hit.event_ms):
                     continue
                 told = {"record_id": hit.record_id, "evidence": {"record_ids": hit.record_ids[-50:]}}
                 yield hit.version.rule.rule_id, told
 
     def judge(self, lines: Sequence[float]) -> list[ThresholdOutcome]:
-        """Each line in a real run; all in one, as rules of their own."""
+        """Judge each threshold in one real run, as a rule of its own each."""
         rules = [self._at(_plain(line)).model_copy(update={"rule_id": f"line.{n}"}) for n, line in enumerate(lines)]
         hits: dict[str, list[dict[str, Any]]] = {each.rule_id: [] for each in rules}
-        for name, told in self._told(replace(self.judged, rules=self._with_read(rules))):
+        for name, told in self._final_hits(replace(self.judged, rules=self._with_read(rules))):
             if name in hits:
                 hits[name].append(told)
         marks = self.wanted.marks
@@ -325,11 +325,11 @@ def _rearm(program: Program) -> int:
 
 
 def _plain(line: float) -> float:
-    """A whole number as an integer, which is how people write a line."""
+    """A whole number as an integer."""
     return int(line) if float(line).is_integer() and abs(line) < 2**53 else line
 
 
 def _numbered(alert: dict[str, Any], marks: FraudLabels, numbers: dict[str, int]) -> tuple[int, ...]:
-    """The frauds that an alert rests on, those that are asked for by a number of their own, others by -1."""
+    """The numbers of the frauds in an alert's evidence; -1 for those that need not be found."""
     found: Iterable[str] = set().union(*(marks.frauds.get(each, ()) for each in rests_on(alert)))
     return tuple(numbers.setdefault(each, len(numbers)) if each in marks.asked else -1 for each in found)
