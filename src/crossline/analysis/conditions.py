@@ -13,7 +13,7 @@ _WORD = 2**63
 
 
 def fields_of(spec: StreamSpec) -> dict[str, ValueRange]:
-    """What each field of the stream may be in a record that is taken in."""
+    """The possible values of each field of the stream in a decoded record."""
     return {name: _values(each) for name, each in spec.columns.items()}
 
 
@@ -57,7 +57,7 @@ def _leaf(leaf: Leaf, fields: Mapping[str, FieldSpec]) -> Claim:  # noqa: PLR091
 
 
 def _positive(leaf: Leaf, operator: str) -> Claim:
-    """That the field is there, and the operator holds."""
+    """The claim that the field is present and the operator holds."""
     match leaf.value:
         case FieldRef(other):
             return relation(leaf.field, operator, other)

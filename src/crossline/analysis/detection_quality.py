@@ -1,4 +1,4 @@
-"""What alerts caught: the records that they rest on, held against other alerts and against labels."""
+"""Detection quality: alerts compared with labels and with other alerts, by the records of their evidence."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ Alert = Mapping[str, Any]
 
 
 def rests_on(alert: Alert) -> set[str]:
-    """The ids of the records that an alert rests on, as far as it names them: its own, and those of its evidence."""
+    """The ids of the records in an alert: its own, and those that its evidence names."""
     return {alert["record_id"], *(alert.get("evidence") or {}).get("record_ids", ())}
 
 
 @dataclass(frozen=True, slots=True)
 class FraudLabels:
-    """What was fraud. ``frauds``: by record id, the frauds that it is part of; a record that has none is no fraud.
+    """Labels of fraud.
 
-    ``asked``: the frauds that are to be found. ``named``: how many records the labels speak of. ``good``: the records
-    that labels say are no fraud; empty where they name frauds alone.
+    Attributes:
+        frauds: By record id, the frauds that it is part of.
+        asked: The frauds that should be found.
+        named: The number of labelled records.
+        good: The records labelled as no fraud; empty if the labels name frauds only.
     """
 
     frauds: Mapping[str, frozenset[str]]
@@ -28,7 +31,7 @@ class FraudLabels:
     good: frozenset[str] = frozenset()
 
     def verdict(self, record_id: str) -> bool | None:
-        """Whether a record is fraud; None where nobody said. Where frauds alone are named, all others are none."""
+        """Whether a record is fraud; None: unlabelled. If the labels name only frauds, all other records are good."""
         if self.frauds.get(record_id):
             return True
         return False if not self.good or record_id in self.good else None
@@ -36,11 +39,10 @@ class FraudLabels:
 
 @dataclass(frozen=True, slots=True)
 class DetectionQuality:
-    """How well alerts find what was fraud.
+    """How well alerts find frauds.
 
-    ``true``: alerts that rest on a record of a fraud. ``caught``: the frauds that such an alert has. Money is the sum
-    of the amounts of records: of frauds that were caught, of those that were not, and of the records at which alerts
-    fired that rest on no fraud; None where no amount was asked for.
+    ``true``: alerts with a record of a fraud. ``caught``: the frauds in such alerts. Money is a sum of amounts: of the
+    records of caught frauds, of missed frauds, and of the records at which false alerts fired; None without amounts.
     """
 
     alerts: int
@@ -53,17 +55,17 @@ class DetectionQuality:
 
     @property
     def precision(self) -> float | None:
-        """The share of alerts that are true; None where there is none."""
+        """The share of true alerts; None without alerts."""
         return self.true / self.alerts if self.alerts else None
 
     @property
     def recall(self) -> float | None:
-        """The share of frauds that were caught; None where there is none."""
+        """The share of caught frauds; None without frauds."""
         return len(self.caught) / self.frauds if self.frauds else None
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of precision and recall; 0 where one of them is 0, or nothing is there to be found."""
+        """The harmonic mean of precision and recall; 0 if one of them is 0 or None."""
         precision, recall = self.precision or 0.0, self.recall or 0.0
         return 2 * precision * recall / (precision + recall) if precision and recall else 0.0
 
@@ -86,7 +88,7 @@ class DetectionQuality:
 def measure_quality(
     alerts: Iterable[Alert], marks: FraudLabels, amounts: Mapping[str, float] | None = None
 ) -> DetectionQuality:
-    """``alerts`` against ``marks``; ``amounts``: by record id."""
+    """Measure ``alerts`` against the labels ``marks``; ``amounts``: by record id."""
     count = true = 0
     caught: set[str] = set()
     false_at: set[str] = set()
@@ -107,9 +109,9 @@ def measure_quality(
 
 @dataclass(frozen=True, slots=True)
 class AlertSetComparison:
-    """One of two sets of alerts. ``shared``: those that rest on a record that an alert of the other rests on, too.
+    """One of two compared sets of alerts. ``shared``: its alerts that have a record in common with the other set.
 
-    ``caught_alone``: frauds that only this one caught; ``weighed``: None without labels.
+    ``caught_alone``: frauds that only this set caught; ``weighed``: None without labels.
     """
 
     alerts: int
@@ -126,11 +128,11 @@ class AlertSetComparison:
 
     @property
     def per_day(self) -> float:
-        """Alerts a day of the records' own time."""
+        """Alerts per day of event time."""
         return self.alerts / self.days
 
     def as_json(self) -> dict[str, Any]:
-        """For programs; a few of the alerts that only this one has."""
+        """The comparison as JSON, with examples of the alerts that only this set has."""
         row: dict[str, Any] = {"alerts": self.alerts, "shared": self.shared, "only": self.only}
         row["alerts_per_day"] = round(self.per_day, 3)
         row["examples"] = [
@@ -152,7 +154,7 @@ def compare_alert_sets(
     marks: FraudLabels | None = None,
     amounts: Mapping[str, float] | None = None,
 ) -> tuple[AlertSetComparison, AlertSetComparison]:
-    """Two sets of alerts against each other; ``days``: how long the records are that they are of."""
+    """Compare two sets of alerts; ``days``: the length of their records in event time."""
     weighed = [measure_quality(each, marks, amounts) if marks is not None else None for each in (one, other)]
     return (
         _side(one, other, days, weighed[0], weighed[1]),
@@ -175,7 +177,7 @@ def _side(
 
 @dataclass(frozen=True, slots=True)
 class ShadowComparison:
-    """A shadow rule next to the active ones. ``with_rules``: by active rule, how many of its alerts share a record."""
+    """A shadow rule compared with the active ones. ``with_rules``: its alerts that share a record, by active rule."""
 
     rule_id: str
     side: AlertSetComparison
@@ -189,7 +191,7 @@ def shadow_report(
     marks: FraudLabels | None = None,
     amounts: Mapping[str, float] | None = None,
 ) -> list[ShadowComparison]:
-    """Each rule of ``shadow`` against all others that have alerts, by name; one without an alert is there, too."""
+    """Compare each rule of ``shadow`` with all other rules that have alerts; by name, rules without alerts included."""
     mine: dict[str, list[Alert]] = {name: [] for name in sorted(shadow)}
     active: list[Alert] = []
     for alert in alerts:

@@ -1,4 +1,4 @@
-"""A rule in plain English, from the program that it becomes: nothing here knows a rule type."""
+"""Describes a rule in plain English, from its program. It is independent of rule types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STATUS = {
 
 
 def describe_rule(rule: Rule, program: Program) -> str:
-    """The rule as English sentences."""
+    """The rule in English sentences."""
     return " ".join(_sentences(rule, program))
 
 

@@ -1,4 +1,4 @@
-"""Alerts a day that the past foretells, with the interval in which a day's count is to lie."""
+"""Forecast of the alerts per day from history, with a prediction interval."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Z = 1.959964  # 95 % of a normal distribution
 
 @dataclass(frozen=True, slots=True)
 class DailyForecast:
-    """Of a day: how many alerts, and from how many to how many in 95 of 100 days. ``days``: of the past it rests on."""
+    """The forecast of a day: the mean, and the 95 % prediction interval. ``days``: the length of the history."""
 
     per_day: float
     low: float
@@ -20,20 +20,19 @@ class DailyForecast:
     days: float
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The forecast as JSON."""
         return {name: round(getattr(self, name), 3) for name in ("per_day", "low", "high", "days")}
 
 
 def forecast(counts: Sequence[int], days: float) -> DailyForecast:
-    """From the days of a backtest.
+    """Forecast the alerts per day from the days of a backtest.
 
     Args:
-        counts: Alerts of each day of the past, days without one among them.
-        days: How long the past is, in days; the first and the last of ``counts`` may be parts of a day.
+        counts: Alerts of each day of the history, days without alerts included.
+        days: The length of the history, in days; the first and the last of ``counts`` may be parts of a day.
 
-    Days scatter at least as counts of rare events do (their variance is their mean), or as these days did; that the
-    mean is known from so many days alone makes the interval wider. Of less than two days there is no scatter: then it
-    is that of rare events.
+    The variance of a day is that of a Poisson count (its mean), or the sample variance if that is larger. The interval
+    is wider for a short history, since the mean is an estimate. With less than two days, the Poisson variance is used.
 
     >>> forecast([4, 4, 4, 4], 4.0).to_json()
     {'per_day': 4.0, 'low': 0.0, 'high': 8.383, 'days': 4.0}
@@ -43,14 +42,14 @@ def forecast(counts: Sequence[int], days: float) -> DailyForecast:
 
 
 def forecast_sum(sums: Sequence[float], squares: float, days: float) -> DailyForecast:
-    """The same of an amount that each alert has, such as money, summed over a day.
+    """Forecast the daily sum of an amount of each alert, such as money.
 
     Args:
-        sums: The sum of each day of the past, days without an alert among them.
+        sums: The sum of each day of the history, days without alerts included.
         squares: The sum of the squares of all amounts.
-        days: How long the past is, in days.
+        days: The length of the history, in days.
 
-    Days scatter at least as sums over rare events do: their variance is the rate times the mean square of an amount.
+    The variance of a day is at least that of a compound Poisson sum: the rate times the mean square of an amount.
 
     >>> forecast_sum([40.0, 40.0, 40.0, 40.0], 1600.0, 4.0).to_json()  # 4 alerts of 10 a day
     {'per_day': 40.0, 'low': 0.0, 'high': 83.826, 'days': 4.0}
@@ -65,7 +64,7 @@ def _checked(days: float) -> None:
 
 
 def _ahead(sums: Sequence[float], days: float, least: float) -> DailyForecast:
-    """``least``: the variance that days have at least."""
+    """The forecast; ``least``: the lower bound of the variance of a day."""
     mean, variance = sum(sums) / days, least
     if len(sums) >= 2 and days >= 2:
         middle = sum(sums) / len(sums)

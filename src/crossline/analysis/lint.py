@@ -1,6 +1,6 @@
-"""What cannot be meant: rules that never or always hold, contradict themselves, or say what another says.
+"""Lint: rules that never or always hold, contradict themselves, or repeat another rule.
 
-A finding is true, whatever the records: what is not certain is not said.
+A finding is true for any records; uncertain findings are not reported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SAID = 160  # characters of a condition that a finding repeats
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """One thing: ``what`` is so, ``why`` it matters, what ``todo``; ``path`` from the top of the rule."""
+    """A finding: ``what`` was found, ``why`` it matters, what ``todo``; ``path`` from the top of the rule."""
 
     rule_id: str
     kind: Kind
@@ -53,7 +53,7 @@ class LintFinding:
 
 @dataclass(frozen=True, slots=True)
 class RuleClaims:
-    """A rule as lint reasons about it: which records it looks at, and when these make it a hit (None: always)."""
+    """The claims of a rule: which records enter, and when they are hits (None: always)."""
 
     rule: Rule
     program: Program
@@ -63,7 +63,7 @@ class RuleClaims:
     hits: Claim | None
 
 
-LINE = "figure of the line"  # what the one figure of a comparison is called: no field has such a name
+LINE = "figure of the line"  # the name of the one figure of a comparison; no field has such a name
 
 
 def rule_claims(rule: Rule, spec: StreamSpec, defaults: Defaults) -> RuleClaims:
@@ -106,7 +106,7 @@ def _fields_only(program: Program, spec: StreamSpec, verdict: FormulaPredicate) 
 
 
 def lint_rule(rule: Rule, spec: StreamSpec, defaults: Defaults) -> list[LintFinding]:
-    """All that is found in a rule by itself."""
+    """All findings of a rule by itself."""
     claims = rule_claims(rule, spec, defaults)
     return [
         *_truth(claims),
@@ -120,9 +120,9 @@ def lint_rule(rule: Rule, spec: StreamSpec, defaults: Defaults) -> list[LintFind
 
 
 def unread_figures(rule: Rule) -> Iterator[LintFinding]:
-    """Figures that no formula reads; they are not reckoned."""
+    """Figures that no formula reads; they are not computed."""
     for name in rule.unread_figures() if isinstance(rule, PredicateRule) else ():
-        what, why = f"figure {name} is read by no formula", "it is not reckoned, and no alert shows it"
+        what, why = f"figure {name} is read by no formula", "it is not computed, and no alert shows it"
         yield LintFinding(rule.rule_id, "unread_figure", ("figures", name), what, why, "remove it, or name it in when")
 
 
@@ -154,7 +154,7 @@ def _always(rule: Rule, part: str, what: str) -> LintFinding:
 
 
 def _line(claims: RuleClaims) -> str:
-    """What the figures are held against."""
+    """The comparison of the figures as text."""
     formula, verdict = claims.program.formula, claims.program.comparison
     if formula is not None:
         return " ".join(formula.when.text.split())
@@ -235,7 +235,7 @@ def _waits(claims: RuleClaims) -> Iterator[LintFinding]:
 
 
 def _figures(claims: RuleClaims) -> Iterator[LintFinding]:
-    """Figures of their own conditions, which no record meets."""
+    """Figures with conditions of their own that no record passes."""
     rule, program = claims.rule, claims.program
     fields = fields_of(claims.spec)
     for name, figure in _named(program):
@@ -287,10 +287,10 @@ def _keys(claims: RuleClaims) -> Iterator[LintFinding]:
 
 
 def _rarely(claims: RuleClaims) -> Iterator[LintFinding]:
-    """An action that is asked for at one record of many, or at none.
+    """An action that decides about one record of many, or about none.
 
-    Rules of windows and formulas decide wherever they hold, and those that look at the record alone at every hit. A
-    pattern holds where it is completed, and what is absent is known when its record was decided about.
+    Rules of windows and formulas decide at every record at which they hold, rules of single records at every hit. A
+    sequence decides only at the record that completes it. An absence is known only after the decision about its record.
     """
     rule, program = claims.rule, claims.program
     if rule.action == "allow" or rule.hold is not None or not program.emission.delivered:

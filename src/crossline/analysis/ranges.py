@@ -1,4 +1,4 @@
-"""What the figures of a program may be at a record that is judged."""
+"""The possible values of the figures of a program at a judged record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crossline.programs.registry import declared
 
 
 def figure_values(program: Program, figure: Figure, fields: Mapping[str, FieldSpec], known: Known) -> ValueRange:
-    """What ``figure`` may be; ``known``: what fields may be."""
+    """The possible values of ``figure``; ``known``: those of fields."""
     aggregate, window = declared(figure.aggregate), figure.window
     if figure.error is not None:
         return ValueRange("number", missing=aggregate.least > 0)  # a sketch may be off to both sides
@@ -30,7 +30,7 @@ def figure_values(program: Program, figure: Figure, fields: Mapping[str, FieldSp
 
 
 def _own(program: Program, figure: Figure, fields: Mapping[str, FieldSpec]) -> int:
-    """1 where the record that is judged is one of those that the figure is of, whatever it has."""
+    """1 if the judged record always counts in the figure, else 0."""
     if figure.column is None or program.formula is None:
         return 1  # a line judges the records that have the column
     return 0 if fields[figure.column].optional else 1

@@ -1,4 +1,4 @@
-"""Lint of a rule set: each rule by itself, and rules next to each other."""
+"""Lint of a rule set: each rule by itself, and rules compared with each other."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def lint(
     defaults: Defaults,
     before: Mapping[str, Rule] = MappingProxyType({}),
 ) -> list[LintFinding]:
-    """All that is found in rules, by themselves and next to each other, each id once; in the order of ``rules``.
+    """All findings of rules, single and compared, in the order of ``rules``, which have one version per id.
 
-    ``before``: by rule, the version that has the keys which a share leaves.
+    ``before``: by rule, the version that judges the keys outside of a share.
     """
     sources = Sources.of(streams, {})
     known = [(rule, sources.of_reading(rule.reading)) for rule in rules if rule.status != "retired"]

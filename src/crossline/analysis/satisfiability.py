@@ -1,4 +1,4 @@
-"""Which claims cannot hold. What is called impossible is; what is not may still be."""
+"""Satisfiability of claims. It is sound and incomplete: a claim that is not found impossible may still be."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPPOSITE = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "!=": "=="}
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """What a value may be, before any claim: its kind, whether it may be missing, its bounds (both included)."""
+    """The range of a value before any claim: its kind, whether it may be missing, its bounds (inclusive)."""
 
     kind: str
     missing: bool = True
@@ -36,7 +36,7 @@ Known = Mapping[str, ValueRange]
 
 
 def impossible(claim: Claim, known: Known) -> bool:
-    """Whether ``claim`` holds for no record; ``known``: what each value may be that claims name."""
+    """Whether ``claim`` holds for no record; ``known``: the ranges of the values in claims."""
     try:
         return all(_contradicts(case, known) for case in cases(claim))
     except TooManyError:
@@ -49,7 +49,7 @@ def certain(claim: Claim, known: Known) -> bool:
 
 
 def value_range(claim: Claim, name: str, known: Known) -> ValueRange:
-    """What the value may be where ``claim`` holds."""
+    """The range of the value if ``claim`` holds."""
     start = known[name]
     try:
         found = [
@@ -68,7 +68,7 @@ def _bounded(case: Iterable[Literal], name: str, start: ValueRange) -> ValueRang
     asked = any(held for _, held in tests) or (Present(name), True) in set(case)
     start = replace(start, missing=start.missing and not asked)
     if start.kind not in {"integer", "timestamp", "number"} or start.missing:
-        return start  # a value that may be missing says nothing of what it is not
+        return start  # a value that may be missing passes no negated test
     interval = _Interval.of(start)
     for test, held in tests:
         interval.take(test, held=held)
@@ -137,7 +137,7 @@ def _family(kind: str) -> str:
 
 
 def _no_value(tests: Sequence[tuple[Test, bool]], values: ValueRange) -> bool:
-    """Whether no value that is there passes all ``tests``."""
+    """Whether no present value passes all ``tests``."""
     points = _points(tests, values)
     if points is not None:
         return not any(_can_be(each, values) and _fits(each, tests) for each in points)
@@ -152,7 +152,7 @@ def _no_value(tests: Sequence[tuple[Test, bool]], values: ValueRange) -> bool:
 
 
 def _points(tests: Sequence[tuple[Test, bool]], values: ValueRange) -> list[Any] | None:
-    """The only values that there can be; None where they are not so few."""
+    """The only possible values; None if there are many."""
     if values.kind == "boolean":
         return [True, False]
     for test, held in tests:
@@ -174,7 +174,7 @@ def _fits(value: Any, tests: Sequence[tuple[Test, bool]]) -> bool:
 
 
 def _passes(value: Any, test: Test) -> bool:
-    """By the naive twin of conditions: what it says of one value is what is meant."""
+    """Whether a value passes, by the naive twin of conditions, which defines the semantics."""
     return holds(Leaf("it", test.operator, test.value), {"it": value})  # type: ignore[arg-type]
 
 
@@ -210,7 +210,7 @@ class _Interval:
         return cls(values.low, values.high, values.whole)
 
     def take(self, test: Test, *, held: bool) -> None:
-        """Only what passes the test, or does not; tests that say nothing of an order change nothing."""
+        """Narrow the interval to values that pass the test, or fail it; tests without order change nothing."""
         if isinstance(test.value, tuple) or family(test.value) != "number":
             return
         operator = test.operator if held else _OPPOSITE.get(test.operator, "")
@@ -232,7 +232,7 @@ class _Interval:
             self.high, self.high_open = value, open_
 
     def is_empty(self, tests: Sequence[tuple[Test, bool]]) -> bool:
-        """Whether nothing is left, once the tests for single values are asked too."""
+        """Whether no value is left, tests of single values included."""
         if self.low > self.high or (self.low == self.high and (self.low_open or self.high_open)):
             return True
         if self.low == self.high:

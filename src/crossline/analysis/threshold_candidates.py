@@ -1,8 +1,8 @@
-"""Where a line may be drawn: what a rule's figure was at each record, and how often each line would have emitted.
+"""Candidate thresholds: a rule's figure at each record, and the alerts that each threshold would have emitted.
 
-How many alerts a line gives is not how many records are beyond it: a rule that emits when its line is crossed is silent
-until the figure has been back, or the window has emptied. That is worked out here for any line at once, to find those
-that are worth judging; what is told of a line comes from judging it.
+The number of alerts is not the number of records beyond the threshold: a rule that emits on crossing is silent until
+the figure has been back, or the window is empty. This module computes the alerts of any threshold fast, to select those
+that the engine then judges; the reported results are those of the engine.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ BEYOND: Mapping[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
 }
-LINES_MAX = 2_000  # that are worked out
+LINES_MAX = 2_000  # thresholds that are computed
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedValues:
-    """A rule's judged records, key by key, those of a key as they came.
+    """A rule's judged records, by key, and within a key in the order of arrival.
 
-    ``values``: what is held against the line (NaN: nothing). ``beyond``, ``within``: whether the rule is satisfied
-    there if the value is beyond the line, and if it is not. ``clock_ms``: the rule's clock. ``frauds``: numbers of the
-    frauds that an alert there rests on.
+    ``values``: the value compared with the threshold (NaN: none). ``beyond``, ``within``: whether the predicate holds
+    if the value is beyond the threshold, and if it is not. ``clock_ms``: the rule's clock. ``frauds``: the numbers of the
+    frauds in the evidence of an alert at the record.
     """
 
     keys: I64
@@ -44,7 +44,7 @@ class JudgedValues:
     frauds: Sequence[tuple[int, ...]] = ()
 
     def sorted(self) -> JudgedValues:
-        """By key, and within a key as they came."""
+        """The same, sorted by key; the order within a key stays."""
         order = np.argsort(self.keys, kind="stable")
         return JudgedValues(
             self.keys[order],
@@ -58,7 +58,7 @@ class JudgedValues:
 
 @dataclass(frozen=True, slots=True)
 class EmissionPolicy:
-    """When a hit is told: see ``Emission``. ``rearm_ms``: so long after a judged record what it was is forgotten."""
+    """When a hit is emitted: see ``Emission``. ``rearm_ms``: the time after which a judged record is forgotten."""
 
     every: bool
     cooldown_ms: int
@@ -66,9 +66,9 @@ class EmissionPolicy:
 
 
 def candidate_thresholds(values: F64, sign: str) -> list[float]:
-    """Lines of which each parts the records in another way, the strictest first; any other parts them as one of these.
+    """All thresholds with distinct results, the strictest first: any other threshold gives the same as one of them.
 
-    They are the values that occur, and one on the outside of these: that no value is beyond, or that all are.
+    They are the values that occur, and one outside of them, which no value or every value is beyond.
     """
     found: list[float] = np.unique(values[np.isfinite(values)]).tolist()
     lines = found[::-1] if sign in {">", ">="} else found
@@ -79,7 +79,7 @@ def candidate_thresholds(values: F64, sign: str) -> list[float]:
 
 
 def thinned(lines: Sequence[float]) -> list[float]:
-    """At most ``LINES_MAX`` of ``lines``, closer together where few records are beyond."""
+    """At most ``LINES_MAX`` of ``lines``, denser for thresholds with few records beyond."""
     if len(lines) <= LINES_MAX:
         return list(lines)
     places = np.geomspace(LINES_MAX // 2, len(lines) - 1, LINES_MAX // 2).astype(int).tolist()
@@ -87,7 +87,7 @@ def thinned(lines: Sequence[float]) -> list[float]:
 
 
 def emissions(judged_values: JudgedValues, sign: str, line: float, emission: EmissionPolicy) -> I64:
-    """The places in ``judged_values``, which are sorted, at which a rule with this line emits."""
+    """The positions in the sorted ``judged_values`` at which a rule with this threshold emits."""
     past = BEYOND[sign](judged_values.values, line)
     satisfied = np.where(past, judged_values.beyond, judged_values.within)
     emits = satisfied.copy()

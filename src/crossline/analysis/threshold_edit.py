@@ -1,4 +1,4 @@
-"""Another threshold, written into the text of a rule."""
+"""Edits the threshold in the text of a rule."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NUMBER = re.compile(r"-?\d[\d_.]*")
 
 
 def with_threshold(text: str, drawn: ThresholdLine, threshold: float) -> str:
-    """``text`` of one rule, whose line is ``drawn``, with the line elsewhere; all else stays.
+    """The ``text`` of one rule with threshold ``drawn`` replaced by ``threshold``; the rest is unchanged.
 
-    Raises CannotEditError where the number cannot be found in the text.
+    Raises CannotEditError if the number is not found in the text.
     """
     path = (*rule_in(text)[1], *drawn.path)
     value = load_yaml(text, "text").data
@@ -32,4 +32,6 @@ def with_threshold(text: str, drawn: ThresholdLine, threshold: float) -> str:
                 return with_line(text, path, number, str(new))
     elif isinstance(value, str) and _NUMBER.search(value):
         return replaced(text, path, _NUMBER.sub(str(new), value, count=1))
-    raise CannotEditError(f"found no number {drawn.threshold:g} in the text; expected it where the rule draws its line")
+    raise CannotEditError(
+        f"found no number {drawn.threshold:g} in the text; expected it where the rule has its threshold"
+    )

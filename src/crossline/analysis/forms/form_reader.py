@@ -122,7 +122,7 @@ class _Reader:
         return rows
 
     def _when(self) -> Iterator[FormField]:
-        """The formula, and each number that something in it is held against."""
+        """The formula, and each threshold in it."""
         text, path = self.looked.value(("when",)), ("when",)
         if "when" not in self.known or not isinstance(text, str | None):
             return

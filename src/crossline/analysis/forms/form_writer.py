@@ -43,7 +43,7 @@ from crossline.basics.texts.yamltext import load_yaml
 from crossline.programs.registry import declared
 
 CHANGES_MAX = 100
-# A key that is not there yet comes after the last of these that stand before it here.
+# A new key is inserted after the last of its predecessors in this order.
 ORDER = (
     *("rule_id", "version", "rule_type", "status", "source_topic", "severity", "score", "action", "hold", "owner"),
     *("conditions", "entity", "group_by", "join_key", "aggregation_type", "aggregation_field", "operator"),
@@ -54,17 +54,17 @@ _PART = ("name", "times", "source_topic", "field", "operator", "value", "group_b
 
 
 def with_form(text: str, given: Mapping[str, str], streams: Mapping[str, StreamSpec]) -> str:
-    """``text`` with all of ``given`` that differs from its form; names that the form does not have are left out.
+    """Apply the values of a form to the text of a rule. Unknown names are ignored.
 
-    What is set and added comes first; then groups are joined otherwise, one part is moved or some are removed, and
-    last the type is changed, with which goes what it cannot have.
+    Values are set and added first. Then groups change their operator, one part is moved or some are removed. Last the
+    type is changed, which removes the fields that the new type does not have.
 
     Args:
         text: A text with one rule.
-        given: Values as they were typed, by the names of the form's fields; and what is moved or taken away.
-        streams: Whose fields the form offers.
+        given: The typed values by the names of the form's fields, and the actions that move or remove.
+        streams: The streams whose fields the form offers.
 
-    Raises CannotEditError where the layout of the text is such that a person has to do it, UsageError for too much.
+    Raises CannotEditError if the layout of the text needs an edit by hand, UsageError if there are too many changes.
     """
     form = form_of(text, streams)
     known = {field.name: field for field in form.fields()}
@@ -133,7 +133,7 @@ class _Writer:
         self.joined: dict[Path, Path] = {}
 
     def change(self, differs: Mapping[str, str]) -> None:
-        """What is there first, then what is new."""
+        """Apply changes of present values first, then additions."""
         more = dict.fromkeys(list_of(name) for name in differs if MORE in name.split(SEPARATOR))
         for name, value in differs.items():
             path = path_of(name, self.first)
@@ -180,7 +180,7 @@ class _Writer:
         return at(load_yaml(self.text, "text").data, (*self.base, *path))
 
     def _take_away(self, path: Path) -> None:
-        """What stands at ``path``; with the last in it all that held it."""
+        """Remove the value at ``path``, and its parents that become empty."""
         while len(path) > 1 and len(self._data(path[:-1]) or ()) == 1:
             path = path[:-1]
         self._do(removed, path)
@@ -267,7 +267,7 @@ class _Writer:
             self._put(self._unnamed(path, item), item.get("value", ""))
 
     def _unnamed(self, path: Path, item: Mapping[str, Any]) -> Path:
-        """Where a new name comes to stand."""
+        """The path of a new name."""
         name = str(item.get("name", ""))
         if name in (self._data(path) or ()):
             raise UsageError(f"found {name} a second time in {path_text(path)}; expected a name that is not there yet")
@@ -291,7 +291,7 @@ class _Writer:
             self.joined[*path, before] = (*path, after, 0)
 
     def _now(self, path: Path) -> Path:
-        """Where that stands now which stood at ``path`` before groups were joined otherwise."""
+        """The present path of the value that was at ``path`` before groups changed their operator."""
         for before in sorted(self.joined, key=len, reverse=True):
             if path[: len(before)] == before:
                 path = (*self.joined[before], *path[len(before) :])

@@ -40,7 +40,7 @@ def unshown(looked: FormSource, path: Path, depth: int = 0) -> Iterator[Path]:
 
 
 def _below(value: Any, path: Path, depth: int) -> Path | None:
-    """Where the conditions of a group stand; None: it is none that is shown."""
+    """The path of the conditions of a group; None: the form does not show it."""
     if depth >= DEPTH_MAX:
         return None
     if isinstance(value, list):

@@ -44,7 +44,7 @@ def fields_of(model: type[BaseModel]) -> Mapping[str, Any]:
 
 
 def part_rows(looked: FormSource, path: Path, annotation: Any) -> tuple[FormRow, ...] | None:
-    """The rows of what stands at ``path``, which may not be there; None where it is nothing that is shown so."""
+    """The rows of the value at ``path``, which may be missing; None: the form does not show it."""
     value, found = looked.value(path), bare(annotation)
     title = str(path[-1]).replace("_", " ").capitalize()
     if found is Any:
@@ -164,7 +164,7 @@ def _entries(looked: FormSource, path: Path, title: str, kind: Kind) -> FormRow:
 
 
 def _named(path: Path, kind: Kind, options: tuple[str, ...] = (), hint: str = "") -> tuple[FormField, ...]:
-    """A name and a value for what is not there yet."""
+    """The name and value fields of a new entry."""
     name = FormField(new_name(path, "name"), "one more name", "text", "", options)
     return name, FormField(new_name(path, "value"), "its value", kind, "", (), hint)
 

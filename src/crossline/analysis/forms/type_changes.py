@@ -1,4 +1,4 @@
-"""Another type for a rule: what both share stays, and what goes is said before."""
+"""Changes of a rule's type: common fields stay; the fields that would be lost are listed first."""
 
 from __future__ import annotations
 

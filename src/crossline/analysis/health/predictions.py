@@ -1,4 +1,4 @@
-"""What a backtest foretold of a rule, held against what came."""
+"""Checks of the predictions of a backtest against what was observed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ Figure = Literal["alerts", "money", "precision"]
 
 @dataclass(frozen=True, slots=True)
 class PredictionCheck:
-    """A figure. ``low`` to ``high``: the interval of what was foretold; ``came``: None where nothing did yet.
+    """The check of a predicted figure. ``low`` to ``high``: the predicted interval; ``came``: the observed value.
 
-    ``of``: how many whole days, of a precision how many labels, ``came`` rests on. ``beyond``: it lies outside.
+    ``came`` is None before the first observation. ``of``: the number of whole days, or of labels, behind ``came``.
+    ``beyond``: whether it lies outside of the interval.
     """
 
     figure: Figure
@@ -43,12 +44,12 @@ def mean_interval(ahead: DailyForecast, days: int) -> tuple[float, float]:
 
 
 def check_mean(figure: Literal["alerts", "money"], ahead: DailyForecast, days: Sequence[float]) -> PredictionCheck:
-    """The mean of whole days against what was foretold of a day.
+    """Check the mean of whole days against the forecast of a day.
 
     Args:
-        figure: Which one.
-        ahead: What the backtest foretold of a day.
-        days: What came, a whole day each.
+        figure: Which figure.
+        ahead: The forecast of the backtest.
+        days: The observed values, one per whole day.
     """
     if not days:
         return PredictionCheck(figure, ahead.per_day, ahead.low, ahead.high, None, 0, beyond=False)
@@ -58,9 +59,9 @@ def check_mean(figure: Literal["alerts", "money"], ahead: DailyForecast, days: S
 
 
 def check_precision(ahead: Precision, came: Precision) -> PredictionCheck | None:
-    """Precision against that of the backtest; None where the backtest had too few labels.
+    """Check precision against that of the backtest; None if the backtest had too few labels.
 
-    It is beyond where the interval of the difference of both leaves out 0.
+    It is beyond if the interval of the difference excludes 0.
     """
     value, interval = ahead.value, ahead.interval
     if value is None or interval is None:

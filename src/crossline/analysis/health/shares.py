@@ -51,7 +51,7 @@ class Precision:
         return wilson(self.true, self.labels) if self.enough else None
 
     def said(self) -> str:
-        """With its interval; in words where there are too few labels.
+        """The precision and its interval as text, or a note that there are too few labels.
 
         >>> Precision(81, 263).said(), Precision(3, 4).said()
         ('0.31, 0.26 to 0.37', 'too few labels')

@@ -1,1 +1,1 @@
-"""Rules and versions next to each other: which says no more than another, and who has which keys."""
+"""Overlap of rules and versions: rules that another one subsumes, and shares of keys."""

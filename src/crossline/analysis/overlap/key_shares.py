@@ -1,4 +1,4 @@
-"""Shares of keys that cannot be meant: of no key, of all, or beside a version that has other keys or another stream."""
+"""Findings about shares of keys: of no key, of all keys, or next to a version with other keys or another stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that say no more than another one says: wherever the one holds, the other does."""
+"""Findings about subsumed rules: wherever the one holds, the other holds."""
 
 from __future__ import annotations
 
