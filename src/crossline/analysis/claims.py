@@ -1,8 +1,8 @@
 """Claims about a record, as lint reasons about them: tests of single values, joined by and, or and not.
 
 Conditions and formulas become claims (``conditions.py``, ``formulas.py``), which mean the same;
-``satisfiability.py`` finds those that cannot hold. A ``Test`` holds if the value is present and passes; if it is missing,
-the negation holds.
+``satisfiability.py`` finds those that cannot hold. A ``Test`` holds if the value is present and passes. Its
+negation holds if the value is missing, too.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Alert = Mapping[str, Any]
@@ -99,12 +99,17 @@ def measure_quality(
         caught |= found & marks.asked
         if not found:
             false_at.add(alert["record_id"])
-    money: Sequence[float | None] = (None, None, None)
-    if amounts is not None:
-        asked = {each: amounts.get(each, 0) for each, frauds in marks.frauds.items() if frauds & marks.asked}
-        stopped = sum(amount for each, amount in asked.items() if marks.frauds[each] & caught)
-        money = (stopped, sum(asked.values()) - stopped, sum(amounts.get(each, 0) for each in false_at))
-    return DetectionQuality(count, true, len(marks.asked), frozenset(caught), *money)
+    quality = DetectionQuality(alerts=count, true=true, frauds=len(marks.asked), caught=frozenset(caught))
+    if amounts is None:
+        return quality
+    asked = {each: amounts.get(each, 0) for each, frauds in marks.frauds.items() if frauds & marks.asked}
+    stopped = sum(amount for each, amount in asked.items() if marks.frauds[each] & caught)
+    return replace(
+        quality,
+        money_caught=stopped,
+        money_missed=sum(asked.values()) - stopped,
+        money_false=sum(amounts.get(each, 0) for each in false_at),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ class JudgedValues:
     """A rule's judged records, by key, and within a key in the order of arrival.
 
     ``values``: the value compared with the threshold (NaN: none). ``beyond``, ``within``: whether the predicate holds
-    if the value is beyond the threshold, and if it is not. ``clock_ms``: the rule's clock. ``frauds``: the numbers of the
-    frauds in the evidence of an alert at the record.
+    if the value is beyond the threshold, and if it is not. ``clock_ms``: the rule's clock. ``frauds``: the numbers of
+    the frauds in the evidence of an alert at the record.
     """
 
     keys: I64

@@ -103,8 +103,14 @@ def detect(
     stream = stream_of(stream)
     rules = rules_of(rules, stream)
     check_single_stream(rules, stream)
-    spec = {stream.name: stream.spec}
-    snapshot = PlanSnapshot(rules, spec, defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
+    snapshot = PlanSnapshot(
+        rules=rules,
+        streams={stream.name: stream.spec},
+        defaults=defaults or Defaults(),
+        shards=1,
+        bounds=Bounds(partition_lag_ms),
+        lists=named_lists(lists),
+    )
     if _is_spark(data):
         from crossline.api.spark import detect_in_spark  # noqa: PLC0415 - Spark is loaded where it is used
 
@@ -182,8 +188,15 @@ def figures(
     stream = stream_of(stream)
     scored_rules = None if rules is None else rules_of(rules, stream)
     plan: FigurePlan = figure_plan(Path(figures), stream, scored_rules)
-    given = (defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
-    snapshot = PlanSnapshot(plan.rules, {stream.name: stream.spec}, *given, feature_query=True)
+    snapshot = PlanSnapshot(
+        rules=plan.rules,
+        streams={stream.name: stream.spec},
+        defaults=defaults or Defaults(),
+        shards=1,
+        bounds=Bounds(partition_lag_ms),
+        lists=named_lists(lists),
+        feature_query=True,
+    )
     if _is_spark(data):
         from crossline.api.spark import figures_in_spark  # noqa: PLC0415 - as above
 

@@ -73,8 +73,15 @@ class Detector:
         check_single_stream(self.rules, self.stream)
         by_policy = policy_of(policy)
         deciding = None if by_policy is None else Deciding(by_policy, every=True)
-        given = (defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
-        snapshot = PlanSnapshot(self.rules, {self.stream.name: self.stream.spec}, *given, deciding=deciding)
+        snapshot = PlanSnapshot(
+            rules=self.rules,
+            streams={self.stream.name: self.stream.spec},
+            defaults=defaults or Defaults(),
+            shards=1,
+            bounds=Bounds(partition_lag_ms),
+            lists=named_lists(lists),
+            deciding=deciding,
+        )
         self._run = SingleRun(snapshot, self.stream.name, clock_ms, Segments())
         self._failed: str | None = None
 

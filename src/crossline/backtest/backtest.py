@@ -89,9 +89,17 @@ class BacktestSpec:
         }
         names = dict.fromkeys((*self.history.inputs, *sorted(looked_at)))
         streams = {name: self.history.streams[name] for name in names}
-        given = (self.defaults, shards, self.bounds, self.lists, self.tables)
         return PlanSnapshot(
-            rules, streams, *given, deciding=self.deciding, probing=self.probing, feature_query=self.feature_query
+            rules=rules,
+            streams=streams,
+            defaults=self.defaults,
+            shards=shards,
+            bounds=self.bounds,
+            lists=self.lists,
+            tables=self.tables,
+            deciding=self.deciding,
+            probing=self.probing,
+            feature_query=self.feature_query,
         )
 
 

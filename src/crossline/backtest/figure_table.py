@@ -202,8 +202,15 @@ def write_figures(
         run.running, totals.first_s = True, time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
             outcome = gathered(rows, None)
-            found = (outcome.alerts, outcome.dead, outcome.late, outcome.figures)
-            delivery = Delivery("figures", number, *found, told=outcome.told)
+            delivery = Delivery(
+                pipeline="figures",
+                batch_id=number,
+                alerts=outcome.alerts,
+                dead=outcome.dead,
+                late=outcome.late,
+                figures=outcome.figures,
+                told=outcome.told,
+            )
             writer.deliver(delivery)
             totals.add(delivery)
             totals.share = inputs.share(number)

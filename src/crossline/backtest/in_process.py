@@ -111,8 +111,15 @@ def _run(
         totals.first_s = time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
             outcome = gathered(rows, None)
-            found = (outcome.alerts, outcome.dead, outcome.late, outcome.figures)
-            delivery = Delivery("backtest", number, *found, decisions=outcome.decisions)
+            delivery = Delivery(
+                pipeline="backtest",
+                batch_id=number,
+                alerts=outcome.alerts,
+                dead=outcome.dead,
+                late=outcome.late,
+                figures=outcome.figures,
+                decisions=outcome.decisions,
+            )
             writer.deliver(delivery)
             totals.add(delivery)
             totals.cost(costs.of(snapshot, outcome.costs))

@@ -117,9 +117,7 @@ def try_rules(
         judged: The rules and the sample.
         folder: For temporary files.
         record_id: The record to search for; None: none.
-        keep: Which alerts are kept; None: all.
-
-    Raises UsageError if an input matches no file.
+        keep: Which alerts are kept; None: all. Raises UsageError if an input matches no file.
     """
     trial = Trial()
     search = _Search(record_id, trial.found, judged.snapshot(judged.rules, 1)) if record_id is not None else None

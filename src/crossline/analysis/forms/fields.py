@@ -21,7 +21,7 @@ _OF_A_COLUMN = frozenset({"group_by", "entity", "join_key", "field", "of"})
 
 
 def rule_in(text: str) -> tuple[Document, Path]:
-    """The document of a text, and the path of its only rule. Raises UsageError if there is not one, or it is too long."""
+    """The document of a text, and the path of its rule. Raises UsageError if it is too long, or has not one rule."""
     if len(text.encode(errors="replace")) > FORM_BYTES_MAX:
         raise UsageError(f"the text is longer than {FORM_BYTES_MAX:,} bytes, which the form does not show")
     document = load_yaml(text, "text", 2 * FORM_BYTES_MAX)

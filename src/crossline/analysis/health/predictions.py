@@ -67,4 +67,12 @@ def check_precision(ahead: Precision, came: Precision) -> PredictionCheck | None
     if value is None or interval is None:
         return None
     low, high = difference(came, ahead) if came.enough else (0.0, 0.0)
-    return PredictionCheck("precision", value, *interval, came.value, int(came.labels), beyond=low > 0 or high < 0)
+    return PredictionCheck(
+        figure="precision",
+        predicted=value,
+        low=interval[0],
+        high=interval[1],
+        came=came.value,
+        of=int(came.labels),
+        beyond=low > 0 or high < 0,
+    )

@@ -211,8 +211,19 @@ class _Search:
         rules = [parameter.with_value(each) for each in (turn.value, turn.before)]
         body, less = (None if each is None else each.canonical() for each in rules)
         what = f"Would have fired sooner: {parameter.what[0].lower()}{parameter.what[1:]}" if sooner else parameter.what
-        given = (parameter.kind, what, parameter.present, turn.value, turn.before, parameter.unit, then)
-        return Counterfactual(*given, field=parameter.field, sooner=sooner, body=body, body_less=less)
+        return Counterfactual(
+            kind=parameter.kind,
+            what=what,
+            was=parameter.present,
+            turns_at=turn.value,
+            one_less=turn.before,
+            unit=parameter.unit,
+            then=then,
+            field=parameter.field,
+            sooner=sooner,
+            body=body,
+            body_less=less,
+        )
 
     def _amount(self, name: str) -> Callable[[], Counterfactual | None]:
         def look() -> Counterfactual | None:
