@@ -1,4 +1,4 @@
-"""What stands beside the alerts that ``bench.console`` is asked over; made once in a FOLDER.
+"""The data of ``bench.console`` besides alerts, created once in a FOLDER.
 
 Lists, suppressions, approvals, dead letters, minutes of the objectives, records of the first alerts, a long audit log.
 """
@@ -96,7 +96,7 @@ def _proven(folder: Path, now_ms: int) -> None:
 
 
 def _proof(text: str, version: int, now_ms: int) -> dict[str, Any]:
-    """As ``crossline rules prove`` says it."""
+    """A proof as ``crossline rules prove`` writes it."""
     side = {"alerts": 8, "alerts_per_day": 4.0, "examples": []}
     since, until = (format_instant(now_ms - days * DAY_MS) for days in (7, 5))
     return {

@@ -1,4 +1,4 @@
-"""The decision API under load, and a peer's way of the same: ``python -m bench.decisions [--systems …]``.
+"""The decision API and a peer system under load: ``python -m bench.decisions [--systems …]``.
 
 Open loop, HTTP, hot keys (workload tx: Zipf), R5 and a policy; a request's latency counts from when it was due. Systems
 take their turns, ``--rounds`` of them, each started anew for each round:
@@ -8,9 +8,9 @@ take their turns, ``--rounds`` of them, each started anew for each round:
 - ``redis-inline``: the same, updated by the request itself.
 - ``nothing``: a server that answers at once, for what the load itself costs.
 
-Of ``bursts`` the answers are compared with exact sliding windows computed naively (bench/peers/naive.py). Records of a
-burst are on their way at the same time, in an order that nobody knows: so a burst's answers are compared as a whole,
-how many of each decision; which of its records had which does not count.
+The answers to ``bursts`` are compared with exact sliding windows computed naively (bench/peers/naive.py). Records of a
+burst are sent at the same time, so their order is undefined: the number of each decision in a burst is compared, not
+the decision of each record.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ SHARES = (50, 90, 99, 99.9)
 class Scenario:
     """``beside``: records a second from Kafka meanwhile. ``bursts``: of one account, within two milliseconds.
 
-    ``trigger``: how often the pipeline has a batch. Batches without a pause take what the machine has: right for who
-    waits for one (`exact`), and nothing that a replica needs.
+    ``trigger``: the trigger interval of the pipeline. Batches without a pause use the whole machine: requests that wait
+    for a batch (`exact`) need that, a replica does not.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Scenario:
 
     @property
     def asked_of(self) -> frozenset[str]:
-        """Systems that have it: nobody else has `exact`, and figures that only requests update have nothing beside."""
+        """The systems that support it: only crossline has `exact`, and inline figures have no background load."""
         if self.mode == "exact":
             return frozenset({"crossline"})
         return frozenset({"crossline", "redis"} if self.beside else SYSTEMS)
@@ -129,7 +129,7 @@ def bursts(begin_s: float, from_ms: float, until_ms: float) -> list[tuple[float,
 
 
 def ask(running: Running, scenario: Scenario, requests: RequestPlan, folder: Path) -> None:
-    """Let the load ask, and note processor times over what is measured."""
+    """Run the load, and measure processor time during the measured part."""
     records, spec, out = folder / "asked.jsonl", folder / "spec.json", folder / "answers.json"
     records.write_bytes(b"\n".join(requests.lines))
     path = f"/v1/decisions/payments?mode={scenario.mode}&timeout_ms=5000"
@@ -147,7 +147,7 @@ def ask(running: Running, scenario: Scenario, requests: RequestPlan, folder: Pat
     before = running.cpu_s()
     if load.wait() != 0:
         raise SystemExit("the load failed")
-    after = running.cpu_s()  # not before the last answer: who is behind has still to do what was asked
+    after = running.cpu_s()  # after the last answer: a system that is behind has work left
     requests.found = orjson.loads(out.read_bytes())
     requests.found["server_cpu_s"] = {name: after[name] - before.get(name, 0.0) for name in after}
 
@@ -208,7 +208,7 @@ def wrong(requests: RequestPlan) -> dict[str, Any]:
 
 
 def measure(system: str, scenario: Scenario, seconds: float, warm_s: float) -> dict[str, Any]:
-    """One turn: start it, ask, end it."""
+    """One turn: start the system, run the load, end the system."""
     say(f"{system}: {scenario.name}")
     with (
         own_folder_for("bench") as folder,

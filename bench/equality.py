@@ -43,14 +43,14 @@ AlertRow = tuple[Any, ...]
 
 
 def expected_of(lines: bytes) -> list[AlertRow]:
-    """What the twin says of the file."""
+    """The alerts of the twin."""
     rules = yaml.safe_load((EXAMPLE / "r5.yaml").read_text(encoding="utf-8"))
     records = with_times([orjson.loads(line) for line in lines.splitlines()], "transaction_id", "event_time")
     return [told_by_hit(hit, records[hit.position]) for hit in quick_detect(rules, records)]
 
 
 def by_pipeline(lines: bytes, folder: Path) -> Iterator[AlertRow]:
-    """What ``crossline run`` says of the file, from the JSON lines that it writes."""
+    """The alerts of ``crossline run``, from its JSON lines."""
     (folder / "rules").mkdir()
     shutil.copy(EXAMPLE / "r5.yaml", folder / "rules")
     shutil.copy(EXAMPLE / "stream.yaml", folder)
@@ -72,7 +72,7 @@ def by_pipeline(lines: bytes, folder: Path) -> Iterator[AlertRow]:
 
 
 def by_detect(lines: bytes) -> Iterator[AlertRow]:
-    """What ``detect`` says of the file, in three cuts on two shards."""
+    """The alerts of ``detect``, in three batches on two shards."""
     streams = load_streams((EXAMPLE / "stream.yaml").read_text(encoding="utf-8"), "stream.yaml")
     loaded = load_rules_text((EXAMPLE / "r5.yaml").read_text(encoding="utf-8"), "r5.yaml", streams, ())
     rules = RuleSet.from_rules(item.rule for item in loaded)

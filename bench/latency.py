@@ -67,7 +67,7 @@ class Phase:
 
 @contextmanager
 def process(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A module run beside this one; asked to end, then ended."""
+    """A module in a process of its own, which is terminated at the end."""
     with log.open("ab") as out:
         command = [sys.executable, "-m", module, *arguments]
         running = subprocess.Popen(
@@ -253,7 +253,7 @@ def measure(
 
 
 def await_start(bench: Bench, running: subprocess.Popen[bytes], log: Path) -> None:
-    """Until the query has made its folder: the session stands."""
+    """Wait until the query has created its folder: then the session is ready."""
     deadline_s = time.monotonic() + START_S_MAX
     while not (bench.checkpoint / "metadata").exists():
         if running.poll() is not None or time.monotonic() > deadline_s:

@@ -1,4 +1,4 @@
-"""Runs one pipeline in this process, as ``crossline run`` does, and writes what it measured of itself.
+"""Runs one pipeline in this process, as ``crossline run`` does, and writes its measurements.
 
 ``python -m bench.pipeline_process PIPELINE OUT [--records N | --serve]``. Each run has a process of its own, so that it
 gains nothing from the run before.
@@ -95,7 +95,7 @@ def session(config: Any, given: list[str]) -> Any:
 
 
 def finish(running: Pipeline, options: argparse.Namespace) -> Totals:
-    """Run as far as asked."""
+    """Run up to the given number of records."""
     if options.serve:
         # As in ``crossline run``: this thread is in a call to Spark when the signal comes.
         stop = threading.Thread(target=running.stop, name="stop")

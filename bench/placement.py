@@ -1,4 +1,4 @@
-"""What homes of shards save a cluster: ``python -m bench.placement [--records N] [--runs N] [--batches N]``.
+"""The gain of shard placement on a cluster: ``python -m bench.placement [--records N] [--runs N] [--batches N]``.
 
 R5 over files, on ``local-cluster``: executors that are processes of this machine. In turns with shards that have no
 homes, whose tasks go to whichever executor is free. Rates are those of this machine, on which all executors share its

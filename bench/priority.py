@@ -1,4 +1,4 @@
-"""A load that stands for other machines."""
+"""The scheduling priority of a load that represents other machines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 
 def raise_priority() -> bool:
-    """Let this process come before what is measured, as if it had a machine of its own; whether the system allows it.
+    """Schedule this process before the measured ones, as if it had its own machine; whether the system allows it.
 
-    Else it waits for a processor with those whom it asks, and how late it was itself counts as theirs.
+    Otherwise the load competes for processors with the measured system, and its own delays count as latency.
     """
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))

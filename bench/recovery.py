@@ -39,7 +39,7 @@ WAIT_S = 900.0
 
 
 def start(pipeline: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A module in a process of its own, with what it says in a file beside the pipeline."""
+    """A module in a process of its own, with its output in a file next to the pipeline."""
     command = [sys.executable, "-m", *arguments]
     with (pipeline.parent / "child.log").open("ab") as log:
         return subprocess.Popen(

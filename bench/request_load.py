@@ -1,9 +1,9 @@
-"""Asks for decisions, open loop, in a process of its own: ``python -m bench.request_load SPEC OUT``.
+"""An open-loop load of decision requests, in a process of its own: ``python -m bench.request_load SPEC OUT``.
 
-A request is due at its own time, come what may, and its latency counts from then: a slow server does not slow its own
-load, and what waits for a connection counts too. HTTP/1.1 over connections that are kept, bytes made ahead, answers
-read by httptools: what a request costs this process stands in ``OUT`` (``cpu_s``), how late it was sent, and whether
-the load comes before whom it asks (``apart``).
+Each request has a due time, and its latency counts from then: a slow server does not slow its load, and waiting for a
+connection counts. It uses HTTP/1.1 with persistent connections, requests encoded in advance, and httptools. ``OUT`` has
+the cost of a request in this process (``cpu_s``), how late it was sent, and whether the load has scheduling priority
+(``apart``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Timer:
         self.fd = int(self._libc.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK))
 
     def ring_at(self, at_s: float) -> None:
-        """At this second of the monotonic clock."""
+        """Set the timer to this second of the monotonic clock."""
         ns = max(1, int(at_s * 1e9))
         spec = _TimerSpec(0, 0, ns // 10**9, ns % 10**9)
         if self._libc.timerfd_settime(self.fd, _ABSOLUTE, ctypes.byref(spec), None):
@@ -103,7 +103,7 @@ class Load:
         self.over, self.broken = asyncio.Event(), 0
 
     async def run(self) -> None:
-        """Ask all of them."""
+        """Send all requests."""
         loop = asyncio.get_running_loop()
         for _ in range(self.spec["connections"]):
             await loop.create_connection(lambda: RequestConnection(self), self.spec["host"], self.spec["port"])
@@ -139,7 +139,7 @@ class Load:
         connection.ask(number, self.requests[number])
 
     def free(self, connection: RequestConnection) -> None:
-        """It can be asked the next."""
+        """The connection is free for the next request."""
         if self.waiting:
             self._ask(connection, self.waiting.popleft())
         else:

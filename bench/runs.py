@@ -97,7 +97,7 @@ def run_pipeline(
 
 
 def run_child(arguments: Sequence[str], module: str = "bench.pipeline_process") -> None:
-    """Run a module of the measurements; what it printed is told where it fails."""
+    """Run a module of the measurements; its output is in the error if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,

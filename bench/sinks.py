@@ -1,4 +1,4 @@
-"""Everything that a pipeline may tell at once, for measurements: Redis, PostgreSQL, decisions, figures for Prometheus.
+"""All sinks of a pipeline at once, for measurements: Redis, PostgreSQL, decisions, metrics for Prometheus.
 
 ``python -m bench.sinks [--records N] [--quick]``: how fast a pipeline goes through what waits in a topic, by where its
 alerts go. R5 over a real broker; each run has a process, and servers, of its own.
@@ -76,7 +76,7 @@ def sink_setup(broker: LocalBroker, which: str) -> Iterator[SinkSetup]:
 def write(
     folder: Path, broker: LocalBroker, given: SinkSetup, registry: str | None, trigger: str = "0s", **engine: Any
 ) -> Path:
-    """The pipeline of R5 that is told so; its records are Avro where there is a ``registry``."""
+    """Write the pipeline of R5 with these sinks; its records are Avro if there is a ``registry``."""
     source: dict[str, Any] = {"kind": "kafka", "brokers": broker.brokers, "topic": STREAM}
     if registry is not None:
         source["registry"] = {"url": registry}
@@ -127,7 +127,7 @@ class Scraper:
                 connection.close()
 
     def notes(self) -> list[str]:
-        """What the page said at the end, and what it took."""
+        """The last page, and its duration."""
         if not self.took_ms:
             return ["the metrics page was never read"]
         lines = [line for line in self.page.splitlines() if line and not line.startswith("#")]

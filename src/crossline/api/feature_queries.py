@@ -25,10 +25,10 @@ class FigurePlan:
 
 
 def figure_plan(path: Path, stream: Stream, scored_rules: RuleSet | None) -> FigurePlan:
-    """The figures of a file or folder, all of ``stream``; ``scored_rules``: the rules that risk scores are made of.
+    """The plan of the figures in a file or folder, all of ``stream``; ``scored_rules``: the rules of risk scores.
 
     Raises:
-        RefusedError: all that is wrong in the files.
+        RefusedError: the files have errors; the message lists all of them.
         UsageError: figures of another stream, or risk scores without rules.
     """
     specs = {stream.name: stream.spec}
@@ -45,7 +45,7 @@ def figure_plan(path: Path, stream: Stream, scored_rules: RuleSet | None) -> Fig
 
 
 def _hitting(declared: list[PlacedFigure], scored_rules: RuleSet | None, stream: Stream) -> RuleSet:
-    """The rules that risk scores are made of; none where there are no scores."""
+    """The rules whose hits make up risk scores; none without scores."""
     scores = [each for each in declared if each.fields.risk is not None]
     if not scores:
         return RuleSet()

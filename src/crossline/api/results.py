@@ -1,4 +1,4 @@
-"""What the library gives back: tables that any Arrow library takes, and that a notebook shows."""
+"""Results of the library: tables for any Arrow library, which notebooks display."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ class Alerts(Result):
     """Alerts in the order of their records: items are the alerts as JSON values, columns those of ``ALERT_SCHEMA``.
 
     Attributes:
-        records: how many records were judged.
-        dead_letters: the records that could not be taken in, each with its reason; ``offset`` is its row.
-        late_records: the records that came too late to be judged.
+        records: the number of judged records.
+        dead_letters: the records that could not be decoded, each with its reason; ``offset`` is its row.
+        late_records: the records that were too late to be judged.
     """
 
     shown = ("event_time", "rule_id", "severity", "key", "value", "record_id", "message")
@@ -163,11 +163,11 @@ class Decisions(Result):
 
 
 class Figures(Result):
-    """A row for each record, in their order: its id, its event time, and its figures, null where it has none.
+    """A row for each record, in order: its id, its event time, and its figures, null if it has no value.
 
     Attributes:
-        records: how many records came.
-        dead_letters: the records that could not be taken in, each with its reason.
+        records: the number of records.
+        dead_letters: the records that could not be decoded, each with its reason.
     """
 
     def __init__(self, table: pa.Table, *, records: int, dead_letters: Sequence[DeadLetter] = ()) -> None:
