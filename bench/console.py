@@ -3,8 +3,8 @@
 ``python -m bench.console [--store sqlite|postgres] [--alerts N] [--folder FOLDER] [--rounds N] [--page PAGE]
 [--judged] [--profile]``. Cases are in their file (SQLite), the pipeline's alerts and decisions in the named store,
 PostgreSQL on this machine. Requests are those of a logged-in browser, without a network in between. The target is
-200 ms at the 99th percentile; ``first_ms`` is the first request of a page in a new process. ``--judged`` requests the parts of
-case pages that read from the source instead; ``--profile`` shows where a page spends its time.
+200 ms at the 99th percentile; ``first_ms`` is the first request of a page in a new process. ``--judged`` requests
+the parts of case pages that read from the source instead; ``--profile`` shows where a page spends its time.
 """
 
 from __future__ import annotations

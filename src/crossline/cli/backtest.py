@@ -134,7 +134,7 @@ def _sets(setting: Setting, compare: Path | None, log: Path | None) -> list[Rule
 
 
 def _files_read(history: RecordedInput, rules: Iterable[Path | None]) -> list[Path]:
-    """The files of records, and those that ``rules`` stand for."""
+    """The files of records and of ``rules``."""
     records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
     return [each for path in rules if path for each in files_of(path)] + records
 
@@ -146,7 +146,7 @@ def _figures(
     on: Runner,
     stopping: Stopping,
 ) -> dict[str, Any]:
-    """Judge into ``outputs`` (alerts, decisions), none of which is one of ``inputs``; what came of it."""
+    """Run backtests into ``outputs`` (alerts, decisions), none of which may be one of ``inputs``; their results."""
     output, decisions = outputs
     with ExitStack() as made:
 
@@ -305,12 +305,12 @@ def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[s
 
 
 def files_of(path: Path) -> list[Path]:
-    """The rule files that ``path`` stands for: itself, or those in the folder."""
+    """The rule files of ``path``: itself, or those in the folder."""
     return sorted(p for p in path.iterdir() if p.name.endswith(SUFFIXES)) if is_folder(path) else [path]
 
 
 def log_of(path: Path, pipeline: str | None) -> Path:
-    """The rule log beside the rules."""
+    """The rule log next to the rules."""
     from crossline.rule_registry.directory import find_log
 
     log = find_log(path, pipeline)
@@ -359,9 +359,9 @@ def lists_for(sets: Sequence[RuleSet], folder: Path | None, log: Path | None) ->
 def with_tables(
     judged: Sequence[BacktestSpec], config: PipelineConfig | None, log: Path | None, folder: Path
 ) -> list[BacktestSpec]:
-    """``judged`` with the tables that their rules read: as they were, by ``log``; those that it does not know, as now.
+    """``judged`` with the tables that their rules read: by ``log`` as they were, else as they are now.
 
-    They stand in ``folder``, which has to be there for as long as is judged by them.
+    Their files are in ``folder``, which must exist until the run ends.
     """
     wanted = {table for each in judged for plan in each.snapshot(each.rules, 1).plans() for table in plan.tables}
     if config is None or not wanted:

@@ -301,7 +301,7 @@ def _summary(done: FigureCounts, declared: Sequence[PlacedFigure], output: Path)
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """What came of it, as a table."""
+    """The summary as a table."""
     listing = Listing("figure", "records with it", "without")
     for name, each in found["figures"].items():
         listing.add(name, f"{found['rows'] - each['missing']:,}", f"{each['missing']:,}")

@@ -28,12 +28,12 @@ Keys = Sequence[Mapping[str, Any]]
 
 @dataclass(slots=True)
 class KeyRecords:
-    """What was read.
+    """The records of a key.
 
     Attributes:
-        records: Those of the key, in the order in which they came.
-        since_ms: From this event time on they are all there are, epoch ms.
-        missing: What was not read, as sentences.
+        records: The records, in the order of arrival.
+        since_ms: The event time from which they are complete, epoch ms.
+        missing: The parts that were not read, one sentence each.
     """
 
     records: list[KeyRecord] = field(default_factory=list)
@@ -69,7 +69,7 @@ def around(
 ) -> KeyRecords:
     """Read the records of an alert's key, bounded by their number and by ``for_s`` seconds.
 
-    Raises CrosslineError where its stream is none of the origin's, or its source cannot be asked.
+    Raises CrosslineError if the origin has no such stream, or its source cannot be read.
     """
     alert = stored.alert
     spec = origin.streams.get(alert["stream"])
@@ -159,7 +159,7 @@ def _of_stream(
 
 
 def _with_spec(read: _Read, spec: StreamSpec) -> _Read:
-    """The rows in the order in which they came, each with its ingest time."""
+    """The rows in the order of arrival, each with its ingest time."""
     highest = list(itertools.accumulate(reversed(read.times), max))
     read.rows = [(row, _ingest(spec, row, highest[len(read.times) - 1 - place])) for row, place in reversed(read.rows)]
     return read

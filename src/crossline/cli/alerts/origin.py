@@ -1,4 +1,4 @@
-"""From the options of ``crossline alerts show`` to where the records of an alert came from."""
+"""The origin of the records of an alert, from the options of ``crossline alerts show``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class OriginOptions:
 
 
 class AlertLines:
-    """Alerts as JSON lines, which say nothing of pipelines, positions and rules."""
+    """Alerts as JSON lines, without pipelines, positions and rules."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

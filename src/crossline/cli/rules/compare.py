@@ -79,7 +79,7 @@ def compare(
 
 
 def marks_of(labels: str | None, judged: BacktestSpec, amount: str | None) -> FraudLabels | None:
-    """The labels that were given. Raises UsageError where an amount is asked for without."""
+    """The given labels. Raises UsageError if an amount is given without labels."""
     from crossline.backtest.workbench.labels import labels_at
 
     if labels is None:

@@ -1,4 +1,4 @@
-"""What the commands that try rules on a sample are given: their options, and what these stand for."""
+"""The options of commands that run rules on a sample, and their values."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 
 @dataclass(frozen=True, slots=True)
 class TrialInput:
-    """Where rules and records stand, and what holds beside them."""
+    """The rules, the records and the settings of a trial."""
 
     stream: Path | None = None
     lists: Path | None = None
@@ -114,7 +114,7 @@ class TrialInput:
         return BacktestSpec(active, history, named, setting.defaults, Bounds(setting.partition_lag_ms))
 
     def with_tables(self, judged: Sequence[BacktestSpec], folder: Path) -> list[BacktestSpec]:
-        """``judged`` with the tables that their rules read, which stand in ``folder`` while they are judged."""
+        """``judged`` with the tables that their rules read; their files are in ``folder`` during the run."""
         config = read_pipeline_in_place(self.pipeline) if self.pipeline is not None and self.inputs else None
         return with_tables(judged, config, None, folder)
 

@@ -1,4 +1,4 @@
-"""Rows of a file as messages of a table's topic, and what stands there."""
+"""Rows of a file as messages of a table's topic, and the present rows of the topic."""
 
 from __future__ import annotations
 

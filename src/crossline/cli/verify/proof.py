@@ -1,4 +1,4 @@
-"""``crossline verify`` of a proof: the backtest is run again, and held against what the proof says."""
+"""``crossline verify`` of a proof: it runs the backtest again and compares the result with the proof."""
 
 from __future__ import annotations
 
