@@ -46,13 +46,13 @@ class Result:
         raise NotImplementedError
 
     def to_pandas(self) -> pd.DataFrame:
-        """As a pandas DataFrame. Raises UsageError where pandas is not installed."""
+        """As a pandas DataFrame. Raises UsageError if pandas is not installed."""
         require_library("pandas", "to_pandas()")
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_polars(self) -> pl.DataFrame:
-        """As a Polars DataFrame. Raises UsageError where Polars is not installed."""
+        """As a Polars DataFrame. Raises UsageError if Polars is not installed."""
         polars = require_library("polars", "to_polars()")
         frame: pl.DataFrame = polars.from_arrow(self.to_arrow())
         return frame

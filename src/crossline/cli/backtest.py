@@ -161,7 +161,7 @@ def _figures(
 
 
 def deciding_for(output: Path, decisions: Path | None, policy: Path | None, setting: Setting) -> Deciding | None:
-    """By what is decided, where ``decisions`` are wanted. Raises UsageError where there is no policy, or no use for it.
+    """By what is decided, where ``decisions`` are wanted. Raises UsageError if there is no policy, or no use for it.
 
     Of every record, if the pipeline emits those; else of records with hits.
     """
@@ -212,7 +212,7 @@ def setting_of(
     *,
     as_of_log: bool,
 ) -> Setting:
-    """Raises UsageError where something is missing, or given twice."""
+    """Raises UsageError if something is missing, or given twice."""
     if pipeline is not None and (Path(pipeline).is_file() or pipeline.endswith(SUFFIXES)):
         if stream is not None:
             raise UsageError(f"--stream {stream}: {pipeline} names its streams already; leave one of the two out")
@@ -291,7 +291,7 @@ def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., BacktestRe
 
 
 def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[str, list[str]]:
-    """Patterns by stream. Raises UsageError where it is not clear which stream a pattern belongs to."""
+    """Patterns by stream. Raises UsageError if it is not clear which stream a pattern belongs to."""
     inputs: dict[str, list[str]] = {}
     for item in given:
         name, found, pattern = item.partition("=")
@@ -322,7 +322,7 @@ def log_of(path: Path, pipeline: str | None) -> Path:
 
 
 def rules_as_of_log(log: Path, streams: Mapping[str, StreamSpec]) -> RuleSet:
-    """The versions that were live, each with its interval. Raises UsageError where some do not fit ``streams``."""
+    """The versions that were live, each with its interval. Raises UsageError if some do not fit ``streams``."""
     from crossline.rule_registry.directory import ruleset_of_log
 
     found = ruleset_of_log(log)

@@ -171,7 +171,7 @@ class Event:
 
 
 def instant(text: Any) -> datetime | None:
-    """An RFC 3339 instant, in UTC; None of None. Raises ValueError where it is none."""
+    """An RFC 3339 instant, in UTC; None of None. Raises ValueError if it is none."""
     if text is None:
         return None
     if not isinstance(text, str):

@@ -165,7 +165,7 @@ def _text_of(error: Exception) -> str:
 def trusting(ca_file: str | Path | None) -> dict[str, Any]:
     """The option of httpx by which the server's certificate must rest on one of ``ca_file``; none without a file.
 
-    Raises ValueError where the file is none of certificates.
+    Raises ValueError if the file is none of certificates.
     """
     if ca_file is None:
         return {}

@@ -22,7 +22,7 @@ log = get_logger(__name__)
 
 
 class TellableError(RetryableError):
-    """One whose text is for whoever asked: it names nothing of the server."""
+    """One whose text is for the caller: it names nothing of the server."""
 
 
 class FaultLog:
@@ -59,7 +59,7 @@ noted = FaultLog().noted
 
 
 def with_fault(text: str, fault: str) -> str:
-    """``text`` for whoever asked, with the id of the fault.
+    """``text`` for the caller, with the id of the fault.
 
     >>> with_fault("the ledger does not take it now", "5f0c7a9e")
     'the ledger does not take it now (fault 5f0c7a9e, of which the log of the server has more)'

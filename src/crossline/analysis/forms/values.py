@@ -166,7 +166,7 @@ def path_of(name: str, data: Any) -> Path:
 
 
 def at(data: Any, path: Path) -> Any:
-    """The value at ``path``; None where nothing is."""
+    """The value at ``path``; None if nothing is."""
     for step in path:
         if isinstance(data, dict):
             data = data.get(step)

@@ -42,12 +42,12 @@ class Precision:
 
     @property
     def value(self) -> float | None:
-        """The share; None where there are too few labels."""
+        """The share; None if there are too few labels."""
         return self.true / self.labels if self.enough else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of 95 %; None where there are too few labels."""
+        """Of 95 %; None if there are too few labels."""
         return wilson(self.true, self.labels) if self.enough else None
 
     def said(self) -> str:

@@ -32,7 +32,7 @@ class Counterfactual:
     Attributes:
         kind: What kind of change.
         what: As a person names it.
-        was: The value as it is; None where there is no value, as for a record.
+        was: The value as it is; None if there is no value, as for a record.
         turns_at: The smallest change of it with which the verdict is another.
         one_less: One step nearer to ``was``, with which it is not.
         unit: ``ms``, the field, or "".

@@ -23,7 +23,7 @@ class FigurePoint:
 
     Attributes:
         at_ms: Event time of the record, epoch ms.
-        value: The figure as the engine judged it there; None where it is missing.
+        value: The figure as the engine judged it there; None if it is missing.
         record_id: The record.
     """
 
@@ -120,7 +120,7 @@ class Timeline:
         threshold: The threshold; None: it is no single number.
         from_ms: The earliest moment shown, at least a fifth of the window before it, epoch ms.
         to_ms: The latest moment shown.
-        window_start_ms: The window's far edge; None where there is no window.
+        window_start_ms: The window's far edge; None if there is no window.
         window_end_ms: Its near edge.
         bounds: Which of its ends belong to it.
         crossing: The record at which the rule fired.

@@ -121,7 +121,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> Iterator[Explained]:
-    """Raises PermanentError where there is no such alert, or nothing is known of its rule."""
+    """Raises PermanentError if there is no such alert, or nothing is known of its rule."""
     from crossline.cli.alerts.key_records import around
     from crossline.cli.alerts.records import RecordOrigin, named_fields
     from crossline.rule_registry.content import read_pipeline_in_place
@@ -149,7 +149,7 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
 
 
 def _check_alone(rule: Rule) -> None:
-    """Raises PermanentError where a rule reads the hits of others, which would have to be judged again too."""
+    """Raises PermanentError if a rule reads the hits of others, which would have to be judged again too."""
     from crossline.basics.streams.reading import rule_of, several_of
 
     hits = [each for each in rule.reading.sources if rule_of(each) is not None or several_of(each) is not None]

@@ -59,7 +59,7 @@ class OriginOptions:
 
     @contextmanager
     def lines(self) -> Iterator[AlertReader]:
-        """The alerts in the file of ``--alerts``. Raises UsageError where it cannot be read."""
+        """The alerts in the file of ``--alerts``. Raises UsageError if it cannot be read."""
         if self.alerts is None or self.db is not None:
             raise UsageError("give --db or --alerts, not both")
         yield AlertLines(self.alerts)

@@ -197,7 +197,7 @@ def _called(key: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
 def _bounds(
     alert: Mapping[str, Any], origin: RecordOrigin, body: Mapping[str, Any] | None
 ) -> tuple[int | None, int | None]:
-    """Within which event times its records lie, in epoch ms; None where that is not known."""
+    """Within which event times its records lie, in epoch ms; None if that is not known."""
     at_ms = parse_instant_ms(alert["event_time"])
     if alert["window_start"] is None:
         return at_ms, at_ms

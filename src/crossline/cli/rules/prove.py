@@ -112,7 +112,7 @@ def proven(
 
 
 def past_of(config: PipelineConfig) -> dict[str, list[str]]:
-    """The files that the pipeline's sources are, by stream. Raises UsageError where there are none."""
+    """The files that the pipeline's sources are, by stream. Raises UsageError if there are none."""
     from crossline.io.files.names import matching_files
 
     found = {

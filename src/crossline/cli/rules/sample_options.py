@@ -149,7 +149,7 @@ def read_by(rule: Rule, rules: Iterable[Rule]) -> list[Rule]:
 def chosen(rules: Iterable[Rule], rule_id: str | None) -> list[Rule]:
     """The rules by id, in the order of their ids, each in its newest version; of one id that one.
 
-    Raises UsageError where there is none of that id.
+    Raises UsageError if there is none of that id.
     """
     newest: dict[str, Rule] = {}
     for rule in rules:

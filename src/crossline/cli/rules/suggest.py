@@ -101,7 +101,7 @@ def suggest_threshold(
 
 
 def _check_wanted(steps: int, *, whole: bool, best: bool) -> None:
-    """Raises UsageError where nothing is wanted, or an interval of what has none."""
+    """Raises UsageError if nothing is wanted, or an interval of what has none."""
     if not best and not steps:
         raise UsageError("name what is wanted: --alerts-per-day N, --labels FILE|URL for the best F1, or --steps N")
     if not whole and not steps:
@@ -114,7 +114,7 @@ def _ends(known: Mapping[str, RecordSpan]) -> tuple[int, int]:
 
 
 def _inputs(given: Sequence[str] | None, pipeline: Path | None) -> tuple[str, ...]:
-    """What was given; else the files of the pipeline's sources. Raises UsageError where there is neither."""
+    """What was given; else the files of the pipeline's sources. Raises UsageError if there is neither."""
     if given:
         return tuple(given)
     if pipeline is None:

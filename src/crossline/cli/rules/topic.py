@@ -226,7 +226,7 @@ def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> It
 
 
 def publisher(settings: TopicPlace, as_: str | None) -> tuple[str, str]:
-    """Who publishes, and on which machine. Raises UsageError where that is no name."""
+    """Who publishes, and on which machine. Raises UsageError if that is no name."""
     who = (as_ if as_ is not None else settings.security.username or _user()).strip(" ")
     problem = name_problem(who)
     if problem is not None:

@@ -64,7 +64,7 @@ def open_log(
 ) -> Log:
     """All inputs of the replay, some written to ``folder``; ``note_progress`` is called with the progress in topics.
 
-    Raises UsageError where something is missing, SourceError where a topic cannot be read.
+    Raises UsageError if something is missing, SourceError where a topic cannot be read.
     """
     if not pipeline.is_file():
         raise UsageError(f"--pipeline {pipeline}: no such file; expected the pipeline file that the receipt is of")

@@ -56,7 +56,7 @@ def text_of(config: PipelineConfig, row: dict[str, Any]) -> tuple[str, str]:
 
 
 def _alone(path: Path, rule_id: str, version: int) -> str | None:
-    """The text of a file in which that version is the only rule; None where it is not."""
+    """The text of a file in which that version is the only rule; None if it is not."""
     try:
         text = path.read_text()
         data = yaml.safe_load(text)
@@ -85,7 +85,7 @@ def new_text(config: PipelineConfig) -> str:
 
 
 def the_rule(config: PipelineConfig, text: str) -> Rule | None:
-    """The one rule of a text; None where it is wrong, or has several."""
+    """The one rule of a text; None if it is wrong, or has several."""
     taken, refused = judge_files({"rule.yaml": FileContent(text.encode())}, History(), known_of(config))
     return taken[0].rule if len(taken) == 1 and not refused else None
 

@@ -107,7 +107,7 @@ class Cases:
         return made
 
     def label(self, stream: str, record_id: str) -> Label | None:
-        """The last word on a record; None where nobody has said anything."""
+        """The last word on a record; None if nobody has said anything."""
         return labels.last(self._file, stream, record_id)
 
     def label_history(self, stream: str, record_id: str) -> list[Label]:
@@ -170,7 +170,7 @@ class Cases:
     def cases(self, wanted: CaseFilter = EVERY_CASE, cursor: str | None = None, limit: int = 50) -> CaseList:
         """Cases that meet ``wanted``, those opened last first, at most ``limit`` (1 to 500) of them.
 
-        ``cursor``: ``next_cursor`` of the page before. Raises NotTakenError where it is none.
+        ``cursor``: ``next_cursor`` of the page before. Raises NotTakenError if it is none.
         """
         return casework.search(self._file, wanted, cursor, limit)
 

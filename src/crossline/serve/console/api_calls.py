@@ -47,7 +47,7 @@ async def answered(
     match: str | None = None,
     who: Principal | None = None,
 ) -> tuple[int, Any]:
-    """The status of what the API answers to whoever asks for the page, and its JSON.
+    """The status of what the API answers to a request of the page, and its JSON.
 
     Args:
         asked: The page's request.
@@ -57,9 +57,9 @@ async def answered(
         body: A JSON value.
         query: What stands behind the question mark.
         match: The entity tag of what was looked at.
-        who: In whose name it is asked; else whoever asks for the page.
+        who: In whose name it is asked; else the caller of the page.
 
-    Raises ProblemError where the API says no.
+    Raises ProblemError if the API says no.
     """
     address = route
     for name, value in (path or {}).items():
@@ -107,7 +107,7 @@ class ApiResponse:
             self._body += message.get("body", b"")
 
     def json(self) -> Any:
-        """Its JSON. Raises ProblemError where the API says no."""
+        """Its JSON. Raises ProblemError if the API says no."""
         said: Any = orjson.loads(bytes(self._body)) if self._body else None
         if self.status < 400:
             return said

@@ -22,12 +22,12 @@ class AnswerBuilder:
         self._judge, self._by_fallback = parts.judge, parts.fallback
 
     async def judged(self, asked: Asked) -> DecisionAnswer:
-        """What a replica says. Raises NotJudgedError where it says nothing."""
+        """What a replica says. Raises NotJudgedError if it says nothing."""
         (verdict,) = await self._judge.judge([asked])
         return self.peek(asked, verdict)
 
     def peek(self, asked: Asked, verdict: RecordVerdict | NotJudgedError) -> DecisionAnswer:
-        """What a replica said, as an answer. Raises NotJudgedError where it said nothing."""
+        """What a replica said, as an answer. Raises NotJudgedError if it said nothing."""
         if isinstance(verdict, NotJudgedError):
             raise verdict
         basis = self._judge.basis(verdict.basis)
@@ -62,7 +62,7 @@ class AnswerBuilder:
 
 
 def _public(degraded: Sequence[Degraded]) -> tuple[Degraded, ...]:
-    """What could not be judged, for whoever asked: what a model's library said of it is in the log."""
+    """What could not be judged, for the caller: what a model's library said of it is in the log."""
     return tuple(
         each
         if each.why in PLAIN

@@ -1,4 +1,4 @@
-"""The health of each rule from what was counted, foretold and measured. Pure."""
+"""The health of each rule from what was counted, predicted and measured. Pure."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class _Mine:
         return [sum(each) for each in zip(*hours, strict=True)]
 
     def held(self, foretold: Foretold | None) -> Iterable[PredictionCheck]:
-        """What was foretold of the version in force, against the past seven whole days, or as many as there are."""
+        """What was predicted of the version in force, against the past seven whole days, or as many as there are."""
         if foretold is None:
             return
         first = max(foretold.published_ms // DAY_MS + 1, self.counts.today - WEEK)

@@ -52,7 +52,7 @@ class PredictionWatch:
             await asyncio.sleep(LOOK_S)
 
     def look(self) -> int:
-        """How many events that made. Raises RetryableError where a file or a database cannot be read or written now."""
+        """How many events that made. Raises RetryableError if a file or a database cannot be read or written now."""
         if self._standing is None:
             self._standing = standing_of(map(orjson.loads, self._events.bodies()))
         report, standing = self._report(), dict(self._standing)

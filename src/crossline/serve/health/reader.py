@@ -46,7 +46,7 @@ class RuleHealthReader:
         self._slow: Slow | None = None
 
     def report(self) -> HealthReport:
-        """As of now. Raises RetryableError where a file or a database cannot be read now."""
+        """As of now. Raises RetryableError if a file or a database cannot be read now."""
         deps, now_ms = self._deps, self._deps.now_ms()
         rows, events, refused = read_rules(deps.config)
         facts = facts_of(rows, events)

@@ -44,9 +44,9 @@ class RuleFacts:
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """What the backtest of a version foretold. ``published_ms``: since when the version judges.
+    """What the backtest of a version predicted. ``published_ms``: since when the version judges.
 
-    ``money``: in units of currencies; None where no amount was asked for. ``precision``: of labelled alerts.
+    ``money``: in units of currencies; None if no amount was asked for. ``precision``: of labelled alerts.
     """
 
     version: int

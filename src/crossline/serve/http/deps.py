@@ -62,7 +62,7 @@ class FigureSource(Protocol):
     async def figures(self, field: str, value: str) -> FigureReader:
         """Of each rule in force whose key is ``field`` alone, looking back from the stream's own clock.
 
-        Raises RetryableError where no replica answers.
+        Raises RetryableError if no replica answers.
         """
         ...
 
@@ -96,7 +96,7 @@ class Dependencies:
     jobs_running_max: int = 2
 
     def store(self) -> Store:
-        """The pipeline's store, to be closed by whoever asks. Raises ProblemError (409) where it has none."""
+        """The pipeline's store, to be closed by the caller. Raises ProblemError (409) if it has none."""
         found = self.open_store(self.config)
         if found is None:
             raise ProblemError(

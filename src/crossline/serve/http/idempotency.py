@@ -45,7 +45,7 @@ class StoredResponse:
 class ResponseStore:
     """The answers to writes that bore a key, in a SQLite file, for a day.
 
-    A key is one of whoever asks: that of somebody else is another one. A write that this process began and has not
+    A key is one of the caller: that of somebody else is another one. A write that this process began and has not
     answered yet is still being done; one of a process that ended meanwhile is done again, since nobody knows.
 
     The clock may be wrong, also where a process starts: the newest answer says how late it is at least, and a clock
@@ -71,9 +71,9 @@ class ResponseStore:
         self._clock_ms, self._believed = SteadyClock(wall_ms, count_s, known_ms=newest_ms), 0
 
     def claim(self, who: str, key: str, digest: str) -> StoredResponse | None:
-        """The answer that was given; None: whoever calls does the write now, and says ``keep`` or ``give_up``.
+        """The answer that was given; None: the caller does the write now, and says ``keep`` or ``give_up``.
 
-        Raises ProblemError (409) where the key was for something else, or the write is being done at this moment.
+        Raises ProblemError (409) if the key was for something else, or the write is being done at this moment.
         """
         with self._lock:
             now_ms = self._now()

@@ -86,7 +86,7 @@ class Jobs:
     def start(self, kind: str, who: str, files: Mapping[str, bytes], arguments: Callable[[Path], Sequence[str]]) -> Job:
         """Queue a command. ``files``: what is written into the job's folder first, by name.
 
-        ``arguments``: of the command line, for that folder. Raises RetryableError where too many jobs wait.
+        ``arguments``: of the command line, for that folder. Raises RetryableError if too many jobs wait.
         """
         waiting = sum(1 for each in self._jobs.values() if each.state == "queued")
         if waiting >= QUEUED_MAX:
@@ -104,12 +104,12 @@ class Jobs:
         return job
 
     def get(self, job_id: str, who: str) -> Job | None:
-        """A job of whoever asks; None: there is none, or it is somebody else's."""
+        """A job of the caller; None: there is none, or it is somebody else's."""
         found = self._jobs.get(job_id)
         return found if found is not None and found.who == who else None
 
     def of(self, who: str) -> list[Job]:
-        """The jobs of whoever asks, the latest first."""
+        """The jobs of the caller, the latest first."""
         return [each for each in reversed(self._jobs.values()) if each.who == who]
 
     async def end(self, job: Job) -> None:

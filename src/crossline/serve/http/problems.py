@@ -117,7 +117,7 @@ def not_allowed() -> ProblemError:
 
 
 def not_found(what: str, hint: str | None = None) -> ProblemError:
-    """There is no such thing, or whoever asks may not know that there is."""
+    """There is no such thing, or the caller may not know that there is."""
     return ProblemError(404, "not-found", f"found no {what}" + (f"; {hint}" if hint else ""))
 
 

@@ -64,7 +64,7 @@ class SqliteLedger:
     first; whoever comes second is given that one. A claim is seen by all processes at once and outlives a kill; it is
     not synced, since of what a power cut takes nothing was answered yet.
 
-    A process that is killed loses its claims to whoever asks next, and its chain to the process that takes its slot.
+    A process that is killed loses its claims to the next caller, and its chain to the process that takes its slot.
     That one goes on where the chain ended: the sequence has no gap, ``previous`` names the last receipt that was kept.
     """
 
@@ -77,7 +77,7 @@ class SqliteLedger:
     ) -> None:
         """Open the ledger at ``path``, made where there is none, and take a slot.
 
-        Raises StateError where the file is something else, RetryableError where it takes nothing now.
+        Raises StateError if the file is something else, RetryableError where it takes nothing now.
         """
         self.path = Path(path)
         self._signer = signer

@@ -63,7 +63,7 @@ class CheckpointCopy:
     def look(self) -> bool:
         """Bring what is new; False: the checkpoint is another one now, and the folder is to begin anew (``anew``).
 
-        Raises StoreAwayError where the store does not answer, StateError where there is no checkpoint, or a damaged
+        Raises StoreAwayError if the store does not answer, StateError where there is no checkpoint, or a damaged
         one. What was brought stays, and the next look goes on from there.
         """
         seen_s = time.time()
@@ -161,7 +161,7 @@ class CheckpointCopy:
                 self._bring_one(later[-1])
 
     def _bring_one(self, number: int) -> None:
-        """A batch with all that it needs. Raises FileNotFoundError where it is not done."""
+        """A batch with all that it needs. Raises FileNotFoundError if it is not done."""
         data = self._store.get(copy_name(number))
         self._segments.bring(number)
         self._put_feed(number, data)

@@ -145,7 +145,7 @@ class Answering:
 
 
 def _failed(error: Exception) -> str:
-    """For whoever asked for a dry run; the log has what it was."""
+    """For the caller of a dry run; the log has what it was."""
     return with_fault("it could not be judged", noted("a dry run failed", error))
 
 

@@ -14,7 +14,7 @@ from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.values import NoSuchCaseError, NotTakenError
 
 CASES_MAX = 10_000
-COUNT_FROM = 100  # above so many cases, whoever asks says how many he expects
+COUNT_FROM = 100  # above so many cases, the caller says how many he expects
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class BulkDone:
 
 
 def check_count(count: int, expected: int | None) -> None:
-    """Raises NotTakenError where ``count`` cases are not what whoever asks thinks."""
+    """Raises NotTakenError if ``count`` cases are not what the caller thinks."""
     if count > CASES_MAX:
         raise NotTakenError("/filter", f"{count:,} cases", f"at most {CASES_MAX:,} at once")
     if expected is None and count > COUNT_FROM:

@@ -23,7 +23,7 @@ class QueueFilter:
     """Cases that meet all that is given.
 
     ``view``: ``open`` is what is neither resolved, nor snoozed, nor escalated; ``mine`` what is open and assigned, or
-    escalated, to whoever asks. ``severity``: at least that. ``money``: at least so much, in any one currency.
+    escalated, to the caller. ``severity``: at least that. ``money``: at least so much, in any one currency.
     ``decision``: the gravest on any of its records. ``from_ms``, ``to_ms``: of its latest alert, the end left out.
     ``key``: fields and their values, all of which the case has. ``q``: words, all of which stand in it.
     """

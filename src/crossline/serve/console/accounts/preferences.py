@@ -66,7 +66,7 @@ def zones() -> list[str]:
 
 
 def preferences_of(form: Mapping[str, str]) -> Preferences:
-    """What a form says. Raises ProblemError (422) where it says what is none."""
+    """What a form says. Raises ProblemError (422) if it says what is none."""
     said: dict[str, Any] = {}
     for name, choices in _CHOICES.items():
         value = form.get(name, choices[0])

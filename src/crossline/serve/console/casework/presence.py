@@ -51,7 +51,7 @@ class EvidenceCache:
             before.cancel()
 
     def get(self, alert_id: str, now_ms: int) -> Mapping[str, Any] | None:
-        """The evidence of an alert, as the API said it; None where it has to be asked for."""
+        """The evidence of an alert, as the API said it; None if it has to be asked for."""
         with self._lock:
             at_ms, evidence = self._kept.get(alert_id, (0, None))
             return evidence if evidence is not None and 0 <= now_ms - at_ms < KEPT_MS else None

@@ -22,7 +22,7 @@ class Wording:
 
     Attributes:
         zone: Times are shown in it.
-        currency: Code of the amounts, "" where none is known.
+        currency: Code of the amounts, "" if none is known.
         minor: How many minor units one has: 100 where ``15000`` is 150.00.
         noun: What a record is called: ``payments``.
     """

@@ -42,7 +42,7 @@ def queue_routes(deps: Dependencies) -> APIRouter:
 
     @routes.get("/v1/cases:counts", openapi_extra=_READ, summary="How many cases each view has")
     def counts(request: Request, who: Asking) -> Any:
-        """Exact up to 10,000, beyond that `more` is true. `saved`: of the views that whoever asks has saved."""
+        """Exact up to 10,000, beyond that `more` is true. `saved`: of the views that the caller has saved."""
         only_known(request)
         desk = desk_of(deps)
         saved = {each["name"]: FilterBody.model_validate(each["query"]).wanted() for each in views(desk.file, who.name)}

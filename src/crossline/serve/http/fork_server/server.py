@@ -26,7 +26,7 @@ MAIN = "crossline.cli.main"
 
 
 def serve(asked: socket.socket, idle_s: float) -> None:
-    """Fork for whoever asks, until nobody does."""
+    """Fork for the caller, until nobody does."""
     running: dict[int, tuple[int, int]] = {}  # by descriptor: process id of the fork, pipe for its exit code
     with selectors.DefaultSelector() as selector:
         selector.register(asked, selectors.EVENT_READ)

@@ -27,7 +27,7 @@ class DecisionStore(Protocol):
     """What this API answered, by id and by record. Called in a thread, from several at once."""
 
     def decision(self, decision_id: str) -> Mapping[str, Any] | None:
-        """The decision as it was answered; None where it was never given."""
+        """The decision as it was answered; None if it was never given."""
         ...
 
     def decisions(
@@ -41,7 +41,7 @@ class DecisionStore(Protocol):
         ...
 
     def receipt(self, decision_id: str) -> Mapping[str, Any] | None:
-        """The decision's receipt; None where it has none."""
+        """The decision's receipt; None if it has none."""
         ...
 
     def differing(self, since_ms: int, most: int) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -148,7 +148,7 @@ def found_decisions(
 ) -> list[Mapping[str, Any]]:
     """The decisions on a record, those that were answered here before those that only the store has.
 
-    ``opened``: the pipeline's store, where whoever asks has it open.
+    ``opened``: the pipeline's store, where the caller has it open.
     """
     found: dict[str, Mapping[str, Any]] = {}
     kept = deps.decisions

@@ -70,7 +70,7 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
 
 
 def _running(jobs: Jobs, kind: str, who: str, now_ms: int) -> Job | None:
-    """The latest search of whoever asks, if it goes on or ended within a minute."""
+    """The latest search of the caller, if it goes on or ended within a minute."""
     for each in jobs.of(who):
         if each.kind == kind:
             fresh = each.ended_ms is None or now_ms - each.ended_ms < KEPT_MS
@@ -79,6 +79,6 @@ def _running(jobs: Jobs, kind: str, who: str, now_ms: int) -> Job | None:
 
 
 def _whole_id(deps: Dependencies, alert_id: str) -> str:
-    """The id of the one alert whose id starts so. Raises ProblemError where there is none, or several."""
+    """The id of the one alert whose id starts so. Raises ProblemError if there is none, or several."""
     with closing(deps.store()) as store:
         return str(the_alert(store, alert_id)["alert_id"])

@@ -52,7 +52,7 @@ class PostgresLedger:
     answer.
 
     A process is known by a session that holds an advisory lock. Where that ends (the process is killed, its machine or
-    its connection is gone) its claims are for whoever asks next, and its chain goes on with the next that takes the
+    its connection is gone) its claims are for the next caller, and its chain goes on with the next that takes the
     slot. A process that lives and lost its connection takes a slot anew. A claim that was not answered in
     ``claim_ms_max`` is given away in any case; that is measured by the clocks of the machines, and nothing breaks where
     they differ.
@@ -87,7 +87,7 @@ class PostgresLedger:
     ) -> None:
         """Connect, and take a slot.
 
-        Raises StateError where the schema is that of something else, PermanentError where somebody has to mend
+        Raises StateError if the schema is that of something else, PermanentError where somebody has to mend
         something first (it has the answers of another pipeline, say), RetryableError where the server takes nothing
         now.
         """
@@ -128,7 +128,7 @@ class PostgresLedger:
     def exchange(
         self, asked: Sequence[Asked], entries: Sequence[ReceiptEntry]
     ) -> tuple[list[Claimed], list[StoredAnswer | None]]:
-        """Keep answers, then claim ids. Raises RetryableError where the server takes nothing now."""
+        """Keep answers, then claim ids. Raises RetryableError if the server takes nothing now."""
         now_ms = self._clock_ms()
         kept: list[StoredAnswer | None] = []
         claimed: list[Claimed] = []

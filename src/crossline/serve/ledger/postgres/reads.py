@@ -124,7 +124,7 @@ def ledger_at(where: object) -> Place:
 
 @contextmanager
 def reading(place: Place) -> Iterator[PostgresRows]:
-    """One moment of the ledger at ``place``, read-only. Raises StateError where there is none."""
+    """One moment of the ledger at ``place``, read-only. Raises StateError if there is none."""
     with told(place, writing=False, opening=True), place.connect() as connection:
         check_ledger_schema(connection, place)
         with connection.transaction():

@@ -37,7 +37,7 @@ async def evidence(asked: PageRequest) -> Any:
 
 
 async def small(asked: PageRequest) -> Any:
-    """The window for the preview; nothing where whoever asks looks at another case by then."""
+    """The window for the preview; nothing where the caller looks at another case by then."""
     case, alert_id = await _case(asked)
     asking = asyncio.ensure_future(evidence_of(asked, alert_id))
     asked.parts.judged.only_last(asked.session_id or asked.who.name, asking)

@@ -28,7 +28,7 @@ AROUND, DECISIONS_MAX, TEXT_LINES = 2, 5, 14
 
 
 def decided_of(asked: PageRequest, alert: Mapping[str, Any]) -> DecisionPanel | None:
-    """The last decision on the record of an alert; None where there is none."""
+    """The last decision on the record of an alert; None if there is none."""
     try:
         found = found_decisions(asked.parts.deps, alert["record_id"], alert["stream"], None, DECISIONS_MAX)
     except (CrosslineError, ProblemError):

@@ -147,7 +147,7 @@ def _plain(said: Any) -> str:
 
 
 def _ms(said: Mapping[str, Any], name: str = "event_time") -> int:
-    """A time of a decision. Raises ProblemError (500) where the store has none."""
+    """A time of a decision. Raises ProblemError (500) if the store has none."""
     try:
         return parse_instant_ms(said[name])
     except (KeyError, ValueError) as error:

@@ -55,7 +55,7 @@ def row_of(said: Mapping[str, Any], span: str) -> HealthRow:
 
 
 def held_rows(said: Mapping[str, Any]) -> Iterator[HeldRow]:
-    """What was foretold of a rule, each figure beside what came."""
+    """What was predicted of a rule, each figure beside what came."""
     for each in said["kept"]:
         held = PredictionCheck(**each)
         of = "label" if held.figure == "precision" else "whole day"

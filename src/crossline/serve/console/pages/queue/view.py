@@ -57,7 +57,7 @@ WHY_NOT = "Your roles let you read cases and not change them: that takes write:c
 
 
 def view(asked: PageRequest) -> Shown | Response:
-    """The queue; without filters the view that whoever asks has as the default."""
+    """The queue; without filters the view that the caller has as the default."""
     wanted = QueueQuery.of(asked.query)
     if not wanted.given and not asked.query:
         own = _default(asked)

@@ -27,7 +27,7 @@ def text_in(form: Mapping[str, str]) -> str:
 def text_of(asked: PageRequest) -> str:
     """The text with what was set in the form beside it. Another type is given where it was confirmed alone.
 
-    Raises UsageError where the form cannot write it.
+    Raises UsageError if the form cannot write it.
     """
     text = text_in(asked.form)
     given = {name.removeprefix(PREFIX): value for name, value in asked.form.items() if name.startswith(PREFIX)}

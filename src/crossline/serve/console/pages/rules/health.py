@@ -20,7 +20,7 @@ from crossline.serve.http.problems import ProblemError
 class RuleFigures:
     """``labels``: of how many precision is; ``cost``: µs a record.
 
-    ``held``: each figure that was foretold beside what came, and whether it is beyond. ``days``: alerts of each
+    ``held``: each figure that was predicted beside what came, and whether it is beyond. ``days``: alerts of each
     day that was counted, today last.
     """
 
