@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -103,14 +104,7 @@ def detect(
     stream = stream_of(stream)
     rules = rules_of(rules, stream)
     check_single_stream(rules, stream)
-    snapshot = PlanSnapshot(
-        rules=rules,
-        streams={stream.name: stream.spec},
-        defaults=defaults or Defaults(),
-        shards=1,
-        bounds=Bounds(partition_lag_ms),
-        lists=named_lists(lists),
-    )
+    snapshot = _snapshot(rules, stream, defaults, partition_lag_ms, lists)
     if _is_spark(data):
         from crossline.api.spark import detect_in_spark  # noqa: PLC0415 - Spark is loaded where it is used
 
@@ -189,15 +183,7 @@ def figures(
     stream = stream_of(stream)
     scored_rules = None if rules is None else rules_of(rules, stream)
     plan: FigurePlan = figure_plan(Path(figures), stream, scored_rules)
-    snapshot = PlanSnapshot(
-        rules=plan.rules,
-        streams={stream.name: stream.spec},
-        defaults=defaults or Defaults(),
-        shards=1,
-        bounds=Bounds(partition_lag_ms),
-        lists=named_lists(lists),
-        feature_query=True,
-    )
+    snapshot = replace(_snapshot(plan.rules, stream, defaults, partition_lag_ms, lists), feature_query=True)
     if _is_spark(data):
         from crossline.api.spark import figures_in_spark  # noqa: PLC0415 - as above
 
@@ -209,6 +195,24 @@ def figures(
     table = pa.concat_tables(tables) if tables else plan.columns.schema.empty_table()
     dead = [letter for each in outcomes for letter in each.dead]
     return Figures(table, records=sum(each.figures["records"] for each in outcomes), dead_letters=dead)
+
+
+def _snapshot(
+    rules: RuleSet,
+    stream: Stream,
+    defaults: Defaults | None,
+    partition_lag_ms: int,
+    lists: Mapping[str, Sequence[Any]] | None,
+) -> PlanSnapshot:
+    """The plan snapshot of one stream in one shard."""
+    return PlanSnapshot(
+        rules=rules,
+        streams={stream.name: stream.spec},
+        defaults=defaults or Defaults(),
+        shards=1,
+        bounds=Bounds(partition_lag_ms),
+        lists=named_lists(lists),
+    )
 
 
 def _is_spark(data: Any) -> bool:
