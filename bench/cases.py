@@ -112,7 +112,7 @@ def queries(desk: CaseService, cases: int, at: random.Random) -> dict[str, Calla
 
 
 def run(folder: Path, count: int, rounds: int) -> Report:
-    """Make the store where it is not there, and time what is asked of it."""
+    """Create the store if it is missing, and time its queries."""
     report = Report("cases", f"Casework: alerts become cases, and queues are read, {rounds} times each")
     fresh = not (folder / FILE).exists()
     cases, intake = Cases(folder / FILE), CaseIntake(folder / FILE, SETTINGS)

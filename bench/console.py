@@ -2,9 +2,9 @@
 
 ``python -m bench.console [--store sqlite|postgres] [--alerts N] [--folder FOLDER] [--rounds N] [--page PAGE]
 [--judged] [--profile]``. Cases are in their file (SQLite), the pipeline's alerts and decisions in the named store,
-PostgreSQL on this machine. The app is asked as a browser asks, by somebody who is logged in, without a network between;
-the target is 200 ms at the 99th percentile, with the first look at a page in a new process (``first_ms``).
-``--judged`` asks for what pages of cases read from the source instead; ``--profile`` says where a page spends its time.
+PostgreSQL on this machine. Requests are those of a logged-in browser, without a network in between. The target is
+200 ms at the 99th percentile; ``first_ms`` is the first request of a page in a new process. ``--judged`` requests
+the parts of case pages that read from the source instead; ``--profile`` shows where a page spends its time.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _session(parts: PageDependencies, now_ms: int) -> str:
 
 
 class Browser:
-    """Asks for pages as somebody who is logged in."""
+    """A logged-in client of the console."""
 
     def __init__(self, app: Split, cookie: str) -> None:
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 40_000))
@@ -93,7 +93,7 @@ class Browser:
         )
 
     async def path(self, given: Address) -> str:
-        """The address. Raises RuntimeError where the page has none in which it should stand."""
+        """The address. Raises RuntimeError if the page that should contain it does not."""
         if isinstance(given, str):
             return given
         found = re.search(given.pattern, (await self._client.get(given.page)).text)
@@ -149,7 +149,7 @@ def profiled(name: str, ask: Callable[[], Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for: how often, ``pages`` by whose address, only those whose name begins with ``only``."""
+    """The requests: how often, and the addresses of ``pages`` whose names begin with ``only``."""
 
     rounds: int
     pages: Callable[[Stock, random.Random], Addresses] = addresses
@@ -184,7 +184,7 @@ def run(folder: Path, count: int, kind: Kind, wanted: Wanted) -> Report:
             target = TARGET_MS if wanted.pages is addresses else None
             add_times(report, times, target, page=name, first_ms=round(times[0], 1))
     if wanted == Wanted(wanted.rounds) and (left := left_out(met)):
-        raise RuntimeError(f"nothing asks for {', '.join(left)}; expected every page, or why not")
+        raise RuntimeError(f"no request covers {', '.join(left)}; expected every page, or why not")
     return report
 
 

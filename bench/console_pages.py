@@ -1,4 +1,4 @@
-"""What ``bench.console`` asks for: every page of the console, by the addresses that people come to it by."""
+"""The requests of ``bench.console``: every page of the console, by the addresses that people use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench.console_beside import LIST
+from bench.console_data import LIST
 from bench.console_store import RECORDS, RULES, Stock
 from crossline.serve.access.routes import RouteTable
 from crossline.serve.console.access import NEEDS
@@ -14,7 +14,7 @@ from crossline.serve.console.access import NEEDS
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """What is asked for stands in ``page``, where ``pattern`` finds it; its groups make the address by ``form``."""
+    """An address from a link: ``pattern`` finds it in ``page``, and its groups fill ``form``."""
 
     page: str
     pattern: str
@@ -39,7 +39,7 @@ LEFT_OUT: Mapping[str, str] = {
 
 
 def addresses(made: Stock, at: random.Random) -> Addresses:
-    """What is asked for, by name; values are drawn anew in each round."""
+    """The addresses by name; their values are drawn anew in each round."""
     alerts, draw = made.alerts, _Draw(made, at)
     return {
         **_work(made, draw),
@@ -65,9 +65,9 @@ def addresses(made: Stock, at: random.Random) -> Addresses:
 
 
 def judged(made: Stock, at: random.Random) -> Addresses:
-    """Parts that the page of a case asks for once it is shown: a command reads records back and judges them again.
+    """Parts that the page of a case requests after it is shown: a command reads records back and judges them again.
 
-    How long that takes is a matter of the source, not of how many alerts there are; they have no target.
+    Their time depends on the source and not on the number of alerts; they have no target.
     """
     draw, found = _Draw(made, at), r'"(/cases/C-\d+)/evidence/([^"]+)"'
 
@@ -161,7 +161,7 @@ def _operations(made: Stock, at: random.Random) -> Addresses:
 
 
 def left_out(asked: set[str]) -> list[str]:
-    """The pages that ``asked`` (addresses) do not come to, but for those that are left out."""
+    """The pages that the addresses ``asked`` do not cover, except those that are left out."""
     table = RouteTable(NEEDS)
     met = {found.template for each in asked if (found := table.find("GET", each)) is not None}
     return sorted({path for method, path in NEEDS if method == "GET"} - met - set(LEFT_OUT))

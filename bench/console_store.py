@@ -1,4 +1,4 @@
-"""What the pages of ``bench.console`` are asked over: cases, and the pipeline's store beside them, of the same alerts.
+"""The stores of ``bench.console``: cases, and the pipeline's store with the same alerts.
 
 A FOLDER keeps all of it, the data of PostgreSQL too: a second run reads it again.
 """
@@ -17,7 +17,7 @@ import yaml
 from dev.services.postgres import LocalPostgres
 
 from bench.cases import APART_MS, AT_ONCE, MADE_AT_ONCE, SETTINGS, START_MS, alerts, taken, worked
-from bench.console_beside import beside, lists, records
+from bench.console_data import beside, lists, records
 from bench.report import say
 from crossline.io.postgres.sink import PostgresSink
 from crossline.io.sinks.base import Delivery, Sink
@@ -110,7 +110,7 @@ def _sink(folder: Path, kind: Kind) -> Iterator[dict[str, Any]]:
 
 
 def _made(folder: Path, config: PipelineConfig, count: int) -> None:
-    """The store is filled beside the cases: PostgreSQL is a process of its own."""
+    """Fill the store while the cases are filled: PostgreSQL is a process of its own."""
     count -= count % AT_ONCE
     failed: list[BaseException] = []
 

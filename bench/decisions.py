@@ -1,4 +1,4 @@
-"""The decision API under load, and a peer's way of the same: ``python -m bench.decisions [--systems …]``.
+"""The decision API and a peer system under load: ``python -m bench.decisions [--systems …]``.
 
 Open loop, HTTP, hot keys (workload tx: Zipf), R5 and a policy; a request's latency counts from when it was due. Systems
 take their turns, ``--rounds`` of them, each started anew for each round:
@@ -8,9 +8,9 @@ take their turns, ``--rounds`` of them, each started anew for each round:
 - ``redis-inline``: the same, updated by the request itself.
 - ``nothing``: a server that answers at once, for what the load itself costs.
 
-Of ``bursts`` the answers are compared with exact sliding windows computed naively (bench/peers/naive.py). Records of a
-burst are on their way at the same time, in an order that nobody knows: so a burst's answers are compared as a whole,
-how many of each decision; which of its records had which does not count.
+The answers to ``bursts`` are compared with exact sliding windows computed naively (bench/peers/naive.py). Records of a
+burst are sent at the same time, so their order is undefined: the number of each decision in a burst is compared, not
+the decision of each record.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ SHARES = (50, 90, 99, 99.9)
 class Scenario:
     """``beside``: records a second from Kafka meanwhile. ``bursts``: of one account, within two milliseconds.
 
-    ``trigger``: how often the pipeline has a batch. Batches without a pause take what the machine has: right for who
-    waits for one (`exact`), and nothing that a replica needs.
+    ``trigger``: the trigger interval of the pipeline. Batches without a pause use the whole machine: requests that wait
+    for a batch (`exact`) need that, a replica does not.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Scenario:
 
     @property
     def asked_of(self) -> frozenset[str]:
-        """Systems that have it: nobody else has `exact`, and figures that only requests update have nothing beside."""
+        """The systems that support it: only crossline has `exact`, and inline figures have no background load."""
         if self.mode == "exact":
             return frozenset({"crossline"})
         return frozenset({"crossline", "redis"} if self.beside else SYSTEMS)
@@ -79,7 +79,7 @@ SCENARIOS = {
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestPlan:
     """What is sent: lines, when each is due, which group each belongs to (None: to none), and how many are warm-up."""
 
     lines: list[bytes]
@@ -90,18 +90,18 @@ class Asked:
     found: dict[str, Any] = field(default_factory=dict)
 
 
-def made(scenario: Scenario, seconds: float, warm_s: float, begin_s: float) -> Asked:
+def made(scenario: Scenario, seconds: float, warm_s: float, begin_s: float) -> RequestPlan:
     """The records of a scenario; event time is when each is due."""
     count = int(scenario.rate * (seconds + warm_s))
     base_ms = int(begin_s * 1e3) - FIRST * 1_000 // scenario.rate
     load = TxWorkload(seed=11, rate_per_s=scenario.rate, disorder_ms=0, base_ms=base_ms)
     lines = load.lines(FIRST, count).splitlines()
-    asked = [(number * 1e3 / scenario.rate, line, None) for number, line in enumerate(lines)]
+    requests = [(number * 1e3 / scenario.rate, line, None) for number, line in enumerate(lines)]
     if scenario.bursts:
-        asked += bursts(begin_s, warm_s * 1e3, (seconds + warm_s) * 1e3)
-        asked.sort(key=lambda each: each[0])
-    due_ms, texts, groups = zip(*asked, strict=True)
-    return Asked(list(texts), list(due_ms), list(groups), sum(due < warm_s * 1e3 for due in due_ms), begin_s)
+        requests += bursts(begin_s, warm_s * 1e3, (seconds + warm_s) * 1e3)
+        requests.sort(key=lambda each: each[0])
+    due_ms, texts, groups = zip(*requests, strict=True)
+    return RequestPlan(list(texts), list(due_ms), list(groups), sum(due < warm_s * 1e3 for due in due_ms), begin_s)
 
 
 def bursts(begin_s: float, from_ms: float, until_ms: float) -> list[tuple[float, bytes, int | None]]:
@@ -128,33 +128,33 @@ def bursts(begin_s: float, from_ms: float, until_ms: float) -> list[tuple[float,
     return found
 
 
-def ask(running: Running, scenario: Scenario, asked: Asked, folder: Path) -> None:
-    """Let the load ask, and note processor times over what is measured."""
+def ask(running: Running, scenario: Scenario, requests: RequestPlan, folder: Path) -> None:
+    """Run the load, and measure processor time during the measured part."""
     records, spec, out = folder / "asked.jsonl", folder / "spec.json", folder / "answers.json"
-    records.write_bytes(b"\n".join(asked.lines))
+    records.write_bytes(b"\n".join(requests.lines))
     path = f"/v1/decisions/payments?mode={scenario.mode}&timeout_ms=5000"
     told = {"host": "127.0.0.1", "port": running.port, "path": path, "records": str(records), "rate": scenario.rate}
-    told |= {"connections": CONNECTIONS, "due_ms": asked.due_ms, "begin_s": asked.begin_s, "key": running.key}
+    told |= {"connections": CONNECTIONS, "due_ms": requests.due_ms, "begin_s": requests.begin_s, "key": running.key}
     spec.write_bytes(orjson.dumps(told))
     load = subprocess.Popen(
-        [sys.executable, "-m", "bench.asking", str(spec), str(out)],
+        [sys.executable, "-m", "bench.request_load", str(spec), str(out)],
         cwd=ROOT,
         env=environment(),
         preexec_fn=end_with_parent,  # noqa: PLW1509 - it does no more than one call to the system
     )
-    warm_until_s = asked.begin_s + asked.due_ms[asked.warm] / 1e3
+    warm_until_s = requests.begin_s + requests.due_ms[requests.warm] / 1e3
     time.sleep(max(0.0, warm_until_s - time.time()))
     before = running.cpu_s()
     if load.wait() != 0:
         raise SystemExit("the load failed")
-    after = running.cpu_s()  # not before the last answer: who is behind has still to do what was asked
-    asked.found = orjson.loads(out.read_bytes())
-    asked.found["server_cpu_s"] = {name: after[name] - before.get(name, 0.0) for name in after}
+    after = running.cpu_s()  # after the last answer: a system that is behind has work left
+    requests.found = orjson.loads(out.read_bytes())
+    requests.found["server_cpu_s"] = {name: after[name] - before.get(name, 0.0) for name in after}
 
 
-def row(system: str, scenario: Scenario, asked: Asked) -> dict[str, Any]:
+def row(system: str, scenario: Scenario, requests: RequestPlan) -> dict[str, Any]:
     """What is measured, after the warm-up."""
-    found, numbers = asked.found, range(asked.warm, len(asked.lines))
+    found, numbers = requests.found, range(requests.warm, len(requests.lines))
     answers = [found["said"][number] for number in numbers]
     ms = [
         (found["done_s"][number] - found["due_s"][number]) * 1e3
@@ -171,23 +171,23 @@ def row(system: str, scenario: Scenario, asked: Asked) -> dict[str, Any]:
         **{f"p{share:g}_ms": percentile(ms, share / 100) if ms else None for share in SHARES},
         "max_ms": max(ms, default=None),
         "answered": " ".join(f"{way} {count / len(answers):.2%}" for way, count in ways.most_common()),
-        **(wrong(asked) if scenario.bursts and system != "nothing" else {}),
+        **(wrong(requests) if scenario.bursts and system != "nothing" else {}),
         "server_us": round(sum(cpu.values())),
-        "load_us": round(found["cpu_s"] * 1e6 / len(asked.lines)),
+        "load_us": round(found["cpu_s"] * 1e6 / len(requests.lines)),
         "sent_late_p99_ms": round(percentile(sent_late, 0.99), 3),
         "load_apart": found["apart"],
         "cpu_us_by_process": {name: round(each, 1) for name, each in cpu.items() if each >= 1},
     }
 
 
-def wrong(asked: Asked) -> dict[str, Any]:
+def wrong(requests: RequestPlan) -> dict[str, Any]:
     """How many answers differ from exact windows, and of those that should have been more than ``allow``."""
-    expected = exact_decisions(map(orjson.loads, asked.lines))
-    told = [None if said is None else said[2] for said in asked.found["said"]]
+    expected = exact_decisions(map(orjson.loads, requests.lines))
+    told = [None if said is None else said[2] for said in requests.found["said"]]
     groups: dict[int, list[int]] = {}
     alone = wrong_alone = 0
-    for number in range(asked.warm, len(told)):
-        group = asked.groups[number]
+    for number in range(requests.warm, len(told)):
+        group = requests.groups[number]
         if group is not None:
             groups.setdefault(group, []).append(number)
         else:
@@ -208,17 +208,17 @@ def wrong(asked: Asked) -> dict[str, Any]:
 
 
 def measure(system: str, scenario: Scenario, seconds: float, warm_s: float) -> dict[str, Any]:
-    """One turn: start it, ask, end it."""
+    """One turn: start the system, run the load, end the system."""
     say(f"{system}: {scenario.name}")
     with (
         own_folder_for("bench") as folder,
         SYSTEMS[system](folder, beside=scenario.beside, trigger=scenario.trigger) as running,
     ):
         running.begin_beside(seconds + warm_s + LEAD_S)
-        asked = made(scenario, seconds, warm_s, time.time() + LEAD_S)
-        ask(running, scenario, asked, folder)
-        found = row(system, scenario, asked)
-        said = [each for each in asked.found["said"][asked.warm :] if each is not None and each[1] == "peek"]
+        requests = made(scenario, seconds, warm_s, time.time() + LEAD_S)
+        ask(running, scenario, requests, folder)
+        found = row(system, scenario, requests)
+        said = [each for each in requests.found["said"][requests.warm :] if each is not None and each[1] == "peek"]
         spread = said[:: max(1, len(said) // LOOKED_AT_MAX)]
         return {**found, **running.revised([(each[3], each[2]) for each in spread])}
 

@@ -1,4 +1,4 @@
-"""The systems that ``bench.decisions`` asks: each a context manager that starts all of it and ends all of it."""
+"""The systems under test of ``bench.decisions``: each is a context manager that starts and ends all its processes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Running:
 
 
 def await_ready(port: int, log: Path, running: subprocess.Popen[bytes]) -> None:
-    """Until ``/readyz`` says 200."""
+    """Wait until ``/readyz`` answers 200."""
     deadline_s = time.monotonic() + START_S_MAX
     while time.monotonic() < deadline_s and running.poll() is None:
         with suppress(OSError, HTTPException):
@@ -166,7 +166,7 @@ def crossline(folder: Path, *, beside: int, trigger: str) -> Iterator[Running]:
 def sending(folder: Path, brokers: str, rate: int, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     """Records of the workload into the topic, at their pace."""
     arguments = (brokers, STREAM, str(rate), str(seconds + BESIDE_S))
-    with process("bench.beside", *arguments, log=folder / "beside.log") as load:
+    with process("bench.topic_load", *arguments, log=folder / "beside.log") as load:
         yield load
 
 

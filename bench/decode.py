@@ -68,7 +68,7 @@ def csv_lines(table: pa.Table) -> list[bytes]:
 
 
 def cases(layout: RecordLayout, records: int) -> list[Case]:
-    """What is measured: a name, and a call that answers how many records came out good."""
+    """The cases: a name, and a call that returns the number of decoded records."""
     lines = tx_lines(0, records, 1).splitlines()
     table = tx_records(0, records, 1)
     rows, header = csv_lines(table), table.column_names

@@ -39,18 +39,18 @@ from oracle.quick import quick_detect, with_times  # noqa: E402
 EXAMPLE = ROOT / "examples" / "tx"
 DIFFERENCES_SHOWN = 5
 
-Told = tuple[Any, ...]
+AlertRow = tuple[Any, ...]
 
 
-def expected_of(lines: bytes) -> list[Told]:
-    """What the twin says of the file."""
+def expected_of(lines: bytes) -> list[AlertRow]:
+    """The alerts of the twin."""
     rules = yaml.safe_load((EXAMPLE / "r5.yaml").read_text(encoding="utf-8"))
     records = with_times([orjson.loads(line) for line in lines.splitlines()], "transaction_id", "event_time")
     return [told_by_hit(hit, records[hit.position]) for hit in quick_detect(rules, records)]
 
 
-def by_pipeline(lines: bytes, folder: Path) -> Iterator[Told]:
-    """What ``crossline run`` says of the file, from the JSON lines that it writes."""
+def by_pipeline(lines: bytes, folder: Path) -> Iterator[AlertRow]:
+    """The alerts of ``crossline run``, from its JSON lines."""
     (folder / "rules").mkdir()
     shutil.copy(EXAMPLE / "r5.yaml", folder / "rules")
     shutil.copy(EXAMPLE / "stream.yaml", folder)
@@ -71,8 +71,8 @@ def by_pipeline(lines: bytes, folder: Path) -> Iterator[Told]:
         yield told_by_alert(orjson.loads(line))
 
 
-def by_detect(lines: bytes) -> Iterator[Told]:
-    """What ``detect`` says of the file, in three cuts on two shards."""
+def by_detect(lines: bytes) -> Iterator[AlertRow]:
+    """The alerts of ``detect``, in three batches on two shards."""
     streams = load_streams((EXAMPLE / "stream.yaml").read_text(encoding="utf-8"), "stream.yaml")
     loaded = load_rules_text((EXAMPLE / "r5.yaml").read_text(encoding="utf-8"), "r5.yaml", streams, ())
     rules = RuleSet.from_rules(item.rule for item in loaded)
@@ -86,7 +86,7 @@ def by_detect(lines: bytes) -> Iterator[Told]:
         start = end
 
 
-def compare(expected: Sequence[Told], told: Sequence[Told]) -> bool:
+def compare(expected: Sequence[AlertRow], told: Sequence[AlertRow]) -> bool:
     """Print both counts by rule and the first differences. Whether there are none."""
     wanted, given = Counter(expected), Counter(told)
     rules = sorted({alert[0] for alert in [*expected, *told]})

@@ -105,9 +105,13 @@ def measure(planned: Sequence[Turn]) -> list[Mapping[str, Any]]:
         sinks = [{"kind": "kafka", "brokers": broker.brokers, "topic": "alerts"}]
         pipeline = write_pipeline(folder / "pipeline", rule_set("R5"), source, sinks=sinks)
         bench, received = Bench(folder, broker.brokers), folder / "received.jsonl"
-        stack.enter_context(process("bench.listen", broker.brokers, "alerts", str(received), log=folder / "listen.log"))
+        stack.enter_context(
+            process("bench.alert_listener", broker.brokers, "alerts", str(received), log=folder / "listen.log")
+        )
         log = folder / "run.log"
-        with process("bench.child", str(pipeline), str(folder / "figures.json"), "--serve", log=log) as running:
+        with process(
+            "bench.pipeline_process", str(pipeline), str(folder / "figures.json"), "--serve", log=log
+        ) as running:
             await_start(bench, running, log)
             sent, beside_first = 0, STORM_FIRST
             for turn in planned:

@@ -30,7 +30,7 @@ from dev.services.registry import LocalRegistry
 
 from bench.report import Report, median, percentile, say
 from bench.runs import LOG_TAIL, ROOT, environment, medians
-from bench.sinks import Scraper, told, write
+from bench.sinks import Scraper, sink_setup, write
 from bench.workload import STREAM
 from crossline.generate.kafka import SENT_HEADER
 from crossline.runtime.java.child_processes import end_with_parent
@@ -67,7 +67,7 @@ class Phase:
 
 @contextmanager
 def process(module: str, *arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A module run beside this one; asked to end, then ended."""
+    """A module in a process of its own, which is terminated at the end."""
     with log.open("ab") as out:
         command = [sys.executable, "-m", module, *arguments]
         running = subprocess.Popen(
@@ -219,7 +219,7 @@ def measure(
         registry = stack.enter_context(LocalRegistry()).url if avro else None
         broker.create_topic(STREAM, PARTITIONS)
         broker.create_topic("alerts")
-        given = stack.enter_context(told(broker, which))
+        given = stack.enter_context(sink_setup(broker, which))
         pipeline = write(folder / "pipeline", broker, given, registry, **engine)
         bench = Bench(folder, broker.brokers, registry)
         received, figures = folder / "received.jsonl", folder / "figures.json"
@@ -227,11 +227,11 @@ def measure(
         if scraper is not None:
             stack.enter_context(scraper.scraping())
         listening = stack.enter_context(
-            process("bench.listen", broker.brokers, "alerts", str(received), log=folder / "listen.log")
+            process("bench.alert_listener", broker.brokers, "alerts", str(received), log=folder / "listen.log")
         )
         arguments = [str(pipeline), str(figures), "--serve", *(x for each in settings for x in ("--set", each))]
         run = []
-        with process("bench.child", *arguments, log=folder / "run.log") as running:
+        with process("bench.pipeline_process", *arguments, log=folder / "run.log") as running:
             await_start(bench, running, folder / "run.log")
             bench.processes |= {"pipeline": running.pid, "broker": broker.pid or 0, "consumer": listening.pid}
             bench.processes |= given.pids
@@ -253,7 +253,7 @@ def measure(
 
 
 def await_start(bench: Bench, running: subprocess.Popen[bytes], log: Path) -> None:
-    """Until the query has made its folder: the session stands."""
+    """Wait until the query has created its folder: then the session is ready."""
     deadline_s = time.monotonic() + START_S_MAX
     while not (bench.checkpoint / "metadata").exists():
         if running.poll() is not None or time.monotonic() > deadline_s:

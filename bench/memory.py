@@ -45,7 +45,7 @@ def snapshot_of(rules: Rules, *, shards: int = 1) -> PlanSnapshot:
 
 
 def hold(name: str, records: int) -> dict[str, Any]:
-    """Judge the records, keep them, and say what that takes."""
+    """Judge the records, keep them, and measure the memory."""
     snapshot = snapshot_of(rule_set(name))
     plan, layout, state = snapshot.plan(STREAM), make_layout(STREAM, snapshot.streams[STREAM]), snapshot.new_state()
     workload = TxWorkload(rate_per_s=records // WINDOW_S, disorder_ms=0)

@@ -59,7 +59,7 @@ QUESTIONS = {
 
 
 def main() -> None:
-    """Fill it, ask it, print both."""
+    """Fill the server, query it, and print both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--alerts", type=float, default=10.0, help="millions of alerts")
     parser.add_argument("--batch", type=int, default=20_000, help="alerts of one delivery")

@@ -39,7 +39,7 @@ WAIT_S = 900.0
 
 
 def start(pipeline: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A module in a process of its own, with what it says in a file beside the pipeline."""
+    """A module in a process of its own, with its output in a file next to the pipeline."""
     command = [sys.executable, "-m", *arguments]
     with (pipeline.parent / "child.log").open("ab") as log:
         return subprocess.Popen(
@@ -91,7 +91,7 @@ def measure(rules: Rules, records: int) -> dict[str, Any]:
     source = {"kind": "generator", "workload": "tx", "records": records + 1_500_000}
     with own_folder_for("bench") as folder:
         pipeline = write_pipeline(folder / "p", rules, source)
-        process = start(pipeline, "bench.child", str(pipeline), str(folder / "figures.json"))
+        process = start(pipeline, "bench.pipeline_process", str(pipeline), str(folder / "figures.json"))
         until_judged(pipeline, process, records)
         kill_all(process)
         before = delivered(pipeline)

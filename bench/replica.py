@@ -66,7 +66,7 @@ class Played:
         self.list.write_text('{"file": 0, "name": "f", "path": "f", "device": 1, "inode": 1}\n')
 
     def batch(self, *pieces: bytes) -> None:
-        """The first piece is what stands in the API's log; others are listed as if they stood there too."""
+        """The first piece is that of the API's log; others are listed as if they were in it."""
         snapshot, given = self.file.current(), dict[int, list[bytes]]()
         for number, data in enumerate(pieces):
             decoded = decode_lines(snapshot.decoder(STREAM), data, STREAM, self.chunks << 32)
@@ -92,7 +92,7 @@ class Played:
 
 
 def play(folder: str, asked: Connection, batch_ms: int, others: int) -> None:
-    """A process that judges batches until nobody asks."""
+    """A process that judges batches until the requests end."""
     played, load, at = Played(Path(folder)), TxWorkload(rate_per_s=2_000), 0
     while at < WARM:
         played.batch(b"", load.lines(at, 20_000))
@@ -143,7 +143,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
     replicas, load = Replicas(folder), TxWorkload(rate_per_s=2_000, seed=7)
     await replicas.start()
     try:
-        while not replicas.lag().ready:  # noqa: ASYNC110 - another process says when
+        while not replicas.lag().ready:  # noqa: ASYNC110 - another process sets it
             await asyncio.sleep(0.05)
         took: list[float] = []
         missed, at = Counter[str](), 0

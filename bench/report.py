@@ -1,4 +1,4 @@
-"""What a measurement leaves behind: one table on stdout, and JSON in ``bench/results`` that says where it was made."""
+"""The report of a measurement: a table on stdout, and JSON in ``bench/results`` with machine, versions and commit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def commit() -> str:
 
 @dataclass(slots=True)
 class Report:
-    """The result of one measurement: ``rows`` are the table, ``details`` stand only in the JSON, ``notes`` in both."""
+    """The result of one measurement: ``rows`` are the table, ``details`` are in the JSON only, ``notes`` in both."""
 
     name: str
     title: str

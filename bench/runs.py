@@ -23,7 +23,7 @@ LOG_TAIL = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of ``bench.child``; times in seconds on one clock."""
+    """One run of ``bench.pipeline_process``; times in seconds on one clock."""
 
     figures: Mapping[str, Any]
 
@@ -96,8 +96,8 @@ def run_pipeline(
         return Run(orjson.loads(out.read_bytes()))
 
 
-def run_child(arguments: Sequence[str], module: str = "bench.child") -> None:
-    """Run a module of the measurements; what it printed is told where it fails."""
+def run_child(arguments: Sequence[str], module: str = "bench.pipeline_process") -> None:
+    """Run a module of the measurements; its output is in the error if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,

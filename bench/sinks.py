@@ -1,4 +1,4 @@
-"""Everything that a pipeline may tell at once, for measurements: Redis, PostgreSQL, decisions, figures for Prometheus.
+"""All sinks of a pipeline at once, for measurements: Redis, PostgreSQL, decisions, metrics for Prometheus.
 
 ``python -m bench.sinks [--records N] [--quick]``: how fast a pipeline goes through what waits in a topic, by where its
 alerts go. R5 over a real broker; each run has a process, and servers, of its own.
@@ -40,7 +40,7 @@ POLICY = {"schema_version": 1, "version": 1, "decide": [{"when": "hits >= 1", "d
 
 
 @dataclass(slots=True)
-class Told:
+class SinkSetup:
     """What a pipeline is given besides its source and rules: ``sinks``, and settings of its own."""
 
     sinks: list[dict[str, Any]]
@@ -50,11 +50,11 @@ class Told:
 
 
 @contextmanager
-def told(broker: LocalBroker, which: str) -> Iterator[Told]:
+def sink_setup(broker: LocalBroker, which: str) -> Iterator[SinkSetup]:
     """``which`` is ``kafka``: alerts to a topic. ``redis``: to Redis too. ``all``: to PostgreSQL too, and decisions."""
     kafka = {"kind": "kafka", "brokers": broker.brokers, "topic": "alerts"}
     with ExitStack() as stack:
-        found = Told([kafka])
+        found = SinkSetup([kafka])
         if which in {"redis", "all"}:
             redis = stack.enter_context(LocalRedis())
             found.sinks.append({"kind": "redis", "port": redis.port})
@@ -74,9 +74,9 @@ def told(broker: LocalBroker, which: str) -> Iterator[Told]:
 
 
 def write(
-    folder: Path, broker: LocalBroker, given: Told, registry: str | None, trigger: str = "0s", **engine: Any
+    folder: Path, broker: LocalBroker, given: SinkSetup, registry: str | None, trigger: str = "0s", **engine: Any
 ) -> Path:
-    """The pipeline of R5 that is told so; its records are Avro where there is a ``registry``."""
+    """Write the pipeline of R5 with these sinks; its records are Avro if there is a ``registry``."""
     source: dict[str, Any] = {"kind": "kafka", "brokers": broker.brokers, "topic": STREAM}
     if registry is not None:
         source["registry"] = {"url": registry}
@@ -127,7 +127,7 @@ class Scraper:
                 connection.close()
 
     def notes(self) -> list[str]:
-        """What the page said at the end, and what it took."""
+        """The last page, and its duration."""
         if not self.took_ms:
             return ["the metrics page was never read"]
         lines = [line for line in self.page.splitlines() if line and not line.startswith("#")]
@@ -162,7 +162,7 @@ def drain(which: str, records: int, *, avro: bool) -> Run:
         broker.create_topic(STREAM, PARTITIONS)
         broker.create_topic("alerts")
         fill(broker, records, registry)
-        given = stack.enter_context(told(broker, which))
+        given = stack.enter_context(sink_setup(broker, which))
         out = folder / "figures.json"
         path = write(folder / "p", broker, given, registry, max_batch_records=min(300_000, records // 8))
         run_child([str(path), str(out), "--records", str(records)])

@@ -37,7 +37,7 @@ from crossline.runtime.work.stopwatch import measuring
 SHARDS = (2, 16, 128)
 BATCHES = (2_000, 20_000, 200_000)
 RATE_PER_S = 50_000
-EMPTY = 20  # batches that bring nothing
+EMPTY = 20  # empty batches
 
 Result = TypeVar("Result")
 

@@ -1,4 +1,4 @@
-"""What R5 and the policy of the measurement say of each record, by looking at all earlier ones: (t - w, t], exactly."""
+"""The decisions of R5 and the policy, from all earlier records of each record: exactly (t - w, t]."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def holds(rule: str, value: float) -> bool:
 
 
 def decided(hits: int) -> str:
-    """The policy: two rules block, one asks for a review."""
+    """The policy: two rules block, one requires a review."""
     return DECISIONS[min(hits, 2)]
 
 

@@ -31,7 +31,7 @@ SAID = {
 
 
 async def answer(request: Request) -> Response:
-    """Read the body, say the same to all."""
+    """Read the body, and send the same answer to all."""
     await request.body()
     return Response(orjson.dumps(SAID), media_type="application/json")
 

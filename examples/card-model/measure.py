@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.analysis.catch import rests_on
+from crossline.analysis.detection_quality import rests_on
 from crossline.basics.values import F64
 from crossline.generate.labels import PlantedFraud
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from crossline.analysis.catch import Marks
+from crossline.analysis.detection_quality import FraudLabels
 from crossline.backtest.workbench.labels import labels_at
 from crossline.basics.errors import UsageError
 from crossline.cli.main import app
@@ -35,7 +35,7 @@ ROWS: list[Row] = [
     ("payments", "p\0ü", True, None),
     ("logins", "l1", True, None),
 ]
-OF_PAYMENTS = Marks(
+OF_PAYMENTS = FraudLabels(
     {
         "p1": frozenset({"f1"}),
         "p2": frozenset({"f1"}),

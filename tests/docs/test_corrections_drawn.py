@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.evaluate.detect import detect, new_state
 from crossline.ingest.decode import decode_lines, make_layout
@@ -68,9 +68,9 @@ def test_the_example_of_revisions_is_true(tmp_path: Path, spread: tuple[int, int
     lines = map(row_as_record, table())
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     loaded = RuleSet.from_rules(item.rule for item in load_rules_text(written, "semantics", {"payments": SPEC}))
-    history = Recorded({"payments": SPEC}, {"payments": [str(tmp_path / "in.jsonl")]})
+    history = RecordedInput({"payments": SPEC}, {"payments": [str(tmp_path / "in.jsonl")]})
     deciding = Deciding(load_policy("{schema_version: 1, version: 1}", "policy.yaml"))
-    found = outcomes(Judged(loaded, history, deciding=deciding), tmp_path, *spread)
+    found = outcomes(BacktestSpec(loaded, history, deciding=deciding), tmp_path, *spread)
     made = [each for outcome in found for each in outcome.decisions]
     told = [f"{each['record_id']}{' revised' if 'revises' in each else ''} {each['decision']}" for each in made]
     wanted = [sorted(each for each in row[7].split(", ") if each) for row in table()]

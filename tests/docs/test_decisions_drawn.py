@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.rules.policy.policy import Deciding, load_policy
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
@@ -30,9 +30,9 @@ def test_the_example_of_decisions_is_true(tmp_path: Path, shards: int) -> None:
     ]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     loaded = RuleSet.from_rules(item.rule for item in load_rules_text(rules, "semantics", {"payments": SPEC}))
-    history = Recorded({"payments": SPEC}, {"payments": [str(tmp_path / "in.jsonl")]})
+    history = RecordedInput({"payments": SPEC}, {"payments": [str(tmp_path / "in.jsonl")]})
     deciding = Deciding(load_policy(policy, "semantics"))
-    found = outcomes(Judged(loaded, history, deciding=deciding), tmp_path, shards, 1_000_000)
+    found = outcomes(BacktestSpec(loaded, history, deciding=deciding), tmp_path, shards, 1_000_000)
     hits = [(alert["record_id"], alert["rule_id"]) for outcome in found for alert in outcome.alerts]
     assert hits == [(row[0], rule) for row in table for rule in row[5].split(", ") if rule]
     told = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.rules.holds.release import Release, release_key
 from crossline.rules.policy.policy import Deciding, load_policy
 from crossline.rules.reading import load_rules_text
@@ -33,9 +33,9 @@ def test_the_example_of_holds_is_true(tmp_path: Path, shards: int) -> None:
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     loaded = RuleSet.from_rules(item.rule for item in load_rules_text(rules, "semantics", {"payments": SPEC}))
     release = Release("burst", release_key({"account_id": "a2"}), BASE_MS + 180_000)
-    history = Recorded({"payments": SPEC}, {"payments": [str(tmp_path / "in.jsonl")]})
+    history = RecordedInput({"payments": SPEC}, {"payments": [str(tmp_path / "in.jsonl")]})
     deciding = Deciding(load_policy("{schema_version: 1, version: 1}", "policy.yaml"))
-    judged = Judged(replace(loaded, releases=(release,)), history, deciding=deciding)
+    judged = BacktestSpec(replace(loaded, releases=(release,)), history, deciding=deciding)
     found = [each for outcome in outcomes(judged, tmp_path, shards, 1_000_000) for each in outcome.decisions]
     alerts = {why["alert_id"]: each["record_id"] for each in found for why in each["reasons"] if "held_by" not in why}
     told = [

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import outcomes
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds
@@ -88,7 +88,7 @@ def found_by_engine(bodies: Rules, rows: list[Row], folder: Path) -> list[dict[s
         path.write_text("".join(json.dumps(record(row)) + "\n" for row in rows if row["stream"] == stream))
         files[stream] = [str(path)]
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(json.dumps(bodies), "semantics", STREAMS))
-    judged = Judged(rules, Recorded(STREAMS, files), bounds=Bounds(60_000))
+    judged = BacktestSpec(rules, RecordedInput(STREAMS, files), bounds=Bounds(60_000))
     alerts: list[dict[str, Any]] = []
     for outcome in outcomes(judged, folder):
         assert not outcome.dead

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from crossline.backtest import in_process
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rule_registry.tablelog import tables_of_log
@@ -265,10 +265,10 @@ def same_everywhere(project: Project, undisturbed: Alerts) -> None:
 def as_of_log(project: Project) -> Alerts:
     """What a backtest in processes of this machine finds, with the tables as they were by the rule log."""
     config, log, output = project.config(), log_path(project.root / "rules", "shop"), project.root / "then.jsonl"
-    history = Recorded(config.streams, {STREAM: [str(project.root / "in")]})
+    history = RecordedInput(config.streams, {STREAM: [str(project.root / "in")]})
     tables = tables_of_log(log, forms_of(config), streams_of(config), project.root / "sorted")
     bounds = Bounds(config.engine.partition_lag)
-    judged = Judged(ruleset_of_log(log), history, defaults=rule_defaults(config), bounds=bounds, tables=tables)
+    judged = BacktestSpec(ruleset_of_log(log), history, defaults=rule_defaults(config), bounds=bounds, tables=tables)
     in_process.backtest(judged, output)
     return read_jsonl(output)
 

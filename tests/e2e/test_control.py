@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from connectors.kafka_mock import read_topic
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import backtest
 from crossline.cli.rules.approval import approve
 from crossline.cli.rules.topic import publish_list, publish_rules, set_status_there
@@ -119,8 +119,8 @@ def test_rules_and_lists_of_a_topic(
     path = find_log(tmp_path / "rules")
     assert path is not None
     config = shop.config()
-    as_logged = Recorded(config.streams, {STREAM: [str(tmp_path / "in")]})
-    judged = Judged(ruleset_of_log(path), as_logged, lists_of_log(path, ["watched"]), rule_defaults(config))
+    as_logged = RecordedInput(config.streams, {STREAM: [str(tmp_path / "in")]})
+    judged = BacktestSpec(ruleset_of_log(path), as_logged, lists_of_log(path, ["watched"]), rule_defaults(config))
     backtest(judged, tmp_path / "then.jsonl", processes=1)
     assert read_jsonl(tmp_path / "then.jsonl").keys() == alerts.keys(), "a replay meets the same"
     # Once; where a stop comes before the broker's answer again, under the same name.

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from crossline.backtest import in_process, in_spark
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
@@ -44,8 +44,8 @@ def cut(data: bytes, seed: int, pieces: int) -> list[bytes]:
 def replayed(project: Project, rules: RuleSet, spark: SparkSession | None = None) -> list[dict[str, Any]]:
     """The alerts of a backtest, in their order: in processes of this machine, or in Spark."""
     output = project.root / "backtest.jsonl"
-    history = Recorded(project.config().streams, {STREAM: [str(project.root / "in")]})
-    judged = Judged(rules, history, defaults=DEFAULTS)
+    history = RecordedInput(project.config().streams, {STREAM: [str(project.root / "in")]})
+    judged = BacktestSpec(rules, history, defaults=DEFAULTS)
     if spark is None:
         in_process.backtest(judged, output)
     else:

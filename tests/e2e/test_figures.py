@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from crossline.backtest import figures, figures_following, figures_in_spark
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest import figure_stream, figure_table, figure_table_in_spark
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.errors import UsageError
 from crossline.rule_registry.reading import read_figures
 from crossline.rules.base import Defaults
@@ -39,11 +39,13 @@ def test_spark_writes_the_table_that_processes_write(spark: SparkSession, tmp_pa
     (tmp_path / "figures.yaml").write_text(yaml.safe_dump({"source_topic": STREAM, "figures": FIGURES}))
     streams = project.config().streams
     found = read_figures(tmp_path / "figures.yaml", streams, None)
-    columns = figures.types_of(found, streams)
-    history = Recorded(streams, {STREAM: [str(tmp_path / "in")]})
-    judged = Judged(feature_query(found), history, defaults=Defaults("event_time", 5_000, 20_000), feature_query=True)
-    here = figures.tell(judged, columns, tmp_path / "here.parquet", processes=1)
-    there = figures_in_spark.tell(spark, judged, columns, tmp_path / "there.parquet", batch_bytes=16_384)
+    columns = figure_table.figure_types(found, streams)
+    history = RecordedInput(streams, {STREAM: [str(tmp_path / "in")]})
+    judged = BacktestSpec(
+        feature_query(found), history, defaults=Defaults("event_time", 5_000, 20_000), feature_query=True
+    )
+    here = figure_table.write_figures(judged, columns, tmp_path / "here.parquet", processes=1)
+    there = figure_table_in_spark.write_figures(spark, judged, columns, tmp_path / "there.parquet", batch_bytes=16_384)
     assert pq.ParquetFile(tmp_path / "there.parquet").num_row_groups >= 3
     table = pq.read_table(tmp_path / "there.parquet")
     assert table == pq.read_table(tmp_path / "here.parquet")
@@ -61,22 +63,24 @@ def test_what_is_followed_is_what_a_table_of_it_all_says(spark: SparkSession, tm
     made = lines(records(300, seed=6)).splitlines(keepends=True)
     config = project.config()
     found = figures_of(FIGURES, project)
-    columns, history = figures.types_of(found, config.streams), Recorded(config.streams, {STREAM: []})
-    judged = Judged(feature_query(found), history, defaults=Defaults("event_time", 5_000, 20_000), feature_query=True)
+    columns, history = figure_table.figure_types(found, config.streams), RecordedInput(config.streams, {STREAM: []})
+    judged = BacktestSpec(
+        feature_query(found), history, defaults=Defaults("event_time", 5_000, 20_000), feature_query=True
+    )
     rows = 0
     for number, (first, end) in enumerate(((0, 120), (120, 125), (125, 300))):
         project.give(f"{number}.jsonl", b"".join(made[first:end]))
-        told = figures_following.follow(spark, config, judged, columns, tmp_path / "table", drain=True)
+        told = figure_stream.write_figure_stream(spark, config, judged, columns, tmp_path / "table", drain=True)
         assert told.records == end - first
         rows += told.rows
-    every = Recorded(config.streams, {STREAM: [str(tmp_path / "in")]})
-    whole = figures.tell(replace(judged, history=every), columns, tmp_path / "whole.parquet", processes=1)
+    every = RecordedInput(config.streams, {STREAM: [str(tmp_path / "in")]})
+    whole = figure_table.write_figures(replace(judged, history=every), columns, tmp_path / "whole.parquet", processes=1)
     assert pq.read_table(tmp_path / "table") == pq.read_table(tmp_path / "whole.parquet")
     assert len(list((tmp_path / "table").glob("part-*.parquet"))) == 3
     assert rows == whole.rows > 200
     others = figures_of({**FIGURES, "tries": {**FIGURES["tries"], "window": "40s"}}, project)
     with pytest.raises(UsageError, match="figures of other definitions"):
-        figures_following.follow(
+        figure_stream.write_figure_stream(
             spark, config, replace(judged, rules=feature_query(others)), columns, tmp_path / "table", drain=True
         )
 

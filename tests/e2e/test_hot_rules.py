@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import backtest
 from crossline.basics.errors import RetryableError
 from crossline.io.sqlite.sink import SqliteSink
@@ -146,11 +146,11 @@ def test_lists_change_while_the_pipeline_runs(spark: SparkSession, tmp_path: Pat
 
     rules, path = tmp_path / "rules", find_log(tmp_path / "rules")
     assert path is not None
-    as_logged = Recorded(project.config().streams, {STREAM: [str(tmp_path / "in")]})
-    of_then = Judged(ruleset_of_log(path), as_logged, lists_of_log(path, ["watched"]))
+    as_logged = RecordedInput(project.config().streams, {STREAM: [str(tmp_path / "in")]})
+    of_then = BacktestSpec(ruleset_of_log(path), as_logged, lists_of_log(path, ["watched"]))
     backtest(of_then, tmp_path / "then.jsonl", processes=1)
     assert sorted(read_jsonl(tmp_path / "then.jsonl")) == sorted(project.alerts()), "as of the log: the entries of then"
-    of_now = Judged(RuleSet.from_rules(read_rules(rules)), as_logged, lists_in(tmp_path / "lists"))
+    of_now = BacktestSpec(RuleSet.from_rules(read_rules(rules)), as_logged, lists_in(tmp_path / "lists"))
     backtest(of_now, tmp_path / "now.jsonl", processes=1)
     assert read_jsonl(tmp_path / "now.jsonl") == {}, "the list is empty now"
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from crossline.backtest import in_process
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rules.base import Defaults
 
@@ -84,9 +84,9 @@ def test_models_judge_in_spark_as_in_a_backtest_and_what_is_wrong_with_one_stops
 
     again = tmp_path / "backtest.jsonl"
     rules = ruleset_of_log(log_path(tmp_path / "rules", "shop"))
-    history = Recorded(project.config().streams, {STREAM: [str(tmp_path / "in")]})
+    history = RecordedInput(project.config().streams, {STREAM: [str(tmp_path / "in")]})
     defaults = Defaults(time_mode="event_time", watermark_delay_ms=5_000, allowed_lateness_ms=20_000)
-    in_process.backtest(Judged(rules, history, defaults=defaults), again)
+    in_process.backtest(BacktestSpec(rules, history, defaults=defaults), again)
     assert read_jsonl(again) == by_id(alerts.values())
 
     events = project.rule_log()

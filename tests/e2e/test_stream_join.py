@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from crossline.backtest import in_process
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rules.policy.policy import Deciding
@@ -50,8 +50,8 @@ def pieces_of(log: Log) -> list[Log]:
 def replayed(project: Project) -> tuple[Alerts, list[Body]]:
     """Alerts and decisions of a backtest by the rule log."""
     config, folder = project.config(), project.root
-    history = Recorded(config.streams, {STREAM: [str(folder / "in")], LEVELS: [str(folder / "levels")]})
-    judged = Judged(
+    history = RecordedInput(config.streams, {STREAM: [str(folder / "in")], LEVELS: [str(folder / "levels")]})
+    judged = BacktestSpec(
         ruleset_of_log(log_path(folder / "rules", "shop")),
         history,
         defaults=rule_defaults(config),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import backtest
 from crossline.cli.rules.publish_table import publish_table
 from crossline.io.kafka.control import ControlTopicWriter
@@ -105,9 +105,9 @@ def test_rows_of_a_topic(
     assert {each["record_id"] for each in alerts.values()} == wanted
 
     config, path = shop.config(), log_path(tmp_path / "rules", "shop")
-    as_logged = Recorded(config.streams, {STREAM: [str(tmp_path / "in")]})
+    as_logged = RecordedInput(config.streams, {STREAM: [str(tmp_path / "in")]})
     tables = tables_of_topics(config, ["tier"], path, tmp_path / "sorted", row_reader)
-    judged = Judged(ruleset_of_log(path), as_logged, {}, rule_defaults(config), tables=tables)
+    judged = BacktestSpec(ruleset_of_log(path), as_logged, {}, rule_defaults(config), tables=tables)
     backtest(judged, tmp_path / "then.jsonl", processes=1)
     assert read_jsonl(tmp_path / "then.jsonl").keys() == alerts.keys(), "a replay meets the same"
     now = tables_of_topics(config, ["tier"], None, tmp_path / "sorted", row_reader)

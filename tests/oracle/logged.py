@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from crossline.backtest import in_process
-from crossline.backtest.backtest import Judged
+from crossline.backtest.backtest import BacktestSpec
 from crossline.runtime.snapshot.snapshot import SnapshotSource, StaticSnapshot
 from crossline.runtime.stages.deciding import Judge
 from crossline.runtime.stages.judging import Judging
@@ -36,7 +36,7 @@ class LoggedJudge:
 
 
 def decided(
-    judged: Judged, folder: Path, shards: int, batch_bytes: int, judge: Callable[[SnapshotSource], Judge]
+    judged: BacktestSpec, folder: Path, shards: int, batch_bytes: int, judge: Callable[[SnapshotSource], Judge]
 ) -> Any:
     """All decisions of a run, as they are told."""
     source = StaticSnapshot(judged.snapshot(judged.rules, shards).to_json())

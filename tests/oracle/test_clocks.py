@@ -12,7 +12,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.conditions.lists import named_lists
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.evaluate.shard import Bounds
@@ -163,9 +163,9 @@ def test_a_backtest_says_what_the_twin_says(
     loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: given_spec}, LISTS)
     with tempfile.TemporaryDirectory() as name:
         paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], Path(name), files)
-        recorded = Recorded({STREAM: given_spec}, {STREAM: [str(path) for path in paths]})
+        recorded = RecordedInput({STREAM: given_spec}, {STREAM: [str(path) for path in paths]})
         alone = RuleSet.from_rules(item.rule for item in loaded)
-        judged = Judged(alone, recorded, named_lists(LISTS), Defaults(), Bounds(0))
+        judged = BacktestSpec(alone, recorded, named_lists(LISTS), Defaults(), Bounds(0))
         pool = in_pool(judged, Path(name), 2, batch_bytes)
         one = in_this_one(judged, Path(name), 2, batch_bytes)
     found = sorted(map(told_by_alert, pool))

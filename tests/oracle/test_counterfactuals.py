@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from crossline.backtest.backtest import Judged, Recorded
-from crossline.backtest.investigation.bench import Bench, Budget
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.investigation.counterfactual import Counterfactual, counterfactuals
-from crossline.backtest.investigation.rows import KeyRecord
+from crossline.backtest.investigation.key_records import KeyRecord
+from crossline.backtest.investigation.variant_runner import Budget, VariantRunner
 from crossline.basics.streams.schema import load_streams
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
@@ -236,8 +236,8 @@ def test_each_change_turns_it_and_one_step_less_does_not(bodies: st.SearchStrate
         mine = [each for each in made if each["account"] == account]
         rule = load_rules_text(orjson.dumps([body]).decode(), "rules.yaml", STREAMS)[0].rule
         records = [KeyRecord("payments", each["id"], each["at"], each["at"], each) for each in mine]
-        setting = Judged(RuleSet(), Recorded(STREAMS, {}))
-        bench = Bench(rule, setting, {"account": account}, crossing, Budget(runs=4_000 if DEEP else 250))
+        setting = BacktestSpec(RuleSet(), RecordedInput(STREAMS, {}))
+        bench = VariantRunner(rule, setting, {"account": account}, crossing, Budget(runs=4_000 if DEEP else 250))
         alert = bench.holds(bench.batch(records))[crossing]
         found = counterfactuals(bench, alert, records, START_MS - 60_000)
         assert found.why_none == ""

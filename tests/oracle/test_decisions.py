@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline.backtest import in_process
-from crossline.backtest.backtest import Judged
+from crossline.backtest.backtest import BacktestSpec
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, load_policy
 
@@ -76,7 +76,7 @@ def _reason(said: Body) -> tuple[str, int, str | None, bool]:
     return said["rule_id"], said["rule_version"], said["alert_id"], "standing" in said
 
 
-def deciding(judged: Judged, policy: Body, **more: Any) -> Judged:
+def deciding(judged: BacktestSpec, policy: Body, **more: Any) -> BacktestSpec:
     read = load_policy(yaml.safe_dump(policy), "policy.yaml")
     return replace(judged, defaults=DEFAULTS, deciding=Deciding(read, **more))
 

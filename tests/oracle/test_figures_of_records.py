@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.backtest.figures import types_of
+from crossline.backtest.figure_table import figure_types
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
@@ -34,7 +34,7 @@ def written(table: Body, made: list[Record], shape: Any, *, ingest_column: bool)
     plans = compile_all(feature_query(figures), {STREAM: spec}, Defaults())
     path = FastPath.of(list(plans.values()), shape.shards)
     run(path, shape, made, ["log"] * len(made), 2)
-    columns = types_of(figures, {STREAM: spec})
+    columns = figure_types(figures, {STREAM: spec})
     tables = []
     for rows in path.told_rows:
         assert {kind for kind, _ in rows} <= {TOLD}

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline.backtest import in_process
-from crossline.backtest.backtest import Judged
+from crossline.backtest.backtest import BacktestSpec
 from crossline.rules.holds.release import Release, release_key
 from crossline.runtime.local.memory import MemoryJudge
 
@@ -58,7 +58,7 @@ def at(seconds: float, account: str = "a1", *, late: float = 0, name: str = "") 
 
 
 def decisions_of(
-    judged: Judged, folder: Path, shards: int = 1, batch_bytes: int = 1_000_000, *, kept: bool = False
+    judged: BacktestSpec, folder: Path, shards: int = 1, batch_bytes: int = 1_000_000, *, kept: bool = False
 ) -> list[dict[str, Any]]:
     """All that was decided; ``kept``: by states that are read from their logs for each batch."""
     judge = (lambda source: LoggedJudge(source, folder / f"state{shards}-{batch_bytes}")) if kept else MemoryJudge
@@ -66,7 +66,7 @@ def decisions_of(
     return found
 
 
-def judged_by(rules: list[Body], made: Sequence[Record], folder: Path, policy: Body = PLAIN) -> Judged:
+def judged_by(rules: list[Body], made: Sequence[Record], folder: Path, policy: Body = PLAIN) -> BacktestSpec:
     paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], folder, 1)
     return deciding(judged_of(rules, paths, ingest_column=True), policy)
 

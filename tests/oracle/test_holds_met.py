@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
@@ -57,7 +57,7 @@ def test_the_records_of_both_streams_are_held(tmp_path: Path) -> None:
         path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in lines))
         inputs[stream] = [str(path)]
     deciding = Deciding(load_policy("{schema_version: 1, version: 1}", "policy.yaml"))
-    judged = Judged(rules, Recorded(streams, inputs), bounds=Bounds(0), deciding=deciding)
+    judged = BacktestSpec(rules, RecordedInput(streams, inputs), bounds=Bounds(0), deciding=deciding)
     for shards, batch_bytes in ((1, 1_000_000), (3, 1)):
         found = decisions_of(judged, tmp_path, shards, batch_bytes, kept=shards == 3)
         said = sorted((each["record_id"], each["decision"], bool(each["reasons"][0].get("held_by"))) for each in found)
@@ -91,6 +91,6 @@ def test_a_record_is_late_as_its_own_stream_says(tmp_path: Path) -> None:
         inputs[stream] = [str(path)]
     deciding = Deciding(load_policy("{schema_version: 1, version: 1}", "policy.yaml"))
     defaults = Defaults("event_time", 10_000, 20_000)
-    judged = Judged(rules, Recorded(streams, inputs), defaults=defaults, bounds=Bounds(0), deciding=deciding)
+    judged = BacktestSpec(rules, RecordedInput(streams, inputs), defaults=defaults, bounds=Bounds(0), deciding=deciding)
     said = {each["record_id"]: each["decision"] for each in decisions_of(judged, tmp_path)}
     assert said == dict.fromkeys(["payments@0", "logins@5", "logins@6", "logins@10"], "block")

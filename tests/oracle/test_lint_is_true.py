@@ -14,7 +14,7 @@ from crossline.analysis.claims import All, Denied
 from crossline.analysis.conditions import claim_of, fields_of
 from crossline.analysis.formulas import claim_of_formula
 from crossline.analysis.ruleset_lint import lint
-from crossline.analysis.solve import Values, certain, hull, impossible
+from crossline.analysis.satisfiability import ValueRange, certain, impossible, value_range
 from crossline.basics.conditions.tree import parse_conditions
 from crossline.basics.fields import FieldKind
 from crossline.basics.formula.check import check
@@ -99,17 +99,17 @@ def test_conditions_that_cannot_or_must_hold(conditions: list[Body]) -> None:
         event("certain")
         assert found == {True}
     passed = [record["amount"] for record in ALL_RECORDS if holds(conditions, record, LISTS)]
-    bounds = hull(claim, "amount", FIELDS)
+    bounds = value_range(claim, "amount", FIELDS)
     assert bounds.missing or None not in passed
     assert all(bounds.low <= each <= bounds.high for each in passed if each is not None)
 
 
 KINDS: Mapping[str, FieldKind] = {"a": "integer", "b": "integer", "x": "number", "flag": "boolean"}
 KNOWN = {
-    "a": Values("integer", missing=False, low=0, high=4),
-    "b": Values("integer", low=-2, high=2),
-    "x": Values("number", low=-1, high=2.5),
-    "flag": Values("boolean"),
+    "a": ValueRange("integer", missing=False, low=0, high=4),
+    "b": ValueRange("integer", low=-2, high=2),
+    "x": ValueRange("number", low=-1, high=2.5),
+    "flag": ValueRange("boolean"),
 }
 VALUES: dict[str, list[Any]] = {
     "a": [0, 1, 3, 4],

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.conditions.lists import Lists
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
@@ -178,8 +178,10 @@ def test_backtests(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], folder, 2)
-        history = Recorded({STREAM: spec}, {STREAM: [str(path) for path in paths]})
-        judged = Judged(RuleSet.from_rules(item.rule for item in loaded), history, whole(lists), Defaults(), Bounds(0))
+        history = RecordedInput({STREAM: spec}, {STREAM: [str(path) for path in paths]})
+        judged = BacktestSpec(
+            RuleSet.from_rules(item.rule for item in loaded), history, whole(lists), Defaults(), Bounds(0)
+        )
         pool = in_pool(judged, folder, processes, batch_bytes)
         one = in_this_one(judged, folder, processes, batch_bytes)
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}

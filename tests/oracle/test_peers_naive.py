@@ -12,7 +12,7 @@ from bench.decisions_systems import POLICY
 from bench.peers.naive import decisions
 from bench.workload import R5, STREAM, stream_spec
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import backtest
 from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.shard import Bounds
@@ -31,9 +31,9 @@ def judged(lines: list[bytes], folder: Path) -> list[str]:
     streams = {STREAM: StreamSpec.model_validate(stream_spec())}
     rules = RuleSet.from_rules(each.rule for each in load_rules_text(orjson.dumps(R5).decode(), "rules.yaml"))
     known = {name: value for name, value in POLICY.items() if name in Policy.model_fields}
-    given = Judged(
+    given = BacktestSpec(
         rules,
-        Recorded(streams, {STREAM: [str(folder / "in.jsonl")]}),
+        RecordedInput(streams, {STREAM: [str(folder / "in.jsonl")]}),
         defaults=Defaults(),
         bounds=Bounds(60_000),
         deciding=Deciding(Policy.model_validate(known), every=True),

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.backtest import in_process
-from crossline.backtest.backtest import Judged
+from crossline.backtest.backtest import BacktestSpec
 from crossline.basics.errors import StateError
 from crossline.rules.base import Defaults
 from crossline.runtime.local.memory import MemoryJudge
@@ -234,7 +234,7 @@ def test_decisions_are_revised_as_without(
         assert whole == resharded_between(judged, folder, numbers)
 
 
-def resharded_between(judged: Judged, folder: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
+def resharded_between(judged: BacktestSpec, folder: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """All decisions, each batch judged in another number of shards than the one before."""
     (folder / "spark" / "commits").mkdir(parents=True)
     (folder / "snapshot.json").write_bytes(judged.snapshot(judged.rules, 2).to_json())

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline.backtest import in_process
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.conditions.lists import named_lists
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
@@ -38,30 +38,30 @@ from .strategies import LISTS, STREAM, Body, Record, composed_sets, records, rul
 from .test_detect_equals_naive import DEEP, in_digits, with_ingest
 
 
-def judged_of(rules: list[Body], files: Iterable[Path], *, ingest_column: bool) -> Judged:
+def judged_of(rules: list[Body], files: Iterable[Path], *, ingest_column: bool) -> BacktestSpec:
     spec = stream_spec(ingest_column=ingest_column)
     loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: spec}, LISTS)
-    return Judged(
+    return BacktestSpec(
         RuleSet.from_rules(item.rule for item in loaded),
-        Recorded({STREAM: spec}, {STREAM: [str(path) for path in files]}),
+        RecordedInput({STREAM: spec}, {STREAM: [str(path) for path in files]}),
         named_lists(LISTS),
         Defaults("event_time", duration_ms(DEFAULTS["watermark_delay"]), duration_ms(DEFAULTS["allowed_lateness"])),
         Bounds(0),
     )
 
 
-def in_pool(judged: Judged, folder: Path, processes: int, batch_bytes: int) -> list[dict[str, Any]]:
+def in_pool(judged: BacktestSpec, folder: Path, processes: int, batch_bytes: int) -> list[dict[str, Any]]:
     with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):
         in_process.backtest(judged, folder / "alerts.jsonl", processes=processes)
     return [json.loads(line) for line in (folder / "alerts.jsonl").read_text().splitlines()]
 
 
-def in_this_one(judged: Judged, folder: Path, shards: int, batch_bytes: int) -> list[dict[str, Any]]:
+def in_this_one(judged: BacktestSpec, folder: Path, shards: int, batch_bytes: int) -> list[dict[str, Any]]:
     """All stages one within the other, as Spark's one task has them, and no other process."""
     return [alert for outcome in outcomes(judged, folder, shards, batch_bytes) for alert in outcome.alerts]
 
 
-def outcomes(judged: Judged, folder: Path, shards: int, batch_bytes: int) -> list[Outcome]:
+def outcomes(judged: BacktestSpec, folder: Path, shards: int, batch_bytes: int) -> list[Outcome]:
     """What comes of each batch there."""
     source = StaticSnapshot(judged.snapshot(judged.rules, shards).to_json())
     with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):

@@ -11,11 +11,11 @@ import orjson
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from crossline.analysis.catch import Marks
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.analysis.detection_quality import FraudLabels
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.trial import as_if_active
 from crossline.backtest.workbench.sample import batches
-from crossline.backtest.workbench.suggest import Suggestion, Wanted, suggest
+from crossline.backtest.workbench.threshold_search import Suggestion, ThresholdTarget, suggest
 from crossline.evaluate.shard import Bounds
 from crossline.rules.reading import load_rules_text
 
@@ -85,12 +85,14 @@ def by_twin(body: Body, made: list[Record], line: float) -> NaiveResult:
     return naive_detect([at_line(body, line)], made)
 
 
-def suggestion(body: Body, made: list[Record], wanted: Wanted) -> Suggestion:
+def suggestion(body: Body, made: list[Record], wanted: ThresholdTarget) -> Suggestion:
     (item,) = load_rules_text(orjson.dumps([body]).decode(), "rules.yaml", {STREAM: SPEC}, [])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "in.jsonl"
         path.write_bytes(b"".join(orjson.dumps(wire_record(record)) + b"\n" for record in made))
-        judged = Judged(as_if_active([item.rule]), Recorded({STREAM: SPEC}, {STREAM: [str(path)]}), bounds=Bounds(0))
+        judged = BacktestSpec(
+            as_if_active([item.rule]), RecordedInput({STREAM: SPEC}, {STREAM: [str(path)]}), bounds=Bounds(0)
+        )
         return suggest(judged, item.rule, list(batches(judged.history, Path(folder))), 1.0, wanted)
 
 
@@ -115,7 +117,7 @@ def test_no_line_comes_nearer_to_so_many_alerts(body: Body, made: list[Record], 
         made,
     ).hits:
         return
-    found = suggestion(body, made, Wanted(float(many), None))
+    found = suggestion(body, made, ThresholdTarget(float(many), None))
     assert len(found.judged) == found.lines
     for each in found.judged:
         assert each.alerts == len(by_twin(body, made, each.line).hits)
@@ -139,8 +141,8 @@ def test_no_line_has_a_better_f1(body: Body, made: list[Record], numbers: set[in
         precision, recall = true / len(hits), caught / len(frauds)
         return 2 * precision * recall / (precision + recall)
 
-    marks = Marks({each: frozenset({each}) for each in frauds}, frozenset(frauds), len(made))
-    found = suggestion(body, made, Wanted(None, marks))
+    marks = FraudLabels({each: frozenset({each}) for each in frauds}, frozenset(frauds), len(made))
+    found = suggestion(body, made, ThresholdTarget(None, marks))
     assert found.best.weighed is not None
     assert abs(found.best.weighed.f1 + best_of(body, made, lambda result: -f1(result))) < 1e-9
 
@@ -157,7 +159,7 @@ def test_the_line_within_a_formula_is_that_of_the_first_plain_number() -> None:
     }
     body: Body = {"rule_id": "r", "version": 1, "source_topic": STREAM, "rule_type": "formula", "figures": figures}
     body |= {"when": "f0 >= 2 and f1 > 6", "emit": "every"}
-    found = suggestion(body, made, Wanted(2.0, None))
+    found = suggestion(body, made, ThresholdTarget(2.0, None))
     # From the third record on the sum is beyond 6: lines up to 3 give 3 alerts, 4 gives 2, 5 gives 1, 6 none.
     assert [(each.line, each.alerts) for each in found.judged] == [(6, 0), (5, 1), (4, 2), (3, 3), (2, 3), (1, 3)]
     assert (found.best.line, found.same_to, found.drawn.named, found.lines) == (4, 3, "f0", 6)

@@ -19,7 +19,7 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.conditions.lists import named_lists
 from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.shard import Bounds
@@ -198,9 +198,9 @@ def test_backtests(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], folder, 2)
-        history = Recorded({STREAM: spec}, {STREAM: [str(path) for path in paths]})
+        history = RecordedInput({STREAM: spec}, {STREAM: [str(path) for path in paths]})
         rule_set = RuleSet.from_rules(item.rule for item in loaded)
-        judged = Judged(rule_set, history, named_lists(LISTS), Defaults(), Bounds(0))
+        judged = BacktestSpec(rule_set, history, named_lists(LISTS), Defaults(), Bounds(0))
         judged = replace(judged, tables=logged(mine, spec, STREAM, store_in(folder, mine, spec)).whole())
         pool = in_pool(judged, folder, processes, batch_bytes)
         one = in_this_one(judged, folder, processes, batch_bytes)

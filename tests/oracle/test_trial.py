@@ -11,7 +11,7 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.trial import as_if_active, verdicts
 from crossline.basics.conditions.lists import named_lists
 from crossline.evaluate.shard import Bounds
@@ -73,9 +73,9 @@ def test_it_says_what_the_twin_says(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "in.jsonl"
         path.write_bytes(b"".join(orjson.dumps(wire_record(record)) + b"\n" for record in made))
-        history = Recorded({STREAM: spec}, {STREAM: [str(path)]})
+        history = RecordedInput({STREAM: spec}, {STREAM: [str(path)]})
         _, found = verdicts(
-            Judged(as_if_active(loaded), history, named_lists(LISTS), bounds=Bounds(0)), Path(folder), record_id
+            BacktestSpec(as_if_active(loaded), history, named_lists(LISTS), bounds=Bounds(0)), Path(folder), record_id
         )
     probes = [{**body, **PROBES[body["rule_type"]]} for body in bodies]
     fired, figures = hits_at(bodies, made, record_id), hits_at(probes, made, record_id)

@@ -264,7 +264,7 @@ def test_rules_of_other_streams_are_refused_at_once(spark: SparkSession, stream:
     rates = {"count": True, "source_topic": "rates", "group_by": "account", "window": "5m"}
     both = {"rule_id": "both", "version": 1, "rule_type": "formula", "source_topic": "payments", "when": "n > 1"}
     (tmp_path / "r.yaml").write_text(yaml.safe_dump([{**both, "figures": {"n": rates}}]))
-    with pytest.raises(UsageError, match="rule both looks at rates besides payments"):
+    with pytest.raises(UsageError, match="rule both reads rates besides payments"):
         cl.detect(table(spark, []), cl.load_rules(tmp_path / "r.yaml"), stream)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="found no rule files"):

@@ -1,1 +1,1 @@
-"""What can be said of rules without records: what they mean, what they keep, and what cannot be meant."""
+"""Static analysis of rules: descriptions, forms, retention, lint, and measures of detection quality."""

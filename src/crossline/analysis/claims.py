@@ -1,7 +1,8 @@
 """Claims about a record, as lint reasons about them: tests of single values, joined by and, or and not.
 
-Conditions and formulas become claims (``conditions.py``, ``formulas.py``), which mean the same; ``solve.py`` says which
-cannot hold. A ``Test`` holds where the value is there and compares so; where it is missing, its negation does.
+Conditions and formulas become claims (``conditions.py``, ``formulas.py``), which mean the same;
+``satisfiability.py`` finds those that cannot hold. A ``Test`` holds if the value is present and passes. Its
+negation holds if the value is missing, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TURNED = {"<": ">", ">": "<", "=": "="}
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """The value named is there, and ``operator`` of it and ``value`` holds. ``in``, ``not_in``: a tuple of values."""
+    """The named value is present, and ``operator`` holds with ``value``. ``in``, ``not_in``: a tuple of values."""
 
     __test__ = False  # no test of pytest's
 
@@ -36,7 +37,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The value named is there."""
+    """The named value is present."""
 
     name: str
 
@@ -52,7 +53,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Whatever ``text`` says, of which no more is known than whether it can be true, and can be false."""
+    """An unanalysed condition ``text``: known is only whether it can be true, and whether it can be false."""
 
     text: str
     can_hold: bool = True

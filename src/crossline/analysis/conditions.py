@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from crossline.analysis.claims import All, Claim, Denied, Opaque, Present, Some, Test, relation
-from crossline.analysis.solve import Values
+from crossline.analysis.satisfiability import ValueRange
 from crossline.basics.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, ListRef, Node, Not
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 
 _WORD = 2**63
 
 
-def fields_of(spec: StreamSpec) -> dict[str, Values]:
-    """What each field of the stream may be in a record that is taken in."""
+def fields_of(spec: StreamSpec) -> dict[str, ValueRange]:
+    """The possible values of each field of the stream in a decoded record."""
     return {name: _values(each) for name, each in spec.columns.items()}
 
 
-def _values(field: FieldSpec) -> Values:
+def _values(field: FieldSpec) -> ValueRange:
     if field.is_list:
-        return Values("list", field.optional)
+        return ValueRange("list", field.optional)
     if field.kind in {"integer", "timestamp"}:
-        return Values(field.kind, field.optional, -_WORD, _WORD - 1)
-    return Values(field.kind, field.optional)
+        return ValueRange(field.kind, field.optional, -_WORD, _WORD - 1)
+    return ValueRange(field.kind, field.optional)
 
 
 def claim_of(node: Node, fields: Mapping[str, FieldSpec]) -> Claim:
@@ -57,7 +57,7 @@ def _leaf(leaf: Leaf, fields: Mapping[str, FieldSpec]) -> Claim:  # noqa: PLR091
 
 
 def _positive(leaf: Leaf, operator: str) -> Claim:
-    """That the field is there, and the operator holds."""
+    """The claim that the field is present and the operator holds."""
     match leaf.value:
         case FieldRef(other):
             return relation(leaf.field, operator, other)

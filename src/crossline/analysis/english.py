@@ -1,4 +1,4 @@
-"""A rule in plain English, from the program that it becomes: nothing here knows a rule type."""
+"""Describes a rule in plain English, from its program. It is independent of rule types."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _STATUS = {
 }
 
 
-def said(rule: Rule, program: Program) -> str:
-    """The rule as English sentences."""
+def describe_rule(rule: Rule, program: Program) -> str:
+    """The rule in English sentences."""
     return " ".join(_sentences(rule, program))
 
 
@@ -42,7 +42,7 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
         of = f", its alert by {_and(program.entity)} (without a key where it lacks one)" if program.entity else ""
         yield f"Each of them is a hit{of}."
     elif program.comparison is not None:
-        figure = figure_said(program.figures[0], program.feed, {})
+        figure = describe_figure(program.figures[0], program.feed, {})
         yield f"It fires where {figure} is {_line(program.comparison)}, {_emitted(program)}."
     elif program.sequence is not None:
         yield from _ordered(program, program.sequence, looks)
@@ -79,7 +79,8 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
 
 def _figures(program: Program, names: Sequence[str], looks: Mapping[str, Look]) -> list[str]:
     return [
-        f"{name} is {figure_said(each, program.feed, looks)}" for name, each in zip(names, program.figures, strict=True)
+        f"{name} is {describe_figure(each, program.feed, looks)}"
+        for name, each in zip(names, program.figures, strict=True)
     ]
 
 
@@ -130,7 +131,7 @@ def _absent(program: Program, verdict: AbsencePredicate, looks: Mapping[str, Loo
         yield f"After an alert there is none{by} for {format_duration(cooldown_ms)}."
 
 
-def figure_said(figure: Figure, judged: Feed, looks: Mapping[str, Look]) -> str:
+def describe_figure(figure: Figure, judged: Feed, looks: Mapping[str, Look]) -> str:
     """``the number of payments where status == declined in the last 10 min``; ``judged``: the rule's own feed.
 
     ``looks``: by name, the records of other streams that figures may be of.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crossline.analysis.claims import ALWAYS, NEVER, All, Claim, Denied, Opaque, Present, Some, Test, relation
-from crossline.analysis.solve import Known
+from crossline.analysis.satisfiability import Known
 from crossline.basics.formula.canonical import canonical
 from crossline.basics.formula.tree import (
     FAMILIES,
@@ -139,7 +139,7 @@ def _arithmetic(sign: str, a: Bounds, b: Bounds) -> Bounds:
 
 
 def _safe(work: Callable[[float, float], float], x: float, y: float) -> float | None:
-    """``work(x, y)``; an end that is not reached times nothing is nothing. None where there is no such number."""
+    """``work(x, y)``; an end that is not reached times nothing is nothing. None if there is no such number."""
     if work is operator.mul and 0 in {x, y}:
         return 0
     try:

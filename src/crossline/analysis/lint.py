@@ -1,6 +1,6 @@
-"""What cannot be meant: rules that never or always hold, contradict themselves, or say what another says.
+"""Lint: rules that never or always hold, contradict themselves, or repeat another rule.
 
-A finding is true, whatever the records: what is not certain is not said.
+A finding is true for any records; uncertain findings are not reported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from crossline.analysis.claims import All, Claim, Denied, Opaque, Present, Test
 from crossline.analysis.conditions import claim_of, fields_of
 from crossline.analysis.formulas import claim_of_formula
 from crossline.analysis.ranges import figure_values
-from crossline.analysis.solve import Known, Values, certain, impossible
+from crossline.analysis.satisfiability import Known, ValueRange, certain, impossible
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import AllOf, AnyOf, Leaf, Node
 from crossline.basics.streams.schema import StreamSpec
@@ -41,7 +41,7 @@ _SAID = 160  # characters of a condition that a finding repeats
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """One thing: ``what`` is so, ``why`` it matters, what ``todo``; ``path`` from the top of the rule."""
+    """A finding: ``what`` was found, ``why`` it matters, what ``todo``; ``path`` from the top of the rule."""
 
     rule_id: str
     kind: Kind
@@ -52,8 +52,8 @@ class LintFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
-    """A rule as lint reasons about it: which records it looks at, and when these make it a hit (None: always)."""
+class RuleClaims:
+    """The claims of a rule: which records enter, and when they are hits (None: always)."""
 
     rule: Rule
     program: Program
@@ -63,15 +63,15 @@ class Meant:
     hits: Claim | None
 
 
-LINE = "figure of the line"  # what the one figure of a comparison is called: no field has such a name
+LINE = "figure of the line"  # the name of the one figure of a comparison; no field has such a name
 
 
-def meant(rule: Rule, spec: StreamSpec, defaults: Defaults) -> Meant:
+def rule_claims(rule: Rule, spec: StreamSpec, defaults: Defaults) -> RuleClaims:
     """The claims of a rule that fits its stream."""
     program = rule.program(spec, defaults)
     fields = fields_of(spec)
     there = [Present(name) for name in program.feed.key_fields]
-    known: dict[str, Values] = dict(fields)
+    known: dict[str, ValueRange] = dict(fields)
     hits: Claim | None = None
     if (line := program.comparison) is not None:
         (figure,) = program.figures
@@ -92,8 +92,10 @@ def meant(rule: Rule, spec: StreamSpec, defaults: Defaults) -> Meant:
         enters = All((_fields_only(program, spec, verdict), *there))
         # Of a score nothing is claimed: it is the model's, and that of another model is another.
         score = Opaque(f"the score of {rule.rule_id}") if verdict.scored is not None else None
-        return Meant(rule, program, spec, known, enters, score or claim_of_formula(verdict.when.root, known))
-    return Meant(rule, program, spec, known, All((claim_of(program.feed.condition.node, spec.columns), *there)), hits)
+        return RuleClaims(rule, program, spec, known, enters, score or claim_of_formula(verdict.when.root, known))
+    return RuleClaims(
+        rule, program, spec, known, All((claim_of(program.feed.condition.node, spec.columns), *there)), hits
+    )
 
 
 def _fields_only(program: Program, spec: StreamSpec, verdict: FormulaPredicate) -> Claim:
@@ -104,44 +106,44 @@ def _fields_only(program: Program, spec: StreamSpec, verdict: FormulaPredicate) 
 
 
 def lint_rule(rule: Rule, spec: StreamSpec, defaults: Defaults) -> list[LintFinding]:
-    """All that is found in a rule by itself."""
-    said = meant(rule, spec, defaults)
+    """All findings of a rule by itself."""
+    claims = rule_claims(rule, spec, defaults)
     return [
-        *_truth(said),
-        *_waits(said),
-        *_figures(said),
-        *_windows(said, defaults),
-        *_keys(said),
+        *_truth(claims),
+        *_waits(claims),
+        *_figures(claims),
+        *_windows(claims, defaults),
+        *_keys(claims),
         *unread_figures(rule),
-        *_rarely(said),
+        *_rarely(claims),
     ]
 
 
 def unread_figures(rule: Rule) -> Iterator[LintFinding]:
-    """Figures that no formula reads; they are not reckoned."""
+    """Figures that no formula reads; they are not computed."""
     for name in rule.unread_figures() if isinstance(rule, PredicateRule) else ():
-        what, why = f"figure {name} is read by no formula", "it is not reckoned, and no alert shows it"
+        what, why = f"figure {name} is read by no formula", "it is not computed, and no alert shows it"
         yield LintFinding(rule.rule_id, "unread_figure", ("figures", name), what, why, "remove it, or name it in when")
 
 
-def _truth(said: Meant) -> Iterator[LintFinding]:
+def _truth(claims: RuleClaims) -> Iterator[LintFinding]:
     """Whether it can be true, and whether it can be false."""
-    rule, program = said.rule, said.program
-    if impossible(said.enters, said.known):
-        yield _contradiction(rule, program.feed.condition, said.spec, said, rule.place_of("conditions"))
+    rule, program = claims.rule, claims.program
+    if impossible(claims.enters, claims.known):
+        yield _contradiction(rule, program.feed.condition, claims.spec, claims, rule.place_of("conditions"))
         return
-    if said.hits is None and program.feed.condition.canonical and certain(said.enters, said.known):
+    if claims.hits is None and program.feed.condition.canonical and certain(claims.enters, claims.known):
         yield _always(rule, "conditions", f"{_short(program.feed.condition)} holds for every record")
         return
-    yield from _parts(rule, program.feed.condition, said)
-    if said.hits is None:
+    yield from _parts(rule, program.feed.condition, claims)
+    if claims.hits is None:
         return
-    if impossible(All((said.enters, said.hits)), said.known):
+    if impossible(All((claims.enters, claims.hits)), claims.known):
         why = "it judges every record that it looks at, and never fires"
-        what = f"{_line(said)} can never hold"
+        what = f"{_line(claims)} can never hold"
         yield LintFinding(rule.rule_id, "never_true", rule.place_of("when"), what, why, "mend the line, or retire it")
-    elif impossible(All((said.enters, Denied(said.hits))), said.known):
-        yield _always(rule, "when", f"{_line(said)} holds at every record that the rule looks at")
+    elif impossible(All((claims.enters, Denied(claims.hits))), claims.known):
+        yield _always(rule, "when", f"{_line(claims)} holds at every record that the rule looks at")
 
 
 def _always(rule: Rule, part: str, what: str) -> LintFinding:
@@ -151,13 +153,13 @@ def _always(rule: Rule, part: str, what: str) -> LintFinding:
     )
 
 
-def _line(said: Meant) -> str:
-    """What the figures are held against."""
-    formula, verdict = said.program.formula, said.program.comparison
+def _line(claims: RuleClaims) -> str:
+    """The comparison of the figures as text."""
+    formula, verdict = claims.program.formula, claims.program.comparison
     if formula is not None:
         return " ".join(formula.when.text.split())
     assert verdict is not None  # noqa: S101 - only asked where something is known of one
-    figure, values = said.program.figures[0], said.known[LINE]
+    figure, values = claims.program.figures[0], claims.known[LINE]
     ends = [f"at least {values.low:g}"] if values.low > -(2**63) else []
     ends += [f"at most {values.high:g}"] if values.high < 2**63 - 1 else []
     least = f", which is {' and '.join(ends)}," if ends else ""
@@ -165,41 +167,41 @@ def _line(said: Meant) -> str:
     return f"{named}{least} {verdict.operator} {verdict.threshold:g}"
 
 
-def _contradiction(rule: Rule, condition: Condition, spec: StreamSpec, said: Meant, path: Path) -> LintFinding:
+def _contradiction(rule: Rule, condition: Condition, spec: StreamSpec, claims: RuleClaims, path: Path) -> LintFinding:
     """The fewest conditions of those joined by and that cannot hold together."""
     node = condition.node
     parts: Sequence[Node] = node.parts if isinstance(node, AllOf) else (node,)
-    there = All(tuple(Present(name) for name in said.program.feed.key_fields))
+    there = All(tuple(Present(name) for name in claims.program.feed.key_fields))
     found: tuple[Node, ...] = tuple(parts)
     for count in (1, 2):
         for some in combinations(parts, count):
-            if impossible(All(tuple(claim_of(each, spec.columns) for each in some)), said.known):
+            if impossible(All(tuple(claim_of(each, spec.columns) for each in some)), claims.known):
                 found = some
                 break
         else:
             continue
         break
-    alone = impossible(All(tuple(claim_of(each, spec.columns) for each in found)), said.known)
+    alone = impossible(All(tuple(claim_of(each, spec.columns) for each in found)), claims.known)
     text = " and ".join(_short(Condition(each)) for each in found)
     what = f"{text} cannot hold" + (" together" if len(found) > 1 else "")
     if not alone and there.parts:
-        what += f" where {', '.join(said.program.feed.key_fields)} is there, by which the rule groups"
+        what += f" where {', '.join(claims.program.feed.key_fields)} is there, by which the rule groups"
     last = found[-1] if found else node
     at = last.path if isinstance(last, Leaf) and last.path else path
     kind: Kind = "contradictory" if len(found) > 1 or not alone else "never_true"
     return LintFinding(rule.rule_id, kind, at, what, "no record passes", "mend one of the conditions, or take it out")
 
 
-def _parts(rule: Rule, condition: Condition, said: Meant) -> Iterator[LintFinding]:
+def _parts(rule: Rule, condition: Condition, claims: RuleClaims) -> Iterator[LintFinding]:
     """Parts of conditions that decide nothing: those of an any that cannot hold, those joined by and that always do."""
     for node, always_matters in _places(condition.node, under_and=True):
-        claim = claim_of(node, said.spec.columns)
+        claim = claim_of(node, claims.spec.columns)
         text = _short(Condition(node))
         path = node.path if isinstance(node, Leaf) and node.path else rule.place_of("conditions")
-        if always_matters and certain(claim, said.known):
+        if always_matters and certain(claim, claims.known):
             what, why = f"{text} holds for every record", "it keeps no record out, which it seems meant to"
             yield LintFinding(rule.rule_id, "always_true", path, what, why, "mend it, or take it out")
-        elif not always_matters and impossible(claim, said.known):
+        elif not always_matters and impossible(claim, claims.known):
             what, why = f"{text} cannot hold", "this way of passing is none"
             yield LintFinding(rule.rule_id, "contradictory", path, what, why, "mend it, or take it out")
 
@@ -216,29 +218,31 @@ def _places(node: Node, *, under_and: bool) -> Iterator[tuple[Node, bool]]:
         yield (node, True)
 
 
-def _waits(said: Meant) -> Iterator[LintFinding]:
+def _waits(claims: RuleClaims) -> Iterator[LintFinding]:
     """Of an absence: that nothing waits, or that nothing can answer."""
-    rule, verdict, fields = said.rule, said.program.absence, fields_of(said.spec)
-    if verdict is None or impossible(said.enters, said.known):
+    rule, verdict, fields = claims.rule, claims.program.absence, fields_of(claims.spec)
+    if verdict is None or impossible(claims.enters, claims.known):
         return
     waiting, answer = (feed.condition for feed in verdict.feeds)
-    if impossible(claim_of(waiting.node, said.spec.columns), fields):
+    if impossible(claim_of(waiting.node, claims.spec.columns), fields):
         what, todo = f"{_short(waiting)} cannot hold", "mend it, or retire the rule"
         yield LintFinding(rule.rule_id, "never_true", ("after",), what, "no record waits: it never fires", todo)
-    elif verdict.expect.stream == verdict.after.stream and impossible(claim_of(answer.node, said.spec.columns), fields):
+    elif verdict.expect.stream == verdict.after.stream and impossible(
+        claim_of(answer.node, claims.spec.columns), fields
+    ):
         what = f"{_short(answer)} cannot hold"
         yield LintFinding(rule.rule_id, "always_true", ("expect",), what, "it fires at each that waits", "mend it")
 
 
-def _figures(said: Meant) -> Iterator[LintFinding]:
-    """Figures of their own conditions, which no record meets."""
-    rule, program = said.rule, said.program
-    fields = fields_of(said.spec)
+def _figures(claims: RuleClaims) -> Iterator[LintFinding]:
+    """Figures with conditions of their own that no record passes."""
+    rule, program = claims.rule, claims.program
+    fields = fields_of(claims.spec)
     for name, figure in _named(program):
         own = [figure.streak_of] if figure.streak_of is not None else []
         own += [figure.feed.condition] if figure.feed.condition != program.feed.condition else []
         for condition in own if figure.feed.stream == program.feed.stream else ():
-            if impossible(claim_of(condition.node, said.spec.columns), fields):
+            if impossible(claim_of(condition.node, claims.spec.columns), fields):
                 what = f"{_short(condition)} cannot hold, so that {name or 'the figure'} is of no record"
                 path = rule.place_of("conditions", name)
                 why, todo = "the figure is the same at every record", "mend its conditions, or take the figure out"
@@ -249,11 +253,11 @@ def _named(program: Program) -> list[tuple[str, Figure]]:
     return list(program.named.items()) or [("", figure) for figure in program.figures]
 
 
-def _windows(said: Meant, defaults: Defaults) -> Iterator[LintFinding]:
+def _windows(claims: RuleClaims, defaults: Defaults) -> Iterator[LintFinding]:
     """Windows that are shorter than records may be out of order: one finding a rule, of the shortest."""
-    rule = said.rule
+    rule = claims.rule
     delay_ms = defaults.watermark_delay_ms if rule.watermark_delay is None else rule.watermark_delay
-    timed = [each for each in _named(said.program) if each[1].feed.time_mode == "event_time"]
+    timed = [each for each in _named(claims.program) if each[1].feed.time_mode == "event_time"]
     if not timed:
         return
     name, figure = min(timed, key=lambda each: each[1].window.length_ms)
@@ -273,22 +277,22 @@ def _windows(said: Meant, defaults: Defaults) -> Iterator[LintFinding]:
     yield LintFinding(rule.rule_id, "short_window", rule.place_of("window", name), what, why, todo)
 
 
-def _keys(said: Meant) -> Iterator[LintFinding]:
+def _keys(claims: RuleClaims) -> Iterator[LintFinding]:
     """A key that every record has for itself."""
-    spec, program = said.spec, said.program
+    spec, program = claims.spec, claims.program
     looks_back = bool(program.figures) or program.absence is not None
     if looks_back and spec.id in program.feed.key_fields:
         what = f"the key has {spec.id}, the id of the record"
-        yield unbounded(said.rule, what, "each record is a key of its own")
+        yield unbounded(claims.rule, what, "each record is a key of its own")
 
 
-def _rarely(said: Meant) -> Iterator[LintFinding]:
-    """An action that is asked for at one record of many, or at none.
+def _rarely(claims: RuleClaims) -> Iterator[LintFinding]:
+    """An action that decides about one record of many, or about none.
 
-    Rules of windows and formulas decide wherever they hold, and those that look at the record alone at every hit. A
-    pattern holds where it is completed, and what is absent is known when its record was decided about.
+    Rules of windows and formulas decide at every record at which they hold, rules of single records at every hit. A
+    sequence decides only at the record that completes it. An absence is known only after the decision about its record.
     """
-    rule, program = said.rule, said.program
+    rule, program = claims.rule, claims.program
     if rule.action == "allow" or rule.hold is not None or not program.emission.delivered:
         return
     if program.absence is not None:

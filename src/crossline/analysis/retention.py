@@ -1,4 +1,4 @@
-"""What a rule keeps of the past, and with which rules it shares that: read from the compiled plan."""
+"""Retention of a rule: the records it keeps, and the rules it shares them with, from the compiled plan."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from crossline.plan.compile import StorePlan, StreamPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """One key space that a rule uses.
+class RetainedRecords:
+    """A state store that a rule uses.
 
-    ``state_store``: its name. ``entries``: numbers of the state store's that the rule's windows and judging are over.
-    ``shared_with``: other rules that are judged on it. ``base``: the stream whose records came, where ``stream`` is the
-    hits of a rule, or all that meets on it, in words.
+    ``state_store``: its name. ``entries``: the numbers of the store's filters that the rule uses. ``shared_with``:
+    other rules that are judged on it. ``base``: the stream of the records, if ``stream`` is a derived stream or a join.
 
-    ``retention_ms``: how far back windows reach; ``lateness_ms``: for how much longer a record is kept for late ones.
+    ``retention_ms``: the reach of the windows; ``lateness_ms``: the additional time a record is kept for late ones.
     """
 
     state_store: str
@@ -35,28 +34,28 @@ class Kept:
 
     @property
     def remembers_ms(self) -> int:
-        """How long a record is kept after it came."""
+        """How long a record is kept after its arrival."""
         return self.retention_ms + self.lateness_ms
 
 
-def kept_by(plan: StreamPlan, rule_id: str) -> list[Kept]:
-    """The key spaces of a rule; none where it looks at the record alone."""
+def retained_by(plan: StreamPlan, rule_id: str) -> list[RetainedRecords]:
+    """The state stores of a rule; empty for rules of single records."""
     return [_kept(plan, each, rule_id) for each in plan.state_stores if rule_id in _rules(each)]
 
 
-def kept_among(plans: Mapping[str, StreamPlan], reading: str, rule_id: str) -> list[Kept]:
-    """Those of a rule that reads ``reading``, whatever its clock."""
+def retained_among(plans: Mapping[str, StreamPlan], reading: str, rule_id: str) -> list[RetainedRecords]:
+    """The state stores of a rule that reads ``reading``, on any clock."""
     mine = [plan for name, plan in plans.items() if reading == (name if plan.clock is None else plan.base)]
-    return [kept for plan in mine for kept in kept_by(plan, rule_id)]
+    return [kept for plan in mine for kept in retained_by(plan, rule_id)]
 
 
 def _rules(state_store: StorePlan) -> list[str]:
     return sorted({line.rule_id for line in state_store.kernel.judging})
 
 
-def _kept(plan: StreamPlan, store_plan: StorePlan, rule_id: str) -> Kept:
+def _kept(plan: StreamPlan, store_plan: StorePlan, rule_id: str) -> RetainedRecords:
     state_store = store_plan.state_store
-    return Kept(
+    return RetainedRecords(
         state_store=state_store.name,
         stream=plan.met.reading.said if plan.met is not None else plan.stream if plan.clock is None else plan.base,
         base=plan.base,

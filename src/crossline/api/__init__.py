@@ -1,1 +1,1 @@
-"""The Python library: records of any Arrow library, dicts or Spark frames in; alerts, decisions and features out."""
+"""The Python library: it judges records of Arrow libraries, dicts or Spark frames, and returns alerts and features."""

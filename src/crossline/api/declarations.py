@@ -39,7 +39,7 @@ def load_streams(path: FilePath) -> dict[str, Stream]:
         Its streams, by name.
 
     Raises:
-        RefusedError: all that is wrong in it, with file:line.
+        RefusedError: the file has errors; the message lists all of them with file:line.
         UsageError: it cannot be read.
 
     Example:
@@ -56,15 +56,15 @@ def load_rules(
 
     Args:
         path: the file or folder.
-        streams: with them, the fields and types that rules name are checked too.
-        figures: a folder of the shared figures that they name, where those do not stand beside them.
+        streams: declared streams by name; with them, the fields and types in rules are checked too.
+        figures: a folder of shared figures, if they are not next to the rules.
 
     Returns:
         The rule versions, each with the period in which it judges. Drafts are left out.
 
     Raises:
-        RefusedError: all that is wrong in the files, with file:line.
-        UsageError: no rules there, or a file that cannot be read.
+        RefusedError: the files have errors; the message lists all of them with file:line.
+        UsageError: there are no rules, or a file cannot be read.
 
     Example:
         >>> rules = crossline.load_rules("rules/", crossline.load_streams("stream.yaml"))
@@ -75,7 +75,7 @@ def load_rules(
 
 
 def stream_of(stream: Stream | FilePath) -> Stream:
-    """``stream``, or the one stream of that file. Raises UsageError where the file has several."""
+    """``stream``, or the only stream of that file. Raises UsageError if the file has several."""
     if isinstance(stream, Stream):
         return stream
     streams = load_streams(stream)
@@ -87,19 +87,19 @@ def stream_of(stream: Stream | FilePath) -> Stream:
 
 
 def rules_of(rules: RuleSet | FilePath, stream: Stream) -> RuleSet:
-    """``rules``, or those of that file or folder, which are checked against ``stream``."""
+    """``rules``, or those of that file or folder, checked against ``stream``."""
     return rules if isinstance(rules, RuleSet) else load_rules(rules, {stream.name: stream})
 
 
 def policy_of(policy: Policy | FilePath | None) -> Policy | None:
-    """``policy``, or that of the file. Raises RefusedError with all that is wrong in it."""
+    """``policy``, or that of the file. Raises RefusedError with all errors of the file."""
     if policy is None or isinstance(policy, Policy):
         return policy
     return load_policy(read_text(Path(policy)), str(policy))
 
 
-def check_alone(rules: RuleSet, stream: Stream) -> None:
-    """Whether records of ``stream`` alone are enough for ``rules``. Raises UsageError where they are not."""
+def check_single_stream(rules: RuleSet, stream: Stream) -> None:
+    """Check that ``rules`` need records of ``stream`` only. Raises UsageError if they need others."""
     read = sorted({version.rule.source_topic for version in rules.versions})
     if stream.name not in read:
         raise UsageError(f"no rule reads stream {stream.name}; the rules read {', '.join(read) or 'nothing'}")
@@ -108,6 +108,6 @@ def check_alone(rules: RuleSet, stream: Stream) -> None:
         beside = sorted(bases - {stream.name})
         if beside and rules.base(version.rule) == stream.name:
             raise UsageError(
-                f"rule {version.rule.rule_id} looks at {', '.join(beside)} besides {stream.name}; a frame is of one "
+                f"rule {version.rule.rule_id} reads {', '.join(beside)} besides {stream.name}; a frame is of one "
                 "stream; leave the rule out, or run it in a pipeline or a backtest"
             )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
-from crossline.api.declarations import FilePath, Stream, check_alone, rules_of, stream_of
+from crossline.api.declarations import FilePath, Stream, check_single_stream, rules_of, stream_of
 from crossline.api.detector import alerts_of
 from crossline.api.feature_queries import FigurePlan, figure_plan
 from crossline.api.results import Alerts, Figures
@@ -66,25 +67,25 @@ def detect(
     shards: int | None = None,
     state: str | None = None,
 ) -> Any:
-    """The alerts of rules over the records of one stream.
+    """Judge the records of one stream by rules, and return the alerts.
 
-    A table or an iterable is judged in this process, without Spark. A Spark DataFrame is judged by its session, whose
-    settings stay as they are; ``spark.sql.execution.arrow.maxRecordsPerBatch`` of 200000 makes it quicker. A static
-    frame gives all its alerts; its rows count in the order of its partitions. A streaming frame gives the alerts of
-    each micro-batch, and keeps what it knows between them in ``state``.
+    A table or an iterable is judged in this process, without Spark. A Spark DataFrame is judged in its session, whose
+    settings are not changed; ``spark.sql.execution.arrow.maxRecordsPerBatch`` of 200000 is faster. A static frame gives
+    all its alerts; its rows are judged in the order of its partitions. A streaming frame gives the alerts of each
+    micro-batch, and keeps its state between them in ``state``.
 
     Args:
         data: a table of any Arrow library (pyarrow, pandas, Polars, DuckDB), an iterable of dicts, or a Spark
-            DataFrame, static or streaming. Columns are the fields of the stream, nested fields structs. Records count
-            in their order.
+            DataFrame, static or streaming. Columns are the fields of the stream; nested fields are structs. Records are
+            judged in their order.
         rules: a RuleSet of ``load_rules``, or a rule file or folder.
         stream: a Stream of ``load_streams``, or a stream file with one stream.
         lists: values of the named lists that rules read, by name.
-        defaults: what holds where a rule says nothing: clock, lateness.
-        partition_lag_ms: how far the ingest time of a record may be behind the highest one before it, in ms, and still
-            find its windows whole.
-        shards: Spark only. In how many parts keys are judged, by default the session's parallelism; fixed for the life
-            of a checkpoint.
+        defaults: the clock and lateness of rules that do not set them.
+        partition_lag_ms: how far the ingest time of a record may lie behind the highest one before it, in ms, with its
+            windows still complete.
+        shards: Spark only. The number of shards of the keys, by default the session's parallelism; it is fixed for the
+            life of a checkpoint.
         state: streaming frames only. A folder or URI that all workers reach, by default ``crossline-state`` in the
             working directory; one folder per query in it.
 
@@ -93,8 +94,8 @@ def detect(
         the alerts as JSON values. Of a Spark DataFrame, a DataFrame with the same columns.
 
     Raises:
-        RefusedError: all that is wrong in rule or stream files, with file:line.
-        UsageError: ``data`` holds no records, its columns do not fit the stream, or no rule reads it.
+        RefusedError: rule or stream files have errors; the message lists all of them with file:line.
+        UsageError: ``data`` is no collection of records, its columns do not fit the stream, or no rule reads it.
 
     Example:
         >>> alerts = crossline.detect(polars_frame, "rules/", "stream.yaml")
@@ -102,9 +103,8 @@ def detect(
     """
     stream = stream_of(stream)
     rules = rules_of(rules, stream)
-    check_alone(rules, stream)
-    spec = {stream.name: stream.spec}
-    snapshot = PlanSnapshot(rules, spec, defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
+    check_single_stream(rules, stream)
+    snapshot = _snapshot(rules, stream, defaults, partition_lag_ms, lists)
     if _is_spark(data):
         from crossline.api.spark import detect_in_spark  # noqa: PLC0415 - Spark is loaded where it is used
 
@@ -154,36 +154,36 @@ def figures(
     shards: int | None = None,
     state: str | None = None,
 ) -> Any:
-    """The figures (features) of every record, as of that record: what a model is trained on.
+    """Compute the figures (features) of every record as of that record, for example to train a model.
 
     Args:
         data: as in ``detect``.
         figures: a file with figures, or a folder of such files; all of them are of ``stream``.
         stream: a Stream of ``load_streams``, or a stream file with one stream.
-        rules: the rules whose hits risk scores are made of; only where there are risk scores.
+        rules: the rules whose hits make up risk scores; needed only for risk scores.
         lists: values of the named lists that figures read, by name.
-        defaults: what holds where a figure says nothing: clock, lateness.
+        defaults: the clock and lateness of figures that do not set them.
         partition_lag_ms: as in ``detect``.
         shards: Spark only, as in ``detect``.
         state: streaming frames only, as in ``detect``.
 
     Returns:
-        Figures: a row for each record that is no copy and not too late, in their order, with ``record_id``,
-        ``event_time`` and a column for each figure, null where it has none; as ``detect`` gives alerts. Of a Spark
-        DataFrame, a DataFrame.
+        Figures: a row for each record that is no duplicate and not too late, in order, with ``record_id``,
+        ``event_time`` and a column for each figure, null if it has no value. It converts as the alerts of ``detect``
+        do. Of a Spark DataFrame, a DataFrame.
 
     Raises:
-        RefusedError: all that is wrong in the files, with file:line.
-        UsageError: ``data`` holds no records, its columns do not fit the stream, or the figures are of several streams.
+        RefusedError: the files have errors; the message lists all of them with file:line.
+        UsageError: ``data`` is no collection of records, its columns do not fit the stream, or the figures are of
+            several streams.
 
     Example:
         >>> table = crossline.figures(frame, "figures.yaml", "stream.yaml").to_pandas()
     """
     stream = stream_of(stream)
-    hitting = None if rules is None else rules_of(rules, stream)
-    plan: FigurePlan = figure_plan(Path(figures), stream, hitting)
-    given = (defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
-    snapshot = PlanSnapshot(plan.rules, {stream.name: stream.spec}, *given, feature_query=True)
+    scored_rules = None if rules is None else rules_of(rules, stream)
+    plan: FigurePlan = figure_plan(Path(figures), stream, scored_rules)
+    snapshot = replace(_snapshot(plan.rules, stream, defaults, partition_lag_ms, lists), feature_query=True)
     if _is_spark(data):
         from crossline.api.spark import figures_in_spark  # noqa: PLC0415 - as above
 
@@ -195,6 +195,24 @@ def figures(
     table = pa.concat_tables(tables) if tables else plan.columns.schema.empty_table()
     dead = [letter for each in outcomes for letter in each.dead]
     return Figures(table, records=sum(each.figures["records"] for each in outcomes), dead_letters=dead)
+
+
+def _snapshot(
+    rules: RuleSet,
+    stream: Stream,
+    defaults: Defaults | None,
+    partition_lag_ms: int,
+    lists: Mapping[str, Sequence[Any]] | None,
+) -> PlanSnapshot:
+    """The plan snapshot of one stream in one shard."""
+    return PlanSnapshot(
+        rules=rules,
+        streams={stream.name: stream.spec},
+        defaults=defaults or Defaults(),
+        shards=1,
+        bounds=Bounds(partition_lag_ms),
+        lists=named_lists(lists),
+    )
 
 
 def _is_spark(data: Any) -> bool:
@@ -211,7 +229,7 @@ def _state(state: str | None) -> str:
 
 
 def _check_in_process(shards: int | None, state: str | None) -> None:
-    """Options of Spark mean nothing for a table. Raises UsageError."""
+    """Check that no option of Spark is given for a table. Raises UsageError."""
     for name, value in (("shards", shards), ("state", state)):
         if value is not None:
             raise UsageError(f"{name}={value!r} is for Spark DataFrames; leave it out, or use a Detector to keep state")

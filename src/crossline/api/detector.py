@@ -1,4 +1,4 @@
-"""A detector for whoever has a loop of his own: batches in, alerts and decisions out, the state saved and loaded."""
+"""A detector for programs with their own loop: batches in, alerts and decisions out; its state can be saved."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from crossline.api.declarations import FilePath, Stream, check_alone, policy_of, rules_of, stream_of
+from crossline.api.declarations import FilePath, Stream, check_single_stream, policy_of, rules_of, stream_of
 from crossline.api.results import Alerts, Decisions
 from crossline.api.version import version
 from crossline.basics.conditions.lists import named_lists
@@ -24,7 +24,7 @@ from crossline.runtime.stages.outcome import Outcome
 
 
 class Processed(NamedTuple):
-    """What came of a batch. ``decisions`` is empty where there is no policy."""
+    """The result of a batch. ``decisions`` is empty without a policy."""
 
     alerts: Alerts
     decisions: Decisions
@@ -33,22 +33,22 @@ class Processed(NamedTuple):
 class Detector:
     """Judges the records of one stream in this process, batch by batch, without Spark.
 
-    Any cut into batches gives the same alerts, and a detector that was saved and loaded goes on as if it had never
-    stopped. It is for one thread at a time.
+    The alerts do not depend on the cut into batches. A detector that was saved and loaded continues as if it had never
+    stopped. It is not thread-safe.
 
     Args:
         rules: a RuleSet of ``load_rules``, or a rule file or folder.
         stream: a Stream of ``load_streams``, or a stream file with one stream.
         policy: a policy file; with it, each record gets a decision.
         lists: values of the named lists that rules read, by name.
-        defaults: what holds where a rule says nothing: clock, lateness.
-        partition_lag_ms: how far the ingest time of a record may be behind the highest one before it, in ms, and still
-            find its windows whole.
-        clock_ms: the instant at which records are known to be there, in epoch ms; by default, the system's clock. A
-            time further ahead of it than the stream's ``future_bound`` is a dead letter.
+        defaults: the clock and lateness of rules that do not set them.
+        partition_lag_ms: how far the ingest time of a record may lie behind the highest one before it, in ms, with its
+            windows still complete.
+        clock_ms: the processing time, in epoch ms; by default, the system's clock. A record further ahead of it than
+            the stream's ``future_bound`` is a dead letter.
 
     Raises:
-        RefusedError: all that is wrong in the files, with file:line.
+        RefusedError: the files have errors; the message lists all of them with file:line.
         UsageError: rules read other streams, or lists that are not given.
 
     Example:
@@ -70,40 +70,48 @@ class Detector:
     ) -> None:
         self.stream = stream_of(stream)
         self.rules = rules_of(rules, self.stream)
-        check_alone(self.rules, self.stream)
+        check_single_stream(self.rules, self.stream)
         by_policy = policy_of(policy)
         deciding = None if by_policy is None else Deciding(by_policy, every=True)
-        given = (defaults or Defaults(), 1, Bounds(partition_lag_ms), named_lists(lists))
-        snapshot = PlanSnapshot(self.rules, {self.stream.name: self.stream.spec}, *given, deciding=deciding)
+        snapshot = PlanSnapshot(
+            rules=self.rules,
+            streams={self.stream.name: self.stream.spec},
+            defaults=defaults or Defaults(),
+            shards=1,
+            bounds=Bounds(partition_lag_ms),
+            lists=named_lists(lists),
+            deciding=deciding,
+        )
         self._run = SingleRun(snapshot, self.stream.name, clock_ms, Segments())
         self._failed: str | None = None
 
     @property
     def batches(self) -> int:
-        """How many batches were judged since the beginning, loaded ones included."""
+        """The number of batches judged so far, those of a loaded state included."""
         return self._run.batch
 
     @property
     def rows(self) -> int:
-        """How many records came since the beginning, loaded ones included."""
+        """The number of records judged so far, those of a loaded state included."""
         return self._run.rows
 
     def process(self, batch: Any) -> Processed:
         """Judge a batch.
 
         Args:
-            batch: a table of any Arrow library (pyarrow, pandas, Polars, DuckDB) or an iterable of dicts. Records count
-                in their order.
+            batch: a table of any Arrow library (pyarrow, pandas, Polars, DuckDB) or an iterable of dicts. Records are
+                judged in their order.
 
         Returns:
             (alerts, decisions), both in the order of their records.
 
         Raises:
-            UsageError: ``batch`` holds no records, or its columns do not fit the stream; the state stays as it is.
+            UsageError: ``batch`` is no collection of records, or its columns do not fit the stream; the state is
+                unchanged.
             StateError: an earlier batch failed half way.
         """
         self._check_whole()
-        given = list(self._run.batches(batch))  # what cannot be read is found before anything is judged
+        given = list(self._run.batches(batch))  # unreadable input is refused before anything is judged
         try:
             found = [self._run.judge(rows) for rows in given]
         except BaseException as error:
@@ -113,14 +121,14 @@ class Detector:
         return Processed(alerts_of(found), Decisions(decisions))
 
     def save(self, path: FilePath) -> None:
-        """Write the state to a file, at once or not at all, so that it survives a power failure.
+        """Write the state to a file, atomically and synced to disk.
 
         Args:
-            path: the file; what is there is replaced.
+            path: the file; an existing one is replaced.
 
         Raises:
             StateError: an earlier batch failed half way.
-            OSError: the disk does not take it.
+            OSError: the file cannot be written.
         """
         self._check_whole()
         run = self._run
@@ -128,16 +136,16 @@ class Detector:
         put(Path(path), saved.encode())
 
     def load(self, path: FilePath) -> Self:
-        """Go on from a saved state, in place of what this detector has seen.
+        """Continue from a saved state, which replaces the present one.
 
         Args:
-            path: a file that ``save`` wrote, by the same rules, stream, lists and policy.
+            path: a file that ``save`` wrote with the same rules, stream, lists and policy.
 
         Returns:
             This detector.
 
         Raises:
-            StateError: the file is damaged, of another format, or was saved by another plan; it says what differs.
+            StateError: the file is damaged, has another format, or has another plan; the message names the difference.
             UsageError: there is no such file.
 
         Example:
@@ -157,12 +165,12 @@ class Detector:
         if self._failed is not None:
             raise StateError(
                 f"an earlier batch failed half way ({self._failed}); the state may hold a part of it: load() the last "
-                "file that was saved, and process what came since then again"
+                "saved file, and process the later batches again"
             )
 
 
 def alerts_of(outcomes: Sequence[Outcome]) -> Alerts:
-    """The alerts of batches, one behind the other."""
+    """The alerts of batches, concatenated."""
     return Alerts(
         [alert for each in outcomes for alert in each.alerts],
         records=sum(each.figures["records"] for each in outcomes),

@@ -1,4 +1,4 @@
-"""Libraries that not every installation has."""
+"""Optional libraries."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from crossline.basics.errors import UsageError
 
 
-def needed(library: str, who: str) -> Any:
-    """The module ``library``. Raises UsageError that says how to install it where it is missing."""
+def require_library(library: str, who: str) -> Any:
+    """Import ``library``. Raises UsageError with the install command if it is missing."""
     try:
         return import_module(library)
     except ModuleNotFoundError as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crossline.api.declarations import Stream, check_alone
-from crossline.backtest.figures import types_of
+from crossline.api.declarations import Stream, check_single_stream
+from crossline.backtest.figure_table import figure_types
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.reading import read_figures, told_of
@@ -24,11 +24,11 @@ class FigurePlan:
     columns: FigureTypes
 
 
-def figure_plan(path: Path, stream: Stream, hitting: RuleSet | None) -> FigurePlan:
-    """The figures of a file or folder, all of ``stream``; ``hitting``: the rules that risk scores are made of.
+def figure_plan(path: Path, stream: Stream, scored_rules: RuleSet | None) -> FigurePlan:
+    """The plan of the figures in a file or folder, all of ``stream``; ``scored_rules``: the rules of risk scores.
 
     Raises:
-        RefusedError: all that is wrong in the files.
+        RefusedError: the files have errors; the message lists all of them.
         UsageError: figures of another stream, or risk scores without rules.
     """
     specs = {stream.name: stream.spec}
@@ -38,20 +38,20 @@ def figure_plan(path: Path, stream: Stream, hitting: RuleSet | None) -> FigurePl
     elsewhere = next((each for each in declared if each.stream != stream.name), None)
     if elsewhere is not None:
         raise UsageError(f"{elsewhere.where}: found a figure of {elsewhere.stream}; expected those of {stream.name}")
-    rules = _hitting(declared, hitting, stream)
+    rules = _hitting(declared, scored_rules, stream)
     both = RuleSet((*feature_query(declared, rules.heads).versions, *rules.versions))
-    check_alone(both, stream)
-    return FigurePlan(both, types_of(declared, specs))
+    check_single_stream(both, stream)
+    return FigurePlan(both, figure_types(declared, specs))
 
 
-def _hitting(declared: list[PlacedFigure], hitting: RuleSet | None, stream: Stream) -> RuleSet:
-    """The rules that risk scores are made of; none where there are no scores."""
+def _hitting(declared: list[PlacedFigure], scored_rules: RuleSet | None, stream: Stream) -> RuleSet:
+    """The rules whose hits make up risk scores; none without scores."""
     scores = [each for each in declared if each.fields.risk is not None]
     if not scores:
         return RuleSet()
-    if hitting is None:
+    if scored_rules is None:
         raise UsageError(f"{scores[0].where}: {scores[0].name} is a risk score; pass the rules that it is of as rules=")
-    sources = Sources.of({stream.name: stream.spec}, hitting.heads)
+    sources = Sources.of({stream.name: stream.spec}, scored_rules.heads)
     problems = [
         each.problem(replace(finding, path=("risk",)))
         for each in scores
@@ -59,4 +59,4 @@ def _hitting(declared: list[PlacedFigure], hitting: RuleSet | None, stream: Stre
     ]
     if problems:
         raise RefusedError(problems)
-    return hitting
+    return scored_rules

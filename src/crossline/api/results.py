@@ -1,4 +1,4 @@
-"""What the library gives back: tables that any Arrow library takes, and that a notebook shows."""
+"""Results of the library: tables for any Arrow library, which notebooks display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pyarrow as pa
 
-from crossline.api.extras import needed
+from crossline.api.extras import require_library
 from crossline.basics.deadletter import DeadLetter
 from crossline.evaluate.alerts.alert import alert_table
 from crossline.evaluate.alerts.alert_json import json_bytes
@@ -46,14 +46,14 @@ class Result:
         raise NotImplementedError
 
     def to_pandas(self) -> pd.DataFrame:
-        """As a pandas DataFrame. Raises UsageError where pandas is not installed."""
-        needed("pandas", "to_pandas()")
+        """As a pandas DataFrame. Raises UsageError if pandas is not installed."""
+        require_library("pandas", "to_pandas()")
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def to_polars(self) -> pl.DataFrame:
-        """As a Polars DataFrame. Raises UsageError where Polars is not installed."""
-        polars = needed("polars", "to_polars()")
+        """As a Polars DataFrame. Raises UsageError if Polars is not installed."""
+        polars = require_library("polars", "to_polars()")
         frame: pl.DataFrame = polars.from_arrow(self.to_arrow())
         return frame
 
@@ -86,9 +86,9 @@ class Alerts(Result):
     """Alerts in the order of their records: items are the alerts as JSON values, columns those of ``ALERT_SCHEMA``.
 
     Attributes:
-        records: how many records were judged.
-        dead_letters: the records that could not be taken in, each with its reason; ``offset`` is its row.
-        late_records: the records that came too late to be judged.
+        records: the number of judged records.
+        dead_letters: the records that could not be decoded, each with its reason; ``offset`` is its row.
+        late_records: the records that were too late to be judged.
     """
 
     shown = ("event_time", "rule_id", "severity", "key", "value", "record_id", "message")
@@ -163,11 +163,11 @@ class Decisions(Result):
 
 
 class Figures(Result):
-    """A row for each record, in their order: its id, its event time, and its figures, null where it has none.
+    """A row for each record, in order: its id, its event time, and its figures, null if it has no value.
 
     Attributes:
-        records: how many records came.
-        dead_letters: the records that could not be taken in, each with its reason.
+        records: the number of records.
+        dead_letters: the records that could not be decoded, each with its reason.
     """
 
     def __init__(self, table: pa.Table, *, records: int, dead_letters: Sequence[DeadLetter] = ()) -> None:

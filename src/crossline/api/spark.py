@@ -1,4 +1,4 @@
-"""Spark DataFrames in, DataFrames out; the session that they come with keeps its settings."""
+"""Detection on Spark DataFrames; it does not change the settings of their session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures that an alert has in its evidence, by the names that its rule's formula has for them."""
+"""The figures in an alert's evidence, by the names of the rule's formula."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Alert = Mapping[str, Any]
 
 
 def read_figures(verdict: FormulaPredicate, alert: Alert) -> dict[str, Any]:
-    """What a formula read, from an alert's evidence; the score of a model is the alert's value."""
+    """The values that a formula read, from an alert's evidence; the score of a model is the alert's value."""
     figures = {name: each["value"] for name, each in alert["evidence"]["figures"].items()}
     score = {SCORE: alert["value"]} if verdict.scored is not None else {}
     return {**{name: number_of(value) for name, value in (figures | score).items()}, **alert["evidence"]["fields"]}
 
 
 def number_of(value: Any) -> Any:
-    """A number that JSON has no word for is a text in an alert."""
+    """The number of an alert's value: JSON has no infinity and no NaN, which are texts in an alert."""
     return float(value) if isinstance(value, str) else value

@@ -1,6 +1,6 @@
-"""Backtest: the pipeline's own stages over files of the past, with a state that is thrown away.
+"""Backtest: the pipeline's own stages over historical files, with a temporary state.
 
-Two runners give the same alerts in the same order: processes of this machine, which begin at once, and Spark.
+Two runners give the same alerts in the same order: local processes, which start at once, and Spark.
 """
 
 from __future__ import annotations
@@ -26,36 +26,44 @@ from crossline.runtime.sources.files import FileInput
 if TYPE_CHECKING:
     from crossline.runtime.work.totals import Totals
 
-# The same for all runners: where alerts of several streams stand depends on it.
+# The same for all runners: the order of the alerts of several streams depends on it.
 BATCH_BYTES = 64 * 1024 * 1024
-# Of a key that has records out of order all that came in the batch is judged again for each of them.
+# For each record out of order, all records of its key in the batch are judged again.
 AGAIN_BATCH_BYTES = 2 * 1024 * 1024
 
 OnBatch = Callable[[Delivery, "Totals"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What is replayed: files by stream, read in name order as finished."""
+class RecordedInput:
+    """The input of a replay: complete files by stream, read in the order of their names."""
 
     streams: Mapping[str, StreamSpec]
     inputs: Mapping[str, Sequence[str]]
 
     def files(self) -> list[FileInput]:
-        """The files of each stream that has some."""
+        """The files of each stream that has input."""
         return [FileInput(name, tuple(given), self.streams[name].format) for name, given in self.inputs.items()]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """By what ``history`` is judged; ``defaults`` and ``bounds``: those of a pipeline that says nothing about them.
+class BacktestSpec:
+    """The rules, settings and input of a backtest.
 
-    ``deciding``: by what is decided about records; None: nothing is. ``probing``, ``feature_query``: see
-    ``PlanSnapshot``. ``tables``: their contents stand sorted where they say, for as long as it is judged.
+    Attributes:
+        rules: The rule versions that judge.
+        history: The input files.
+        lists: Named lists, by name.
+        defaults: Values for what rules leave out.
+        bounds: Bounds of lateness.
+        deciding: The policy that decides about records; None: no decisions.
+        probing: The depth of the rules that are judged by probes; see ``PlanSnapshot``.
+        tables: Lookup tables, by name. Their sorted files must exist until the run ends.
+        feature_query: Whether the rules compute features only; see ``PlanSnapshot``.
     """
 
     rules: RuleSet
-    history: Recorded
+    history: RecordedInput
     lists: Lists = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     bounds: Bounds = field(default_factory=lambda: Bounds(PARTITION_LAG_MS))
@@ -65,12 +73,12 @@ class Judged:
     feature_query: bool = False
 
     def batch_bytes(self, most: int) -> int:
-        """How many bytes of the input are judged at once, ``most`` at the most."""
+        """The size of a batch of the input in bytes, at most ``most``."""
         again = any(version.rule.judges_again for version in self.rules.versions)
         return min(most, AGAIN_BATCH_BYTES) if again else most
 
     def snapshot(self, rules: RuleSet, shards: int) -> PlanSnapshot:
-        """The snapshot of the streams that have files, and of those that rules over these look at, with ``rules``."""
+        """The plan snapshot of ``rules`` with the streams that have files and the streams that they are joined with."""
         looked_at = {
             base
             for version in rules.versions
@@ -81,15 +89,23 @@ class Judged:
         }
         names = dict.fromkeys((*self.history.inputs, *sorted(looked_at)))
         streams = {name: self.history.streams[name] for name in names}
-        given = (self.defaults, shards, self.bounds, self.lists, self.tables)
         return PlanSnapshot(
-            rules, streams, *given, deciding=self.deciding, probing=self.probing, feature_query=self.feature_query
+            rules=rules,
+            streams=streams,
+            defaults=self.defaults,
+            shards=shards,
+            bounds=self.bounds,
+            lists=self.lists,
+            tables=self.tables,
+            deciding=self.deciding,
+            probing=self.probing,
+            feature_query=self.feature_query,
         )
 
 
 @dataclass(slots=True)
-class Replay:
-    """One run: where its alerts lie, and its figures."""
+class BacktestResult:
+    """A finished run: the file with its alerts, and its totals."""
 
     path: Path
     totals: Totals

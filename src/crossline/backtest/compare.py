@@ -1,4 +1,4 @@
-"""What would change: the alerts of two rule sets over the same history, per rule."""
+"""Comparison of the alerts of two rule sets over the same history, per rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLES_MAX = 5
 
 @dataclass(slots=True)
 class RuleDifference:
-    """One rule: hits in both, hits that appear and that disappear, with a few of each to look at."""
+    """The difference of one rule: hits in both sets, hits that appear and hits that disappear, with samples of each."""
 
     both: int = 0
     appear: int = 0
@@ -27,9 +27,9 @@ class RuleDifference:
 
 
 def compare(old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]) -> dict[str, RuleDifference]:
-    """Differences by rule id. A hit is the same where rule id, key and triggering record are: a version may differ.
+    """Differences by rule id, after corrections.
 
-    What counts is what stands in the end, after corrections.
+    Two hits are the same if rule id, key and triggering record are equal. Their rule versions may differ.
     """
     before = {_cause(alert): alert for alert in current_states(old)}
     result: dict[str, RuleDifference] = {}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
-from crossline.backtest.writer import AlertWriter
+from crossline.backtest.alert_writer import AlertWriter
+from crossline.backtest.backtest import BATCH_BYTES, BacktestResult, BacktestSpec, OnBatch
 from crossline.basics.values import Records
 from crossline.io.chunks import ReadLimit
 from crossline.io.files.log import FileChunks
@@ -36,48 +36,53 @@ from crossline.runtime.workers.warm import warm_for
 
 log = get_logger(__name__)
 
-# Of a sample: small, since with ``probing`` each record has an alert for each rule.
+# For samples. Small, because with ``probing`` each record has an alert for each rule.
 SAMPLE_BATCH_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
 class LocalRun:
-    """A run, as what stops it knows it."""
+    """A run that another thread can stop."""
 
     running: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def stop(self) -> None:
-        """Stop; from any thread, again and again."""
+        """Stop the run. Any thread may call it, and more than once."""
         self.stopping.set()
 
 
 def backtest(
-    judged: Judged,
+    judged: BacktestSpec,
     output: Path,
     *,
     decisions: Path | None = None,
     on_batch: OnBatch | None = None,
     on_start: Callable[[LocalRun], None] | None = None,
     processes: int | None = None,
-) -> Replay:
-    """Judge; alerts go to ``output``, which appears whole when all is judged, and so do decisions to ``decisions``.
+) -> BacktestResult:
+    """Run a backtest in local processes.
 
-    ``on_start`` is given the run before it starts, to stop it from another thread. ``processes``: as many as this
-    process has processors, unless said otherwise.
+    Args:
+        judged: The rules and their input.
+        output: The file of alerts, JSON lines. It is replaced as a whole when the run ends.
+        decisions: The file of decisions, likewise; None: no decisions are written.
+        on_batch: Called after each batch.
+        on_start: Called with the run before it starts, to stop it from another thread.
+        processes: The number of processes; by default the number of processors.
 
     Raises:
-        StoppedError: it was stopped; ``output`` is as it was.
-        UsageError: an input matches no file, or ``output`` is nothing to write over.
+        StoppedError: it was stopped; ``output`` is unchanged.
+        UsageError: an input matches no file, or ``output`` cannot be replaced.
     """
     count = processes or processors()
     make_folder(output)
-    sweep()  # what runs that were killed have left
+    sweep()  # temporary folders of killed runs
     run = LocalRun()
     with ExitStack() as made, draft_file(output) as draft, own_folder_for("backtest") as folder:
         inputs = Inputs.of(judged.history.files(), folder, count, judged.batch_bytes(BATCH_BYTES))
         snapshot = inputs.aligned(judged.snapshot(judged.rules, count))
-        warm_for(snapshot.plans())  # what does not compile is told here
+        warm_for(snapshot.plans())  # compile errors are raised here
         if on_start is not None:
             on_start(run)
         writer = AlertWriter(draft, made.enter_context(draft_file(decisions)) if decisions is not None else None)
@@ -86,7 +91,7 @@ def backtest(
             totals = _run(snapshot, inputs, folder, count, writer, run, on_batch)
         finally:
             writer.close()
-    return Replay(output, totals)
+    return BacktestResult(output, totals)
 
 
 def _run(
@@ -106,8 +111,15 @@ def _run(
         totals.first_s = time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
             outcome = gathered(rows, None)
-            found = (outcome.alerts, outcome.dead, outcome.late, outcome.figures)
-            delivery = Delivery("backtest", number, *found, decisions=outcome.decisions)
+            delivery = Delivery(
+                pipeline="backtest",
+                batch_id=number,
+                alerts=outcome.alerts,
+                dead=outcome.dead,
+                late=outcome.late,
+                figures=outcome.figures,
+                decisions=outcome.decisions,
+            )
             writer.deliver(delivery)
             totals.add(delivery)
             totals.cost(costs.of(snapshot, outcome.costs))
@@ -117,10 +129,10 @@ def _run(
     return totals
 
 
-def outcomes(judged: Judged, folder: Path, seen: Callable[[Records], None] | None = None) -> Iterator[Outcome]:
-    """What comes of each batch, judged in this very process: for samples, done before others are forked.
+def outcomes(judged: BacktestSpec, folder: Path, seen: Callable[[Records], None] | None = None) -> Iterator[Outcome]:
+    """The outcome of each batch, judged in this process: a sample is done before processes are forked.
 
-    ``seen`` is given the records as they are taken in. Raises as ``backtest``.
+    ``seen``: called with the decoded records. Raises as ``backtest``.
     """
     inputs = Inputs.of(judged.history.files(), folder, 1, SAMPLE_BATCH_BYTES)
     source = HeldSnapshot(inputs.aligned(judged.snapshot(judged.rules, 1)))
@@ -134,19 +146,19 @@ def outcomes(judged: Judged, folder: Path, seen: Callable[[Records], None] | Non
 
 @dataclass(slots=True)
 class Inputs:
-    """The files of all streams, cut into batches as a pipeline that drains them would cut them."""
+    """The files of all streams, cut into the same batches as in a draining pipeline."""
 
     logs: dict[str, FileChunks]
     intake: StreamIntake
     batch_bytes: int
-    ends: list[int] = field(default_factory=list)  # bytes up to the end of each batch that was given out
+    ends: list[int] = field(default_factory=list)  # bytes up to the end of each batch so far
     size: int = 0
     sizes: dict[str, int] = field(default_factory=dict)  # by stream
     side_by_side: bool = False
 
     @staticmethod
     def of(files: Sequence[FileInput], folder: Path, count: int, batch_bytes: int | None = None) -> Inputs:
-        """Look for the files; raises UsageError where there are none, SourceError where one cannot be read."""
+        """Find the files. Raises UsageError if there are none, SourceError if one cannot be read."""
         most = BATCH_BYTES if batch_bytes is None else batch_bytes
         logs = {
             each.stream: FileChunks(
@@ -166,10 +178,10 @@ class Inputs:
         return found
 
     def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
-        """``snapshot``, which judges joined streams up to the same instants; they are then read side by side."""
+        """``snapshot`` with the bounds of a stream join: joined streams are read in step, to the same instants."""
         stream_join = snapshot.stream_join()
         for stream in sorted(stream_join - set(self.logs)):
-            log.warning("rules look at a stream that has no input: what they ask of it is missing", stream=stream)
+            log.warning("rules join a stream that has no input; its figures are missing", stream=stream)
         streams = tuple(stream for stream in self.logs if stream in stream_join and self.sizes[stream])
         if len(streams) < 2:
             return snapshot
@@ -182,7 +194,7 @@ class Inputs:
         return ReadLimit(max(1, int(self.batch_bytes * share)), CHUNKS_MAX)
 
     def batches(self, count: int) -> Iterator[Dealt]:
-        """What each of ``count`` processes reads, batch by batch."""
+        """The chunks that each of ``count`` processes reads, batch by batch."""
         at, done = dict.fromkeys(self.logs, 0), 0
         while True:
             given: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
@@ -200,5 +212,5 @@ class Inputs:
             yield given
 
     def share(self, batch: int) -> float:
-        """How much of all is done after ``batch``, 0 to 1."""
+        """The share of the input that is done after ``batch``, 0 to 1."""
         return self.ends[batch] / self.size if self.size else 1.0

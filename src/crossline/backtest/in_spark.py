@@ -1,4 +1,4 @@
-"""A backtest in Spark: the pipeline that `run` makes, over files, until all is judged."""
+"""A backtest in Spark: the pipeline of `crossline run` over files, until all records are judged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
-from crossline.backtest.writer import AlertWriter
+from crossline.backtest.alert_writer import AlertWriter
+from crossline.backtest.backtest import BATCH_BYTES, BacktestResult, BacktestSpec, OnBatch
 from crossline.io.sinks.outfile import draft_file, make_folder
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rulefeed import FixedFeed
@@ -23,20 +23,18 @@ if TYPE_CHECKING:
 
 def backtest(
     spark: SparkSession,
-    judged: Judged,
+    judged: BacktestSpec,
     output: Path,
     *,
     decisions: Path | None = None,
     on_batch: OnBatch | None = None,
     on_start: Callable[[Pipeline], None] | None = None,
-) -> Replay:
-    """Judge; alerts go to ``output``, which appears whole when all is judged, and so do decisions to ``decisions``.
-
-    ``on_start`` is given the pipeline before it starts, to stop it from another thread.
+) -> BacktestResult:
+    """Run a backtest in Spark; the arguments are those of ``in_process.backtest``.
 
     Raises:
-        StoppedError: it was stopped; ``output`` is as it was.
-        UsageError: an input matches no file, or ``output`` is nothing to write over.
+        StoppedError: it was stopped; ``output`` is unchanged.
+        UsageError: an input matches no file, or ``output`` cannot be replaced.
     """
     cores = max(1, spark.sparkContext.defaultParallelism)
     make_folder(output)
@@ -52,4 +50,4 @@ def backtest(
         if on_start is not None:
             on_start(pipeline)
         totals = pipeline.start().drain()
-    return Replay(output, totals)
+    return BacktestResult(output, totals)

@@ -1,4 +1,4 @@
-"""Records of a sample as rules see them: with their ingest times, and the fields of tables."""
+"""Records of a sample as rules see them, with ingest times and table fields; and values as text."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot
 
 
 @dataclass(slots=True)
-class Clocks:
-    """The ingest times of records, as they are taken in: a stream is one log, whose clock goes on."""
+class IngestClocks:
+    """Assigns ingest times to records in the order of their log: the highest event time of the stream so far."""
 
     highest_ms: dict[str, int] = field(default_factory=dict)  # event time so far, by stream
 
@@ -37,26 +37,26 @@ class Clocks:
 
 
 def shown_value(value: Any) -> str:
-    """A figure or field for a sentence; whole numbers with thousands marked, long ones rounded."""
+    """A figure or field as text: whole numbers with thousands separators, long fractions rounded."""
     if value is None:
         return "nothing"
     return number(value) if isinstance(value, int) and not isinstance(value, bool) else figure(value)
 
 
-def rule_words(rule: Rule) -> PredicateRule | None:
-    """The rule, where it says in words what its formula asks, since nobody wrote that."""
+def worded_rule(rule: Rule) -> PredicateRule | None:
+    """The rule, if it words its own formula, because the formula is derived and not written by the user; else None."""
     return rule if isinstance(rule, PredicateRule) and rule.fires_where() is not None else None
 
 
-def figures_said(rule: Rule, read: Mapping[str, Any]) -> str:
-    """What a formula read: ``tries 2, silent 98 s``; fields and figures that nobody has are ``nothing``."""
+def figures_text(rule: Rule, read: Mapping[str, Any]) -> str:
+    """The values that a formula read: ``tries 2, silent 98 s``; missing ones are ``nothing``."""
     timed = _timed(rule)
     said = {name: rounded_duration(each) if name in timed and each is not None else None for name, each in read.items()}
     return ", ".join(f"{name} {said[name] or shown_value(value)}" for name, value in read.items())
 
 
-def duration_said(rule: Rule, part: Node, value: float) -> str | None:
-    """``value`` as a time, where ``part`` compares a figure of one; else None."""
+def duration_text(rule: Rule, part: Node, value: float) -> str | None:
+    """``value`` as a duration, if ``part`` compares a figure that is a duration; else None."""
     return (
         rounded_duration(value) if any(isinstance(n, Name) and n.name in _timed(rule) for n in children(part)) else None
     )
@@ -68,7 +68,7 @@ def _timed(rule: Rule) -> set[str]:
 
 
 def with_fields(snapshot: PlanSnapshot, records: Records, ingest_ms: I64) -> Records:
-    """The same, ingested then, with the fields of the tables that rules of ``snapshot`` read."""
+    """``records`` with these ingest times and the fields of the tables that rules of ``snapshot`` read."""
     spec = snapshot.streams[records.stream]
     timed = with_headers(spec, replace(records, ingest_ms=ingest_ms))
     return joined(spec, snapshot.joins(records.stream), timed)

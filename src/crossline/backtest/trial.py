@@ -1,7 +1,7 @@
-"""Rules tried on a sample: what fires, and for one record what each rule made of it and why.
+"""Trial of rules on a sample: which alerts they raise, and for one record the verdict of each rule with its reason.
 
-A rule's figure at a record at which it did not fire is found by judging the sample once more by *probes*: the same
-rules with lines that every figure is beyond, which alert at every record. So the figure is the kernel's own.
+The figure of a rule at a record without an alert comes from a second run with *probes*: the same rules with thresholds
+that every figure passes, so that they alert at every record. So the figure is the kernel's own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from crossline.backtest.absence_reasons import (
+    expectation_text,
+    lateness_of,
+    lateness_reasons,
+    wait_outcome,
+    wait_reasons,
+)
 from crossline.backtest.alert_figures import number_of, read_figures
-from crossline.backtest.backtest import Judged
+from crossline.backtest.backtest import BacktestSpec
 from crossline.backtest.in_process import outcomes
-from crossline.backtest.sample_view import Clocks, figures_said, rule_words, shown_value, with_fields
-from crossline.backtest.steps import lists_named, standing, steps_of, unmet
-from crossline.backtest.waits import lateness_of, too_late, wait_of, waited, waits
+from crossline.backtest.sample_view import IngestClocks, figures_text, shown_value, with_fields, worded_rule
+from crossline.backtest.sequence_reasons import lists_named, progress_text, step_reasons, steps_text
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.holds import lookup
 from crossline.basics.conditions.tree import AllOf
@@ -34,7 +40,7 @@ from crossline.ingest.enrich.join import taken
 from crossline.io.sinks.base import LateRecord
 from crossline.plan.compose import sources_of
 from crossline.programs.program import FormulaPredicate, Program
-from crossline.programs.program import Verdict as Wanted
+from crossline.programs.program import Verdict as ProgramVerdict
 from crossline.rules.base import Rule
 from crossline.rules.composition import Sources
 from crossline.rules.predicate_rule import PredicateRule
@@ -45,8 +51,8 @@ Alert = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A record of the sample: its fields by dotted names, its ingest time, and that - event time."""
+class SampleRecord:
+    """A record of the sample: its fields by dotted names, its ingest time, and its lateness (ingest - event time)."""
 
     fields: Mapping[str, Any]
     ingest_ms: int
@@ -55,16 +61,22 @@ class Found:
 
 @dataclass(slots=True)
 class Trial:
-    """What came of a sample. ``found``: the record that was asked for, by the streams that have one with its id.
+    """The result of a trial.
 
-    ``missed``: by table, records it had no row for.
+    Attributes:
+        records: The number of records.
+        alerts: The alerts, after corrections.
+        dead: The dead letters.
+        late: The late records.
+        found: The searched record, by stream that has one with its id.
+        missed: By table, the records without a row in it.
     """
 
     records: int = 0
     alerts: list[dict[str, Any]] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
-    found: dict[str, Found] = field(default_factory=dict)
+    found: dict[str, SampleRecord] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
 
     def of(self, rule_id: str) -> list[dict[str, Any]]:
@@ -73,8 +85,8 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a rule made of one record. ``value``: its figure there, None where it has none; ``why``: a sentence."""
+class TrialVerdict:
+    """The verdict of a rule at one record. ``value``: its figure, None if it has none; ``why``: the reason as text."""
 
     rule_id: str
     version: int
@@ -86,7 +98,7 @@ class Verdict:
 
 
 def as_if_active(rules: Iterable[Rule], *, shares: bool = False) -> RuleSet:
-    """Each rule in its newest version, from the beginning on, whatever its status is; of all keys, or by ``shares``."""
+    """The newest version of each rule, active from the beginning, for all keys or, with ``shares``, for its share."""
     newest: dict[str, Rule] = {}
     for rule in rules:
         known = newest.get(rule.rule_id)
@@ -96,12 +108,16 @@ def as_if_active(rules: Iterable[Rule], *, shares: bool = False) -> RuleSet:
     return RuleSet.from_rules(rule.model_copy(update=changes) for rule in newest.values())
 
 
-def tried(
-    judged: Judged, folder: Path, record_id: str | None = None, keep: Callable[[Alert], bool] | None = None
+def try_rules(
+    judged: BacktestSpec, folder: Path, record_id: str | None = None, keep: Callable[[Alert], bool] | None = None
 ) -> Trial:
-    """Judge the sample; ``folder`` is for what is temporary, ``keep`` says which alerts are kept (None: all).
+    """Judge the sample.
 
-    Raises UsageError where an input matches no file.
+    Args:
+        judged: The rules and the sample.
+        folder: For temporary files.
+        record_id: The record to search for; None: none.
+        keep: Which alerts are kept; None: all. Raises UsageError if an input matches no file.
     """
     trial = Trial()
     search = _Search(record_id, trial.found, judged.snapshot(judged.rules, 1)) if record_id is not None else None
@@ -118,12 +134,12 @@ def tried(
 
 @dataclass(slots=True)
 class _Search:
-    """Looks for a record among those that are taken in, which come in the order of their log."""
+    """Searches the decoded records, which are in the order of their log, for one record."""
 
     record_id: str
-    found: dict[str, Found]
+    found: dict[str, SampleRecord]
     snapshot: PlanSnapshot
-    clocks: Clocks = field(default_factory=Clocks)
+    clocks: IngestClocks = field(default_factory=IngestClocks)
 
     def __call__(self, records: Records) -> None:
         stream = records.stream
@@ -135,16 +151,16 @@ class _Search:
             at_ms = int(ingest_ms[place])
             one = with_fields(self.snapshot, taken(records, np.array([place])), np.array([at_ms]))
             fields = {name: column[0].as_py() for name, column in one.fields.items()}
-            self.found[stream] = Found(fields, at_ms, at_ms - int(records.event_ms[place]))
+            self.found[stream] = SampleRecord(fields, at_ms, at_ms - int(records.event_ms[place]))
 
 
-def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[Verdict]]:
-    """What each rule makes of the record (the first with that id), and the trial.
+def verdicts(judged: BacktestSpec, folder: Path, record_id: str) -> tuple[Trial, list[TrialVerdict]]:
+    """The trial, and the verdict of each rule at the record (the first with that id).
 
     Raises:
         UsageError: the sample has no such record, or an input matches no file.
     """
-    trial = tried(judged, folder / "rules", record_id)
+    trial = try_rules(judged, folder / "rules", record_id)
     if not trial.found and not any(letter.record_id == record_id for letter in trial.dead):
         raise UsageError(f"record {record_id!r} is not in the sample; give the id of a record that is")
     sources = sources_of(judged.rules, judged.history.streams)
@@ -153,7 +169,7 @@ def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[
     namings = {v.rule.rule_id: _namings(_program(judged, sources, v.rule)) for v in judged.rules.versions}
     keep = partial(_of_its_key, trial.found, topics, namings)
     probed = {
-        level: tried(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
+        level: try_rules(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
         for level in sorted({sources.level_of(v.rule.reading) for v in judged.rules.versions})
     }
     cases = (
@@ -164,7 +180,7 @@ def verdicts(judged: Judged, folder: Path, record_id: str) -> tuple[Trial, list[
 
 
 def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, tuple[str, ...]], sources: Sources) -> None:
-    """The hits at the record, as the records that they are to rules that read them."""
+    """Add the hits at the record as records of derived streams, for the rules that read them."""
     read = {source for judged in topics.values() for source in judged if rule_of(source) is not None}
     for topic in sorted(read, key=sources.level):
         alert, record = _at(trial.of(str(rule_of(topic))), record_id), _found(trial.found, topics[str(rule_of(topic))])
@@ -186,31 +202,31 @@ def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, tuple[str, ...]
 class _Case:
     """A rule and a record."""
 
-    judged: Judged
+    judged: BacktestSpec
     rule: Rule
     record_id: str
     trial: Trial
     probed: Trial
     sources: Sources
 
-    def verdict(self) -> Verdict:
-        """Whether it fired, its figure, and why."""
+    def verdict(self) -> TrialVerdict:
+        """Whether the rule fired, its figure, and the reason."""
         rule = self.rule
         fired = _at(self.trial.of(rule.rule_id), self.record_id)
         program = _program(self.judged, self.sources, rule)
         if program.verdict is None:
             why = fired["message"] if fired is not None else next(self._reasons())
-            return Verdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
+            return TrialVerdict(rule.rule_id, rule.version, fired is not None, None, None, why, fired)
         probe = _at(self.probed.of(rule.rule_id), self.record_id)
         why = fired["message"] if fired is not None else next(self._reasons_of(program, probe))
-        line = _line(rule_words(rule), program.verdict)
+        line = _line(worded_rule(rule), program.verdict)
         value = probe["value"] if probe is not None else None
-        return Verdict(rule.rule_id, rule.version, fired is not None, value, line, why, fired)
+        return TrialVerdict(rule.rule_id, rule.version, fired is not None, value, line, why, fired)
 
     def _reasons_of(self, program: Program, probe: Alert | None) -> Iterator[str]:
-        """Why a rule with a window did not fire; ``probe`` has its figure, None where it has none."""
+        """Why a rule with state did not fire; ``probe``: the alert with its figure, None if it has none."""
         if probe is not None and program.verdict is not None:
-            yield from self._held_back(program, _Said(self.rule, rule_words(self.rule), program.verdict), probe)
+            yield from self._held_back(program, _Said(self.rule, worded_rule(self.rule), program.verdict), probe)
         yield from self._reasons()
         found, figure = _found(self.trial.found, self.rule.reading.judged), program.figure
         if found is None:
@@ -220,15 +236,15 @@ class _Case:
             yield f"it has no {name}, by which the rule groups"
         if program.sequence is not None:
             lists = self._lists(lists_named(program.sequence), found)
-            yield from unmet(program.sequence, record, lists, self._before(found, program))
+            yield from step_reasons(program.sequence, record, lists, self._before(found, program))
         if program.absence is not None:
-            yield from waits(program.absence, record, self._lists(lists_named(program.absence), found))
+            yield from wait_reasons(program.absence, record, self._lists(lists_named(program.absence), found))
         if figure is not None and figure.column is not None and lookup(record, figure.column) is None:
             yield f"it has no {figure.column}, of which the rule takes the {figure.aggregate}"
-        yield "nothing is in its window that the figure could be taken of"
+        yield "its window has no record to compute the figure from"
 
     def _reasons(self) -> Iterator[str]:
-        """Why a rule did not look at the record."""
+        """Why a rule skipped the record."""
         judged = self.rule.reading.judged
         found = _found(self.trial.found, judged)
         if found is None:
@@ -243,26 +259,26 @@ class _Case:
             return
         spec = self.sources.of_reading(self.rule.reading)
         late_ms = lateness_of(self.rule, spec, found.fields, found.ingest_ms, found.lateness_ms)
-        yield from too_late(self.rule.lateness(self.judged.defaults), late_ms)
+        yield from lateness_reasons(self.rule.lateness(self.judged.defaults), late_ms)
         node = self.rule.filter.node
         for part in map(Condition, node.parts if isinstance(node, AllOf) else (node,)):
             if not part.holds(found.fields, self._lists(part.lists(), found)):
                 values = ", ".join(f"{name} {shown_value(lookup(found.fields, name))}" for name in part.fields())
                 yield f"found {values}; expected {part.text}"
 
-    def _lists(self, names: Iterable[str], found: Found) -> dict[str, Any]:
-        """Named lists, as they were when the record came."""
+    def _lists(self, names: Iterable[str], found: SampleRecord) -> dict[str, Any]:
+        """Named lists, as of the ingest time of the record."""
         stream = self.sources.base(self.rule.reading.judged[0])
         return {name: self.judged.lists[name].at(stream, found.ingest_ms) for name in names}
 
-    def _before(self, found: Found, program: Program) -> list[Alert]:
-        """The probes of the record's key that came at an earlier time."""
+    def _before(self, found: SampleRecord, program: Program) -> list[Alert]:
+        """The probes of the record's key with an earlier ingest time."""
         keys = _keys(_namings(program), found.fields)
         probes = [each for each in self.probed.of(self.rule.rule_id) if [*each["key"].values()] in keys]
         return [each for each in probes if parse_instant_ms(each["ingest_time"]) < found.ingest_ms]
 
     def _held_back(self, program: Program, said: _Said, at: Alert) -> Iterator[str]:
-        """Why there is no alert at a record that the rule has a figure at."""
+        """Why there is no alert at a record with a figure."""
         rule = self.rule
         if not said.holds(at):
             yield said.of(at)
@@ -280,17 +296,17 @@ class _Case:
             )
 
 
-def _found(found: Mapping[str, Found], sources: Iterable[str]) -> Found | None:
-    """The record as the first of ``sources`` has it."""
+def _found(found: Mapping[str, SampleRecord], sources: Iterable[str]) -> SampleRecord | None:
+    """The record from the first of ``sources`` that has it."""
     return next((found[source] for source in sources if source in found), None)
 
 
-def _program(judged: Judged, sources: Sources, rule: Rule) -> Program:
+def _program(judged: BacktestSpec, sources: Sources, rule: Rule) -> Program:
     return rule.program(sources.of_reading(rule.reading), judged.defaults)
 
 
 def _namings(program: Program) -> list[tuple[str, ...]]:
-    """The fields of each key that a rule has for records."""
+    """The key fields of each feed of a rule."""
     others = () if program.verdict is None else program.verdict.feeds
     return list(dict.fromkeys(feed.key_fields for feed in (program.feed, *others)))
 
@@ -300,18 +316,18 @@ def _keys(namings: Iterable[Sequence[str]], record: Mapping[str, Any]) -> list[l
 
 
 def _missing(namings: Sequence[Sequence[str]], record: Mapping[str, Any]) -> list[str]:
-    """The fields that the record would need for a key; none where it has one."""
+    """The key fields that the record lacks; empty if it has a key."""
     lacking = [[name for name in fields if lookup(record, name) is None] for fields in namings]
     return [] if [] in lacking else lacking[0]
 
 
 def _of_its_key(
-    found: Mapping[str, Found],
+    found: Mapping[str, SampleRecord],
     topics: Mapping[str, tuple[str, ...]],
     namings: Mapping[str, list[tuple[str, ...]]],
     alert: Alert,
 ) -> bool:
-    """Whether the alert has a key that the record has, which is all that is asked of probes."""
+    """Whether the alert has a key of the record: other probes are not needed."""
     record = _found(found, topics[alert["rule_id"]])
     return record is not None and [*alert["key"].values()] in _keys(namings[alert["rule_id"]], record.fields)
 
@@ -322,14 +338,14 @@ def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A verdict, as it is at the alerts of probes; ``words``: of a rule whose formula nobody wrote."""
+    """A predicate at the alerts of probes, as text; ``words``: the rule, if it words its own formula."""
 
     rule: Rule
     words: PredicateRule | None
-    verdict: Wanted
+    verdict: ProgramVerdict
 
     def holds(self, alert: Alert) -> bool:
-        """Whether it holds there."""
+        """Whether the predicate holds at a probe."""
         if (sequence := self.verdict.sequence) is not None:
             return bool(alert["evidence"]["count"] == len(sequence.names))
         if self.verdict.absence is not None:
@@ -340,11 +356,11 @@ class _Said:
         return line is not None and line.met(number_of(alert["value"]))
 
     def of(self, alert: Alert) -> str:
-        """Its figures there, and that it holds or not."""
+        """The figures at a probe, and whether the predicate holds."""
         if self.verdict.sequence is not None:
-            return standing(self.verdict.sequence, alert)
+            return progress_text(self.verdict.sequence, alert)
         if self.verdict.absence is not None:
-            return waited(self.verdict.absence, alert["value"])
+            return wait_outcome(self.verdict.absence, alert["value"])
         held = "" if self.holds(alert) else "not "
         if (formula := self.verdict.formula) is not None:
             found = self._found(formula, alert)
@@ -358,7 +374,7 @@ class _Said:
         return f"{shown_value(alert['value'])} is {held}{_line(None, self.verdict)}"
 
     def before(self, alert: Alert) -> str:
-        """That it held there."""
+        """That the predicate held at an earlier probe."""
         formula = self.verdict.formula
         figures = shown_value(alert["value"]) if formula is None else self._found(formula, alert)
         return f"{figures} was at record {alert['record_id']}"
@@ -367,16 +383,16 @@ class _Said:
         read = read_figures(verdict, alert)
         if self.words is not None:
             return self.words.in_words(number_of(alert["value"]), read)
-        return figures_said(self.rule, read)
+        return figures_text(self.rule, read)
 
 
-def _line(words: PredicateRule | None, verdict: Wanted) -> str:
+def _line(words: PredicateRule | None, verdict: ProgramVerdict) -> str:
     if words is not None:
         return str(words.fires_where())
     if verdict.sequence is not None:
-        return steps_of(verdict.sequence)
+        return steps_text(verdict.sequence)
     if verdict.absence is not None:
-        return f"no {wait_of(verdict.absence)}"
+        return f"no {expectation_text(verdict.absence)}"
     if verdict.formula is not None:
         return verdict.formula.when.text
     line = verdict.comparison

@@ -33,7 +33,7 @@ from crossline.settings.config import PipelineConfig, rule_defaults
 from crossline.settings.sources import Directory, RulesTopic
 
 if TYPE_CHECKING:
-    from crossline.backtest.backtest import Judged, Recorded, Replay
+    from crossline.backtest.backtest import BacktestResult, BacktestSpec, RecordedInput
 
 
 FIGURES_HELP = (
@@ -92,16 +92,16 @@ def backtest(
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
-    from crossline.backtest.backtest import Judged, Recorded
+    from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.evaluate.shard import Bounds
     from crossline.runtime.machine.temp import own_folder_for
 
     setting = setting_of(rules, stream, lists, pipeline, figures, as_of_log=as_of_log)
-    history = Recorded(setting.streams, inputs_by_stream(input_, setting.streams))
+    history = RecordedInput(setting.streams, inputs_by_stream(input_, setting.streams))
     log = log_of(setting.rules, setting.name) if as_of_log else None
     sets = _sets(setting, compare, log)
     given = (lists_for(sets, setting.lists, log), setting.defaults, Bounds(setting.partition_lag_ms))
-    judged = [Judged(each, history, *given) for each in sets]
+    judged = [BacktestSpec(each, history, *given) for each in sets]
     judged[0] = replace(judged[0], deciding=deciding_for(output, decisions, policy, setting))
     read = [
         *setting.files,
@@ -133,16 +133,20 @@ def _sets(setting: Setting, compare: Path | None, log: Path | None) -> list[Rule
     return [mine, written(compare)] if compare else [mine]
 
 
-def _files_read(history: Recorded, rules: Iterable[Path | None]) -> list[Path]:
-    """The files of records, and those that ``rules`` stand for."""
+def _files_read(history: RecordedInput, rules: Iterable[Path | None]) -> list[Path]:
+    """The files of records and of ``rules``."""
     records = [Path(name) for patterns in history.inputs.values() for name in matching_files(patterns)]
     return [each for path in rules if path for each in files_of(path)] + records
 
 
 def _figures(
-    judged: Sequence[Judged], outputs: tuple[Path, Path | None], inputs: Sequence[Path], on: Runner, stopping: Stopping
+    judged: Sequence[BacktestSpec],
+    outputs: tuple[Path, Path | None],
+    inputs: Sequence[Path],
+    on: Runner,
+    stopping: Stopping,
 ) -> dict[str, Any]:
-    """Judge into ``outputs`` (alerts, decisions), none of which is one of ``inputs``; what came of it."""
+    """Run backtests into ``outputs`` (alerts, decisions), none of which may be one of ``inputs``; their results."""
     output, decisions = outputs
     with ExitStack() as made:
 
@@ -157,7 +161,7 @@ def _figures(
 
 
 def deciding_for(output: Path, decisions: Path | None, policy: Path | None, setting: Setting) -> Deciding | None:
-    """By what is decided, where ``decisions`` are wanted. Raises UsageError where there is no policy, or no use for it.
+    """By what is decided, where ``decisions`` are wanted. Raises UsageError if there is no policy, or no use for it.
 
     Of every record, if the pipeline emits those; else of records with hits.
     """
@@ -208,7 +212,7 @@ def setting_of(
     *,
     as_of_log: bool,
 ) -> Setting:
-    """Raises UsageError where something is missing, or given twice."""
+    """Raises UsageError if something is missing, or given twice."""
     if pipeline is not None and (Path(pipeline).is_file() or pipeline.endswith(SUFFIXES)):
         if stream is not None:
             raise UsageError(f"--stream {stream}: {pipeline} names its streams already; leave one of the two out")
@@ -239,7 +243,7 @@ def setting_of(
 
 
 def _judge(
-    stopping: Stopping, judged: Sequence[Judged], output: Path, decisions: Path | None, on: Runner
+    stopping: Stopping, judged: Sequence[BacktestSpec], output: Path, decisions: Path | None, on: Runner
 ) -> dict[str, Any]:
     """Judge by the first of ``judged`` into ``output`` and ``decisions``, and by the second to compare.
 
@@ -271,7 +275,7 @@ def _judge(
 
 
 @contextmanager
-def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Replay]]:
+def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., BacktestResult]]:
     """What judges, and can be stopped; Spark, where that is asked for, for as long as the context lasts."""
     if on is not Runner.SPARK:
         do_without_pandas()
@@ -287,7 +291,7 @@ def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Replay]]:
 
 
 def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[str, list[str]]:
-    """Patterns by stream. Raises UsageError where it is not clear which stream a pattern belongs to."""
+    """Patterns by stream. Raises UsageError if it is not clear which stream a pattern belongs to."""
     inputs: dict[str, list[str]] = {}
     for item in given:
         name, found, pattern = item.partition("=")
@@ -301,12 +305,12 @@ def inputs_by_stream(given: list[str], streams: dict[str, StreamSpec]) -> dict[s
 
 
 def files_of(path: Path) -> list[Path]:
-    """The rule files that ``path`` stands for: itself, or those in the folder."""
+    """The rule files of ``path``: itself, or those in the folder."""
     return sorted(p for p in path.iterdir() if p.name.endswith(SUFFIXES)) if is_folder(path) else [path]
 
 
 def log_of(path: Path, pipeline: str | None) -> Path:
-    """The rule log beside the rules."""
+    """The rule log next to the rules."""
     from crossline.rule_registry.directory import find_log
 
     log = find_log(path, pipeline)
@@ -318,7 +322,7 @@ def log_of(path: Path, pipeline: str | None) -> Path:
 
 
 def rules_as_of_log(log: Path, streams: Mapping[str, StreamSpec]) -> RuleSet:
-    """The versions that were live, each with its interval. Raises UsageError where some do not fit ``streams``."""
+    """The versions that were live, each with its interval. Raises UsageError if some do not fit ``streams``."""
     from crossline.rule_registry.directory import ruleset_of_log
 
     found = ruleset_of_log(log)
@@ -353,11 +357,11 @@ def lists_for(sets: Sequence[RuleSet], folder: Path | None, log: Path | None) ->
 
 
 def with_tables(
-    judged: Sequence[Judged], config: PipelineConfig | None, log: Path | None, folder: Path
-) -> list[Judged]:
-    """``judged`` with the tables that their rules read: as they were, by ``log``; those that it does not know, as now.
+    judged: Sequence[BacktestSpec], config: PipelineConfig | None, log: Path | None, folder: Path
+) -> list[BacktestSpec]:
+    """``judged`` with the tables that their rules read: by ``log`` as they were, else as they are now.
 
-    They stand in ``folder``, which has to be there for as long as is judged by them.
+    Their files are in ``folder``, which must exist until the run ends.
     """
     wanted = {table for each in judged for plan in each.snapshot(each.rules, 1).plans() for table in plan.tables}
     if config is None or not wanted:

@@ -19,7 +19,7 @@ DONE, FAILED, WRONG_USE = 0, 1, 2
 # As a shell reports a program that a signal ended: SIGINT, and SIGPIPE where the reader has gone.
 INTERRUPTED, READER_GONE = 130, 141
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-# How Python says that of a path, where it has no OSError for it.
+# Python's text for such a path, for which it has no OSError.
 _NO_PATH = ("embedded null", "Symlink loop")
 # What typer raises for a command line that it cannot read; it gives the class no name of its own to import.
 _WrongUse = typer.BadParameter.__bases__[0]

@@ -1,4 +1,4 @@
-"""Libraries that an installation has only with an extra, and what to say where one is missing."""
+"""Libraries of extras, and the error text if one is missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def install(extra: str, package: str = "crossline") -> str:
 
 
 def missing(who: str, module: str | None) -> str | None:
-    """What to say where ``who`` needs ``module``, which is not there; None where it belongs to no extra."""
+    """The error text if ``who`` needs ``module`` and it is missing; None if it belongs to no extra."""
     top = (module or "").partition(".")[0]
     extra = EXTRA_OF.get(top)
     return None if extra is None else f"{who} needs {top}, which is not installed: {install(extra)}"

@@ -27,8 +27,8 @@ from crossline.io.files.patterns import matching_files
 from crossline.io.sinks.outfile import draft_file, is_standard_output, make_folder
 
 if TYPE_CHECKING:
-    from crossline.backtest.backtest import Judged
-    from crossline.backtest.figures import Told
+    from crossline.backtest.backtest import BacktestSpec
+    from crossline.backtest.figure_table import FigureCounts
     from crossline.cli.backtest import Setting
     from crossline.rules.ruleset import RuleSet
     from crossline.rules.shared import PlacedFigure
@@ -144,9 +144,9 @@ def _check_options(inputs: list[str] | None, pipeline: str | None, *, follow: bo
 
 def _judged(
     stream: str, declared: Sequence[PlacedFigure], hitting: RuleSet, inputs: list[str] | None, setting: Setting
-) -> Judged:
+) -> BacktestSpec:
     """The job for the figures ``declared`` of records of ``stream``; ``hitting``: the rules of risk scores."""
-    from crossline.backtest.backtest import Judged, Recorded
+    from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.evaluate.shard import Bounds
     from crossline.rules.ruleset import RuleSet
     from crossline.rules.shared import feature_query
@@ -154,8 +154,8 @@ def _judged(
     both = RuleSet((*feature_query(declared, hitting.heads).versions, *hitting.versions))
     sources = dict.fromkeys(setting.config.sources, ()) if inputs is None and setting.config is not None else None
     wanted = _inputs_of(both, stream, sources or inputs_by_stream(inputs or [], setting.streams))
-    history, named = Recorded(setting.streams, wanted), lists_for([both], setting.lists, None)
-    return Judged(both, history, named, setting.defaults, Bounds(setting.partition_lag_ms), feature_query=True)
+    history, named = RecordedInput(setting.streams, wanted), lists_for([both], setting.lists, None)
+    return BacktestSpec(both, history, named, setting.defaults, Bounds(setting.partition_lag_ms), feature_query=True)
 
 
 def _inputs_of(rules: RuleSet, stream: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
@@ -210,7 +210,7 @@ def _stream_of(path: Path, declared: Sequence[PlacedFigure]) -> str:
 
 
 def _write(
-    judged: Judged,
+    judged: BacktestSpec,
     declared: Sequence[PlacedFigure],
     output: Path,
     read: Sequence[Path],
@@ -220,9 +220,9 @@ def _write(
     if on is not Runner.SPARK:
         do_without_pandas()
         tell_compiling()
-    from crossline.backtest.figures import types_of
+    from crossline.backtest.figure_table import figure_types
 
-    columns = types_of(declared, judged.history.streams)
+    columns = figure_types(declared, judged.history.streams)
     progress = ProgressLine(sys.stderr)
     make_folder(output)
     with draft_file(output, inputs=read) as draft:
@@ -237,7 +237,7 @@ def _write(
 
 def _follow(
     setting: Setting,
-    judged: Judged,
+    judged: BacktestSpec,
     declared: Sequence[PlacedFigure],
     folder: Path,
     stopping: Stopping,
@@ -245,21 +245,21 @@ def _follow(
     drain: bool,
 ) -> dict[str, Any]:
     """Until it is stopped; with ``drain``, until the available records are processed."""
-    from crossline.backtest.figures import check_folder, types_of
+    from crossline.backtest.figure_table import check_folder, figure_types
 
     if setting.config is None:
         raise UsageError("--follow: found a pipeline by its name; expected its file, which has the sources")
     check_folder(folder)
-    from crossline.backtest.figures_following import follow
+    from crossline.backtest.figure_stream import write_figure_stream
     from crossline.runtime.pipeline.assemble import session_for
     from crossline.runtime.spark_internals.gateway import end_session
 
-    columns, progress = types_of(declared, judged.history.streams), ProgressLine(sys.stderr)
+    columns, progress = figure_types(declared, judged.history.streams), ProgressLine(sys.stderr)
     spark = session_for(setting.config)
     try:
         stopping.check()
         given = (spark, setting.config, judged, columns, folder)
-        done = follow(*given, drain=drain, on_batch=progress.batch, on_start=stopping.stops)
+        done = write_figure_stream(*given, drain=drain, on_batch=progress.batch, on_start=stopping.stops)
     finally:
         progress.done()
         end_session(spark)
@@ -267,20 +267,20 @@ def _follow(
 
 
 @contextmanager
-def _computation(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Told]]:
+def _computation(on: Runner, stopping: Stopping) -> Iterator[Callable[..., FigureCounts]]:
     """The function that computes; with ``--on spark`` Spark runs for as long as the context lasts."""
     if on is not Runner.SPARK:
-        from crossline.backtest.figures import tell
+        from crossline.backtest.figure_table import write_figures
 
-        yield tell
+        yield write_figures
         return
-    from crossline.backtest import figures_in_spark
+    from crossline.backtest import figure_table_in_spark
 
     with session_of("figures", stopping) as spark:
-        yield partial(figures_in_spark.tell, spark)
+        yield partial(figure_table_in_spark.write_figures, spark)
 
 
-def _summary(done: Told, declared: Sequence[PlacedFigure], output: Path) -> dict[str, Any]:
+def _summary(done: FigureCounts, declared: Sequence[PlacedFigure], output: Path) -> dict[str, Any]:
     dead = dict(sorted(done.totals.dead.items()))
     versions = {each.name: each.shared.version for each in declared if each.shared is not None}
     return {
@@ -301,7 +301,7 @@ def _summary(done: Told, declared: Sequence[PlacedFigure], output: Path) -> dict
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """What came of it, as a table."""
+    """The summary as a table."""
     listing = Listing("figure", "records with it", "without")
     for name, each in found["figures"].items():
         listing.add(name, f"{found['rows'] - each['missing']:,}", f"{each['missing']:,}")

@@ -1,6 +1,6 @@
-"""Help pages that fit narrow screens, and commands that are made when they are asked for.
+"""Help pages for narrow screens, and commands that are loaded on demand.
 
-On a narrow screen options stand one below the other, and nothing is cut off.
+On a narrow screen options are listed one below the other, and nothing is truncated.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _function(info: CommandInfo) -> str:
 
 
 class Commands(typer.Typer):
-    """Commands under one name, of which some stand in modules that are loaded when one of them is asked for.
+    """A group of commands, of which some are in modules that are loaded on demand.
 
     ``elsewhere``: by name, ``module:function``; they are listed after those that are added here.
     """
@@ -77,7 +77,7 @@ class Commands(typer.Typer):
 
 
 class _Registered(Mapping[str, Any]):
-    """The commands of a group, each made when it is asked for: to read the signatures of all takes time."""
+    """The commands of a group, each created on demand: reading the signatures of all is slow."""
 
     def __init__(self, app: typer.Typer) -> None:
         self._app = app
@@ -121,9 +121,9 @@ def member_of(part: typer.Typer, name: str) -> Any:
 
 
 class LazyGroup(FittedGroup):
-    """Commands each of which is loaded when it is asked for: none waits for what only another one imports.
+    """Commands that are loaded on demand: none waits for the imports of another one.
 
-    ``known``: their names, and what the page that lists them says of each, for which none is loaded.
+    ``known``: their names and the texts of the list, for which none is loaded.
     """
 
     known: ClassVar[Mapping[str, str]]
@@ -139,7 +139,7 @@ class LazyGroup(FittedGroup):
         return list(self.known)
 
     def get_command(self, ctx: Any, name: str) -> Any:  # noqa: ARG002 - the method's
-        """The command of that name; while they are listed, what the list says of it."""
+        """The command of that name; in a listing, its text alone."""
         if name not in self.known:
             return None
         return Command(name, help=self.known[name]) if self._listing else self.load(name)

@@ -62,7 +62,7 @@ def _configure(form: LogFormat) -> None:
 
 
 def _printable(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What came in with records and files must not steer the terminal."""
+    """Escape control characters: content of records and files must not control the terminal."""
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = printable(value)

@@ -14,8 +14,8 @@ from crossline.cli.help import LazyGroup, member_of
 from crossline.cli.logs import configure
 from crossline.cli.process import be_alone, close_to_others, leave
 
-# One module a command, or a folder with the module ``command``; each has ``register(app)``. What stands here is what
-# the command says of itself.
+# One module per command, or a folder with the module ``command``; each has ``register(app)``. The texts here are those
+# of the commands.
 COMMANDS = {
     "init": "Write an example project that runs: payments, three rules, and where to go from there.",
     "demo": "Card traffic with planted frauds through the whole pipeline, on this machine.",

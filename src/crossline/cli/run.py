@@ -71,7 +71,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     drain: bool
     as_json: bool

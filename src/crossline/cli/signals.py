@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while a command works with Spark: it stops in order, says so in one line, and ends."""
+"""SIGINT and SIGTERM during a command with Spark: it stops in order, prints one line, and exits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ONE_WISH_S = 2.0
 # A start is many calls to Java, some of them long. Nothing is lost with one that is cut off.
 START_S_MAX = 3.0
-# The main thread hears of a signal in milliseconds, but not in the midst of a call that takes a minute.
+# The main thread handles a signal within milliseconds, but not during a call that takes a minute.
 HEARS_S = 0.5
 
 
@@ -68,7 +68,7 @@ class Stopping:
             sys.stderr.write(f"stopped by {self.signal.name}\n")
 
     def check(self) -> None:
-        """Raise StoppedError where a signal came."""
+        """Raise StoppedError if a signal was received."""
         if self.signal is not None:
             raise StoppedError("stopped")
 
@@ -171,7 +171,7 @@ class Runner(StrEnum):
 
 @contextmanager
 def session_of(name: str, stopping: Stopping) -> Iterator[SparkSession]:
-    """A session that ends with the context. Raises StoppedError where a signal came while it started."""
+    """A session that ends with the context. Raises StoppedError if a signal was received while it started."""
     from crossline.runtime.spark.session import build_session
     from crossline.runtime.spark_internals.gateway import end_session
 

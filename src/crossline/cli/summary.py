@@ -1,4 +1,4 @@
-"""What a run says of itself: a line of progress while it runs, a summary at its end."""
+"""The output of a run: a progress line while it runs, a summary at its end."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def summary_text(config: Config, totals: Totals, start_ms: Mapping[str, int] | N
 
 
 def check_some_judged(records: int, dead: Mapping[str, int]) -> None:
-    """Raises PermanentError where all that was read were dead letters: who asked got no answer."""
+    """Raises PermanentError if all records were dead letters: then there is no result."""
     if dead and not records:
         counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(dead.items()))
         raise PermanentError(f"every record was a dead letter, and none was judged: {counts}")

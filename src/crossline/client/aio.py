@@ -87,11 +87,11 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
         mode: Mode | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline over several tries
     ) -> Decision:
-        """What is decided about a record, which goes into the stream.
+        """Decide about a record, which is written to the stream.
 
-        Never hangs, and never raises because nobody answers: then ``answered`` is ``unreachable``, the decision is the
-        fallback's, and ``degraded`` says why. The record may be in the stream all the same; asked again with the same
-        record, the API gives the answer that it gave or would have given.
+        It never blocks past the timeout, and never raises because the API is unreachable: then ``answered`` is
+        ``unreachable``, the decision is the fallback's, and ``degraded`` has the reason. The record may still be in the
+        stream; a repeated request with the same record gets the same answer.
 
         Args:
             stream: Its name.
@@ -124,10 +124,10 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
         mode: Mode | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline over several tries
     ) -> list[Decision | ApiError]:
-        """What is decided about each record, in their order; of one that is refused, the ApiError (not raised).
+        """Decide about each record, in order; a refused record has the ApiError as its result (not raised).
 
-        ``timeout`` is for all of them together; they are asked 500 at a time. Raises as ``decide`` where the first 500
-        are refused as a whole; where later ones are, the ApiError stands at each of them.
+        ``timeout`` covers all of them; a request has at most 500 records. It raises as ``decide`` if the first request
+        is refused as a whole; if a later one is, each of its records has the ApiError.
         """
         deadline = Deadline(self._timeout_s if timeout is None else timeout)
         given = list(records)
@@ -136,7 +136,7 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
     async def asked_many(
         self, stream: str, records: Sequence[Record], mode: Mode | None, deadline: Deadline
     ) -> list[Decision | ClientError]:
-        """As ``decide_many``, by a deadline that runs already; what nobody answered is the error."""
+        """As ``decide_many``, with a running deadline; unanswered records have the error."""
         lines = [record_json(record) for record in records]
         found: list[Decision | ClientError] = []
         for start in range(0, len(lines), BATCH_MAX):
@@ -154,7 +154,7 @@ class AsyncClient(Resources[Coroutine[Any, Any, Any]]):
     async def _asked_batch(
         self, stream: str, lines: Sequence[bytes], mode: Mode | None, deadline: Deadline
     ) -> list[Decision | ClientError]:
-        """The answers to one batch; records that the API could not keep are asked about again, while there is time."""
+        """The answers to one batch; records that the API could not store are sent again until the deadline."""
         found: dict[int, Decision | ClientError] = {}
         left, failed = list(range(len(lines))), 0
         while left:

@@ -18,7 +18,7 @@ class ClientError(Exception):
 class UnreachableError(ClientError):
     """No answer in time: nothing listens, the connection broke, or the server answered 503 until the time was over.
 
-    Never raised for a decision: that is answered by the client's own fallback.
+    It is never raised for a decision, which the client's fallback answers.
     """
 
 
@@ -49,7 +49,7 @@ class CredentialError(ApiError):
 
 
 class ForbiddenError(ApiError):
-    """403: the key may not do this, or what was named is not there; the API does not say which."""
+    """403: the key lacks the permission, or the named resource does not exist; the API does not reveal which."""
 
 
 class NotFoundError(ApiError):
@@ -61,7 +61,7 @@ class ConflictError(ApiError):
 
 
 class PreconditionError(ApiError):
-    """412 or 428: it was changed by somebody else since it was read (``if_match``)."""
+    """412 or 428: the resource has changed since it was read (``if_match``)."""
 
 
 class TooLargeError(ApiError):
@@ -73,7 +73,7 @@ class InvalidError(ApiError):
 
 
 class RateLimitedError(ApiError):
-    """429: more than the key may ask; try again after ``retry_after_s`` seconds."""
+    """429: the key's rate limit is exceeded; try again after ``retry_after_s`` seconds."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -90,7 +90,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def api_error(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-    """The exception of an answer; a body that is no problem stands in ``detail``, cut."""
+    """The exception of an answer; a body that is no problem document is in ``detail``, truncated."""
     try:
         problem = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, which a program without one asks."""
+"""An event loop in a thread of its own, for programs without one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _END_S_MAX = 2.0
 
 
 class LoopThread:
-    """Begins at the first question, ends with ``close`` or with the program; safe to be asked by many threads.
+    """Starts on first use, ends with ``close`` or with the program; it is thread-safe.
 
-    ``current`` is false in a process that was forked off: the thread has stayed with its parent.
+    ``current`` is false in a forked process: the thread stays with the parent.
     """
 
     def __init__(self) -> None:
@@ -34,22 +34,22 @@ class LoopThread:
 
     @property
     def open(self) -> bool:
-        """Whether it can be asked here."""
+        """Whether this process can use it."""
         return self._ended.alive and self.current
 
     def wait(self, asked: Coroutine[Any, Any, Given], within_s: float | None) -> Given:
-        """What ``asked`` gives; past ``within_s`` (or at Ctrl-C) it is cancelled, and TimeoutError raised."""
+        """The result of ``asked``; after ``within_s`` (or at Ctrl-C) it is cancelled, and TimeoutError is raised."""
         if not self._ended.alive:
             asked.close()
             raise RuntimeError("the client is closed")
         if threading.current_thread() is self._thread:
             asked.close()
-            raise RuntimeError("a Client was asked from within its own event loop; use an AsyncClient there")
+            raise RuntimeError("a Client was called from within its own event loop; use an AsyncClient there")
         future = asyncio.run_coroutine_threadsafe(asked, self._loop)
         try:
             return future.result(within_s)
         except concurrent.futures.CancelledError:
-            raise RuntimeError("the client was closed while it was asked") from None
+            raise RuntimeError("the client was closed during a call") from None
         except BaseException:
             future.cancel()
             raise
@@ -59,7 +59,7 @@ class LoopThread:
         asyncio.run_coroutine_threadsafe(asked, self._loop)
 
     def close(self) -> None:
-        """End it; what is still being asked is cancelled."""
+        """End the loop; pending calls are cancelled."""
         self._ended()
 
 

@@ -69,9 +69,9 @@ class Parser:
 async def follow(
     wire: Wire, call: ApiCall, last_id: str | None, *, silence_s: float, give_up_after_s: float | None
 ) -> AsyncGenerator[Event, None]:
-    """Events from after ``last_id`` on; connects again, after the last event that came, where it broke or is silent.
+    """Events after ``last_id``. It reconnects after the last received event if the connection breaks or is silent.
 
-    Raises UnreachableError after ``give_up_after_s`` without a connection (None: never), ApiError where it is refused.
+    Raises UnreachableError after ``give_up_after_s`` without a connection (None: never), ApiError if it is refused.
     """
     failed, patience = 0, None
     while True:

@@ -23,7 +23,7 @@ def checked_fallback(fallback: Fallback) -> Fallback:
 
 
 def unreachable(fallback: Fallback, stream: str, record: Record, why: ClientError | str) -> Decision:
-    """The decision of ``fallback``; where that itself fails, ``review``, and ``degraded`` says so."""
+    """The decision of ``fallback``; if that fails, ``review`` with the reason in ``degraded``."""
     degraded = [Degraded("client", str(why))]
     decided = fallback
     if callable(fallback):
@@ -40,7 +40,7 @@ def unreachable(fallback: Fallback, stream: str, record: Record, why: ClientErro
 def settled(
     fallback: Fallback, stream: str, records: Sequence[Record], found: Sequence[Decision | ClientError]
 ) -> list[Decision | ApiError]:
-    """``found`` with the decision of ``fallback`` where nobody answered."""
+    """``found`` with the decision of ``fallback`` if there was no answer."""
     return [
         each if isinstance(each, Decision | ApiError) else unreachable(fallback, stream, record, each)
         for record, each in zip(records, found, strict=True)

@@ -1,4 +1,4 @@
-"""Reads and writes beside decisions, the same of both clients: a value of the one, an awaitable of the other."""
+"""Reads and writes besides decisions, shared by both clients: they return a value in one, an awaitable in the other."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Found = TypeVar("Found")
 
 
 class Resources(ABC, Generic[Found]):
-    """Bodies as the API says them. All raise ClientError: ApiError where it refuses, UnreachableError past the time.
+    """Bodies of the API. All calls raise ClientError: ApiError if it refuses, UnreachableError after the deadline.
 
-    ``if_match``: the ``ETag`` that was read; PreconditionError where somebody else has changed it since. Each write
-    has an idempotency key of its own, under which a broken connection is tried again.
+    ``if_match``: the ``ETag`` that was read; PreconditionError if the resource has changed since. Each write has an
+    idempotency key of its own, with which it is retried after a broken connection.
     """
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Resources(ABC, Generic[Found]):
         return self.call(call("rules_backtest", body=body))
 
     def rules_publish(self, body: Mapping[str, Any]) -> Found:
-        """Publish a file of rules (``name``, ``text``); ``waits`` says what a second person has to approve."""
+        """Publish a file of rules (``name``, ``text``); ``waits`` has what a second person must approve."""
         return self.call(call("rules_publish", body=body))
 
     def rules_approve(self, body: Mapping[str, Any], *, if_match: str | None = None) -> Found:

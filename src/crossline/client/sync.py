@@ -20,7 +20,7 @@ from crossline.client.resources import Resources
 from crossline.client.values import Decision, Event, Mode
 
 Given = TypeVar("Given")
-# Past the deadline the loop answers by itself; where it has not got to it by then, the thread that asks does not wait.
+# After the deadline the loop answers by itself; if it has not done so by then, the calling thread stops waiting.
 GRACE_S = 0.02
 CLOSE_S_MAX = 2.0
 _OF_PARENTS: list[tuple[AsyncClient, LoopThread]] = []
@@ -31,20 +31,20 @@ _LATE = "this process did not get to the answer in time"
 class Client(Resources[Any]):
     """The API of crossline from a program without an event loop; a context manager, which closes its connections.
 
-    Many threads may use one client. It asks in an event loop in a thread of its own, so that a deadline holds whatever
-    the other side does: a thread in a system call could not be called off.
+    It is thread-safe. Requests run in an event loop in a thread of its own, so that deadlines always hold: a thread in
+    a system call could not be interrupted.
 
     Args:
         url: Where the API listens, such as ``http://127.0.0.1:8080``.
         key: An API key or a token. It is sent with each request, and shown nowhere.
-        timeout: Seconds within which ``decide`` has answered, all tries together.
-        fallback: Decides where the API gives no answer in time: a decision, or a function of stream and record.
-        call_timeout: Seconds within which all else has answered.
-        ca_file: Certificates in PEM form that the server's must rest on; without it those that the system trusts.
+        timeout: The timeout of ``decide`` in seconds, all retries included.
+        fallback: Decides if the API does not answer in time: a decision, or a function of stream and record.
+        call_timeout: The timeout of all other calls in seconds.
+        ca_file: CA certificates in PEM form for the server's; by default those of the system.
         options: For ``httpx.AsyncClient``, such as ``cert`` or ``verify``.
 
     Raises:
-        ValueError: The address, the key, the time, the fallback or the file of certificates is none.
+        ValueError: The address, the key, the timeout, the fallback or the file of certificates is invalid.
 
     Example:
         with Client("http://127.0.0.1:8080", key=os.environ["CROSSLINE_KEY"], timeout=0.05) as client:
@@ -104,7 +104,7 @@ class Client(Resources[Any]):
             why: ClientError | str = _LATE
         except (UnreachableError, BadAnswerError) as error:
             why = error
-        # Here, not in the loop: a function of the caller's that takes its time holds up nobody else.
+        # Here, not in the loop: a slow function of the caller delays no other call.
         return unreachable(self._fallback, stream, record, why)
 
     def decide_many(

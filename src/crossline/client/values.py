@@ -1,4 +1,4 @@
-"""What the API says, as typed values."""
+"""Answers of the API as typed values."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ class Degraded:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided about a record.
+    """The decision about a record.
 
     ``decision``: ``allow``, ``step_up``, ``review`` or ``block``. ``answered``: ``exact`` (by the pipeline), ``peek``
-    (by a replica, as of ``as_of``), ``fallback`` (by the policy's fallback; ``degraded`` says why) or ``unreachable``
-    (by this client's own fallback; the record may be in the stream all the same). ``figures``: by rule id.
-    ``replayed``: the record was answered before, and this is that answer. ``body``: the answer as it came.
+    (by a replica, as of ``as_of``), ``fallback`` (by the policy's fallback; ``degraded`` has the reason) or
+    ``unreachable`` (by this client's own fallback; the record may be in the stream). ``figures``: by rule id.
+    ``replayed``: the record was answered before, and this is that answer. ``body``: the raw answer.
     """
 
     decision: str
@@ -171,7 +171,7 @@ class Event:
 
 
 def instant(text: Any) -> datetime | None:
-    """An RFC 3339 instant, in UTC; None of None. Raises ValueError where it is none."""
+    """An RFC 3339 instant, in UTC; None of None. Raises ValueError if it is none."""
     if text is None:
         return None
     if not isinstance(text, str):

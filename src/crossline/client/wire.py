@@ -33,7 +33,7 @@ CONNECTIONS = 100
 # Below the five seconds after which most servers close an idle connection.
 IDLE_S = 4.0
 ANSWER_BYTES_MAX = 64 << 20
-# What a proxy or a load balancer says while there is nobody behind it, and the API where it could keep no record.
+# Statuses of a proxy or load balancer without a backend, and of the API if it could not store a record.
 AGAIN = frozenset({408, 425, 502, 503, 504})
 _LIMITS = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=IDLE_S)
 _DEFAULTS = {"limits": _LIMITS, "trust_env": False}
@@ -75,11 +75,10 @@ class Wire:
         await self._http.aclose()
 
     async def ask(self, call: ApiCall, deadline: Deadline, *, decides: bool = False) -> Response:
-        """The answer; tried again after a broken connection, a 503 or an answer that is no JSON, while there is time.
+        """The answer, retried until the deadline after a broken connection, a 503 or an answer that is no JSON.
 
-        ``decides``: the request says how much time is left, and any failure is tried again within it. Raises
-        UnreachableError past the deadline, BadAnswerError where something else than the API answers, ApiError where
-        the API refuses.
+        ``decides``: the request has its remaining time in a header, and any failure is retried. Raises UnreachableError
+        after the deadline, BadAnswerError if the answer is not the API's, ApiError if the API refuses.
         """
         failed, why = 0, f"no answer within {deadline}"
         while deadline.left_s > 0:
@@ -134,7 +133,7 @@ class Wire:
 
 
 class _NoJsonError(ClientError):
-    """A body that is cut or garbled: the same asked again may come whole."""
+    """A truncated or garbled body: a retry may succeed."""
 
 
 def _read(response: httpx.Response, body: bytes) -> Response:
@@ -166,7 +165,7 @@ def _text_of(error: Exception) -> str:
 def trusting(ca_file: str | Path | None) -> dict[str, Any]:
     """The option of httpx by which the server's certificate must rest on one of ``ca_file``; none without a file.
 
-    Raises ValueError where the file is none of certificates.
+    Raises ValueError if the file is none of certificates.
     """
     if ca_file is None:
         return {}
@@ -190,7 +189,7 @@ def checked_url(url: str) -> str:
 
 
 def checked_key(key: str) -> str:
-    """A key that fits a header; raises ValueError, which does not say the key, where it does not."""
+    """Check that a key fits a header. Raises ValueError without the key in its text."""
     if not isinstance(key, str) or not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ValueError(
             "the key is empty or has blanks, line ends or other letters than ASCII in it; check how it is read"

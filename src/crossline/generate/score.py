@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.analysis.catch import rests_on
+from crossline.analysis.detection_quality import rests_on
 from crossline.generate.labels import PlantedFraud
 
 

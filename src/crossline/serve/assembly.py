@@ -77,7 +77,7 @@ class Api:
 
 
 def checked(config: PipelineConfig) -> tuple[ServeSettings, Policy]:
-    """What the API goes by. Raises UsageError where the pipeline has no API, or one that cannot be."""
+    """What the API goes by. Raises UsageError if the pipeline has no API, or one that cannot be."""
     if config.serve is None or config.policy is None:
         raise UsageError(
             f"pipeline {config.name}: found no serve, or no policy; expected both: serve: {{listen: 127.0.0.1:8080}}, "
@@ -96,7 +96,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
     """The parts of the API over the pipeline of ``config``, whose paths are absolute; they end with the context.
 
     ``replica_of``: the checkpoint, if it is given apart from the pipeline file; the pipeline then runs elsewhere.
-    Raises UsageError where it cannot be; StateError where another process has what it needs.
+    Raises UsageError if it cannot be; StateError where another process has what it needs.
     """
     settings, policy = checked(config)
     path = Path(settings.path)
@@ -152,7 +152,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
 
 
 def _figures(config: PipelineConfig) -> tuple[ApiFigures, RequestCounts | None]:
-    """The API's figures, and what counts requests for objectives; None where none is about requests."""
+    """The API's figures, and what counts requests for objectives; None if none is about requests."""
     asked = {each.name for each in objectives_of(config.slo)} - OF_RUN
     counts = RequestCounts(config) if asked else None
     return ApiFigures(None if counts is None else counts.request), counts
@@ -206,7 +206,7 @@ async def _followed(
 
 
 def _log(config: PipelineConfig, stream: str) -> RecordLog | None:
-    """Where the API puts the records of a stream; None where its source takes none."""
+    """Where the API puts the records of a stream; None if its source takes none."""
     source, spec = config.sources[stream], config.streams[stream]
     if isinstance(source, ApiSettings):
         return FileRecordLog(source.path, spec.id, source.segment_bytes)
@@ -228,7 +228,7 @@ def _key_of(config: PipelineConfig, stream: str, source: KafkaSourceSettings) ->
 
 
 def check_sources(config: PipelineConfig) -> None:
-    """Raise UsageError where the API cannot put records into a source, as ``running`` would."""
+    """Raise UsageError if the API cannot put records into a source, as ``running`` would."""
     for stream, source in config.sources.items():
         if isinstance(source, KafkaSourceSettings) and config.streams[stream].format == "json":
             _key_of(config, stream, source)

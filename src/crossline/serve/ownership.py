@@ -18,7 +18,7 @@ LOCK = "serve.lock"
 
 
 def check_owner(folder: Path, pipeline: str) -> None:
-    """Raise UsageError where the folder is another pipeline's than ``pipeline``; one that nobody noted is anybody's."""
+    """Raise UsageError if the folder is another pipeline's than ``pipeline``; one that nobody noted is anybody's."""
     found = _owner(folder)
     if found not in {None, pipeline}:
         raise UsageError(
@@ -41,7 +41,7 @@ def held(folder: Path) -> Iterator[None]:
     """The folder is this process's for as long as the context is open: two would send, compare and push each other's.
 
     The kernel gives it back when the process ends, however it ends; who is started meanwhile does not hold it.
-    Raises StateError where another process has it, OSError where the folder takes nothing.
+    Raises StateError if another process has it, OSError where the folder takes nothing.
     """
     path = folder / LOCK
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

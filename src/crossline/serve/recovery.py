@@ -68,7 +68,7 @@ class ProgressFile:
         self._noted_ms = now_ms
 
     def read(self) -> int | None:
-        """The batch; None where there is no mark that can be read: after a kill of the machine it may be empty."""
+        """The batch; None if there is no mark that can be read: after a kill of the machine it may be empty."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             return int(orjson.loads(self._path.read_bytes())["batch"])
         return None

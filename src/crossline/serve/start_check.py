@@ -21,7 +21,7 @@ NEEDED = ("argon2", "fastapi", "httptools", "jinja2", "python_multipart", "starl
 def check_startable(config: PipelineConfig) -> ServeSettings:
     """The section ``serve`` of ``config``, whose paths are absolute, if an API can be started by it now.
 
-    Raises UsageError where it cannot: what ``crossline serve`` would end with, in its words. What may be better in a
+    Raises UsageError if it cannot: what ``crossline serve`` would end with, in its words. What may be better in a
     moment (a ledger that another process has) is no reason.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -36,7 +36,7 @@ def check_startable(config: PipelineConfig) -> ServeSettings:
 
 
 def check_files(settings: ServeSettings) -> None:
-    """Raise UsageError where a file that ``settings`` name cannot be used."""
+    """Raise UsageError if a file that ``settings`` name cannot be used."""
     if settings.tls is not None:
         _check_certificate(settings.tls)
     if settings.signing_key_file is not None:

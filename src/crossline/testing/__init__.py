@@ -15,7 +15,7 @@ __all__ = ["RuleTester"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when it is asked for: pytest imports this package in every run, whatever it tests."""
+    """Load a name on first use: pytest imports this package in every run."""
     if name in __all__:
         return getattr(import_module("crossline.testing.tester"), name)
     raise AttributeError(f"module 'crossline.testing' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""pytest's plug-in: the fixture ``rule_tester``. Nothing of the engine is loaded before a test asks for it."""
+"""The pytest plug-in with the fixture ``rule_tester``. The engine is loaded only when a test requests it."""
 
 from __future__ import annotations
 

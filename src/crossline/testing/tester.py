@@ -10,8 +10,8 @@ from crossline.api.declarations import FilePath, Stream, stream_of
 from crossline.api.detector import Detector
 from crossline.api.results import Alerts
 from crossline.backtest.trial import as_if_active
-from crossline.backtest.workbench.cases import LATEST_MS, fed_by
-from crossline.backtest.workbench.expected import as_expected, differences
+from crossline.backtest.workbench.expected_hits import differences, expected_hits
+from crossline.backtest.workbench.rule_cases import LATEST_MS, rules_reading
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.current_alerts import current_states
@@ -26,15 +26,15 @@ class RuleTester:
     """Judges records by rules under test, in this process.
 
     Args:
-        rules: a rule file or folder, whose rules are judged in their newest versions, drafts and paused ones too, where
-            records of ``stream`` are enough for them; or a RuleSet, which is taken as it is.
+        rules: a rule file or folder: the newest versions of its rules are tested, drafts and paused ones included, if
+            they read only ``stream``; or a RuleSet, which is tested as it is.
         stream: a Stream of ``load_streams``, or a stream file with one stream.
         policy: a policy file; with it, ``decisions`` has a decision for each record.
         lists: values of the named lists that rules read, by name.
-        defaults: what holds where a rule says nothing: clock, lateness.
+        defaults: the clock and lateness of rules that do not set them.
 
     Attributes:
-        alerts: all alerts so far, as JSON values, as they stand after corrections.
+        alerts: all alerts so far, as JSON values, after corrections.
         decisions: all decisions so far.
         dead_letters: records that could not be read; ``feed`` raises if there is one, unless ``refused`` is set.
     """
@@ -59,7 +59,7 @@ class RuleTester:
 
     @property
     def alerts(self) -> list[dict[str, Any]]:
-        """All alerts so far, as they stand after corrections."""
+        """All alerts so far, after corrections."""
         return current_states(self._alerts)
 
     def feed(self, records: Iterable[Mapping[str, Any]] | Any, *, refused: bool = False) -> Alerts:
@@ -85,20 +85,20 @@ class RuleTester:
         return alerts
 
     def assert_hits(self, expected: Iterable[str | Mapping[str, Any]], *, rule: str | None = None) -> None:
-        """Hold all hits so far against those that are expected.
+        """Assert that the hits so far are exactly the expected ones.
 
         Args:
-            expected: each the id of a record, or a mapping with ``record`` and as much more as matters: ``rule``,
-                ``value``, ``key``, ``count``, ``records``.
+            expected: each the id of a record, or a mapping with ``record`` and optional values: ``rule``, ``value``,
+                ``key``, ``count``, ``records``.
             rule: only hits of this rule.
 
         Raises:
-            AssertionError: a hit is missing, was not expected, or says something else.
+            AssertionError: a hit is missing, unexpected, or has other values.
         """
         alerts = self.alerts if rule is None else [each for each in self.alerts if each["rule_id"] == rule]
         if rule is not None and not any(each.rule.rule_id == rule for each in self._detector.rules.versions):
             raise UsageError(f"found no rule {rule} under test")
-        found = differences(as_expected(expected), alerts)
+        found = differences(expected_hits(expected), alerts)
         if found:
             raise AssertionError("\n".join(["hits are not as expected:", *(f"  {each}" for each in found)]))
 
@@ -109,7 +109,7 @@ class RuleTester:
 
 def _under_test(path: Path, stream: Stream) -> RuleSet:
     """The rules of a file or folder that records of ``stream`` are enough for."""
-    fed = fed_by(as_if_active(read_rules(path, Known(None))), {stream.name})
+    fed = rules_reading(as_if_active(read_rules(path, Known(None))), {stream.name})
     if not fed.versions:
         raise UsageError(f"{path}: found no rule that reads {stream.name} and no other stream")
     sources = Sources({stream.name: stream.spec}, fed.heads)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crossline.analysis.english import said
-from crossline.analysis.retention import kept_by
+from crossline.analysis.english import describe_rule
+from crossline.analysis.retention import retained_by
 from crossline.basics.streams.schema import load_streams
 from crossline.plan.compile import compile_stream
 from crossline.plan.compose import compile_all, sources_of
@@ -22,7 +22,7 @@ RULES = [each.rule for each in load_rules_text((FOLDER / "explain.yaml").read_te
 
 
 def test_the_sentences() -> None:
-    told = "".join(f"{rule.rule_id}: {said(rule, rule.program(SPEC, Defaults()))}\n\n" for rule in RULES)
+    told = "".join(f"{rule.rule_id}: {describe_rule(rule, rule.program(SPEC, Defaults()))}\n\n" for rule in RULES)
     expected = FOLDER / "explain.txt"
     if not expected.exists():
         expected.write_text(told)
@@ -32,17 +32,17 @@ def test_the_sentences() -> None:
 
 def test_what_is_kept_and_shared() -> None:
     plan = compile_stream(RuleSet.from_rules(RULES), "payments", SPEC, Defaults())
-    (declines,) = kept_by(plan, "declines")
+    (declines,) = retained_by(plan, "declines")
     assert (declines.key_fields, declines.shared_with) == (("card",), ("share", "travel"))
     # 90 days of silence are the furthest that a rule of the card looks back.
     assert (declines.retention_ms, declines.lateness_ms) == (90 * 86_400_000, 120_000)
     assert set(declines.columns) == {"amount", "place.lat", "place.lon"}
     assert len(declines.entries) == 1
-    (alone,) = kept_by(plan, "before")
+    (alone,) = retained_by(plan, "before")
     assert (alone.key_fields, alone.shared_with, alone.columns) == (("card", "device"), (), ("status",))
-    (ingest,) = kept_by(plan, "on_ingest_time")
+    (ingest,) = retained_by(plan, "on_ingest_time")
     assert (ingest.key_fields, ingest.time_mode, ingest.lateness_ms) == ((), "processing_time", 0)
-    assert kept_by(plan, "large") == []
+    assert retained_by(plan, "large") == []
 
 
 MET = """
@@ -86,7 +86,9 @@ def test_streams_that_meet_are_told_in_words() -> None:
     rules = [each.rule for each in load_rules_text(MET, "rules.yaml", streams)]
     plans = compile_all(RuleSet.from_rules(rules), streams, Defaults())
     sources = sources_of(RuleSet.from_rules(rules), streams)
-    told = {each.rule_id: said(each, each.program(sources.of_reading(each.reading), Defaults())) for each in rules}
+    told = {
+        each.rule_id: describe_rule(each, each.program(sources.of_reading(each.reading), Defaults())) for each in rules
+    }
     assert told["both"].startswith(
         "It looks at each hit of a.1 or b. It fires where all of a.1, b hit in 60 min at the same account, when that "
         "begins to hold for the same account."
@@ -97,7 +99,7 @@ def test_streams_that_meet_are_told_in_words() -> None:
         "5 min (as of 60 s before); all is the number of payments with the same pair in the last 5 min (itself "
         "included). It fires where "
     )
-    kept = {each.rule_id: kept_by(plans[each.reading.name], each.rule_id) for each in rules[2:]}
+    kept = {each.rule_id: retained_by(plans[each.reading.name], each.rule_id) for each in rules[2:]}
     assert [(each.stream, each.columns) for each in kept["both"]] == [("rule:a.1 and rule:b", ())]
     assert [(each.stream, each.columns) for each in kept["off"]] == [("payments and rates", ("rate of rates",))]
 
@@ -118,7 +120,7 @@ cooldown: 1h
 
 def _absent(more: str) -> tuple[str, RuleSet]:
     (item,) = load_rules_text(ABSENT + more, "rules.yaml", STREAMS)
-    return said(item.rule, item.rule.program(SPEC, Defaults())), RuleSet.from_rules([item.rule])
+    return describe_rule(item.rule, item.rule.program(SPEC, Defaults())), RuleSet.from_rules([item.rule])
 
 
 def test_an_absence_in_english() -> None:
@@ -140,7 +142,7 @@ def test_an_absence_in_english() -> None:
 
 
 def test_what_an_absence_keeps() -> None:
-    (kept,) = kept_by(compile_stream(_absent("")[1], "payments", SPEC, Defaults()), "unsettled")
+    (kept,) = retained_by(compile_stream(_absent("")[1], "payments", SPEC, Defaults()), "unsettled")
     assert (kept.key_fields, kept.columns, kept.shared_with) == (("card", "device"), (), ())
     assert len(kept.entries) == kept.entries_of_state_store == 2, "those that wait, and those that answer"
     # What waited for ten minutes may hold an alert back for an hour more, and what is late comes two minutes later.

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.analysis.forms.reading import form_of
-from crossline.analysis.forms.writing import with_form, with_line
-from crossline.analysis.redraw import with_threshold
+from crossline.analysis.forms.form_reader import form_of
+from crossline.analysis.forms.form_writer import with_form, with_line
+from crossline.analysis.threshold_edit import with_threshold
 from crossline.basics.texts.problems import Path
 from crossline.basics.texts.yamledit import CannotEditError, added, appended, removed, renamed, replaced, typed, written
 from crossline.basics.texts.yamltext import load_yaml

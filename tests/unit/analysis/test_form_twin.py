@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.analysis.forms.reading import form_of
-from crossline.analysis.forms.writing import with_form
+from crossline.analysis.forms.form_reader import form_of
+from crossline.analysis.forms.form_writer import with_form
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.rules.registry import rule_types

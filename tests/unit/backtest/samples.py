@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.trial import as_if_active
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds
@@ -59,6 +59,8 @@ def loaded(*bodies: Mapping[str, Any]) -> list[Rule]:
     return [each.rule for each in load_rules_text(orjson.dumps(bodies).decode(), "rules.yaml", STREAMS)]
 
 
-def judged(path: Path, *bodies: Mapping[str, Any]) -> Judged:
+def judged(path: Path, *bodies: Mapping[str, Any]) -> BacktestSpec:
     """These rules over the file."""
-    return Judged(as_if_active(loaded(*bodies)), Recorded(STREAMS, {"payments": [str(path)]}), bounds=Bounds(60_000))
+    return BacktestSpec(
+        as_if_active(loaded(*bodies)), RecordedInput(STREAMS, {"payments": [str(path)]}), bounds=Bounds(60_000)
+    )

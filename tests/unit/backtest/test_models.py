@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from crossline.backtest import in_process
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.reading import Known, read_rules
@@ -66,7 +66,9 @@ def test_in_one_process_and_in_several(
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     streams = load_streams(STREAM, "stream.yaml")
     rules = RuleSet.from_rules(read_rules(tmp_path / "scored.yaml", Known(streams)))
-    judged = Judged(rules, Recorded(streams, {"payments": [str(tmp_path / "in.jsonl")]}), {}, Defaults(), Bounds(0))
+    judged = BacktestSpec(
+        rules, RecordedInput(streams, {"payments": [str(tmp_path / "in.jsonl")]}), {}, Defaults(), Bounds(0)
+    )
     told = []
     for processes, batch_bytes in ((1, 10**6), (2, 900)):
         monkeypatch.setattr(in_process, "BATCH_BYTES", batch_bytes)

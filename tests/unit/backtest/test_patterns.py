@@ -12,7 +12,7 @@ import orjson
 import pytest
 import yaml
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import backtest
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds
@@ -29,14 +29,14 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "patterns"
 Alert = dict[str, Any]
 
 
-def example() -> Judged:
+def example() -> BacktestSpec:
     """The rules of the pipeline over its files."""
     config = read_pipeline_in_place(EXAMPLE / "pipeline.yaml")
     streams = load_streams((EXAMPLE / "stream.yaml").read_text(), "stream.yaml")
     files = {name: [each.path] for name, each in config.sources.items() if isinstance(each, FilesSettings)}
     assert files.keys() == streams.keys()
     rules = RuleSet.from_rules(read_rules(EXAMPLE / "rules", Known(streams)))
-    return Judged(rules, Recorded(streams, files), defaults=rule_defaults(config), bounds=Bounds(60_000))
+    return BacktestSpec(rules, RecordedInput(streams, files), defaults=rule_defaults(config), bounds=Bounds(60_000))
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +125,6 @@ def test_rules_that_look_at_a_stream_without_input_are_judged_without_it(tmp_pat
     }
     (loaded,) = load_rules_text(orjson.dumps([body]).decode(), "r.yaml", streams)
     files = {"transactions": [str(EXAMPLE / "in" / "transactions.jsonl")]}
-    judged = Judged(RuleSet.from_rules([loaded.rule]), Recorded(streams, files))
+    judged = BacktestSpec(RuleSet.from_rules([loaded.rule]), RecordedInput(streams, files))
     replay = backtest(judged, tmp_path / "alerts.jsonl", processes=1)
     assert replay.totals.alerts == {"no_rate": replay.totals.records}

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import backtest
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds
@@ -44,8 +44,10 @@ def decisions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
     streams = load_streams((EXAMPLE / "stream.yaml").read_text(), "stream.yaml")
     policy = load_policy((EXAMPLE / "policy.yaml").read_text(), "policy.yaml")
     rules = RuleSet.from_rules(read_rules(EXAMPLE / "rules", Known(streams)))
-    history = Recorded(streams, {"payments": [str(folder / "in.jsonl")]})
-    judged = Judged(rules, history, defaults=rule_defaults(config), bounds=Bounds(60_000), deciding=Deciding(policy))
+    history = RecordedInput(streams, {"payments": [str(folder / "in.jsonl")]})
+    judged = BacktestSpec(
+        rules, history, defaults=rule_defaults(config), bounds=Bounds(60_000), deciding=Deciding(policy)
+    )
     backtest(judged, folder / "alerts.jsonl", decisions=folder / "decisions.jsonl", processes=1)
     found = map(orjson.loads, (folder / "decisions.jsonl").read_bytes().splitlines())
     return {each["record_id"]: each for each in found}

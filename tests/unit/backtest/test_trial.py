@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.backtest.backtest import Judged, Recorded
-from crossline.backtest.trial import as_if_active, tried, verdicts
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
+from crossline.backtest.trial import as_if_active, try_rules, verdicts
 from crossline.basics.conditions.lists import NamedList
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import load_streams
@@ -61,11 +61,13 @@ def record(name: str, at_s: int, **fields: Any) -> dict[str, Any]:
     return {"id": name, "at": START_S + at_s, "came": START_S + came, "card": "c1", "amount": 5, **fields}
 
 
-def judged(folder: Path, rules: list[dict[str, Any]], records: list[dict[str, Any]]) -> Judged:
+def judged(folder: Path, rules: list[dict[str, Any]], records: list[dict[str, Any]]) -> BacktestSpec:
     path = folder / "in.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in records))
     loaded = [each.rule for each in load_rules_text(yaml.safe_dump(rules), "rules.yaml", STREAMS)]
-    return Judged(as_if_active(loaded), Recorded(STREAMS, {"payments": [str(path)]}), {}, Defaults(), Bounds(60_000))
+    return BacktestSpec(
+        as_if_active(loaded), RecordedInput(STREAMS, {"payments": [str(path)]}), {}, Defaults(), Bounds(60_000)
+    )
 
 
 def why(folder: Path, rule: dict[str, Any], records: list[dict[str, Any]], name: str) -> tuple[bool, Any, str]:
@@ -86,7 +88,7 @@ def test_an_entry_that_had_ended_is_why(tmp_path: Path) -> None:
 
 def test_what_fires(tmp_path: Path) -> None:
     records = [record("p1", 0), record("p2", 1), record("p3", 2, kind="web", amount=10), record("p3", 2)]
-    trial = tried(judged(tmp_path, [MANY, LARGE], records), tmp_path / "t")
+    trial = try_rules(judged(tmp_path, [MANY, LARGE], records), tmp_path / "t")
     assert [(alert["rule_id"], alert["record_id"]) for alert in trial.alerts] == [("many", "p2"), ("large", "p3")]
     assert (trial.records, [letter.reason for letter in trial.dead], trial.late) == (4, ["duplicate_id"], [])
 
@@ -129,7 +131,7 @@ def test_figures_and_lines(
         ({**MANY, "conditions": WEB_AND_LARGE}, {"kind": "web"}, "found amount 5; expected amount > 9"),
         (MANY, {"card": None}, "it has no card, by which the rule groups"),
         (SUM, {"amount": None}, "it has no amount, of which the rule takes the sum"),
-        (AVERAGE_BEFORE, {}, "nothing is in its window that the figure could be taken of"),
+        (AVERAGE_BEFORE, {}, "its window has no record to compute the figure from"),
         (MANY, {"came": 300}, "it is late by 5 min; the rule judges up to 2 min"),
         ({**MANY, "late_policy": "skip"}, {"came": 60}, "it is late by 60 s; the rule judges up to 45 s"),
         (LOGIN, {}, "no record with this id is in stream logins, which the rule reads"),
@@ -159,13 +161,13 @@ PAIR: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("name", "fired", "value", "said"),
     [
-        ("p1", False, None, "it is a record of step good, and carries nothing on"),
+        ("p1", False, None, "it is a record of step good, and advances no match"),
         ("p2", False, 1, "1 of 3 records: bad p2; bad comes next"),
         ("p4", False, 2, "2 of 3 records: bad p2, p4; good comes next"),
         ("p5", True, 3, "bad (2 times), then good by card c1 within 60 s"),
         (
             "p6",
-            *(False, None, "it is a record of step good, and carries nothing on; before it there were "),
+            *(False, None, "it is a record of step good, and advances no match; before it there were "),
         ),
         (
             "p9",

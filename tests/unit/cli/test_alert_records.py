@@ -18,7 +18,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import outcomes
 from crossline.cli.alerts import command
 from crossline.io.sinks.base import Delivery
@@ -116,7 +116,7 @@ class Project:
             rules.append(load_rules_text(yaml.safe_dump(body), "rules.yaml")[0].rule)
         config = read_pipeline_in_place(self.pipeline)
         inputs = {name: [config.sources[name].path] for name in streams}  # type: ignore[union-attr]
-        judged = Judged(RuleSet.from_rules(rules), Recorded(config.streams, inputs))
+        judged = BacktestSpec(RuleSet.from_rules(rules), RecordedInput(config.streams, inputs))
         sink = SqliteSink(self.folder / "out" / "crossline.db", "payments")
         sink.open()
         told = [{"event": "published", "rule_id": rule.rule_id, "version": 1, "body": rule.to_json()} for rule in rules]

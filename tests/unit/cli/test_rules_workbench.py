@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.alert_writer import AlertWriter
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.workbench.sample import alerts_over, batches
-from crossline.backtest.writer import AlertWriter
 from crossline.basics.streams.schema import load_streams
 from crossline.cli.init import template_files
 from crossline.cli.main import run_command
@@ -173,8 +173,8 @@ def test_shadow_from_rules_and_from_alerts(run: Run) -> None:
 def judge(options: list[str]) -> None:
     """The alerts of the rules as they stand, shadow ones among them, as a backtest writes them."""
     streams = load_streams(Path("stream.yaml").read_text(), "stream.yaml")
-    history = Recorded(streams, {"payments": ["in/*.jsonl"]})
-    judged = Judged(RuleSet.from_rules(read_rules(Path("rules"), Known(streams))), history)
+    history = RecordedInput(streams, {"payments": ["in/*.jsonl"]})
+    judged = BacktestSpec(RuleSet.from_rules(read_rules(Path("rules"), Known(streams))), history)
     alerts = alerts_over(judged, batches(history, Path()))
     store = SqliteSink.from_settings(SqliteSettings(kind="sqlite", path="store.db"), "payments")
     for sink in (AlertWriter(Path(options[-1])), store):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import backtest
 from crossline.basics.streams.schema import load_streams
 from crossline.client import Client, Decision
@@ -115,8 +115,10 @@ def test_what_the_rules_and_the_policy_say_of_it(tmp_path: Path) -> None:
     streams = load_streams((root / "stream.yaml").read_text(), "stream.yaml")
     policy = load_policy((root / "policy.yaml").read_text(), "policy.yaml")
     rules = RuleSet.from_rules(read_rules(root / "rules", Known(streams)))
-    history = Recorded(streams, {"payments": [str(tmp_path / "in.jsonl")]})
-    judged = Judged(rules, history, defaults=rule_defaults(config), bounds=Bounds(60_000), deciding=Deciding(policy))
+    history = RecordedInput(streams, {"payments": [str(tmp_path / "in.jsonl")]})
+    judged = BacktestSpec(
+        rules, history, defaults=rule_defaults(config), bounds=Bounds(60_000), deciding=Deciding(policy)
+    )
     backtest(judged, tmp_path / "alerts.jsonl", decisions=tmp_path / "decisions.jsonl", processes=1)
     found = {
         each["record_id"]: each for each in map(json.loads, (tmp_path / "decisions.jsonl").read_text().splitlines())

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.analysis.retention import kept_among
+from crossline.analysis.retention import retained_among
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
 from crossline.evaluate.detect import Detection, State, detect, new_state
@@ -213,5 +213,5 @@ def test_what_is_kept_is_told_of_rules_on_any_clock() -> None:
         yaml.safe_dump([COUNTED, {**COUNTED, "rule_id": "plain"} | {"timestamp_field": "at"}]), "r", STREAMS
     )
     plans = compile_all(RuleSet.from_rules(x.rule for x in loaded), STREAMS, Defaults())
-    kept = [each for name in ("counted", "plain") for each in kept_among(plans, "payments", name)]
+    kept = [each for name in ("counted", "plain") for each in retained_among(plans, "payments", name)]
     assert [(each.stream, each.time_mode) for each in kept] == [("payments", "booked"), ("payments", "event_time")]

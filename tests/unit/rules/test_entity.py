@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.analysis.english import said as explained
+from crossline.analysis.english import describe_rule as explained
 from crossline.basics.conditions.lists import named_lists
 from crossline.evaluate.detect import detect, new_state
 from crossline.ingest.decode import decode_lines, make_layout

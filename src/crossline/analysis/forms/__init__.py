@@ -1,1 +1,1 @@
-"""A rule's text as a form, for who does not write YAML: what can be set, and how a change comes into the text."""
+"""Forms of rules, for users who do not write YAML: the fields of a rule's text, and edits of the text."""

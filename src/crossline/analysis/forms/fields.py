@@ -1,4 +1,4 @@
-"""One value of a rule as a field: how it is set, what it says now, and where it stands."""
+"""One value of a rule as a form field: its input kind, its present value, and its position."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_A_COLUMN = frozenset({"group_by", "entity", "join_key", "field", "of"})
 
 
 def rule_in(text: str) -> tuple[Document, Path]:
-    """A text, and where its one rule stands in it. Raises UsageError where there is not one, or too much."""
+    """The document of a text, and the path of its rule. Raises UsageError if it is too long, or has not one rule."""
     if len(text.encode(errors="replace")) > FORM_BYTES_MAX:
         raise UsageError(f"the text is longer than {FORM_BYTES_MAX:,} bytes, which the form does not show")
     document = load_yaml(text, "text", 2 * FORM_BYTES_MAX)
@@ -32,7 +32,7 @@ def rule_in(text: str) -> tuple[Document, Path]:
 
 
 def kind_of(annotation: Any) -> tuple[Kind, tuple[str, ...]] | None:
-    """How a field of that type is set, and what it may be; None: it is no single value."""
+    """The input kind of a field of this type, and its options; None: it is no single value."""
     several = get_origin(annotation) in {Union, UnionType}
     parts = [each for each in get_args(annotation) if each is not NoneType] if several else [annotation]
     parts = [get_args(each)[0] if hasattr(each, "__metadata__") else each for each in parts]
@@ -51,8 +51,8 @@ def kind_of(annotation: Any) -> tuple[Kind, tuple[str, ...]] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """A rule as it is written, and the streams whose fields it may name."""
+class FormSource:
+    """The text of a rule, and the streams whose fields it may name."""
 
     document: Document
     base: Path
@@ -65,19 +65,19 @@ class Looked:
         return found
 
     def value(self, path: Path) -> Any:
-        """What stands at ``path`` of the rule; None where nothing does."""
+        """The value at ``path`` of the rule; None if there is none."""
         return at(self.rule, path)
 
     def place(self, path: Path) -> str:
-        """``path`` as the texts of faults name it."""
+        """``path`` in the notation of error messages."""
         return path_text((*self.base, *path))
 
     def line(self, path: Path) -> int:
-        """The line where it stands; 0: nowhere."""
+        """The line of ``path`` in the text; 0: it is not in the text."""
         return self.document.position((*self.base, *path))[0] if self.value(path) is not None else 0
 
-    def said(self, path: Path) -> str:
-        """A value as a person would write it on one line: a text without its quotes, all else as it stands."""
+    def value_text(self, path: Path) -> str:
+        """A value on one line: a string without its quotes, other values as in the text."""
         value = self.value(path)
         if value is None or isinstance(value, str):
             return value or ""
@@ -95,7 +95,7 @@ class Looked:
         return () if spec is None else tuple(spec.columns)
 
     def field(self, path: Path, info: Any) -> FormField | None:
-        """The value at ``path`` of a field that is declared so; None where the form cannot set what stands there."""
+        """The form field of the value at ``path`` with this declaration; None if the form cannot set it."""
         name, kind, value = str(path[-1]), kind_of(info.annotation), self.value(path)
         if kind is None or (isinstance(value, dict) and "dict" in str(info.annotation)):
             return None
@@ -106,10 +106,10 @@ class Looked:
     def shown(
         self, path: Path, label: str, kind: Kind = "text", options: tuple[str, ...] = (), hint: str = ""
     ) -> FormField:
-        """The value at ``path`` as a field of that kind."""
+        """The value at ``path`` as a form field of this kind."""
         value = self.value(path)
         plain = kind == "names" and isinstance(value, list) and all(isinstance(each, str) for each in value)
-        said = ", ".join(value) if plain else self.said(path)
+        said = ", ".join(value) if plain else self.value_text(path)
         if kind == "choice" and said and said not in options:
             options = (*options, said)
         if "\n" in said or path[-1] == "description":
@@ -125,7 +125,7 @@ class Looked:
 
 
 def _said_first(description: str) -> str:
-    """The first sentence, up to its colon where words stand before that.
+    """The first sentence, up to its colon if there are words before it.
 
     >>> _said_first("How long it may take: `10m`."), _said_first("true: no other may come. More.")
     ('How long it may take', 'true: no other may come')

@@ -28,5 +28,5 @@ def lines_in(when: str) -> list[tuple[str, str]]:
 
 
 def line_spans(when: str) -> list[tuple[int, int]]:
-    """Where these numbers stand."""
+    """The positions of these numbers in the text."""
     return [match.span("number") for match in _LINE.finditer(when) if match["number"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crossline.analysis.forms.fields import Looked
+from crossline.analysis.forms.fields import FormSource
 from crossline.analysis.forms.values import JOIN, JOINS, REMOVE, FormField, FormRow, act_name, new_name
 from crossline.basics.conditions.tree import OPERATORS
 from crossline.basics.texts.problems import Path
@@ -15,7 +15,7 @@ LEAF = ("field", "operator", "value")
 _TITLES = {"all": "All of these", "any": "Any of these", "not": "None of what follows"}
 
 
-def condition_rows(looked: Looked, path: Path, columns: tuple[str, ...], depth: int = 0) -> tuple[FormRow, ...]:
+def condition_rows(looked: FormSource, path: Path, columns: tuple[str, ...], depth: int = 0) -> tuple[FormRow, ...]:
     """The conditions at ``path``, which may not be there; and one more. ``columns``: the fields that they may name."""
     given = looked.value(path)
     if isinstance(given, list):
@@ -26,7 +26,7 @@ def condition_rows(looked: Looked, path: Path, columns: tuple[str, ...], depth: 
     return (_item(looked, path, columns, depth),)
 
 
-def unshown(looked: Looked, path: Path, depth: int = 0) -> Iterator[Path]:
+def unshown(looked: FormSource, path: Path, depth: int = 0) -> Iterator[Path]:
     """What of the conditions at ``path`` the form leaves to the text."""
     given = looked.value(path)
     if given is None:
@@ -40,7 +40,7 @@ def unshown(looked: Looked, path: Path, depth: int = 0) -> Iterator[Path]:
 
 
 def _below(value: Any, path: Path, depth: int) -> Path | None:
-    """Where the conditions of a group stand; None: it is none that is shown."""
+    """The path of the conditions of a group; None: the form does not show it."""
     if depth >= DEPTH_MAX:
         return None
     if isinstance(value, list):
@@ -54,7 +54,7 @@ def _is_leaf(value: Any) -> bool:
     return isinstance(value, Mapping) and value.keys() <= set(LEAF)
 
 
-def _item(looked: Looked, path: Path, columns: tuple[str, ...], depth: int) -> FormRow:
+def _item(looked: FormSource, path: Path, columns: tuple[str, ...], depth: int) -> FormRow:
     value, removes, place = looked.value(path), act_name(path, REMOVE), looked.place(path)
     below = _below(value, path, depth)
     if below is not None:

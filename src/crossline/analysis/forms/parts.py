@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
-from crossline.analysis.forms.fields import Looked
+from crossline.analysis.forms.fields import FormSource
 from crossline.analysis.forms.groups import condition_rows, unshown
 from crossline.analysis.forms.values import DOWN, REMOVE, UP, FormField, FormRow, Kind, act_name, name_of, new_name
 from crossline.basics.texts.problems import Path
@@ -43,8 +43,8 @@ def fields_of(model: type[BaseModel]) -> Mapping[str, Any]:
     return {**own, **model.model_fields}
 
 
-def part_rows(looked: Looked, path: Path, annotation: Any) -> tuple[FormRow, ...] | None:
-    """The rows of what stands at ``path``, which may not be there; None where it is nothing that is shown so."""
+def part_rows(looked: FormSource, path: Path, annotation: Any) -> tuple[FormRow, ...] | None:
+    """The rows of the value at ``path``, which may be missing; None: the form does not show it."""
     value, found = looked.value(path), bare(annotation)
     title = str(path[-1]).replace("_", " ").capitalize()
     if found is Any:
@@ -61,7 +61,7 @@ def part_rows(looked: Looked, path: Path, annotation: Any) -> tuple[FormRow, ...
     return None
 
 
-def hidden_in(looked: Looked, path: Path, annotation: Any) -> Iterator[Path]:
+def hidden_in(looked: FormSource, path: Path, annotation: Any) -> Iterator[Path]:
     """What of a part that is shown the form leaves to the text."""
     value, found = looked.value(path), bare(annotation)
     if found is Any:
@@ -85,7 +85,7 @@ def _is_single(value: Any) -> bool:
     return not isinstance(value, dict | list)
 
 
-def _hidden(looked: Looked, path: Path, model: type[BaseModel]) -> Iterator[Path]:
+def _hidden(looked: FormSource, path: Path, model: type[BaseModel]) -> Iterator[Path]:
     value = looked.value(path)
     if _as_conditions(value, model):
         yield from unshown(looked, path)
@@ -104,7 +104,7 @@ def _as_conditions(value: Any, model: type[BaseModel]) -> bool:
     return bool(value) and written and "conditions" in model.model_fields
 
 
-def _part(looked: Looked, path: Path, model: type[BaseModel], title: str) -> tuple[FormRow, ...] | None:
+def _part(looked: FormSource, path: Path, model: type[BaseModel], title: str) -> tuple[FormRow, ...] | None:
     value = looked.value(path)
     if _as_conditions(value, model):
         return tuple(_within(title, condition_rows(looked, path, looked.columns())))
@@ -113,7 +113,7 @@ def _part(looked: Looked, path: Path, model: type[BaseModel], title: str) -> tup
     return (_row(looked, path, model, title, act_name(path, REMOVE) if value else ""),)
 
 
-def _row(looked: Looked, path: Path, model: type[BaseModel], title: str, removes: str) -> FormRow:
+def _row(looked: FormSource, path: Path, model: type[BaseModel], title: str, removes: str) -> FormRow:
     found = (looked.field((*path, name), info) for name, info in fields_of(model).items())
     rows: tuple[FormRow, ...] = ()
     if "conditions" in model.model_fields:
@@ -122,7 +122,7 @@ def _row(looked: Looked, path: Path, model: type[BaseModel], title: str, removes
     return FormRow(title, tuple(filter(None, found)), removes, rows=rows, at=looked.place(path))
 
 
-def _several(looked: Looked, path: Path, model: type[BaseModel]) -> tuple[FormRow, ...]:
+def _several(looked: FormSource, path: Path, model: type[BaseModel]) -> tuple[FormRow, ...]:
     given, what = looked.value(path) or [], _SINGULAR.get(str(path[-1]), "part")
     rows = []
     for place, each in enumerate(given):
@@ -143,7 +143,7 @@ def _moving(row: FormRow, path: Path, count: int) -> FormRow:
     return FormRow(row.title, row.fields, act_name(path, REMOVE), up, down, rows=row.rows, at=row.at)
 
 
-def _cases(looked: Looked, path: Path) -> tuple[FormRow, ...]:
+def _cases(looked: FormSource, path: Path) -> tuple[FormRow, ...]:
     given, rows = looked.value(path) or [], []
     for place, each in enumerate(given):
         mine = (*path, place)
@@ -157,14 +157,14 @@ def _cases(looked: Looked, path: Path) -> tuple[FormRow, ...]:
     return (*rows, FormRow("One more case", fields, at=looked.place(path)))
 
 
-def _entries(looked: Looked, path: Path, title: str, kind: Kind) -> FormRow:
+def _entries(looked: FormSource, path: Path, title: str, kind: Kind) -> FormRow:
     value = looked.value(path) or {}
     shown = tuple(looked.shown((*path, key), key, kind) for key in value if _is_single(value[key]))
     return FormRow(title, (*shown, *_named(path, kind)), at=looked.place(path))
 
 
 def _named(path: Path, kind: Kind, options: tuple[str, ...] = (), hint: str = "") -> tuple[FormField, ...]:
-    """A name and a value for what is not there yet."""
+    """The name and value fields of a new entry."""
     name = FormField(new_name(path, "name"), "one more name", "text", "", options)
     return name, FormField(new_name(path, "value"), "its value", kind, "", (), hint)
 
@@ -173,7 +173,7 @@ def _within(title: str, rows: tuple[FormRow, ...]) -> Iterator[FormRow]:
     yield FormRow(title, (), rows=rows)
 
 
-def figure_rows(looked: Looked) -> tuple[FormRow, ...]:
+def figure_rows(looked: FormSource) -> tuple[FormRow, ...]:
     """The figures of a rule, and one more."""
     given = looked.value(("figures",))
     if given is not None and not isinstance(given, dict):
@@ -195,12 +195,12 @@ def function_of(figure: Any) -> str | None:
     return next((each for each in FUNCTIONS if isinstance(figure, dict) and each in figure), None)
 
 
-def _figure(looked: Looked, name: str, figure: Any) -> FormRow | None:
+def _figure(looked: FormSource, name: str, figure: Any) -> FormRow | None:
     path, function = ("figures", name), function_of(figure)
     if function is None:
         return None
     columns, known = looked.columns(figure.get("source_topic")), FigureFields.model_fields
-    of = "" if declared(function).of_records else looked.said((*path, function))
+    of = "" if declared(function).of_records else looked.value_text((*path, function))
     place = looked.place((*path, function))
     fields = [
         FormField(name_of((*path, "function")), "function", "choice", function, FUNCTIONS, "", looked.line(path)),
@@ -213,7 +213,7 @@ def _figure(looked: Looked, name: str, figure: Any) -> FormRow | None:
     return FormRow(f"Figure {name}", tuple(fields), act_name(path, REMOVE), rows=rows, at=looked.place(path))
 
 
-def hidden_in_figures(looked: Looked) -> Iterator[Path]:
+def hidden_in_figures(looked: FormSource) -> Iterator[Path]:
     """What of figures the form leaves to the text."""
     given = looked.value(("figures",))
     for name, each in given.items() if isinstance(given, dict) else ():

@@ -19,10 +19,10 @@ _DIGITS_MAX = 6
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One value. ``name``: what it is called in changes; ``value``: as a person writes it, empty: it is not there.
+    """A form field. ``name``: its name in changes; ``value``: its text, empty if it is missing.
 
-    ``kind``: ``value`` takes what YAML takes, ``names`` are parted by commas. ``line``: where it stands, 0: nowhere
-    yet. ``at``: its place as the texts of faults name it.
+    ``kind``: ``value`` accepts a YAML value, ``names`` a list separated by commas. ``line``: its line in the text, 0 if
+    it is missing. ``at``: its path in the notation of error messages.
     """
 
     name: str
@@ -37,10 +37,10 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class FormRow:
-    """Fields that belong together: a condition, a step, a figure; ``rows``: what stands within it.
+    """A group of fields: a condition, a step, a figure; ``rows``: the nested groups.
 
-    ``removes``, ``up``, ``down``: the names of what takes it away and moves it by one place, or empty. ``at``: its
-    place as the texts of faults name it.
+    ``removes``, ``up``, ``down``: the names of the actions that remove and move it, or empty. ``at``: its path in the
+    notation of error messages.
     """
 
     title: str
@@ -57,7 +57,7 @@ class FormRow:
         return list_of(new) if new else ""
 
     def is_new(self) -> bool:
-        """Whether nothing of it is there yet."""
+        """Whether none of its fields has a value."""
         return bool(self.fields) and all(MORE in each.name.split(SEPARATOR) for each in self.fields)
 
 
@@ -107,12 +107,12 @@ class RuleForm:
         return list(dict.fromkeys(each.options for each in self.fields() if each.options and each.kind != "choice"))
 
     def acts(self) -> set[str]:
-        """The names of what takes away and moves."""
+        """The names of the actions."""
         return {name for row in self.rows() for name in (row.removes, row.up, row.down) if name}
 
 
 def name_of(path: Path) -> str:
-    """What stands at ``path`` as changes name it; signs of a key that mean something here are written otherwise.
+    """The name of the value at ``path`` in changes; special characters of keys are escaped.
 
     >>> name_of(("figures", "a/b", "of")), name_of(("conditions", 0))
     ('figures/a~1b/of', 'conditions/0')
@@ -122,7 +122,7 @@ def name_of(path: Path) -> str:
 
 
 def act_name(path: Path, act: str) -> str:
-    """The name of what takes away, moves or joins what stands at ``path``.
+    """The name of an action on the value at ``path``: remove, move or join.
 
     >>> act_name(("steps", 0), "up")
     'steps/0/up'
@@ -131,7 +131,7 @@ def act_name(path: Path, act: str) -> str:
 
 
 def new_name(path: Path, key: str) -> str:
-    """The name of a value of what is not there yet, in the list or mapping at ``path``.
+    """The name of a value of a new entry in the list or mapping at ``path``.
 
     >>> new_name(("conditions",), "field")
     'conditions/+/field'
@@ -166,7 +166,7 @@ def path_of(name: str, data: Any) -> Path:
 
 
 def at(data: Any, path: Path) -> Any:
-    """The value at ``path``; None where nothing is."""
+    """The value at ``path``; None if nothing is."""
     for step in path:
         if isinstance(data, dict):
             data = data.get(step)

@@ -1,1 +1,1 @@
-"""How rules do, from counts: precision, labels still to come, drift, silence, and predictions that are kept or not."""
+"""The health of rules, from counts: precision, delayed labels, drift, silence, and checks of predictions."""

@@ -1,8 +1,8 @@
-"""Labels that are still to come: precision as it will be once the labels of young alerts are there.
+"""Delayed labels: precision corrected for the labels of young alerts that have not arrived.
 
-A label comes days after its alert, and one that says fraud may come later than one that says good. Of young alerts the
-labels that are there are then no fair part of those that will be. What is observed is truncated: of an alert of age a
-only a delay below a is seen. The distribution F of the delay is estimated by its reverse-time hazard,
+A label arrives days after its alert, and a label of fraud may take longer than one of good. So the labels of young
+alerts are a biased sample. The observation is right-truncated: of an alert of age a, only delays below a are seen. The
+distribution F of the delay is estimated by its reverse-time hazard,
 
     g(x) = labels with delay x / labels with a delay of at most x, both of alerts that are older than x
     F(x) = product of 1 - g(y) over all y > x
@@ -12,8 +12,8 @@ Biometrika 75 (1988) 515-523, and Kalbfleisch and Lawless, "Inference based on r
 (1989) 360-372. In whole days it is the chain-ladder of insurers. Each label counts 1 / F(a - 1) times, for the labels
 of its verdict that are to come on alerts of its age.
 
-Limits: F is of delays up to the longest that was seen. Delays are taken not to change with time. Alerts that nobody
-will ever label stay out of it: precision is of those that people or chargebacks label.
+Limits: F covers delays up to the longest one observed. Delays are assumed not to change over time. Alerts that never
+get a label are left out: precision is that of labelled alerts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 from crossline.analysis.health.shares import Precision
 
-COME_MIN = 0.1  # of alerts so young that fewer of their labels have come, none is counted
+COME_MIN = 0.1  # alerts with a smaller share of labels so far are not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Cell:
         return 0 <= self.delay < self.age
 
 
-def come(cells: Iterable[Cell]) -> list[float]:
-    """By delay in days, the share of labels that come within it: F(0), F(1) and so on up to the longest delay.
+def arrival_shares(cells: Iterable[Cell]) -> list[float]:
+    """The share of labels that arrive within each delay in days: F(0), F(1) and so on up to the longest delay.
 
     Args:
         cells: Labels of one verdict.
 
-    >>> come([Cell(True, 2, 0, 5), Cell(True, 2, 1, 5), Cell(True, 1, 0, 6)])
+    >>> arrival_shares([Cell(True, 2, 0, 5), Cell(True, 2, 1, 5), Cell(True, 1, 0, 6)])
     [0.5, 1.0]
     """
     kept = [each for each in cells if each.whole and each.count > 0]
@@ -68,11 +68,11 @@ def come(cells: Iterable[Cell]) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
-    """``precision``: with effective counts, by which its interval is as wide as the weights make it.
+class CorrectedPrecision:
+    """The corrected precision. ``precision``: with effective counts, so that its interval reflects the weights.
 
-    ``expected``: labels that are still to come. ``young_days``: alerts of the last so many days were left out, since
-    too few of their labels have come.
+    ``expected``: labels that have not arrived. ``young_days``: alerts of so many last days were left out, because too
+    few of their labels have arrived.
     """
 
     precision: Precision
@@ -80,19 +80,20 @@ class Corrected:
     young_days: int
 
 
-def corrected(mine: Iterable[Cell], shares: Mapping[bool, list[float]]) -> Corrected:
-    """The precision of a rule with its labels that are to come.
+def correct_precision(mine: Iterable[Cell], shares: Mapping[bool, list[float]]) -> CorrectedPrecision:
+    """The precision of a rule, corrected for labels that have not arrived.
 
     The interval takes Kish's effective number of labels, (sum of weights)² / sum of squares (L. Kish, Survey Sampling,
     1965), as the number of a Wilson interval. That F itself is estimated makes it wider than that; this is left out.
 
     Args:
         mine: Labels of the rule, of both verdicts.
-        shares: By verdict, what ``come`` says of the labels of all rules.
+        shares: By verdict, the result of ``arrival_shares`` for the labels of all rules.
 
     >>> frauds = [Cell(True, 2, 0, 5), Cell(True, 2, 1, 5), Cell(True, 1, 0, 6)]
     >>> good = [Cell(False, 2, 0, 10), Cell(False, 1, 0, 6)]
-    >>> found = corrected(frauds + good, {True: come(frauds), False: come(good)})
+    >>> arrived = {True: arrival_shares(frauds), False: arrival_shares(good)}
+    >>> found = correct_precision(frauds + good, arrived)
     >>> found.expected  # of the 6 frauds of yesterday half have come
     6.0
     >>> round(found.precision.true / found.precision.labels, 4)  # (10 + 12) / (10 + 12 + 10 + 6)
@@ -111,9 +112,9 @@ def corrected(mine: Iterable[Cell], shares: Mapping[bool, list[float]]) -> Corre
         count += each.count
     whole = sums[True] + sums[False]
     if not whole:
-        return Corrected(Precision(), 0.0, young)
+        return CorrectedPrecision(Precision(), 0.0, young)
     effective = whole * whole / squares
-    return Corrected(Precision(effective * sums[True] / whole, effective), whole - count, young)
+    return CorrectedPrecision(Precision(effective * sums[True] / whole, effective), whole - count, young)
 
 
 def _share(shares: list[float], delay: int) -> float:
@@ -121,5 +122,5 @@ def _share(shares: list[float], delay: int) -> float:
 
 
 def _young(shares: Mapping[bool, list[float]]) -> int:
-    """Up to which age too few of the labels of some verdict have come; 0: of none."""
+    """The highest age at which too few labels of some verdict have arrived; 0: none."""
     return max((sum(each < COME_MIN for each in several) for several in shares.values()), default=0)

@@ -1,4 +1,4 @@
-"""What a backtest foretold of a rule, held against what came."""
+"""Checks of the predictions of a backtest against what was observed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from crossline.analysis.forecast import DailyForecast
 from crossline.analysis.health.shares import Precision, difference
-from crossline.analysis.predicted import Predicted
 
 Figure = Literal["alerts", "money", "precision"]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A figure. ``low`` to ``high``: the interval of what was foretold; ``came``: None where nothing did yet.
+class PredictionCheck:
+    """The check of a predicted figure. ``low`` to ``high``: the predicted interval; ``came``: the observed value.
 
-    ``of``: how many whole days, of a precision how many labels, ``came`` rests on. ``beyond``: it lies outside.
+    ``came`` is None before the first observation. ``of``: the number of whole days, or of labels, behind ``came``.
+    ``beyond``: whether it lies outside of the interval.
     """
 
     figure: Figure
@@ -29,12 +30,12 @@ class Held:
     beyond: bool
 
 
-def mean_interval(ahead: Predicted, days: int) -> tuple[float, float]:
+def mean_interval(ahead: DailyForecast, days: int) -> tuple[float, float]:
     """The 95 % interval of the mean of so many days, from that of one day.
 
     The half of a day's interval is z * s * sqrt(1 + 1/past), that of the mean of n days z * s * sqrt(1/n + 1/past).
 
-    >>> ahead = Predicted(per_day=10.0, low=2.0, high=18.0, days=4.0)
+    >>> ahead = DailyForecast(per_day=10.0, low=2.0, high=18.0, days=4.0)
     >>> [round(each, 3) for each in mean_interval(ahead, 4)]  # 8 * sqrt(0.5 / 1.25) is 5.06
     [4.94, 15.06]
     """
@@ -42,28 +43,36 @@ def mean_interval(ahead: Predicted, days: int) -> tuple[float, float]:
     return max(0.0, ahead.per_day - half), ahead.per_day + half
 
 
-def held_mean(figure: Literal["alerts", "money"], ahead: Predicted, days: Sequence[float]) -> Held:
-    """The mean of whole days against what was foretold of a day.
+def check_mean(figure: Literal["alerts", "money"], ahead: DailyForecast, days: Sequence[float]) -> PredictionCheck:
+    """Check the mean of whole days against the forecast of a day.
 
     Args:
-        figure: Which one.
-        ahead: What the backtest foretold of a day.
-        days: What came, a whole day each.
+        figure: Which figure.
+        ahead: The forecast of the backtest.
+        days: The observed values, one per whole day.
     """
     if not days:
-        return Held(figure, ahead.per_day, ahead.low, ahead.high, None, 0, beyond=False)
+        return PredictionCheck(figure, ahead.per_day, ahead.low, ahead.high, None, 0, beyond=False)
     low, high = mean_interval(ahead, len(days))
     came = sum(days) / len(days)
-    return Held(figure, ahead.per_day, low, high, came, len(days), beyond=not low <= came <= high)
+    return PredictionCheck(figure, ahead.per_day, low, high, came, len(days), beyond=not low <= came <= high)
 
 
-def held_precision(ahead: Precision, came: Precision) -> Held | None:
-    """Precision against that of the backtest; None where the backtest had too few labels.
+def check_precision(ahead: Precision, came: Precision) -> PredictionCheck | None:
+    """Check precision against that of the backtest; None if the backtest had too few labels.
 
-    It is beyond where the interval of the difference of both leaves out 0.
+    It is beyond if the interval of the difference excludes 0.
     """
     value, interval = ahead.value, ahead.interval
     if value is None or interval is None:
         return None
     low, high = difference(came, ahead) if came.enough else (0.0, 0.0)
-    return Held("precision", value, *interval, came.value, int(came.labels), beyond=low > 0 or high < 0)
+    return PredictionCheck(
+        figure="precision",
+        predicted=value,
+        low=interval[0],
+        high=interval[1],
+        came=came.value,
+        of=int(came.labels),
+        beyond=low > 0 or high < 0,
+    )

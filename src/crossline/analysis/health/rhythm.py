@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from crossline.analysis.predicted import Predicted, predicted
+from crossline.analysis.forecast import DailyForecast, forecast
 
 SILENT_CHANCE = 0.01
 LATELY_DAYS, PAST_DAYS_MIN = 7, 7
@@ -16,9 +16,9 @@ FLOOD_MIN = 5  # alerts of a day that may be a flood
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """How a rule fires. ``state``: empty where nothing is wrong. ``days``: for how many days that is so.
+    """The firing rhythm of a rule. ``state``: empty if it is normal. ``days``: the length of the state, in days.
 
-    ``times``: of a flood, how many times the alerts that were due came.
+    ``times``: of a flood, the ratio of alerts to the expected number.
     """
 
     state: Literal["", "silent", "floods"] = ""
@@ -26,8 +26,8 @@ class Rhythm:
     times: float = 0.0
 
 
-def usual(days: Sequence[int]) -> Predicted | None:
-    """What the rule's own past foretells of a day, the last seven days left out; None where that past is too short.
+def usual(days: Sequence[int]) -> DailyForecast | None:
+    """The forecast of a day from the rule's own history without the last seven days; None if that is too short.
 
     Args:
         days: Alerts of whole days, the oldest first.
@@ -36,23 +36,23 @@ def usual(days: Sequence[int]) -> Predicted | None:
     (3.0, None)
     """
     past = days[:-LATELY_DAYS]
-    return predicted(past, float(len(past))) if len(past) >= PAST_DAYS_MIN else None
+    return forecast(past, float(len(past))) if len(past) >= PAST_DAYS_MIN else None
 
 
-def rhythm(days: Sequence[int], today: int, last_24h: int, due: Predicted | None) -> Rhythm:
+def rhythm(days: Sequence[int], today: int, last_24h: int, due: DailyForecast | None) -> Rhythm:
     """Whether a rule is silent or floods.
 
-    Silent: no alert for so many whole days that it would happen once in 100 times if alerts came by chance at the rate
-    that is due (Poisson: e to the minus rate times days), and longer than any pause before. Floods: more alerts in
-    24 hours than the upper end of a day's interval.
+    Silent: no alert for so many whole days that the probability is at most 1 % for a Poisson process of the expected
+    rate (e to the minus rate times days), and longer than any earlier pause. Floods: more alerts in 24 hours than the
+    upper end of a day's interval.
 
     Args:
         days: Alerts of whole days, the oldest first.
         today: Alerts of today, which is not over.
         last_24h: Alerts of the past 24 hours.
-        due: What was foretold of a day; None: nothing.
+        due: The forecast of a day; None: unknown.
 
-    >>> due = predicted([2] * 28, 28.0)
+    >>> due = forecast([2] * 28, 28.0)
     >>> rhythm([2] * 25 + [0] * 3, 0, 0, due)
     Rhythm(state='silent', days=3, times=0.0)
     >>> rhythm([2] * 27 + [20], 1, 20, due)

@@ -42,16 +42,16 @@ class Precision:
 
     @property
     def value(self) -> float | None:
-        """The share; None where there are too few labels."""
+        """The share; None if there are too few labels."""
         return self.true / self.labels if self.enough else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of 95 %; None where there are too few labels."""
+        """Of 95 %; None if there are too few labels."""
         return wilson(self.true, self.labels) if self.enough else None
 
     def said(self) -> str:
-        """With its interval; in words where there are too few labels.
+        """The precision and its interval as text, or a note that there are too few labels.
 
         >>> Precision(81, 263).said(), Precision(3, 4).said()
         ('0.31, 0.26 to 0.37', 'too few labels')

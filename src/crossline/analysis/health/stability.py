@@ -124,7 +124,7 @@ class Drift:
 
 
 def drift(before: Mapping[int, int], now: Mapping[int, int]) -> Drift | None:
-    """Of counts by bucket; None where one of the weeks has too few values."""
+    """Of counts by bucket; None if one of the weeks has too few values."""
     many, few = sum(before.values()), sum(now.values())
     if min(many, few) < VALUES_MIN:
         return None

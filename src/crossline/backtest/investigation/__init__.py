@@ -1,4 +1,4 @@
-"""What can be said of one alert from its records: the window as a timeline, its figures, what would not have fired.
+"""Investigation of one alert from its records: its window as a timeline, its figures, and counterfactuals.
 
-All of it is values. The engine judges (``bench.py``); nothing here recomputes a figure.
+All results are values. The engine judges (``variant_runner.py``); nothing here recomputes a figure.
 """

@@ -1,6 +1,6 @@
-"""What would not have fired: the smallest change of each kind under which the verdict at an alert's record turns.
+"""Counterfactuals: the smallest change of each kind that turns the verdict at an alert's record.
 
-Every change is judged by the engine: at the value that is told, and one step nearer to what is. Nothing is inferred.
+The engine judges every change twice: at the reported value, and one step nearer to the present one.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.backtest.investigation.bench import Bench, SpentError
-from crossline.backtest.investigation.changes import Altered, altered_records, record_fields, shifted
-from crossline.backtest.investigation.knobs import Kind, Knob, knobs_of, step_of
-from crossline.backtest.investigation.rows import KeyRecord, without
-from crossline.backtest.investigation.search import Judge, Range, Turn, nearest_turn
-from crossline.backtest.investigation.sooner import sooner_turn
-from crossline.backtest.investigation.then import left_out_said, then_said
-from crossline.backtest.investigation.times import clock_ms, window_hints
+from crossline.backtest.investigation.earlier_firing import find_earlier_firing
+from crossline.backtest.investigation.key_records import KeyRecord, without
+from crossline.backtest.investigation.outcome_text import left_out_text, outcome_of_change
+from crossline.backtest.investigation.parameters import Kind, Parameter, parameters_of, step_of
+from crossline.backtest.investigation.record_changes import Variant, record_fields, records_shifted, records_with
+from crossline.backtest.investigation.turning_point import Range, TurningPoint, TurnTest, nearest_turning_point
+from crossline.backtest.investigation.variant_runner import BudgetSpentError, VariantRunner
+from crossline.backtest.investigation.window_times import clock_ms, window_hints
 from crossline.basics.streams.reading import rule_of
 from crossline.rules.base import Rule
 
@@ -32,7 +32,7 @@ class Counterfactual:
     Attributes:
         kind: What kind of change.
         what: As a person names it.
-        was: The value as it is; None where there is no value, as for a record.
+        was: The value as it is; None if there is no value, as for a record.
         turns_at: The smallest change of it with which the verdict is another.
         one_less: One step nearer to ``was``, with which it is not.
         unit: ``ms``, the field, or "".
@@ -67,7 +67,7 @@ class Counterfactual:
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """A kind of change of which none is told, and why."""
+    """A kind of change without a result, and the reason."""
 
     kind: Kind
     what: str
@@ -76,13 +76,13 @@ class NotFound:
 
 @dataclass(slots=True)
 class Counterfactuals:
-    """All of an alert.
+    """All counterfactuals of an alert.
 
     Attributes:
-        rows: The changes, the smallest first; what would have fired sooner comes last.
-        not_found: Kinds of which none was found.
+        rows: The changes, the smallest first; the change that fires earlier is last.
+        not_found: Kinds without a result.
         runs: How often the engine judged.
-        why_none: Why nothing could be looked for; "" where it could.
+        why_none: Why there was no search; "" if there was one.
     """
 
     rows: list[Counterfactual] = field(default_factory=list)
@@ -92,29 +92,29 @@ class Counterfactuals:
 
 
 def counterfactuals(
-    bench: Bench, alert: Mapping[str, Any], records: Sequence[KeyRecord], since_ms: int
+    runner: VariantRunner, alert: Mapping[str, Any], records: Sequence[KeyRecord], since_ms: int
 ) -> Counterfactuals:
-    """Look for the smallest change of each kind.
+    """Search for the smallest change of each kind.
 
     Args:
-        bench: The rule version, and what judges.
-        alert: The alert, or the last correction of it that stands.
-        records: Those of its key, in the order in which they came, up to now.
-        since_ms: From which event time on ``records`` are all there are; windows are not made longer than that.
+        runner: The rule version, and what judges.
+        alert: The alert, or its last correction.
+        records: The records of its key up to now, in the order of arrival.
+        since_ms: The event time from which ``records`` is complete, epoch ms; no window is made longer than that.
     """
-    found = Counterfactuals(why_none=_not_for(bench.rule))
+    found = Counterfactuals(why_none=_not_for(runner.rule))
     if found.why_none:
         return found
-    before = bench.budget.runs
+    before = runner.budget.runs
     try:
-        search = _Search.of(bench, records, since_ms)
+        search = _Search.of(runner, records, since_ms)
         found.why_none = search.unlike(alert)
         if not found.why_none:
             search.run(found)
-    except SpentError:
+    except BudgetSpentError:
         found.not_found.append(NotFound("record", "Further changes", f"not looked for after {before} runs"))
     found.rows.sort(key=lambda each: (each.sooner, each.size))
-    found.runs = before - bench.budget.runs
+    found.runs = before - runner.budget.runs
     return found
 
 
@@ -128,160 +128,182 @@ def _not_for(rule: Rule) -> str:
 
 @dataclass(slots=True)
 class _Search:
-    bench: Bench
+    runner: VariantRunner
     records: Sequence[KeyRecord]
     since_ms: int
     batch: Any
-    standing: Mapping[str, Any]  # where the verdict holds as things are
+    present_hits: Mapping[str, Any]  # where the verdict holds as things are
 
     @classmethod
-    def of(cls, bench: Bench, records: Sequence[KeyRecord], since_ms: int) -> _Search:
-        batch = bench.batch(records)
-        return cls(bench, records, since_ms, batch, bench.holds(batch))
+    def of(cls, runner: VariantRunner, records: Sequence[KeyRecord], since_ms: int) -> _Search:
+        batch = runner.batch(records)
+        return cls(runner, records, since_ms, batch, runner.holds(batch))
 
     def unlike(self, alert: Mapping[str, Any]) -> str:
-        """Why the records do not give the alert again; "" where they do."""
-        again = self.standing.get(self.bench.record_id)
+        """Why the records do not reproduce the alert; "" if they do."""
+        again = self.present_hits.get(self.runner.record_id)
         if again is None:
-            return f"the records that were read back do not make the rule fire at {self.bench.record_id}"
+            return f"the records that were read back do not make the rule fire at {self.runner.record_id}"
         if again["value"] != alert["value"]:
             return f"the records that were read back give {again['value']}, the alert has {alert['value']}"
         return ""
 
     @property
     def crossing(self) -> KeyRecord:
-        return next(each for each in self.records if each.record_id == self.bench.record_id)
+        return next(each for each in self.records if each.record_id == self.runner.record_id)
 
     def run(self, found: Counterfactuals) -> None:
-        """All kinds, those that take the fewest runs first."""
-        knobs = knobs_of(self.bench, self.records)
+        """Search all kinds, those with the fewest runs first."""
+        parameters = parameters_of(self.runner, self.records)
         steps: list[tuple[Kind, str, Callable[[], Counterfactual | None]]] = [
-            *((each.kind, each.what, self._knob(each)) for each in knobs),
-            *(() if self.bench.program().verdict is None else (("record", "One record less", self._left_out),)),
-            *(("amount", f"{name} of {self.bench.record_id}", self._amount(name)) for name in self._fields()),
+            *((each.kind, each.what, self._knob(each)) for each in parameters),
+            *(() if self.runner.program().verdict is None else (("record", "One record less", self._left_out),)),
+            *(("amount", f"{name} of {self.runner.record_id}", self._amount(name)) for name in self._fields()),
         ]
-        if self.bench.rule.rule_type in TIMED:
-            steps.append(("time", f"Time of {self.bench.record_id}", self._later))
+        if self.runner.rule.rule_type in TIMED:
+            steps.append(("time", f"Time of {self.runner.record_id}", self._later))
         for kind, what, look in steps:
             try:
                 row = look()
-            except SpentError:
+            except BudgetSpentError:
                 found.not_found.append(NotFound(kind, what, "not found within the budget of runs"))
                 continue
             if row is None:
                 found.not_found.append(NotFound(kind, what, "no change of it turns the verdict"))
             else:
                 found.rows.append(row)
-        soonest = sooner_turn(self.bench, knobs, self.records, self.batch, self.standing, self._range, self._hints)
+        soonest = find_earlier_firing(
+            self.runner, parameters, self.records, self.batch, self.present_hits, self._range, self._hints
+        )
         if soonest is not None:
-            knob, turn, then = soonest
-            found.rows.append(self._row_of(knob, turn, then, sooner=True))
+            parameter, turn, then = soonest
+            found.rows.append(self._row_of(parameter, turn, then, sooner=True))
 
     def _fields(self) -> list[str]:
-        return record_fields(self.bench, self.crossing)
+        return record_fields(self.runner, self.crossing)
 
-    def _range(self, knob: Knob) -> Range:
+    def _range(self, parameter: Parameter) -> Range:
         most = float("inf")
-        if knob.kind == "window":
-            most = max(knob.present, clock_ms(self.bench, self.crossing) - self.since_ms)
-        return Range(knob.present, knob.step, knob.least, most, FAN)
+        if parameter.kind == "window":
+            most = max(parameter.present, clock_ms(self.runner, self.crossing) - self.since_ms)
+        return Range(parameter.present, parameter.step, parameter.least, most, FAN)
 
-    def _hints(self, knob: Knob) -> list[float]:
-        if knob.kind == "window":
-            return window_hints(self.bench, self.records)
-        values = [each.value(knob.field) for each in self.records] if knob.field else []
+    def _hints(self, parameter: Parameter) -> list[float]:
+        if parameter.kind == "window":
+            return window_hints(self.runner, self.records)
+        values = [each.value(parameter.field) for each in self.records] if parameter.field else []
         numbers = [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)]
-        return [0, *numbers, *(each + sign * float(knob.step) for each in numbers for sign in (-1, 1))]
+        return [0, *numbers, *(each + sign * float(parameter.step) for each in numbers for sign in (-1, 1))]
 
-    def _knob(self, knob: Knob) -> Callable[[], Counterfactual | None]:
+    def _knob(self, parameter: Parameter) -> Callable[[], Counterfactual | None]:
         def look() -> Counterfactual | None:
-            judge = rule_judge(self.bench, knob, self.batch, lambda held: self.bench.record_id not in held)
-            turn = nearest_turn(judge, self._range(knob), self._hints(knob))
+            judge = rule_judge(self.runner, parameter, self.batch, lambda held: self.runner.record_id not in held)
+            turn = nearest_turning_point(judge, self._range(parameter), self._hints(parameter))
             if turn is None:
                 return None
-            rule = knob.put(turn.value)
-            then = then_said(self.bench, Altered(rule, self.records), self.standing[self.bench.record_id])
-            return self._row_of(knob, turn, then)
+            rule = parameter.with_value(turn.value)
+            then = outcome_of_change(self.runner, Variant(rule, self.records), self.present_hits[self.runner.record_id])
+            return self._row_of(parameter, turn, then)
 
         return look
 
-    def _row_of(self, knob: Knob, turn: Turn, then: str, *, sooner: bool = False) -> Counterfactual:
-        rules = [knob.put(each) for each in (turn.value, turn.before)]
+    def _row_of(self, parameter: Parameter, turn: TurningPoint, then: str, *, sooner: bool = False) -> Counterfactual:
+        rules = [parameter.with_value(each) for each in (turn.value, turn.before)]
         body, less = (None if each is None else each.canonical() for each in rules)
-        what = f"Would have fired sooner: {knob.what[0].lower()}{knob.what[1:]}" if sooner else knob.what
-        given = (knob.kind, what, knob.present, turn.value, turn.before, knob.unit, then)
-        return Counterfactual(*given, field=knob.field, sooner=sooner, body=body, body_less=less)
+        what = f"Would have fired sooner: {parameter.what[0].lower()}{parameter.what[1:]}" if sooner else parameter.what
+        return Counterfactual(
+            kind=parameter.kind,
+            what=what,
+            was=parameter.present,
+            turns_at=turn.value,
+            one_less=turn.before,
+            unit=parameter.unit,
+            then=then,
+            field=parameter.field,
+            sooner=sooner,
+            body=body,
+            body_less=less,
+        )
 
     def _amount(self, name: str) -> Callable[[], Counterfactual | None]:
         def look() -> Counterfactual | None:
             present = self.crossing.value(name)
             values = [each.value(name) for each in self.records if each.value(name) is not None]
             least = 0.0 if min(values) >= 0 else float("-inf")
-            judge = self._record_judge(lambda v: altered_records(self.records, self.bench.record_id, name, v))
-            hints = [0, *(each.present for each in knobs_of(self.bench, self.records) if each.field == name)]
-            turn = nearest_turn(judge, Range(present, step_of(values), least), hints)
+            judge = self._record_judge(lambda v: records_with(self.records, self.runner.record_id, name, v))
+            hints = [0, *(each.present for each in parameters_of(self.runner, self.records) if each.field == name)]
+            turn = nearest_turning_point(judge, Range(present, step_of(values), least), hints)
             if turn is None:
                 return None
-            made = altered_records(self.records, self.bench.record_id, name, turn.value)
-            return self._row("amount", f"{name} of {self.bench.record_id}", present, turn, name, made)
+            made = records_with(self.records, self.runner.record_id, name, turn.value)
+            return self._row("amount", f"{name} of {self.runner.record_id}", present, turn, name, made)
 
         return look
 
     def _later(self) -> Counterfactual | None:
-        """The crossing record, later; those that came after it are then not there yet."""
+        """The crossing record at a later time, without the records after it."""
         at_ms = self.crossing.event_ms
 
         def made(value: float) -> list[KeyRecord]:
-            return shifted(self.bench, self.records, int(value) - at_ms)
+            return records_shifted(self.runner, self.records, int(value) - at_ms)
 
-        turn = nearest_turn(self._record_judge(made), Range(at_ms, step_of([1]), least=at_ms), [])
+        turn = nearest_turning_point(self._record_judge(made), Range(at_ms, step_of([1]), least=at_ms), [])
         if turn is None:
             return None
-        return self._row("time", f"Time of {self.bench.record_id}", at_ms, turn, "", made(turn.value), unit="instant")
+        return self._row("time", f"Time of {self.runner.record_id}", at_ms, turn, "", made(turn.value), unit="instant")
 
     def _row(
-        self, kind: Kind, what: str, was: float, turn: Turn, name: str, made: Sequence[KeyRecord], unit: str = ""
+        self,
+        kind: Kind,
+        what: str,
+        was: float,
+        turn: TurningPoint,
+        name: str,
+        made: Sequence[KeyRecord],
+        unit: str = "",
     ) -> Counterfactual:
-        then = then_said(self.bench, Altered(None, made), self.standing[self.bench.record_id])
+        then = outcome_of_change(self.runner, Variant(None, made), self.present_hits[self.runner.record_id])
         return Counterfactual(
-            kind, what, was, turn.value, turn.before, unit or name, then, record_id=self.bench.record_id, field=name
+            kind, what, was, turn.value, turn.before, unit or name, then, record_id=self.runner.record_id, field=name
         )
 
-    def _record_judge(self, made: Callable[[float], Sequence[KeyRecord]]) -> Judge:
+    def _record_judge(self, made: Callable[[float], Sequence[KeyRecord]]) -> TurnTest:
         def judge(values: Sequence[float]) -> Iterator[bool]:
             for value in values:
-                yield self.bench.record_id not in self.bench.holds(self.bench.batch(made(value)))
+                yield self.runner.record_id not in self.runner.holds(self.runner.batch(made(value)))
 
         return judge
 
     def _left_out(self) -> Counterfactual | None:
-        """One record that it rests on is not there; the latest ones are tried first."""
+        """The window without one of its records; the latest ones are tried first."""
         place = self.records.index(self.crossing)
         others = list(reversed(self.records[:place]))[:LEFT_OUT_MAX]
         turning: list[KeyRecord] = []
         for each in others:
-            held = self.bench.holds(self.bench.batch(without(self.records, each.record_id)))
-            if self.bench.record_id not in held:
+            held = self.runner.holds(self.runner.batch(without(self.records, each.record_id)))
+            if self.runner.record_id not in held:
                 turning.append(each)
         if not turning:
             return None
         first = turning[0]
-        then = then_said(
-            self.bench,
-            Altered(None, without(self.records, first.record_id)),
-            self.standing[self.bench.record_id],
+        then = outcome_of_change(
+            self.runner,
+            Variant(None, without(self.records, first.record_id)),
+            self.present_hits[self.runner.record_id],
         )
-        what = left_out_said(turning, place)
+        what = left_out_text(turning, place)
         return Counterfactual("record", what, None, None, None, "", then, record_id=first.record_id)
 
 
-def rule_judge(bench: Bench, knob: Knob, batch: Any, turned: Callable[[Mapping[str, Any]], bool]) -> Judge:
-    """Judges a number of a rule, many values in a run; a value that makes no rule turns nothing."""
+def rule_judge(
+    runner: VariantRunner, parameter: Parameter, batch: Any, turned: Callable[[Mapping[str, Any]], bool]
+) -> TurnTest:
+    """A test of the values of a parameter, many values in a run; a value that gives no valid rule turns nothing."""
 
     def judge(values: Sequence[float]) -> Iterator[bool]:
         for start in range(0, len(values), FAN):
-            rules = [knob.put(each) for each in values[start : start + FAN]]
-            held = iter(bench.replays([each for each in rules if each is not None], batch))
+            rules = [parameter.with_value(each) for each in values[start : start + FAN]]
+            held = iter(runner.replays([each for each in rules if each is not None], batch))
             yield from [each is not None and turned(next(held)) for each in rules]
 
     return judge

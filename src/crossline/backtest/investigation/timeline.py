@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from crossline.backtest.investigation.bars import FigureBar, Unit
+from crossline.backtest.investigation.figure_bars import FigureBar, Unit
 from crossline.basics.times import format_instant, parse_instant_ms
 
 Shape = Literal["window", "sequence", "travel", "correlation", "absence", "none"]
@@ -18,12 +18,12 @@ _INSTANTS = {"at_ms", "event_ms", "ingest_ms", "from_ms", "to_ms", "window_start
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FigurePoint:
     """The figure from one record on, until the next.
 
     Attributes:
         at_ms: Event time of the record, epoch ms.
-        value: The figure as the engine judged it there; None where it is missing.
+        value: The figure as the engine judged it there; None if it is missing.
         record_id: The record.
     """
 
@@ -40,14 +40,14 @@ class RecordMark:
         record_id: Its id.
         stream: Its stream.
         event_ms: When it happened, epoch ms.
-        ingest_ms: When it came, epoch ms.
-        mark: What it is to the alert: ``counted``; ``before``, counted before, of distinct counts; ``outside`` of the
-            window; ``filtered`` out by a condition; ``crossing``; ``after`` it.
-        note: The same in words, with what made it so.
-        amount: Of the field that holds money; None: there is none.
-        value: The figure at it; None where the rule did not judge it.
-        lane: Of a sequence the steps that it takes, of a correlation 0 for its stream and 1 for the context's.
-        fields: What the rule names of it.
+        ingest_ms: Ingest time, epoch ms.
+        mark: Its part in the alert: ``counted``; ``before``, a value that a distinct count has already; ``outside`` of
+            the window; ``filtered`` out by a condition; ``crossing``; ``after`` it.
+        note: The mark as text, with its reason.
+        amount: The amount of money; None: unknown.
+        value: The figure at the record; None if the rule did not judge it.
+        lane: Of a sequence, its step; of a correlation, 0 for the rule's stream and 1 for the context's.
+        fields: The fields that the rule names.
     """
 
     record_id: str
@@ -64,12 +64,12 @@ class RecordMark:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A line of its own for some records: a step of a sequence, a stream of a correlation.
+    """A lane of the drawing: a step of a sequence, or a stream of a correlation.
 
     Attributes:
-        name: What it is called.
-        found: How many records of the alert stand on it.
-        wanted: How many the rule asks for; None: it asks for none.
+        name: Its name.
+        found: The number of the alert's records on it.
+        wanted: The number that the rule requires; None: none.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where a key was: degrees, and when (epoch ms), by which record (None: of the one before it nothing is known)."""
 
     latitude: float
@@ -89,19 +89,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Travel:
-    """From one place to the next.
+    """The way from one location to the next.
 
     Attributes:
-        start: Where the key was before.
-        end: Where it was at the crossing record.
-        distance_km: Great circle between them.
-        elapsed_ms: Time between them.
-        speed_kmh: As the rule has it; None where no time passed.
-        limit_kmh: What it is held against.
+        start: The location before.
+        end: The location at the crossing record.
+        distance_km: The great-circle distance.
+        elapsed_ms: The time between them.
+        speed_kmh: The speed that the rule computes; None if no time passed.
+        limit_kmh: The threshold of the speed.
     """
 
-    start: Place
-    end: Place
+    start: Location
+    end: Location
     distance_km: float
     elapsed_ms: int
     speed_kmh: float | None
@@ -113,26 +113,26 @@ class Timeline:
     """One alert in its window.
 
     Attributes:
-        shape: Which drawing it is for; ``none`` where the rule looks at the record alone.
-        figure: The name of the figure that ``steps`` are of.
-        unit: Of the figure and its threshold.
-        operator: How it is held against the threshold.
-        threshold: What the figure is held against; None: nothing that is one number.
+        shape: The kind of drawing; ``none`` for a rule of single records.
+        figure: The name of the figure in ``steps``.
+        unit: The unit of the figure and its threshold.
+        operator: The operator between figure and threshold.
+        threshold: The threshold; None: it is no single number.
         from_ms: The earliest moment shown, at least a fifth of the window before it, epoch ms.
         to_ms: The latest moment shown.
-        window_start_ms: The window's far edge; None where there is no window.
+        window_start_ms: The window's far edge; None if there is no window.
         window_end_ms: Its near edge.
         bounds: Which of its ends belong to it.
-        crossing: The record at which it fired.
-        at_ms: When that happened.
-        due_ms: Of a sequence, until when its last record could have come; of an absence, what it waited for.
-        steps: The figure at every record that was judged.
-        records: All records shown, in the order in which they came.
+        crossing: The record at which the rule fired.
+        at_ms: Its event time, epoch ms.
+        due_ms: Of a sequence, the deadline of its last record; of an absence, that of the expected record.
+        steps: The figure at every judged record.
+        records: All records shown, in the order of arrival.
         lanes: Of a sequence its steps, of a correlation its streams.
         travel: Of ``geo_velocity``.
         figures: Every figure against its threshold.
-        money: The field of ``amount``; None: none is known.
-        missing: What could not be read, as sentences.
+        money: The field of ``amount``; None: unknown.
+        missing: The parts that could not be read, one sentence each.
     """
 
     shape: Shape
@@ -148,7 +148,7 @@ class Timeline:
     crossing: str
     at_ms: int
     due_ms: int | None
-    steps: tuple[Step, ...]
+    steps: tuple[FigurePoint, ...]
     records: tuple[RecordMark, ...]
     lanes: tuple[Lane, ...] = ()
     travel: Travel | None = None
@@ -165,9 +165,9 @@ class Timeline:
 
 
 def timeline_of(told: Mapping[str, Any]) -> Timeline:
-    """A timeline out of what ``to_json`` wrote; other fields beside it are left out.
+    """Read a timeline that ``to_json`` wrote; unknown fields are ignored.
 
-    Raises pydantic's ValidationError where it is none.
+    Raises pydantic's ValidationError if it is no timeline.
     """
     names = Timeline.__dataclass_fields__
     mine = {name: each for name, each in _epochs(dict(told)).items() if name in names}

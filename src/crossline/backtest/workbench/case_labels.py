@@ -25,7 +25,7 @@ def is_database(path: Path) -> bool:
 def labels_in(path: Path, streams: Collection[str] | None) -> Iterator[Mapping[str, Any]]:
     """The last word on records of ``streams`` (None: of all): ``record_id`` and ``is_fraud``; all of one moment.
 
-    Raises UsageError where the file has no labels of the API, or cannot be read.
+    Raises UsageError if the file has no labels of the API, or cannot be read.
     """
     where = "TRUE" if streams is None else f"stream IN ({', '.join('?' * len(streams))})"
     address = f"file:{quote(str(path.absolute()))}?mode=ro"

@@ -1,7 +1,7 @@
-"""Labels: which records were fraud. They come from a file, or from the table in which investigators put them.
+"""Labels: which records were fraud. They are read from a file, or from the table of the investigators' verdicts.
 
-A file has a row a record (CSV, JSON lines, Parquet), with its id and ``is_fraud``; or it is the labels of ``crossline
-generate cards``, a line for each fraud with the ids of its records; or ``cases.db``, in which the API keeps them.
+A file has a row per record (CSV, JSON lines, Parquet) with its id and ``is_fraud``; or it has the labels of ``crossline
+generate cards``, a line per fraud with the ids of its records; or it is ``cases.db``, the database of the API.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crossline.analysis.catch import Marks
+from crossline.analysis.detection_quality import FraudLabels
 from crossline.backtest.workbench.case_labels import is_database, labels_in
 from crossline.backtest.workbench.sample import Batch
 from crossline.basics.errors import UsageError
@@ -30,10 +30,10 @@ _FALSE = {"false", "0", "no", "n", "f", "", "none"}
 _IS_FRAUD = "is_fraud"
 
 
-def labels_at(place: str, ids: Mapping[str, str]) -> Marks:
-    """The labels at ``place``, a file or the address of a store; ``ids``: by stream, the field that is its id.
+def labels_at(place: str, ids: Mapping[str, str]) -> FraudLabels:
+    """The labels at ``place``, a file or the address of a store; ``ids``: the id field of each stream.
 
-    Of a store those of these streams, or, where none is named, of all. Raises UsageError where there are none.
+    From a store, only the labels of these streams are read; without ``ids``, all. Raises UsageError if there are none.
     """
     if in_a_database(place):
         rows = labels_of(place, list(ids) or None)
@@ -47,16 +47,16 @@ def labels_at(place: str, ids: Mapping[str, str]) -> Marks:
     return read_labels(path, ids.values())
 
 
-def read_labels(path: Path, id_fields: Iterable[str]) -> Marks:
+def read_labels(path: Path, id_fields: Iterable[str]) -> FraudLabels:
     """The labels in ``path``; the id is in one of ``id_fields``, or in ``record_id`` or ``id``.
 
-    Raises UsageError with the line of what is no label.
+    Raises UsageError with the line of an invalid label.
     """
     return _marks(((f"{path}:{line}", row) for line, row in _rows(path)), id_fields, str(path))
 
 
-def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[str], told: str) -> Marks:
-    """Of rows with their places; ``told`` names all of them."""
+def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[str], told: str) -> FraudLabels:
+    """The labels of rows with their positions; ``told``: the name of the source in errors."""
     names: Collection[str] = [*dict.fromkeys((*id_fields, "record_id", "id"))]
     frauds: dict[str, set[str]] = {}
     asked: set[str] = set()
@@ -78,11 +78,11 @@ def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[st
     if not named:
         raise UsageError(f"{told}: found no labels; expected a row for each record, with its id and {_IS_FRAUD}")
     by_record = {each: frozenset(found) for each, found in frauds.items()}
-    return Marks(by_record, frozenset(asked), len(named), frozenset(named - by_record.keys()))
+    return FraudLabels(by_record, frozenset(asked), len(named), frozenset(named - by_record.keys()))
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Rows with the number of the line that each stands in."""
+    """Rows with their line numbers."""
     data = path.read_bytes()
     if data[:4] == b"PAR1":
         try:
@@ -146,7 +146,7 @@ class Amounts:
                 self._values.append(records.fields[self._field].cast(pa.float64()))
 
     def by_id(self) -> dict[str, float]:
-        """Amounts by record id; of records that came twice the first; none for those without an amount."""
+        """Amounts by record id; of duplicates the first. Records without an amount are left out."""
         if not self._ids:
             return {}
         table = pa.table({"id": pa.chunked_array(self._ids), "amount": pa.chunked_array(self._values)})

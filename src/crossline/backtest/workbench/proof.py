@@ -1,4 +1,4 @@
-"""Proof of what a rule would have done: digests of its text, of the data and of the result, and what it foretells."""
+"""Proof of a rule's effect on history: digests of its text, of the data and of the result, and predictions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import orjson
 
-from crossline.analysis.catch import Alert, Marks, sides
+from crossline.analysis.detection_quality import Alert, FraudLabels, compare_alert_sets
+from crossline.analysis.forecast import forecast, forecast_sum
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import predicted, predicted_sum
 from crossline.backtest.compare import compare
-from crossline.backtest.workbench.blast import Blast
+from crossline.backtest.workbench.blast_radius import BlastRadius
 from crossline.backtest.workbench.interval import DAY_MS, Interval
-from crossline.backtest.workbench.together import Together
+from crossline.backtest.workbench.joint_run import JointRun
 from crossline.basics.times import instant_text, parse_instant_ms
 from crossline.io.files.patterns import matching_files
 
@@ -25,7 +25,7 @@ _PIECE = 1 << 20
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 of a JSON value, whatever the order of its names.
+    """SHA-256 of a JSON value, independent of the order of its names.
 
     >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
     True
@@ -33,8 +33,8 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def files_told(inputs: Mapping[str, Sequence[str]], root: Path) -> list[dict[str, Any]]:
-    """The files of the past, by stream: their names below ``root``, how large they are, their digests."""
+def file_digests(inputs: Mapping[str, Sequence[str]], root: Path) -> list[dict[str, Any]]:
+    """The input files, by stream: their names relative to ``root``, their sizes, their digests."""
     found = []
     for stream in sorted(inputs):
         for path in map(Path, matching_files(inputs[stream])):
@@ -49,9 +49,9 @@ def files_told(inputs: Mapping[str, Sequence[str]], root: Path) -> list[dict[str
 
 
 def result_of(alerts: Iterable[Alert], begin_ms: int, end_ms: int) -> dict[str, Any]:
-    """What is proven of alerts: how many on which day (UTC), and a digest of which records they are at.
+    """The result of alerts: their count by day (UTC), and a digest of their records.
 
-    The first and the last day may be parts of a day.
+    The first and the last day may be incomplete.
     """
     mine = sorted((str(each["stream"]), str(each["record_id"]), digest_of(each["key"])) for each in alerts)
     days = [0] * ((end_ms - 1) // DAY_MS - begin_ms // DAY_MS + 1)
@@ -60,18 +60,18 @@ def result_of(alerts: Iterable[Alert], begin_ms: int, end_ms: int) -> dict[str, 
     return {"alerts": len(mine), "by_day": days, "hits_sha256": digest_of([list(each) for each in mine])}
 
 
-def foretold(
+def predictions_of(
     alerts: Sequence[Alert],
     span_ms: tuple[int, int],
     by_day: Sequence[int],
-    marks: Marks | None = None,
+    marks: FraudLabels | None = None,
     amounts: Mapping[str, float] | None = None,
     amount: str | None = None,
 ) -> dict[str, Any]:
-    """What the past says of days to come, each with its interval; what is not known of the past is None.
+    """Predictions from history, each with its interval; unknown ones are None.
 
-    Alerts a day; money: the sum a day of field ``amount`` of the records that alerts are on, in its own units;
-    precision: of alerts whose own record has a label. No digest covers it: it follows from what they cover, and labels.
+    Alerts per day; money: the daily sum of field ``amount`` of the alerts' own records, in its own unit; precision: of
+    alerts whose own record has a label. No digest covers them: they follow from the digested data and the labels.
     """
     begin_ms, end_ms = span_ms
     days = (end_ms - begin_ms) / DAY_MS
@@ -82,21 +82,21 @@ def foretold(
             value = amounts.get(each["record_id"], 0.0)
             sums[parse_instant_ms(each["event_time"]) // DAY_MS - begin_ms // DAY_MS] += value
             squares += value * value
-        money = {"field": amount, **predicted_sum(sums, squares, days).to_json()}
+        money = {"field": amount, **forecast_sum(sums, squares, days).to_json()}
     precision: dict[str, Any] | None = None
     if marks is not None:
         said = [verdict for each in alerts if (verdict := marks.verdict(each["record_id"])) is not None]
         found = Precision(sum(said), len(said))
         low, high = found.interval or (None, None)
         precision = {"true": sum(said), "labels": len(said), "value": found.value, "low": low, "high": high}
-    return {**predicted(by_day, days).to_json(), "money": money, "precision": precision}
+    return {**forecast(by_day, days).to_json(), "money": money, "precision": precision}
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule whose effect is proven. ``against``: the version that is live; None: there is none.
+    """A rule whose effect is proven. ``against``: the live version; None: there is none.
 
-    ``body``: the digest of the whole rule, with the bytes of files that its text names.
+    ``body``: the digest of the whole rule, including the files that its text names.
     """
 
     rule_id: str
@@ -110,11 +110,11 @@ class Candidate:
 def proof_of(
     candidate: Candidate,
     files: Sequence[Mapping[str, Any]],
-    found: Together,
+    found: JointRun,
     interval: Interval,
-    marks: Marks | None = None,
+    marks: FraudLabels | None = None,
     amount: str | None = None,
-    blast: Blast | None = None,
+    blast: BlastRadius | None = None,
 ) -> dict[str, Any]:
     """The proof.
 
@@ -133,7 +133,7 @@ def proof_of(
     data = {"files": list(files), "from": instant_text(begin_ms), "to": instant_text(end_ms), "records": found.records}
     given = {"from_ms": interval.from_ms, "to_ms": interval.to_ms}
     live = sets[1] if len(sets) > 1 else []
-    one, other = sides(sets[0], live, days, marks, found.amounts)
+    one, other = compare_alert_sets(sets[0], live, days, marks, found.amounts)
     changed = compare(live, sets[0]).get(candidate.rule_id)
     return {
         "kind": KIND,
@@ -145,7 +145,7 @@ def proof_of(
         "interval": given,
         "data": data,
         "result": result,
-        "predicted": foretold(sets[0], (begin_ms, end_ms), result["by_day"], marks, found.amounts, amount),
+        "predicted": predictions_of(sets[0], (begin_ms, end_ms), result["by_day"], marks, found.amounts, amount),
         "digests": {
             "rule": hashlib.sha256(candidate.text.encode()).hexdigest(),
             "body": candidate.body,
@@ -167,13 +167,13 @@ def proof_of(
 
 
 def differences(proof: Mapping[str, Any], again: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What another run says otherwise, by name; nothing where it is the same."""
+    """The differences of another run, by name; empty if it is the same."""
     found = []
     words = {"rule": "text of the rule", "body": "files that the rule names", "data": "data", "result": "result"}
     for name, what in words.items():
         one, other = proof["digests"].get(name), again["digests"][name]
         if name == "body" and (one is None or proof["digests"].get("rule") != again["digests"]["rule"]):
-            continue  # a proof of before that was noted, or another text, which is told already
+            continue  # an older proof without this digest, or another text, which is reported already
         if one != other:
             found.append({"what": what, "proof": one, "again": other})
     for name in ("alerts", "by_day"):

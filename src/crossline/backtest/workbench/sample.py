@@ -1,4 +1,4 @@
-"""A sample of the past, decoded once, and judged in this process as often as it takes, by any rules."""
+"""A sample of the history, decoded once and judged in this process any number of times, by any rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import Inputs
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.values import Records
@@ -29,7 +29,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records in the order of their logs, each run of them with the chunk that it is, and what could not be read."""
+    """Decoded records in the order of their logs, each run with its chunk; and dead letters."""
 
     taken: tuple[tuple[Records, Chunk], ...]
     dead: tuple[DeadLetter, ...] = ()
@@ -38,13 +38,13 @@ class Batch:
         return sum(len(records) for records, _ in self.taken)
 
 
-def batches(history: Recorded, folder: Path) -> Iterator[Batch]:
-    """The records of ``history``, a batch at a time; ``folder`` is for what is temporary.
+def batches(history: RecordedInput, folder: Path) -> Iterator[Batch]:
+    """The records of ``history`` in batches; ``folder``: for temporary files.
 
-    Raises UsageError where an input matches no file, SourceError where one cannot be read.
+    Raises UsageError if an input matches no file, SourceError if one cannot be read.
     """
     inputs = Inputs.of(history.files(), folder, 1, BATCH_BYTES)
-    snapshot = Judged(RuleSet(), history).snapshot(RuleSet(), 1)
+    snapshot = BacktestSpec(RuleSet(), history).snapshot(RuleSet(), 1)
     for number, (mine,) in enumerate(inputs.batches(1)):
         found = [
             each
@@ -56,11 +56,13 @@ def batches(history: Recorded, folder: Path) -> Iterator[Batch]:
 
 
 @dataclass(slots=True)
-class Jury:
-    """Judges batches, one after the other, by the rules of ``judged``: the engine's own routing and judging."""
+class SampleJudge:
+    """Judges batches one after the other by the rules of ``judged``, with the engine's own routing and judging."""
 
-    judged: Judged
-    states: dict[int, ShardState] = field(default_factory=dict)  # by level: rules that read hits are judged after these
+    judged: BacktestSpec
+    states: dict[int, ShardState] = field(
+        default_factory=dict
+    )  # by depth: rules that read hits are judged a depth later
     snapshot: PlanSnapshot = field(init=False)
     plans: Mapping[str, StreamPlan] = field(init=False)
 
@@ -82,7 +84,7 @@ class Jury:
         return whole
 
     def store(self, state_store: str) -> Kernel | None:
-        """The store of a state store; None where nothing came yet."""
+        """The kernel of a state store; None if it has no records yet."""
         return next((state.stores[state_store] for state in self.states.values() if state_store in state.stores), None)
 
     def alerts(self, batch: Batch) -> list[dict[str, Any]]:
@@ -90,7 +92,7 @@ class Jury:
         return alerts_of(self.plans.values(), self.judge(batch).hits, 0)
 
 
-def alerts_over(judged: Judged, sample: Iterable[Batch]) -> list[dict[str, Any]]:
-    """All alerts of a sample, as they stand in the end."""
-    jury = Jury(judged)
+def alerts_over(judged: BacktestSpec, sample: Iterable[Batch]) -> list[dict[str, Any]]:
+    """All alerts of a sample, after corrections."""
+    jury = SampleJudge(judged)
     return current_states(alert for batch in sample for alert in jury.alerts(batch))

@@ -19,7 +19,7 @@ from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.protocol import StoredAlert
 
 if TYPE_CHECKING:
-    from crossline.backtest.investigation.bench import Bench
+    from crossline.backtest.investigation.variant_runner import VariantRunner
     from crossline.cli.alerts.key_records import KeyRecords
     from crossline.rules.base import Rule
 
@@ -37,7 +37,7 @@ class Explained:
     """An alert, what judges it again, and the records of its key."""
 
     alert: dict[str, Any]
-    bench: Bench
+    bench: VariantRunner
     around: KeyRecords
     fields: list[str]
 
@@ -52,7 +52,7 @@ def evidence(
     as_json: AsJson = False,
 ) -> None:
     """The window of an alert as a timeline, and each of its figures against its threshold."""
-    from crossline.backtest.investigation.evidence import timeline
+    from crossline.backtest.investigation.timeline_builder import timeline
 
     with _explained(alert_id, pipeline, db, read_for) as found:
         made = timeline(
@@ -88,8 +88,8 @@ def what_if(
     as_json: AsJson = False,
 ) -> None:
     """What would not have fired: the smallest change of each kind, each judged by the engine."""
-    from crossline.backtest.investigation.bench import Budget
     from crossline.backtest.investigation.counterfactual import counterfactuals
+    from crossline.backtest.investigation.variant_runner import Budget
 
     with _explained(alert_id, pipeline, db, read_for) as found:
         found.bench.budget = Budget.of(runs, parse_duration_ms(search_for) / 1_000)
@@ -121,7 +121,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> Iterator[Explained]:
-    """Raises PermanentError where there is no such alert, or nothing is known of its rule."""
+    """Raises PermanentError if there is no such alert, or nothing is known of its rule."""
     from crossline.cli.alerts.key_records import around
     from crossline.cli.alerts.records import RecordOrigin, named_fields
     from crossline.rule_registry.content import read_pipeline_in_place
@@ -149,7 +149,7 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
 
 
 def _check_alone(rule: Rule) -> None:
-    """Raises PermanentError where a rule reads the hits of others, which would have to be judged again too."""
+    """Raises PermanentError if a rule reads the hits of others, which would have to be judged again too."""
     from crossline.basics.streams.reading import rule_of, several_of
 
     hits = [each for each in rule.reading.sources if rule_of(each) is not None or several_of(each) is not None]
@@ -179,10 +179,10 @@ def _one(found: list[StoredAlert], alert_id: str) -> StoredAlert:
     return next(iter(by_id.values()))
 
 
-def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Bench:
+def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> VariantRunner:
     """Lists and tables are those of now."""
-    from crossline.backtest.backtest import Judged, Recorded
-    from crossline.backtest.investigation.bench import Bench, active
+    from crossline.backtest.backtest import BacktestSpec, RecordedInput
+    from crossline.backtest.investigation.variant_runner import VariantRunner, active
     from crossline.cli.backtest import setting_of, with_tables
     from crossline.evaluate.shard import Bounds
     from crossline.rule_registry.lists import lists_in
@@ -190,9 +190,9 @@ def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Be
 
     setting = setting_of(None, None, None, str(pipeline), as_of_log=False)
     lists = lists_in(setting.lists) if setting.lists else {}
-    history = Recorded(setting.streams, {alert["stream"]: ()})
-    judged = Judged(
+    history = RecordedInput(setting.streams, {alert["stream"]: ()})
+    judged = BacktestSpec(
         RuleSet.from_rules([active(rule)]), history, lists, setting.defaults, Bounds(setting.partition_lag_ms)
     )
     (ready,) = with_tables([judged], setting.config, None, folder / "tables")
-    return Bench(rule, ready, alert["key"], alert["record_id"])
+    return VariantRunner(rule, ready, alert["key"], alert["record_id"])

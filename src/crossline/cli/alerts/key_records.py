@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from crossline.backtest.investigation.evidence import BEFORE
-from crossline.backtest.investigation.rows import KeyRecord
-from crossline.backtest.records import Row, event_ms, same_value
+from crossline.backtest.investigation.key_records import KeyRecord
+from crossline.backtest.investigation.timeline_builder import BEFORE
+from crossline.backtest.record_search import SourceRecord, event_ms, same_value
 from crossline.basics.conditions.holds import lookup
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.streams.schema import StreamSpec
@@ -28,12 +28,12 @@ Keys = Sequence[Mapping[str, Any]]
 
 @dataclass(slots=True)
 class KeyRecords:
-    """What was read.
+    """The records of a key.
 
     Attributes:
-        records: Those of the key, in the order in which they came.
-        since_ms: From this event time on they are all there are, epoch ms.
-        missing: What was not read, as sentences.
+        records: The records, in the order of arrival.
+        since_ms: The event time from which they are complete, epoch ms.
+        missing: The parts that were not read, one sentence each.
     """
 
     records: list[KeyRecord] = field(default_factory=list)
@@ -45,7 +45,7 @@ class KeyRecords:
 class _Read:
     """One reading backwards: rows of the keys, the latest first, each with the highest event time up to it."""
 
-    rows: list[tuple[Row, int]] = field(default_factory=list)
+    rows: list[tuple[SourceRecord, int]] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     reached: bool = False
     met: bool = False
@@ -69,7 +69,7 @@ def around(
 ) -> KeyRecords:
     """Read the records of an alert's key, bounded by their number and by ``for_s`` seconds.
 
-    Raises CrosslineError where its stream is none of the origin's, or its source cannot be asked.
+    Raises CrosslineError if the origin has no such stream, or its source cannot be read.
     """
     alert = stored.alert
     spec = origin.streams.get(alert["stream"])
@@ -159,13 +159,13 @@ def _of_stream(
 
 
 def _with_spec(read: _Read, spec: StreamSpec) -> _Read:
-    """The rows in the order in which they came, each with its ingest time."""
+    """The rows in the order of arrival, each with its ingest time."""
     highest = list(itertools.accumulate(reversed(read.times), max))
     read.rows = [(row, _ingest(spec, row, highest[len(read.times) - 1 - place])) for row, place in reversed(read.rows)]
     return read
 
 
-def _ingest(spec: StreamSpec, row: Row, highest_ms: int) -> int:
+def _ingest(spec: StreamSpec, row: SourceRecord, highest_ms: int) -> int:
     found = event_ms(spec.ingest_time, row.fields) if spec.ingest_time is not None else None
     return highest_ms if found is None else found
 
@@ -206,7 +206,7 @@ def _over(until_s: float) -> bool:
     return time.monotonic() >= until_s
 
 
-def _take(read: _Read, row: Row, spec: StreamSpec, keys: Keys, wanted: str) -> None:
+def _take(read: _Read, row: SourceRecord, spec: StreamSpec, keys: Keys, wanted: str) -> None:
     """Keep a row of one of the keys, with its place among all that were read."""
     own = spec.own_columns
     for key in keys:

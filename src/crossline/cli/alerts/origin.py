@@ -1,4 +1,4 @@
-"""From the options of ``crossline alerts show`` to where the records of an alert came from."""
+"""The origin of the records of an alert, from the options of ``crossline alerts show``."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class OriginOptions:
 
     @contextmanager
     def lines(self) -> Iterator[AlertReader]:
-        """The alerts in the file of ``--alerts``. Raises UsageError where it cannot be read."""
+        """The alerts in the file of ``--alerts``. Raises UsageError if it cannot be read."""
         if self.alerts is None or self.db is not None:
             raise UsageError("give --db or --alerts, not both")
         yield AlertLines(self.alerts)
 
 
 class AlertLines:
-    """Alerts as JSON lines, which say nothing of pipelines, positions and rules."""
+    """Alerts as JSON lines, without pipelines, positions and rules."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -27,7 +27,7 @@ from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.protocol import StoredAlert
 
 if TYPE_CHECKING:
-    from crossline.backtest.records import Back, Found, Row
+    from crossline.backtest.record_search import FoundRecords, ReverseReader, SourceRecord
     from crossline.basics.streams.schema import StreamSpec
     from crossline.settings.config import PipelineConfig as Config
 
@@ -64,7 +64,7 @@ class Seen:
 
     spec: StreamSpec
     ids: list[str]
-    found: Found
+    found: FoundRecords
     fields: list[str]
     why: list[str]
     others: Mapping[str, tuple[str, StreamSpec]] = field(default_factory=dict)
@@ -83,8 +83,8 @@ class Seen:
         of = {"stream": self.others[record_id][0]} if record_id in self.others else {}
         return {"record_id": record_id, "found": True, **of, **at, **place, "fields": _plain(row.fields)}
 
-    def _time(self, record_id: str, row: Row) -> str:
-        from crossline.backtest.records import event_ms
+    def _time(self, record_id: str, row: SourceRecord) -> str:
+        from crossline.backtest.record_search import event_ms
 
         _, spec = self.others.get(record_id, ("", self.spec))
         at_ms = event_ms(spec.event_time, row.fields)
@@ -116,10 +116,10 @@ def seen(
 ) -> Seen:
     """Look for the records of an alert for at most ``for_s`` seconds: in its own stream, then in those it rests on too.
 
-    ``body``: of its rule, where that is known. ``refused``: of ids of a stream the places of records that do not count
-    (see ``Wanted``). Raises CrosslineError where its stream is none of the origin's, or its source cannot be asked.
+    ``body``: that of its rule, if known. ``refused``: the places of the records that do not count, by ids of a stream
+    (see ``RecordQuery``). Raises CrosslineError if the origin has no such stream, or its source cannot be read.
     """
-    from crossline.backtest.records import Wanted
+    from crossline.backtest.record_search import RecordQuery
 
     alert = stored.alert
     spec = origin.streams.get(alert["stream"])
@@ -134,7 +134,7 @@ def seen(
     others = others_of(alert["stream"], origin, body)
     end_s = time.monotonic() + for_s
     until_s = _share(end_s, 1 + len(others))
-    wanted = Wanted(spec, list(own), alert["key"], *bounds, refused(alert["stream"], list(own)))
+    wanted = RecordQuery(spec, list(own), alert["key"], *bounds, refused(alert["stream"], list(own)))
     with ExitStack() as stack:
         found = wanted.find(back_of(stored, alert["stream"], origin, spec, until_s, stack), until_s)
     fields, why = named_fields(alert["key"], body, spec), list[str]()
@@ -144,7 +144,7 @@ def seen(
         if not left:
             break
         until_s = _share(end_s, len(others) - number)
-        wanted = Wanted(theirs, left, _called(alert["key"], key), *bounds, refused(stream, left))
+        wanted = RecordQuery(theirs, left, _called(alert["key"], key), *bounds, refused(stream, left))
         try:
             with ExitStack() as stack:
                 there = wanted.find(
@@ -197,7 +197,7 @@ def _called(key: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
 def _bounds(
     alert: Mapping[str, Any], origin: RecordOrigin, body: Mapping[str, Any] | None
 ) -> tuple[int | None, int | None]:
-    """Within which event times its records lie, in epoch ms; None where that is not known."""
+    """Within which event times its records lie, in epoch ms; None if that is not known."""
     at_ms = parse_instant_ms(alert["event_time"])
     if alert["window_start"] is None:
         return at_ms, at_ms
@@ -209,7 +209,7 @@ def _bounds(
     return parse_instant_ms(alert["window_start"]), max(at_ms, parse_instant_ms(alert["window_end"]))
 
 
-def _missing(ids: Sequence[str], found: Found, for_s: float) -> Iterator[str]:
+def _missing(ids: Sequence[str], found: FoundRecords, for_s: float) -> Iterator[str]:
     missing = len([each for each in ids if each not in found.rows])
     if not missing:
         return
@@ -232,7 +232,7 @@ def back_of(
     until_s: float,
     stack: ExitStack,
     came_ms: int | None = None,
-) -> Back:
+) -> ReverseReader:
     """The source of a stream, read backwards from the alert's record, or from its end where no position is known.
 
     ``came_ms``: of topics, records that the broker had by then; None: when the alert was known.
@@ -261,18 +261,18 @@ def _files(
     position: tuple[str, int] | None,
     stack: ExitStack,
     folder: str | None = None,
-) -> Back:
+) -> ReverseReader:
     """Files by the list of chunks in ``folder``; where there is none, as they are now."""
-    from crossline.backtest.back import FilesBack
+    from crossline.backtest.reverse_readers import ReverseFileReader
     from crossline.io.files.listing import ChunkList
     from crossline.io.files.log import FileChunks
     from crossline.runtime.sources.files import FileInput, patterns_of
 
-    kind = FilesBack
+    kind = ReverseFileReader
     if spec.format == "parquet":
-        from crossline.backtest.back_tables import TablesBack
+        from crossline.backtest.reverse_parquet_reader import ReverseParquetReader
 
-        kind = TablesBack
+        kind = ReverseParquetReader
     known = ChunkList(folder or "")
     if folder is not None:
         known.refresh()
@@ -284,9 +284,9 @@ def _files(
     return kind(spec, log.chunks(0, log.poll(time.time_ns() // 1_000_000)), position)
 
 
-def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str, upto_ms: int | None) -> Back:
+def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str, upto_ms: int | None) -> ReverseReader:
     """Topics of JSON, or of Avro by the schemas in ``folder``, and those that the registry has besides."""
-    from crossline.backtest.back import KafkaRows
+    from crossline.backtest.reverse_readers import ReverseKafkaReader
     from crossline.io.kafka.backward_reader import BackwardTopicReader
     from crossline.io.kafka.client import reading_settings
 
@@ -296,15 +296,15 @@ def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str, upto_
     came_ms = known_ms if upto_ms is None else upto_ms
     back = BackwardTopicReader(settings, topics, stored.position, came_ms + 1, until_s)
     if source.registry is None:
-        return KafkaRows(back)
+        return ReverseKafkaReader(back)
     from crossline.io.registry.avro_decoder import AvroDecoder
     from crossline.io.registry.schema_store import SchemaStore
 
-    return KafkaRows(back, AvroDecoder(SchemaStore.of(source.registry, folder, os.environ), back.gone))
+    return ReverseKafkaReader(back, AvroDecoder(SchemaStore.of(source.registry, folder, os.environ), back.gone))
 
 
-def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> Back:
-    from crossline.backtest.back import GeneratedBack
+def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> ReverseReader:
+    from crossline.backtest.reverse_readers import ReverseGeneratorReader
     from crossline.generate.source import read_source
 
     generator = read_source(source.model_dump(exclude_none=True))
@@ -315,7 +315,7 @@ def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> B
         come = generator.available(time.time_ns() // 1_000_000 - int(first["started_ms"]))
     if stored.position is None and come is None:
         raise UsageError("the store does not say which of the generator's records it was, and they have no end")
-    return GeneratedBack(stream, generator, chunk, stored.position, come or 0)
+    return ReverseGeneratorReader(stream, generator, chunk, stored.position, come or 0)
 
 
 def named_fields(key: Collection[str], body: Mapping[str, Any] | None, spec: StreamSpec) -> list[str]:

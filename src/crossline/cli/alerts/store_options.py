@@ -1,4 +1,4 @@
-"""Where the store is that a command reads, and the options that say so."""
+"""The store that a command reads, and its options."""
 
 from __future__ import annotations
 

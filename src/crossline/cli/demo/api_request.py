@@ -125,7 +125,7 @@ def ask(config: Config, folder: Path, payment: Mapping[str, Any], problem: str |
 
 
 def _await_ready(host: str, port: int) -> None:
-    """Raises TimeoutError where no replica comes to be ready."""
+    """Raises TimeoutError if no replica comes to be ready."""
     ends_s, why = time.monotonic() + READY_S, ""
     while time.monotonic() < ends_s:
         try:

@@ -23,7 +23,7 @@ _STAMP = "message.timestamp.type"
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A topic of a pipeline. ``stream`` reads it, None where it is written; ``own_time``: field with ingest time.
+    """A topic of a pipeline. ``stream`` reads it, None if it is written; ``own_time``: field with ingest time.
 
     ``control``: rules or lists are read from it; ``table``: rows of a table.
     """

@@ -87,7 +87,7 @@ def set_share(
 
 
 def _proof(file: Path | None, need: ReviewNeed) -> Any:
-    """What stands in ``file``. Raises UsageError where there is none and the review asks for one."""
+    """What stands in ``file``. Raises UsageError if there is none and the review asks for one."""
     if file is None:
         if need == "proven":
             raise UsageError("found no --proof; expected the proof of the version, since the review is: proven")

@@ -37,7 +37,7 @@ from crossline.rule_registry.reading import Known, figures_beside, files_at
 from crossline.rule_registry.sources.folders import folder_with_log, folder_with_logs, known_of
 from crossline.rules.shared import SharedFigure
 
-# Those that stand in modules of their own: a check does not wait for what judges.
+# Commands in modules of their own, so that a check does not load the engine.
 _ELSEWHERE = {
     "approve": "approval:approve",
     "set-share": "approval:set_share",

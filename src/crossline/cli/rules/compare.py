@@ -26,8 +26,8 @@ from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
-    from crossline.analysis.catch import Marks, Side, Weighed
-    from crossline.backtest.backtest import Judged
+    from crossline.analysis.detection_quality import AlertSetComparison, DetectionQuality, FraudLabels
+    from crossline.backtest.backtest import BacktestSpec
 
 _VERSIONED = re.compile(r"(?P<path>.+)@(?P<version>\d{1,9})")
 
@@ -49,17 +49,17 @@ def compare(
 
     Two alerts share something where they rest on a common record. With labels: precision, recall, and money.
     """
-    from crossline.analysis.catch import sides
+    from crossline.analysis.detection_quality import compare_alert_sets
     from crossline.backtest.compare import compare as by_rule
-    from crossline.backtest.workbench.together import judge_together
+    from crossline.backtest.workbench.joint_run import run_jointly
     from crossline.runtime.machine.temp import own_folder_for
 
     given = TrialInput(stream, lists, pipeline, tuple(input_), figures)
     sets = [_judged(given, each) for each in (one, other)]
     marks = marks_of(labels, sets[0], amount)
     with own_folder_for("compare") as folder:
-        found = judge_together(given.with_tables(sets, folder / "tables"), folder, amount)
-    first, second = sides(found.alerts[0], found.alerts[1], found.days, marks, found.amounts)
+        found = run_jointly(given.with_tables(sets, folder / "tables"), folder, amount)
+    first, second = compare_alert_sets(found.alerts[0], found.alerts[1], found.days, marks, found.amounts)
     rules = by_rule(found.alerts[0], found.alerts[1])
     if as_json:
         changes = {name: {"both": d.both, "appear": d.appear, "disappear": d.disappear} for name, d in rules.items()}
@@ -78,8 +78,8 @@ def compare(
     note(f"{found.records:,} records of {found.days:,.3g} days")
 
 
-def marks_of(labels: str | None, judged: Judged, amount: str | None) -> Marks | None:
-    """The labels that were given. Raises UsageError where an amount is asked for without."""
+def marks_of(labels: str | None, judged: BacktestSpec, amount: str | None) -> FraudLabels | None:
+    """The given labels. Raises UsageError if an amount is given without labels."""
     from crossline.backtest.workbench.labels import labels_at
 
     if labels is None:
@@ -89,7 +89,7 @@ def marks_of(labels: str | None, judged: Judged, amount: str | None) -> Marks | 
     return labels_at(labels, {name: judged.history.streams[name].id for name in judged.history.inputs})
 
 
-def _judged(given: TrialInput, named: str) -> Judged:
+def _judged(given: TrialInput, named: str) -> BacktestSpec:
     path, version = Path(named), None
     match = _VERSIONED.fullmatch(named)
     if match and not path.exists():
@@ -123,7 +123,7 @@ def _published(path: Path, ids: Collection[str], version: int) -> Iterable[Rule]
     return [event_rule(each) for each in mine]
 
 
-def sides_table(rows: Iterable[tuple[str, str, Side]]) -> Listing:
+def sides_table(rows: Iterable[tuple[str, str, AlertSetComparison]]) -> Listing:
     """Two sets of alerts."""
     table = Listing("", "rules", "alerts", "a day", "shared", "only here")
     for name, rules, side in rows:
@@ -132,7 +132,7 @@ def sides_table(rows: Iterable[tuple[str, str, Side]]) -> Listing:
     return table
 
 
-def weighed_table(rows: Iterable[tuple[str, Weighed | None, int | None]]) -> Listing:
+def weighed_table(rows: Iterable[tuple[str, DetectionQuality | None, int | None]]) -> Listing:
     """Against labels; ``caught_alone`` (None: nothing to hold it against) are frauds that no other caught."""
     known = [(name, weighed, alone) for name, weighed, alone in rows if weighed is not None]
     money = any(weighed.money_caught is not None for _, weighed, _ in known)
@@ -143,12 +143,12 @@ def weighed_table(rows: Iterable[tuple[str, Weighed | None, int | None]]) -> Lis
     return table
 
 
-def weighed_cells(weighed: Weighed) -> tuple[str, str, str, str]:
+def weighed_cells(weighed: DetectionQuality) -> tuple[str, str, str, str]:
     """Precision, recall, F1, frauds caught of all."""
     share = [("-" if each is None else f"{each:.3f}") for each in (weighed.precision, weighed.recall)]
     return share[0], share[1], f"{weighed.f1:.3f}", f"{len(weighed.caught):,} of {weighed.frauds:,}"
 
 
-def _money(weighed: Weighed, asked: bool) -> tuple[str, ...]:
+def _money(weighed: DetectionQuality, asked: bool) -> tuple[str, ...]:
     sums = (weighed.money_caught, weighed.money_missed, weighed.money_false)
     return tuple(f"{each or 0:,.0f}" for each in sums) if asked else ()

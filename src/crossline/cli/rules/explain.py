@@ -26,9 +26,9 @@ from crossline.cli.terminal import Listing, NameValues, fitted, note, show, writ
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
-    from crossline.analysis.retention import Kept
-    from crossline.backtest.backtest import Judged
-    from crossline.backtest.workbench.measure import Cost, Store
+    from crossline.analysis.retention import RetainedRecords
+    from crossline.backtest.backtest import BacktestSpec
+    from crossline.backtest.workbench.rule_costs import Cost, StoreCost
     from crossline.backtest.workbench.sample import Batch
 
 
@@ -47,9 +47,9 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say what each rule means, what it keeps of the past and shares with others; on a sample also what it takes."""
-    from crossline.analysis.english import said
-    from crossline.analysis.retention import kept_among
-    from crossline.backtest.workbench.measure import stores
+    from crossline.analysis.english import describe_rule
+    from crossline.analysis.retention import retained_among
+    from crossline.backtest.workbench.rule_costs import stores
     from crossline.backtest.workbench.sample import batches
     from crossline.plan.compose import sources_of
     from crossline.runtime.machine.temp import own_folder_for
@@ -68,10 +68,10 @@ def explain(
         rows = [
             {
                 **_head(each),
-                "said": said(each, each.program(sources.of_reading(each.reading), judged.defaults)),
+                "said": describe_rule(each, each.program(sources.of_reading(each.reading), judged.defaults)),
                 "keeps": [
                     _keeps(kept, _store_of(measured.get(each.rule_id, ()), kept))
-                    for kept in kept_among(plans, each.reading.name, each.rule_id)
+                    for kept in retained_among(plans, each.reading.name, each.rule_id)
                 ],
             }
             for each in mine
@@ -84,7 +84,7 @@ def explain(
             _tell_costs(judged, sample, mine, as_json=as_json)
 
 
-def _plans(judged: Judged) -> dict[str, Any]:
+def _plans(judged: BacktestSpec) -> dict[str, Any]:
     """The plan of each stream, whether it has records or not: what rules share is the same."""
     from crossline.plan.compose import compile_all
 
@@ -104,11 +104,11 @@ def _head(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _store_of(stores: Sequence[Store], kept: Kept) -> Store | None:
+def _store_of(stores: Sequence[StoreCost], kept: RetainedRecords) -> StoreCost | None:
     return next((each for each in stores if each.kept.state_store == kept.state_store), None)
 
 
-def _keeps(kept: Kept, store: Store | None) -> dict[str, Any]:
+def _keeps(kept: RetainedRecords, store: StoreCost | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "stream": kept.stream,
         "key": kept.key_fields,
@@ -185,8 +185,8 @@ def size(count: float) -> str:
     return f"{count:,.0f} bytes"
 
 
-def _tell_costs(judged: Judged, sample: Sequence[Batch], rules: Sequence[Rule], *, as_json: bool) -> None:
-    from crossline.backtest.workbench.measure import costs
+def _tell_costs(judged: BacktestSpec, sample: Sequence[Batch], rules: Sequence[Rule], *, as_json: bool) -> None:
+    from crossline.backtest.workbench.rule_costs import costs
 
     whole, bare, found = costs(judged, sample, [each.rule_id for each in rules])
     if as_json:
@@ -195,11 +195,13 @@ def _tell_costs(judged: Judged, sample: Sequence[Batch], rules: Sequence[Rule], 
         return
     table = Listing("rule", "adds", "noise")
     for each in sorted(found, key=lambda cost: -cost.ns):
-        table.add(each.rule_id, f"{each.ns:,.0f} ns" if each.told else "within the noise", f"{each.noise_ns:,.0f} ns")
+        table.add(
+            each.rule_id, f"{each.ns:,.0f} ns" if each.significant else "within the noise", f"{each.noise_ns:,.0f} ns"
+        )
     show("", table)
     note(f"processor time a record: {whole:,.0f} ns with all rules, {bare:,.0f} ns with none")
 
 
 def _cost_row(cost: Cost) -> dict[str, Any]:
-    measured = {"ns_a_record": round(cost.ns), "noise_ns": round(cost.noise_ns), "above_noise": cost.told}
+    measured = {"ns_a_record": round(cost.ns), "noise_ns": round(cost.noise_ns), "above_noise": cost.significant}
     return {"rule_id": cost.rule_id, **measured}

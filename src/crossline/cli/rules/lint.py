@@ -30,7 +30,7 @@ from crossline.rule_registry.reading import FileRule
 
 if TYPE_CHECKING:
     from crossline.analysis.lint import LintFinding
-    from crossline.backtest.backtest import Judged
+    from crossline.backtest.backtest import BacktestSpec
 
 KEYS_SHARE = 0.95  # of the records that enter: with so many keys, nearly each record has its own
 RECORDS_MIN = 1_000
@@ -130,10 +130,10 @@ def place(found: LintFinding, item: FileRule) -> Placed:
     return Placed(found, item.source, problem.line, path_text((*item.path, *found.path)), problem.snippet)
 
 
-def many_keys(given: TrialInput, judged: Judged, known: Iterable[str]) -> list[LintFinding]:
+def many_keys(given: TrialInput, judged: BacktestSpec, known: Iterable[str]) -> list[LintFinding]:
     """Rules whose keys are nearly as many as their records, in a sample that is longer than what they keep."""
     from crossline.analysis.lint import unbounded
-    from crossline.backtest.workbench.measure import spans, stores
+    from crossline.backtest.workbench.rule_costs import spans, stores
     from crossline.backtest.workbench.sample import batches
     from crossline.runtime.machine.temp import own_folder_for
 

@@ -73,10 +73,10 @@ def proven(
     amount: str | None = None,
 ) -> dict[str, Any]:
     """The proof of the one rule in ``rules`` (or of that of the name ``rule``), by the records of ``inputs``."""
-    from crossline.backtest.workbench.blast import Blast
-    from crossline.backtest.workbench.interval import MarksWithin
-    from crossline.backtest.workbench.proof import Candidate, files_told, proof_of
-    from crossline.backtest.workbench.together import judge_together
+    from crossline.backtest.workbench.blast_radius import BlastRadius
+    from crossline.backtest.workbench.interval import LabelsWithin
+    from crossline.backtest.workbench.joint_run import run_jointly
+    from crossline.backtest.workbench.proof import Candidate, file_digests, proof_of
     from crossline.runtime.machine.temp import own_folder_for
 
     config = read_pipeline_in_place(pipeline)
@@ -93,7 +93,7 @@ def proven(
         sets.append(given.judged(rules, [before, *read_by(before, live.values())]))
     marks = marks_of(labels, sets[0], None if labels is None else amount)
     progress = ProgressLine(sys.stderr)
-    files = files_told(past, pipeline.resolve().parent)
+    files = file_digests(past, pipeline.resolve().parent)
     whole = sum(each["bytes"] for each in files)
 
     def far(records: int, read: int) -> None:
@@ -101,9 +101,9 @@ def proven(
 
     with own_folder_for("prove") as folder:
         ready = given.with_tables(sets, folder / "tables")
-        asked = None if marks is None else MarksWithin(interval, marks)
-        blast = None if asked is None else Blast(ready[0], mine, asked)
-        found = judge_together(ready, folder, amount, far, *(() if blast is None else (blast.see,)))
+        asked = None if marks is None else LabelsWithin(interval, marks)
+        blast = None if asked is None else BlastRadius(ready[0], mine, asked)
+        found = run_jointly(ready, folder, amount, far, *(() if blast is None else (blast.see,)))
     progress.done()
     reads = {each.rule_id: each.version for each in others}
     version = None if before is None else before.version
@@ -112,7 +112,7 @@ def proven(
 
 
 def past_of(config: PipelineConfig) -> dict[str, list[str]]:
-    """The files that the pipeline's sources are, by stream. Raises UsageError where there are none."""
+    """The files that the pipeline's sources are, by stream. Raises UsageError if there are none."""
     from crossline.io.files.patterns import matching_files
 
     found = {

@@ -61,7 +61,7 @@ def release(
 
 
 def key_given(texts: Sequence[str]) -> dict[str, str]:
-    """The fields of a key as the command line names them. Raises UsageError where they name none."""
+    """The fields of a key as the command line names them. Raises UsageError if they name none."""
     found: dict[str, str] = {}
     for name, value in map(_pair, texts):
         if found.setdefault(name, value) != value:

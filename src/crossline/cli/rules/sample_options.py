@@ -1,4 +1,4 @@
-"""What the commands that try rules on a sample are given: their options, and what these stand for."""
+"""The options of commands that run rules on a sample, and their values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from crossline.rule_registry.reading import FileRule, read_placed_rules, read_ru
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
-    from crossline.backtest.backtest import Judged
+    from crossline.backtest.backtest import BacktestSpec
 
 Rules = Annotated[Path, typer.Argument(metavar="RULES", help="A rule file, or a folder of them.", exists=True)]
 StreamFile = Annotated[
@@ -65,7 +65,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 
 @dataclass(frozen=True, slots=True)
 class TrialInput:
-    """Where rules and records stand, and what holds beside them."""
+    """The rules, the records and the settings of a trial."""
 
     stream: Path | None = None
     lists: Path | None = None
@@ -99,9 +99,9 @@ class TrialInput:
                 found[rule.rule_id] = max(whole, key=lambda each: each.version)
         return found
 
-    def judged(self, path: Path, rules: Iterable[Rule]) -> Judged:
+    def judged(self, path: Path, rules: Iterable[Rule]) -> BacktestSpec:
         """``rules``, each in its newest version as if it were active, over the records."""
-        from crossline.backtest.backtest import Judged, Recorded
+        from crossline.backtest.backtest import BacktestSpec, RecordedInput
         from crossline.backtest.trial import as_if_active
         from crossline.evaluate.shard import Bounds
 
@@ -109,12 +109,12 @@ class TrialInput:
         tell_compiling()
         setting = setting_of(path, self.stream, self.lists, self._pipeline, self.figures, as_of_log=False)
         active = as_if_active(rules)
-        history = Recorded(setting.streams, inputs_by_stream(list(self.inputs), setting.streams))
+        history = RecordedInput(setting.streams, inputs_by_stream(list(self.inputs), setting.streams))
         named = lists_for([active], setting.lists, None) if self.inputs else {}
-        return Judged(active, history, named, setting.defaults, Bounds(setting.partition_lag_ms))
+        return BacktestSpec(active, history, named, setting.defaults, Bounds(setting.partition_lag_ms))
 
-    def with_tables(self, judged: Sequence[Judged], folder: Path) -> list[Judged]:
-        """``judged`` with the tables that their rules read, which stand in ``folder`` while they are judged."""
+    def with_tables(self, judged: Sequence[BacktestSpec], folder: Path) -> list[BacktestSpec]:
+        """``judged`` with the tables that their rules read; their files are in ``folder`` during the run."""
         config = read_pipeline_in_place(self.pipeline) if self.pipeline is not None and self.inputs else None
         return with_tables(judged, config, None, folder)
 
@@ -149,7 +149,7 @@ def read_by(rule: Rule, rules: Iterable[Rule]) -> list[Rule]:
 def chosen(rules: Iterable[Rule], rule_id: str | None) -> list[Rule]:
     """The rules by id, in the order of their ids, each in its newest version; of one id that one.
 
-    Raises UsageError where there is none of that id.
+    Raises UsageError if there is none of that id.
     """
     newest: dict[str, Rule] = {}
     for rule in rules:

@@ -32,7 +32,7 @@ from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.rule_registry.content import read_text
 
 if TYPE_CHECKING:
-    from crossline.analysis.catch import Marks, Shadowed
+    from crossline.analysis.detection_quality import FraudLabels, ShadowComparison
 
 _DAY_MS = 86_400_000
 
@@ -44,7 +44,7 @@ class ShadowReport:
     alerts: Sequence[Mapping[str, Any]]
     shadow: Collection[str]
     days: float
-    marks: Marks | None = None
+    marks: FraudLabels | None = None
     amounts: Mapping[str, float] | None = None
 
 
@@ -75,7 +75,7 @@ def shadow(
 
     With labels: precision, recall, and money.
     """
-    from crossline.analysis.catch import shadow_report
+    from crossline.analysis.detection_quality import shadow_report
 
     if (rules is not None) + (db is not None) + (alerts is not None) != 1:
         raise UsageError("name one of RULES (with --input), --db and --alerts")
@@ -97,7 +97,7 @@ def shadow(
 
 
 def _judged(rules: Path, given: TrialInput, labels: str | None, amount: str | None) -> ShadowReport:
-    from crossline.backtest.workbench.together import judge_together
+    from crossline.backtest.workbench.joint_run import run_jointly
     from crossline.runtime.machine.temp import own_folder_for
 
     if not given.inputs:
@@ -106,12 +106,12 @@ def _judged(rules: Path, given: TrialInput, labels: str | None, amount: str | No
     judged = given.judged(rules, every)
     marks = marks_of(labels, judged, amount)
     with own_folder_for("shadow") as folder:
-        found = judge_together(given.with_tables([judged], folder / "tables"), folder, amount)
+        found = run_jointly(given.with_tables([judged], folder / "tables"), folder, amount)
     shadow = {each.rule_id for each in every if each.status == "shadow"}
     return ShadowReport(found.alerts[0], shadow, found.days, marks, found.amounts)
 
 
-def _marks(labels: str | None, stream: Path | None) -> Marks | None:
+def _marks(labels: str | None, stream: Path | None) -> FraudLabels | None:
     """Labels for alerts of a store; a stream file says what records call their id."""
     from crossline.backtest.workbench.labels import labels_at
 
@@ -121,7 +121,7 @@ def _marks(labels: str | None, stream: Path | None) -> Marks | None:
     return labels_at(labels, {name: spec.id for name, spec in streams.items()})
 
 
-def _stored(alerts: Sequence[Mapping[str, Any]], marks: Marks | None) -> ShadowReport:
+def _stored(alerts: Sequence[Mapping[str, Any]], marks: FraudLabels | None) -> ShadowReport:
     """Alerts that are there already; a rule is a shadow rule where its latest alert is that of one."""
     kinds = {each["rule_id"]: each["kind"] for each in alerts}
     times = [parse_instant_ms(each["event_time"]) for each in alerts]
@@ -156,11 +156,11 @@ def _deliveries(alerts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in current_states(alerts) if each["kind"] in {"alert", "shadow"}]
 
 
-def _row(each: Shadowed) -> dict[str, Any]:
+def _row(each: ShadowComparison) -> dict[str, Any]:
     return {"rule_id": each.rule_id, **each.side.as_json(), "with_rules": each.with_rules}
 
 
-def _print(report: Sequence[Shadowed], *, weighed: bool) -> None:
+def _print(report: Sequence[ShadowComparison], *, weighed: bool) -> None:
     table = Listing("shadow rule", "alerts", "a day", "shared", "only it", "shared with", long=["shared with"])
     for each in report:
         side = each.side

@@ -30,8 +30,8 @@ from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:
-    from crossline.backtest.workbench.measure import Span
-    from crossline.backtest.workbench.suggest import Around, Outcome, Suggestion
+    from crossline.backtest.workbench.rule_costs import RecordSpan
+    from crossline.backtest.workbench.threshold_search import Suggestion, ThresholdOutcome, ThresholdSteps
 
 Since = Annotated[str | None, typer.Option("--from", help="With --steps: count alerts from this event time.")]
 Until = Annotated[str | None, typer.Option("--to", help="And before this event time.")]
@@ -66,9 +66,9 @@ def suggest_threshold(
     Each threshold shown was run on the records, with the rule's own emission and cooldown.
     """
     from crossline.backtest.workbench.interval import ANY_TIME, Interval
-    from crossline.backtest.workbench.measure import days_of, spans
+    from crossline.backtest.workbench.rule_costs import days_of, spans
     from crossline.backtest.workbench.sample import batches
-    from crossline.backtest.workbench.suggest import Wanted, around, suggest
+    from crossline.backtest.workbench.threshold_search import ThresholdTarget, suggest, threshold_steps
     from crossline.runtime.machine.temp import own_folder_for
 
     interval = Interval(instant_of("--from", from_), instant_of("--to", to))
@@ -89,10 +89,10 @@ def suggest_threshold(
         days = days_of(known) if interval == ANY_TIME else interval.days(*_ends(known))
         (ready,) = given.with_tables([judged], folder / "tables")
         if steps:
-            found = around(ready, mine, sample, days, marks, steps, also or (), interval)
+            found = threshold_steps(ready, mine, sample, days, marks, steps, also or (), interval)
             _tell_around(rule, found, days, as_json=as_json)
             return
-        wanted = Wanted(None if alerts_per_day is None else alerts_per_day * days, marks)
+        wanted = ThresholdTarget(None if alerts_per_day is None else alerts_per_day * days, marks)
         best = suggest(ready, mine, sample, days, wanted)
     if as_json:
         write_lines([orjson.dumps(_as_json(rule, best, days))])
@@ -101,20 +101,20 @@ def suggest_threshold(
 
 
 def _check_wanted(steps: int, *, whole: bool, best: bool) -> None:
-    """Raises UsageError where nothing is wanted, or an interval of what has none."""
+    """Raises UsageError if nothing is wanted, or an interval of what has none."""
     if not best and not steps:
         raise UsageError("name what is wanted: --alerts-per-day N, --labels FILE|URL for the best F1, or --steps N")
     if not whole and not steps:
         raise UsageError("--from and --to say which alerts count around the present line: name --steps N")
 
 
-def _ends(known: Mapping[str, Span]) -> tuple[int, int]:
+def _ends(known: Mapping[str, RecordSpan]) -> tuple[int, int]:
     """The first and the last instant of all streams."""
     return min(each.first_ms for each in known.values()), max(each.last_ms for each in known.values())
 
 
 def _inputs(given: Sequence[str] | None, pipeline: Path | None) -> tuple[str, ...]:
-    """What was given; else the files of the pipeline's sources. Raises UsageError where there is neither."""
+    """What was given; else the files of the pipeline's sources. Raises UsageError if there is neither."""
     if given:
         return tuple(given)
     if pipeline is None:
@@ -123,7 +123,7 @@ def _inputs(given: Sequence[str] | None, pipeline: Path | None) -> tuple[str, ..
     return tuple(f"{name}={each}" for name, several in past.items() for each in several)
 
 
-def _tell_around(rule_id: str, found: Around, days: float, *, as_json: bool) -> None:
+def _tell_around(rule_id: str, found: ThresholdSteps, days: float, *, as_json: bool) -> None:
     row = {
         "rule_id": rule_id,
         "line_of": found.drawn.named,
@@ -160,7 +160,7 @@ def _as_json(rule_id: str, found: Suggestion, days: float) -> dict[str, Any]:
     }
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: ThresholdOutcome) -> dict[str, Any]:
     row: dict[str, Any] = {"threshold": outcome.line, "alerts": outcome.alerts, "alerts_per_day": outcome.per_day}
     return {**row, **(outcome.weighed.as_json() if outcome.weighed is not None else {})}
 
@@ -180,7 +180,7 @@ def _print(rule_id: str, found: Suggestion, days: float) -> None:
     note(f"{len(found.judged):,} of {found.lines:,} lines judged, {whole}; records of {days:,.3g} days")
 
 
-def _cells(what: str, outcome: Outcome) -> list[str]:
+def _cells(what: str, outcome: ThresholdOutcome) -> list[str]:
     cells = [what, _number(outcome.line), f"{outcome.alerts:,}", f"{outcome.per_day:,.4g}"]
     return cells + (list(weighed_cells(outcome.weighed)) if outcome.weighed is not None else [])
 

@@ -1,4 +1,4 @@
-"""Rows of a file as messages of a table's topic, and what stands there."""
+"""Rows of a file as messages of a table's topic, and the present rows of the topic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = dict[bytes, bytes | None]
 
 
 def of_topic(config: PipelineConfig, table: str, pipeline: Path) -> tuple[TableOfTopic, Declared]:
-    """How a table is declared. Raises UsageError where it is none of a topic."""
+    """How a table is declared. Raises UsageError if it is none of a topic."""
     settings = config.tables.get(table)
     if settings is None:
         there = ", ".join(config.tables) or "none"

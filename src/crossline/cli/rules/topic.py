@@ -67,7 +67,7 @@ class OpenControlTopic:
     host: str = field(default_factory=socket.gethostname)
 
     def files(self) -> Files:
-        """What stands there, rules and approvals, by key."""
+        """The rules and approvals in the topic, by key."""
         publications = TopicPublications(
             self.reader, rule_name, LIST_BYTES_MAX, in_steps=False, strays=False, wait_s=WAIT_S
         )
@@ -99,12 +99,12 @@ class OpenControlTopic:
 
 
 def goes_to_topic(pipeline: Path | None) -> bool:
-    """Whether the pipeline file says that rules come from a topic."""
+    """Whether the rules of the pipeline file come from a topic."""
     return pipeline is not None and isinstance(read_pipeline_in_place(pipeline).rules, RulesTopic)
 
 
 def publish_rules(file: Path, pipeline: Path, as_: str | None, *, as_json: bool) -> None:
-    """Send the rules of a file, where they are right and may follow what stands there."""
+    """Send the rules of a file, if they are valid successors of those in the topic."""
     with _at(pipeline, as_) as place:
         files = place.files()
         publisher = place.publisher(files)
@@ -137,7 +137,7 @@ def set_share_there(
 def approve_there(
     rule_id: str, version: int | None, pipeline: Path, as_: str | None, proof: Any, *, as_json: bool
 ) -> None:
-    """Send that somebody approves of a version, by its ``proof`` where there is one."""
+    """Send the approval of a version, with its ``proof`` if there is one."""
     with _at(pipeline, as_) as place:
         publisher = place.publisher(place.files())
         message = publisher.approve(rule_id, place.who, version, proof)
@@ -226,7 +226,7 @@ def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> It
 
 
 def publisher(settings: TopicPlace, as_: str | None) -> tuple[str, str]:
-    """Who publishes, and on which machine. Raises UsageError where that is no name."""
+    """Who publishes, and on which machine. Raises UsageError if that is no name."""
     who = (as_ if as_ is not None else settings.security.username or _user()).strip(" ")
     problem = name_problem(who)
     if problem is not None:

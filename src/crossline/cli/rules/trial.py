@@ -27,9 +27,9 @@ from crossline.rule_registry.reading import FileRule, case_files, read_placed_ru
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:
-    from crossline.backtest.trial import Trial, Verdict
-    from crossline.backtest.workbench.cases import CaseResult
-    from crossline.backtest.workbench.near import NearMiss
+    from crossline.backtest.trial import Trial, TrialVerdict
+    from crossline.backtest.workbench.near_misses import NearMiss
+    from crossline.backtest.workbench.rule_cases import RuleCaseResult
     from crossline.cli.backtest import Setting
 
 SHOWN = 3  # alerts of a rule
@@ -89,23 +89,23 @@ def _try_sample(
     rules: Path, inputs: list[str], setting: Setting, record: str | None, *, near: bool, as_json: bool
 ) -> None:
     """What rules make of a sample, or of one record of it."""
-    from crossline.backtest.backtest import Judged, Recorded
-    from crossline.backtest.trial import as_if_active, tried, verdicts
-    from crossline.backtest.workbench.near import near_misses
+    from crossline.backtest.backtest import BacktestSpec, RecordedInput
+    from crossline.backtest.trial import as_if_active, try_rules, verdicts
+    from crossline.backtest.workbench.near_misses import near_misses
     from crossline.evaluate.shard import Bounds
     from crossline.rule_registry.lists import lists_in
     from crossline.runtime.machine.temp import own_folder_for
 
     named = lists_in(setting.lists) if setting.lists else {}
     known = setting.known(sorted(named) if setting.lists else None)
-    history = Recorded(setting.streams, inputs_by_stream(inputs, setting.streams))
+    history = RecordedInput(setting.streams, inputs_by_stream(inputs, setting.streams))
     found = read_rules(rules, known)
     active, bounds = as_if_active(found, shares=True), Bounds(setting.partition_lag_ms)
-    judged = Judged(active, history, named, setting.defaults, bounds)
+    judged = BacktestSpec(active, history, named, setting.defaults, bounds)
     with own_folder_for("trial") as folder:
         (ready,) = with_tables([judged], setting.config, None, folder / "tables")
         if record is None:
-            trial = tried(ready, folder / "rules")
+            trial = try_rules(ready, folder / "rules")
             missed = near_misses(ready, trial, folder / "probes") if near else {}
             _tell_trial(trial, missed, [version.rule for version in ready.rules.versions], as_json=as_json)
             check_some_judged(trial.records, Counter(letter.reason for letter in trial.dead))
@@ -150,7 +150,7 @@ def _miss_row(miss: NearMiss) -> dict[str, Any]:
     return row
 
 
-def _tell_verdicts(trial: Trial, made: list[Verdict], *, as_json: bool) -> None:
+def _tell_verdicts(trial: Trial, made: list[TrialVerdict], *, as_json: bool) -> None:
     from crossline.backtest.sample_view import shown_value
 
     if as_json:
@@ -182,7 +182,7 @@ class FileResult:
     """What came of a case of a file."""
 
     source: str
-    result: CaseResult
+    result: RuleCaseResult
 
 
 def run_cases(path: Path, setting: Setting) -> list[FileResult]:
@@ -194,7 +194,7 @@ def run_cases(path: Path, setting: Setting) -> list[FileResult]:
         UsageError: there are none.
         RefusedError: all that is wrong in one.
     """
-    from crossline.backtest.workbench.cases import Bench, read_cases
+    from crossline.backtest.workbench.rule_cases import RuleCaseRunner, read_cases
     from crossline.evaluate.shard import Bounds
     from crossline.rule_registry.lists import lists_in
 
@@ -209,7 +209,7 @@ def run_cases(path: Path, setting: Setting) -> list[FileResult]:
     named = lists_in(setting.lists) if setting.lists else {}
     rules = read_placed_rules(folder, setting.known(sorted(named) if setting.lists else None))
     bounds = Bounds(setting.partition_lag_ms)
-    bench = Bench([each.rule for each in rules], setting.streams, named, setting.defaults, bounds)
+    bench = RuleCaseRunner([each.rule for each in rules], setting.streams, named, setting.defaults, bounds)
     found = []
     for source, content in files.items():
         of = _rules_beside(source, rules)

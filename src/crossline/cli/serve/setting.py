@@ -25,7 +25,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 
 
 def serve_settings(pipeline: Path) -> tuple[PipelineConfig, ServeSettings]:
-    """The pipeline, and its section ``serve`` with its paths. Raises UsageError where there is none."""
+    """The pipeline, and its section ``serve`` with its paths. Raises UsageError if there is none."""
     config = read_pipeline_in_place(pipeline)
     if config.serve is None:
         raise UsageError(f"{pipeline}: found no section serve; expected one, for example serve: {{keys: keys.db}}")

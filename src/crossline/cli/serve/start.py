@@ -62,7 +62,7 @@ def start(
 def followed(config: PipelineConfig, settings: ServeSettings, replica_of: str | None) -> PipelineConfig:
     """The configuration over the checkpoint ``replica_of``, where one is given.
 
-    Raises UsageError where that cannot be one.
+    Raises UsageError if that cannot be one.
     """
     if replica_of is None:
         return config

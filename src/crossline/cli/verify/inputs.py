@@ -30,7 +30,7 @@ _MADE_AT_ONCE = 10_000  # records of a generator
 
 
 def read_receipt_file(name: str) -> dict[str, Any]:
-    """The receipt in a file, or on the standard input. Raises UsageError where it is no JSON object."""
+    """The receipt in a file, or on the standard input. Raises UsageError if it is no JSON object."""
     try:
         if name == STANDARD_INPUT:
             data = sys.stdin.buffer.read(RECEIPT_BYTES_MAX + 1)
@@ -93,7 +93,7 @@ def inputs_of(
 ) -> dict[str, list[str]]:
     """The files that the sources of a pipeline are, by stream; those of ``given`` instead, where it names some.
 
-    Records of a generator are made, into ``folder``. Raises UsageError where there are none.
+    Records of a generator are made, into ``folder``. Raises UsageError if there are none.
     """
     found: dict[str, list[str]] = {}
     for stream, source in config.sources.items():
@@ -156,7 +156,7 @@ def _place(name: str, at: int, document: dict[str, Any]) -> RecordPlace:
 
 
 def digest_of_record(document: Mapping[str, Any]) -> str | None:
-    """SHA-256 of a record as canonical JSON, in hex; None where it is too deep, or has numbers that are too large."""
+    """SHA-256 of a record as canonical JSON, in hex; None if it is too deep, or has numbers that are too large."""
     with suppress(TypeError):
         return hashlib.sha256(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)).hexdigest()
     return None

@@ -1,4 +1,4 @@
-"""``crossline verify`` of a proof: the backtest is run again, and held against what the proof says."""
+"""``crossline verify`` of a proof: it runs the backtest again and compares the result with the proof."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_proof(found: Mapping[str, Any]) -> bool:
 
 
 def proven_again(proof: Mapping[str, Any], pipeline: Path | None, inputs: list[str]) -> dict[str, Any]:
-    """``the same``, or ``differs`` with what. Raises UsageError where it cannot be run."""
+    """``the same``, or ``differs`` with what. Raises UsageError if it cannot be run."""
     from crossline.backtest.workbench.interval import Interval
     from crossline.backtest.workbench.proof import differences
 

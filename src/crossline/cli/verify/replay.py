@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import outcomes
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.times import FOREVER_MS, format_instant, parse_instant_ms
@@ -47,7 +47,7 @@ class Log:
     config: PipelineConfig
     policy: Policy
     inputs: dict[str, list[str]]
-    judged: Judged
+    judged: BacktestSpec
     rule_log: Path | None
     notes: list[str]
 
@@ -64,7 +64,7 @@ def open_log(
 ) -> Log:
     """All inputs of the replay, some written to ``folder``; ``note_progress`` is called with the progress in topics.
 
-    Raises UsageError where something is missing, SourceError where a topic cannot be read.
+    Raises UsageError if something is missing, SourceError where a topic cannot be read.
     """
     if not pipeline.is_file():
         raise UsageError(f"--pipeline {pipeline}: no such file; expected the pipeline file that the receipt is of")
@@ -91,9 +91,9 @@ def open_log(
     topics = topics_of(config, given, folder, receipt, note_progress, then=then)
     inputs = inputs_of(config, given, folder, topics)
     streams = {**config.streams, **{stream: each.spec for stream, each in topics.items()}}
-    judged = Judged(
+    judged = BacktestSpec(
         rules,
-        Recorded(streams, inputs),
+        RecordedInput(streams, inputs),
         lists_for([rules], setting.lists, rule_log),
         setting.defaults,
         Bounds(setting.partition_lag_ms),

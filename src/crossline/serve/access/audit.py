@@ -100,7 +100,7 @@ class AuditLog:
         await shield(to_thread(self.end, begun, write.outcome, write.after))
 
     def begin(self, principal: Principal, method: str, route: str, resource: str, before: Any = None) -> int:
-        """Log that a write begins; gives its number, for ``end``. Raises RetryableError where the log takes nothing."""
+        """Log that a write begins; gives its number, for ``end``. Raises RetryableError if the log takes nothing."""
         return self._append(
             {
                 "principal": principal.name,
@@ -258,7 +258,7 @@ def verify(path: Path, head: str | None = None) -> Verified:
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
-    """The event of a line; None where it is none, as what a kill cut off."""
+    """The event of a line; None if it is none, as what a kill cut off."""
     try:
         event = orjson.loads(line)
     except orjson.JSONDecodeError:

@@ -36,7 +36,7 @@ def parts_of(path: Path) -> list[AuditFile]:
 def lines_of(path: Path, after: int = 0) -> Iterator[tuple[int, bytes]]:
     """All lines behind number ``after`` with their numbers, from the oldest file on; also half a line at the end.
 
-    While others write. Raises OSError where there is no file, or one cannot be read.
+    While others write. Raises OSError if there is no file, or one cannot be read.
     """
     with ExitStack() as held:
         newest, before = _open_files(path, held)
@@ -78,7 +78,7 @@ def held(path: Path, rotate_bytes: int) -> Iterator[int]:
     """A descriptor of the file that is written, which nobody else writes meanwhile; the file before it is put away.
 
     From ``rotate_bytes`` on it is, unless it ends with half a line: what comes next says how long that is.
-    Raises OSError where that cannot be.
+    Raises OSError if that cannot be.
     """
     while True:
         new = not path.exists()

@@ -26,7 +26,7 @@ class RequestHead:
 
 
 def checked_head(scope: MutableMapping[str, Any]) -> RequestHead:
-    """The head of a request. Raises ProblemError (400) where it says a thing twice, or two lengths of the body."""
+    """The head of a request. Raises ProblemError (400) if it says a thing twice, or two lengths of the body."""
     credential: bytes | None = None
     length: int | None = None
     coded = False
@@ -89,7 +89,7 @@ class BoundedBody:
         self.check: Callable[[], bool] | None = None
 
     def bound(self, head: RequestHead, bytes_max: int) -> None:
-        """Take no more than ``bytes_max``. Raises ProblemError (413) where the head says already that it is more."""
+        """Take no more than ``bytes_max``. Raises ProblemError (413) if the head says already that it is more."""
         self.bytes_max = bytes_max
         if head.length is not None and head.length > bytes_max:
             raise self.too_large(f"{head.length:,}")

@@ -42,7 +42,7 @@ class Credentials:
 
     Args:
         keys: The API keys.
-        tokens: What verifies tokens; None where no provider is named: then none are taken.
+        tokens: What verifies tokens; None if no provider is named: then none are taken.
     """
 
     def __init__(self, keys: KeyRing, tokens: Tokens | None = None) -> None:

@@ -46,7 +46,7 @@ State = Literal["good", "expired", "revoked"]
 class ApiKey:
     """A key, without itself: ``key_id`` is the begin of its digest. Times are epoch milliseconds.
 
-    ``expires_ms``: None where it has no end. ``used_ms``: when it was last used, to the hour; None: not yet.
+    ``expires_ms``: None if it has no end. ``used_ms``: when it was last used, to the hour; None: not yet.
     """
 
     digest: bytes
@@ -103,7 +103,7 @@ class KeyFile:
     def create(self, name: str, scopes: Sequence[str], *, now_ms: int, expires_ms: int | None) -> tuple[str, ApiKey]:
         """A new key, which is shown this once, and what the file has of it.
 
-        Raises UsageError where the name is no principal's, or could be taken for that of a key that is there.
+        Raises UsageError if the name is no principal's, or could be taken for that of a key that is there.
         """
         if (problem := name_problem(name)) is not None:
             raise UsageError(f"--name: found {problem}; expected {ALPHABET}")
@@ -171,7 +171,7 @@ class KeyFile:
     def connect(self, wait_s: float) -> sqlite3.Connection:
         """A connection to the file, once it is known that nobody else can read or write it.
 
-        Raises StateError where others can, or where it is no file of keys; OSError where it is not there.
+        Raises StateError if others can, or where it is no file of keys; OSError where it is not there.
         """
         check_private(self.path)
         db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=rw", timeout=wait_s, isolation_level=None, uri=True)

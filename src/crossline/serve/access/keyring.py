@@ -50,9 +50,9 @@ class KeyRing:
         self._used: dict[bytes, int] = {}
 
     def find(self, key: bytes, now_ms: int) -> Principal | None:
-        """Whose key it is; None where it is nobody's, expired or revoked.
+        """Whose key it is; None if it is nobody's, expired or revoked.
 
-        Raises KeysUnknownError where the file could not be read for 30 s.
+        Raises KeysUnknownError if the file could not be read for 30 s.
         """
         now_s = self._clock()
         if now_s - self._checked_s >= CHECK_S:

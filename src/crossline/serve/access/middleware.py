@@ -47,7 +47,7 @@ class Access:
 
     Args:
         app: What answers.
-        credentials: Who asks; None where the API is open (``serve.open``).
+        credentials: Who asks; None if the API is open (``serve.open``).
         limits: Of one principal.
         table: The routes, and the scope that each needs.
 
@@ -79,7 +79,7 @@ class Access:
     def charge(self, principal: Principal, requests: int) -> None:
         """Count ``requests`` more of a principal: a batch is as many as it has records.
 
-        Raises ProblemError (429) where its limit does not allow them.
+        Raises ProblemError (429) if its limit does not allow them.
         """
         wait_s = self._buckets.take((principal.kind, principal.name), time.monotonic(), requests)
         if wait_s:

@@ -69,7 +69,7 @@ class OidcTokens:
     async def claims(self, token: bytes) -> Mapping[str, Any]:
         """What a token says, once it is known to be the provider's, for us, now.
 
-        Raises RefusedCredentialError where it is not to be taken, RetryableError where the provider's keys were never
+        Raises RefusedCredentialError if it is not to be taken, RetryableError where the provider's keys were never
         to be had.
         """
         try:
@@ -99,7 +99,7 @@ class OidcTokens:
         await self._keys.close()
 
     def principal(self, claims: Mapping[str, Any]) -> Principal:
-        """Whom claims are about. Raises RefusedCredentialError where their ``sub`` is nobody's."""
+        """Whom claims are about. Raises RefusedCredentialError if their ``sub`` is nobody's."""
         name = principal_name(claims["sub"])
         if name is None:
             raise RefusedCredentialError(f"its sub is empty, or longer than {LENGTH_MAX} characters")
@@ -116,7 +116,7 @@ class OidcTokens:
 
 
 def _header(header: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The algorithm and the id of the key. Raises RefusedCredentialError where it may not be so."""
+    """The algorithm and the id of the key. Raises RefusedCredentialError if it may not be so."""
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise RefusedCredentialError(f"its algorithm is {str(algorithm)[:20]!r}, which is none that is taken")
@@ -128,7 +128,7 @@ def _header(header: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def principal_name(subject: Any) -> str | None:
-    """``sub`` in the alphabet of principals; None where it is empty or too long.
+    """``sub`` in the alphabet of principals; None if it is empty or too long.
 
     What the alphabet lacks is written out as ``=`` and two hex digits a byte, so two subjects have two names:
     ``auth0|7a`` is ``auth0=7C7a``.

@@ -63,9 +63,9 @@ class ProviderKeys:
         self._fetching: asyncio.Task[None] | None = None
 
     async def key(self, kid: str | None, algorithm: str) -> ProviderKey | None:
-        """The key of that id, or the only one that fits where the token names none; None where there is none.
+        """The key of that id, or the only one that fits where the token names none; None if there is none.
 
-        Raises RetryableError where no key was ever fetched, and none can be now.
+        Raises RetryableError if no key was ever fetched, and none can be now.
         """
         now_s = self._clock()
         found = self._known(kid, algorithm)
@@ -122,7 +122,7 @@ class Endpoints:
 
 
 async def endpoints_of(issuer: str) -> Endpoints:
-    """From the provider's discovery document. Raises RetryableError where it cannot be had, or says no such thing."""
+    """From the provider's discovery document. Raises RetryableError if it cannot be had, or says no such thing."""
     try:
         async with asyncio.timeout(DEADLINE_S), _client() as client:
             document = await _document(client, issuer)
@@ -138,7 +138,7 @@ async def endpoints_of(issuer: str) -> Endpoints:
 async def exchanged(address: str, form: Mapping[str, str], secret: tuple[str, str] | None) -> Mapping[str, Any]:
     """What the token endpoint answers to ``form``. ``secret``: name and password of the client, where it has one.
 
-    Raises RetryableError where it does not answer, or refuses; no token stands in the text.
+    Raises RetryableError if it does not answer, or refuses; no token stands in the text.
     """
     try:
         async with asyncio.timeout(DEADLINE_S), _client() as client:
@@ -161,7 +161,7 @@ async def _document(client: httpx.AsyncClient, issuer: str) -> Mapping[str, Any]
 
 
 async def _fetch_keys(issuer: str) -> tuple[ProviderKey, ...]:
-    """Raises ValueError where what comes is no document of a provider."""
+    """Raises ValueError if what comes is no document of a provider."""
     async with _client() as client:
         address = (await _document(client, issuer)).get("jwks_uri")
         if not isinstance(address, str):
@@ -209,7 +209,7 @@ async def _json(
 
 
 def _key(written: Any) -> ProviderKey | None:
-    """The public key; None where it is none to check signatures with."""
+    """The public key; None if it is none to check signatures with."""
     if not isinstance(written, dict) or written.get("use", "sig") != "sig" or written.get("kty") not in _KINDS.values():
         return None
     if "verify" not in (written.get("key_ops") or ["verify"]):

@@ -87,7 +87,7 @@ def may_see(principal: Principal, stream: str) -> bool:
 
 
 def scope_problem(scope: str, streams: Collection[str]) -> tuple[str, str, str | None] | None:
-    """What is wrong with a scope that somebody wrote: found, expected, hint; None where nothing is."""
+    """What is wrong with a scope that somebody wrote: found, expected, hint; None if nothing is."""
     if scope in SCOPES or scope == ANY_STREAM:
         return None
     kind, colon, stream = scope.partition(":")

@@ -45,7 +45,7 @@ class RouteTable:
             self._add(method, template, need)
 
     def find(self, method: str, path: str) -> Route | None:
-        """The route of ``method`` and the decoded ``path``, the most literal first; None where there is none."""
+        """The route of ``method`` and the decoded ``path``, the most literal first; None if there is none."""
         cached = self._cached.get((method, path))
         if cached is not None:
             return cached

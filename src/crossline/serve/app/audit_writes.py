@@ -51,7 +51,7 @@ class AuditMiddleware:
             await problem_of(error).response()(scope, receive, send)
 
     async def _stands(self, scope: Scope) -> Any:
-        """What a GET of the same address says now; None where there is nothing."""
+        """What a GET of the same address says now; None if there is nothing."""
         observer = _ResponseObserver(None)
 
         async def nothing() -> Message:

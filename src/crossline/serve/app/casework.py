@@ -63,7 +63,7 @@ def of(api: Api) -> Casework:
 
 
 def _store(api: Api) -> Store | None:
-    """That of the pipeline's sinks; None where nothing was stored yet."""
+    """That of the pipeline's sinks; None if nothing was stored yet."""
     try:
         return store_of(api.config)
     except UsageError:

@@ -130,7 +130,7 @@ class AllEvents:
         return self._life
 
     async def _checked(self, at: At, after: str, newest: At) -> At:
-        """``at``, where it can be gone on from. Raises EventsGoneError where it is of another life, or not come to."""
+        """``at``, where it can be gone on from. Raises EventsGoneError if it is of another life, or not come to."""
         if at.life != newest.life:
             raise EventsGoneError(f"{after} is of another API, or of one whose folder is gone: its numbers are others")
         ahead = (at.case or 0) > (newest.case or 0) or (at.predicted or 0) > (newest.predicted or 0)

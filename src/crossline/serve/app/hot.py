@@ -130,7 +130,7 @@ def _unfit(pointer: str, found: str, expected: str) -> HttpReply:
 
 
 async def body_of(receive: Receive) -> bytes | None:
-    """All of a request's body; None where its client went before it was there."""
+    """All of a request's body; None if its client went before it was there."""
     message = await receive()
     if not message.get("more_body"):
         return message.get("body", b"") if message["type"] == "http.request" else None

@@ -114,7 +114,7 @@ class ApprovalFile:
     ) -> Request:
         """Ask for approval; the values are those of a ``Request``.
 
-        Raises UsageError where no proof is of exactly this text, or it is asked for already.
+        Raises UsageError if no proof is of exactly this text, or it is asked for already.
         """
         proof = self.proof_of_text(text)
         if proof is None:
@@ -168,7 +168,7 @@ class ApprovalFile:
         return found
 
     def decide(self, number: int, who: str, reason: str, now_ms: int, *, approved: bool) -> Request:
-        """Approve or reject. Raises PermanentError where ``who`` may be who asked, or it is over."""
+        """Approve or reject. Raises PermanentError if ``who`` may be who asked, or it is over."""
         with self._db.writing() as db:
             row = db.execute(f"SELECT {_ROW} FROM requests WHERE number = ?", (number,)).fetchone()  # noqa: S608 - our own names
             if row is None:

@@ -24,7 +24,7 @@ from crossline.settings.sources import RulesTopic
 def ask_for(config: PipelineConfig, kept: ApprovalFile, text: str, who: str, now_ms: int) -> Request:
     """The request that is made. ``who``: whose text it is; ``now_ms``: epoch milliseconds.
 
-    Raises ProblemError where the text is no rule or not above what is published, UsageError without a proof of it.
+    Raises ProblemError if the text is no rule or not above what is published, UsageError without a proof of it.
     """
     rule = the_rule(config, text)
     if rule is None:
@@ -48,7 +48,7 @@ def ask_for(config: PipelineConfig, kept: ApprovalFile, text: str, who: str, now
 
 
 def digest_beneath(files: Files, name: str) -> str:
-    """SHA-256 of the bytes of a file, in hex; empty where there is none."""
+    """SHA-256 of the bytes of a file, in hex; empty if there is none."""
     there = files.get(name)
     return "" if there is None else hashlib.sha256(there.data).hexdigest()
 

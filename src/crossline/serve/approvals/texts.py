@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from crossline.analysis.english import said
+from crossline.analysis.english import describe_rule
 from crossline.basics.errors import CrosslineError
 from crossline.plan.compose import sources_of
 from crossline.rule_registry.content import FileContent
@@ -56,7 +56,7 @@ def text_of(config: PipelineConfig, row: dict[str, Any]) -> tuple[str, str]:
 
 
 def _alone(path: Path, rule_id: str, version: int) -> str | None:
-    """The text of a file in which that version is the only rule; None where it is not."""
+    """The text of a file in which that version is the only rule; None if it is not."""
     try:
         text = path.read_text()
         data = yaml.safe_load(text)
@@ -85,7 +85,7 @@ def new_text(config: PipelineConfig) -> str:
 
 
 def the_rule(config: PipelineConfig, text: str) -> Rule | None:
-    """The one rule of a text; None where it is wrong, or has several."""
+    """The one rule of a text; None if it is wrong, or has several."""
     taken, refused = judge_files({"rule.yaml": FileContent(text.encode())}, History(), known_of(config))
     return taken[0].rule if len(taken) == 1 and not refused else None
 
@@ -101,7 +101,7 @@ def english(config: PipelineConfig, rule: Rule) -> str:
     ]
     try:
         sources = sources_of(RuleSet.from_rules([*others, rule]), config.streams)
-        return said(rule, rule.program(sources.of_reading(rule.reading), rule_defaults(config)))
+        return describe_rule(rule, rule.program(sources.of_reading(rule.reading), rule_defaults(config)))
     except (CrosslineError, KeyError, ValueError):
         return ""
 

@@ -40,8 +40,8 @@ class KeptProof:
 class Request:
     """That ``who`` asks for approval of a text. ``decided_by``, ``decided_ms``, ``reason``: once it is over.
 
-    ``name``: what the file is called that the text replaces; ``beneath``: SHA-256 of what stood there then, empty where
-    there was no such file, None where rules do not come from files, or nobody kept it. ``done_ms``: when all that was
+    ``name``: what the file is called that the text replaces; ``beneath``: SHA-256 of what stood there then, empty if
+    there was no such file, None if rules do not come from files, or nobody kept it. ``done_ms``: when all that was
     decided was done; None: not yet, as where a server ended in between.
     """
 

@@ -170,7 +170,7 @@ class Cases:
     def cases(self, wanted: CaseFilter = EVERY_CASE, cursor: str | None = None, limit: int = 50) -> CaseList:
         """Cases that meet ``wanted``, those opened last first, at most ``limit`` (1 to 500) of them.
 
-        ``cursor``: ``next_cursor`` of the page before. Raises NotTakenError where it is none.
+        ``cursor``: ``next_cursor`` of the page before. Raises NotTakenError if it is none.
         """
         return casework.search(self._file, wanted, cursor, limit)
 

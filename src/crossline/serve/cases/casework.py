@@ -39,7 +39,7 @@ _COLUMNS = "case_id, title, state, assignee, version, opened_ms, opened_by, chan
 
 
 def changed(case: Case, change: CaseChange, who: str, now_ms: int) -> Case:
-    """``case`` with ``change``. Raises NotTakenError where the change does not fit it, or is none."""
+    """``case`` with ``change``. Raises NotTakenError if the change does not fit it, or is none."""
     if change.state is not None and change.state not in NEXT_STATES[case.state] and change.state != case.state:
         known = change.state in STATES
         expected = one_of(NEXT_STATES[case.state]) if known else one_of(STATES)

@@ -28,7 +28,7 @@ def text(pointer: str, value: object, most: int, *, least: int = 0) -> str:
 
 
 def known_ms(pointer: str, value: int | None, now_ms: int) -> int:
-    """When something became known; None is now. Raises NotTakenError where that is yet to come."""
+    """When something became known; None is now. Raises NotTakenError if that is yet to come."""
     if value is None:
         return now_ms
     if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST_MS <= value <= now_ms + FUTURE_MS:
@@ -38,7 +38,7 @@ def known_ms(pointer: str, value: int | None, now_ms: int) -> int:
 
 
 def truth(pointer: str, value: object) -> bool:
-    """Raises NotTakenError where ``value`` is neither true nor false."""
+    """Raises NotTakenError if ``value`` is neither true nor false."""
     if not isinstance(value, bool):
         raise NotTakenError(pointer, shown(value), "true or false")
     return value

@@ -127,7 +127,7 @@ class CaseFile:
     def known_key(self, who: str, key: str | None, asked: Any, now_ms: int) -> Any | None:
         """What was answered to the same request with this ``Idempotency-Key``; None: nothing yet. In a transaction.
 
-        Raises KeyReusedError where it came with another request.
+        Raises KeyReusedError if it came with another request.
         """
         if key is None:
             return None

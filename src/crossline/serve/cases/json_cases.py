@@ -51,7 +51,7 @@ class JsonCases:
         return _label(made)
 
     def label(self, stream: str, record_id: str) -> dict[str, Any] | None:
-        """The last word on a record; None where there is none."""
+        """The last word on a record; None if there is none."""
         found = self.cases_store.label(stream, record_id)
         return None if found is None else _label(found)
 
@@ -67,7 +67,7 @@ class JsonCases:
         return self._case(made)
 
     def case(self, case_id: str) -> dict[str, Any] | None:
-        """A case with its notes; None where there is none."""
+        """A case with its notes; None if there is none."""
         try:
             return self._case(self.cases_store.case(case_id))
         except NoSuchCaseError:

@@ -37,7 +37,7 @@ def add(
 ) -> Label:
     """Say it of ``record`` (stream and id), in a transaction.
 
-    Raises ChangedError where ``version`` is not that of the last word (0: there is none).
+    Raises ChangedError if ``version`` is not that of the last word (0: there is none).
     """
     newest = _newest(file, *record)
     stands = newest if newest is not None and not newest.withdrawn else None
@@ -84,7 +84,7 @@ def _insert(file: CaseFile, stands: Label | None, label: Label) -> None:
 
 
 def last(file: CaseFile, stream: str, record_id: str) -> Label | None:
-    """The last word on a record; None where there is none, or it was taken back."""
+    """The last word on a record; None if there is none, or it was taken back."""
     found = _newest(file, stream, record_id)
     return None if found is None or found.withdrawn else found
 

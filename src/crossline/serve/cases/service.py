@@ -106,7 +106,7 @@ class CaseService:
     ) -> dict[str, Any]:
         """Do it on many cases, which are named or meet a filter, in one transaction; what was done.
 
-        Raises NotTakenError where so many are not expected, or nothing of it can be taken.
+        Raises NotTakenError if so many are not expected, or nothing of it can be taken.
         """
         now_ms = self._clock_ms()
         act.checked(now_ms)
@@ -163,7 +163,7 @@ class CaseService:
             return int(self.file.rows("SELECT value FROM counters WHERE name = 'life'")[0]["value"])
 
     def due_ms(self) -> int | None:
-        """When the next snooze ends; None where there is none."""
+        """When the next snooze ends; None if there is none."""
         found = self.file.rows("SELECT min(snoozed_ms) AS ms FROM cases WHERE snoozed_ms IS NOT NULL")
         return None if found[0]["ms"] is None else int(found[0]["ms"])
 

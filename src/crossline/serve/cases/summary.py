@@ -107,5 +107,5 @@ def _decision(alerts: Sequence[sqlite3.Row]) -> dict[str, Any] | None:
 
 
 def severity_word(place: int) -> str | None:
-    """Of a severity's place the word; None where there is none."""
+    """Of a severity's place the word; None if there is none."""
     return SEVERITIES[place] if place >= 0 else None

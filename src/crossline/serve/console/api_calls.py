@@ -59,7 +59,7 @@ async def answered(
         match: The entity tag of what was looked at.
         who: In whose name it is asked; else the caller for the page.
 
-    Raises ProblemError where the API says no.
+    Raises ProblemError if the API says no.
     """
     address = route
     for name, value in (path or {}).items():

@@ -26,7 +26,7 @@ _PACKED = {".css", ".js", ".svg"}
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as it is sent. ``packed``: by gzip; None where that is no shorter."""
+    """A file as it is sent. ``packed``: by gzip; None if that is no shorter."""
 
     data: bytes
     packed: bytes | None
@@ -45,7 +45,7 @@ class Assets:
     files: dict[str, Asset]
 
     def answer(self, path: str, accepts: str) -> Response | None:
-        """The answer to a GET of ``path``; None where there is nothing (any more)."""
+        """The answer to a GET of ``path``; None if there is nothing (any more)."""
         found = self.files.get(path.removeprefix(self.prefix)) if path.startswith(self.prefix) else None
         if found is None:
             return None
@@ -57,7 +57,7 @@ class Assets:
 
 @cache
 def assets() -> Assets:
-    """Of the package. Raises ChangedAssetError where a vendored file is not as the manifest pins it."""
+    """Of the package. Raises ChangedAssetError if a vendored file is not as the manifest pins it."""
     for pinned in manifest():
         if hashlib.sha256((FOLDER / pinned["file"]).read_bytes()).hexdigest() != pinned["sha256"]:
             raise ChangedAssetError(f"{pinned['file']} is not the file that assets/manifest.json pins; install anew")

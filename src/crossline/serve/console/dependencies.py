@@ -66,7 +66,7 @@ def parts_of(
 ) -> PageDependencies:
     """The parts, with their files in ``deps.path`` and at ``serve.users``.
 
-    Raises UsageError where ``serve.oidc`` names a secret that is not in ``environment``.
+    Raises UsageError if ``serve.oidc`` names a secret that is not in ``environment``.
     """
     kept, users = kept_in(deps.path), UserFile(Path(settings.users))
     oidc = settings.oidc

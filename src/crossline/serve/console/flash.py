@@ -32,7 +32,7 @@ def saying(answer: Response, asked: PageRequest, text: str, undo: str = "") -> R
 
 
 def message_in(request: Request, token: str) -> Toast | None:
-    """What the page is to say; None where nothing, or somebody else wrote it.
+    """What the page is to say; None if nothing, or somebody else wrote it.
 
     A script that reads a page anew, or a part of one, is shown nothing: nobody would see what it took.
     """

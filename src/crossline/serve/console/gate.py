@@ -30,7 +30,7 @@ _NEXT_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request that was let in. ``session_id``: empty where nobody is logged in."""
+    """A request that was let in. ``session_id``: empty if nobody is logged in."""
 
     who: Principal
     roles: tuple[str, ...]
@@ -61,7 +61,7 @@ class Gate:
     async def admit(self, scope: Scope) -> Visit:
         """Who asks for what.
 
-        Raises LoginNeededError where nobody is logged in; ProblemError: 403 where he may not, 404 where there is
+        Raises LoginNeededError if nobody is logged in; ProblemError: 403 where he may not, 404 where there is
         nothing, 429 past his limit.
         """
         headers = Headers(scope=scope)
@@ -92,7 +92,7 @@ class Gate:
         self._charge_peer(scope)
 
     def check_token(self, visit: Visit, form: Mapping[str, str], headers: Headers) -> None:
-        """Raise ProblemError (403) where a form is not of that session."""
+        """Raise ProblemError (403) if a form is not of that session."""
         given = headers.get("x-crossline-token") or form.get(TOKEN, "")
         if visit.session_id:
             right = is_token(given, visit.session_id)
@@ -108,7 +108,7 @@ class Gate:
         return self._parts.sessions.find(visit.session_id, self._parts.now_ms(), used=False) is not None
 
     def session_id_of(self, headers: Headers) -> str:
-        """The id of the cookie; empty where there is none, or there are two: one of them is not ours."""
+        """The id of the cookie; empty if there is none, or there are two: one of them is not ours."""
         found = set()
         for line in headers.getlist("cookie"):
             for part in line.split(";"):
@@ -164,7 +164,7 @@ def is_secure(parts: PageDependencies) -> bool:
 
 
 def check_origin(headers: Headers) -> None:
-    """Raise ProblemError (403) where a page of another origin sent it, or nobody says which did."""
+    """Raise ProblemError (403) if a page of another origin sent it, or nobody says which did."""
     origin, site, host = headers.get("origin"), headers.get("sec-fetch-site"), headers.get("host", "")
     from_here = origin is not None and origin.partition("://")[2] == host and bool(host)
     if (origin is None and site is None) or (origin is not None and not from_here) or site not in {None, "same-origin"}:

@@ -39,10 +39,10 @@ class Repair(Protocol):
         Args:
             number: Of the call.
             text: The mended record, as JSON.
-            letter: The bytes of the dead letter; None where they were not kept.
+            letter: The bytes of the dead letter; None if they were not kept.
             now_ms: Epoch milliseconds.
 
-        Raises NotFitError where it would be refused again, SourceError where a registry does not answer.
+        Raises NotFitError if it would be refused again, SourceError where a registry does not answer.
         """
         ...
 

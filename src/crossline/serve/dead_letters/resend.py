@@ -103,7 +103,7 @@ class Resender:
         A second caller waits, and gets the error that it was sent. Where a process was ended in between,
         the same record may be sent again: it is looked for first where it would stand, and put there where it does not.
 
-        Raises UsageError where the stream takes none, NotFitError where the record would be refused again,
+        Raises UsageError if the stream takes none, NotFitError where the record would be refused again,
         SentAlreadyError where it was sent, RetryableError where the log takes nothing now.
         """
         if why := self.why_not(kept.letter.stream):

@@ -64,7 +64,7 @@ class ResentFile:
     def begin(self, wanted: Resent) -> Resent:
         """Note that it is being sent; what stands there, which is another one where somebody was first.
 
-        Raises RetryableError where the file takes nothing now.
+        Raises RetryableError if the file takes nothing now.
         """
         marks = ", ".join("?" * 11)
         values = [getattr(wanted, name) for name in _COLUMNS.split(", ")]

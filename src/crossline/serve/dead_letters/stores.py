@@ -22,7 +22,7 @@ _FIELDS = tuple(DeadLetter.__dataclass_fields__)
 
 
 def box_of(config: PipelineConfig, open_store: Callable[[], Store | None]) -> LetterBox | None:
-    """The store of a pipeline, else the first file of its dead letters; None where no sink can be read back."""
+    """The store of a pipeline, else the first file of its dead letters; None if no sink can be read back."""
     if any(sink.kind in {"sqlite", "postgres"} for sink in config.sinks):
         return StoreBox(config.name, open_store)
     files = (getattr(sink, "dead_letters", None) for sink in config.sinks)
@@ -85,7 +85,7 @@ class StoreBox:
 
 
 class _Opened:
-    """A store that is closed at the end; None where there is none yet."""
+    """A store that is closed at the end; None if there is none yet."""
 
     def __init__(self, store: Store | None) -> None:
         self._store = store

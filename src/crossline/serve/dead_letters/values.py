@@ -12,7 +12,7 @@ from crossline.io.sinks.identity import identity_of
 
 @dataclass(frozen=True, slots=True)
 class StoredDeadLetter:
-    """A dead letter where it is kept. ``number``: of it there; ``delivered_at``: None where that is not noted."""
+    """A dead letter where it is kept. ``number``: of it there; ``delivered_at``: None if that is not noted."""
 
     number: int
     letter: DeadLetter

@@ -207,7 +207,7 @@ class LedgerDecisions:
         return self._reads.figures(records)
 
     def decision(self, decision_id: str) -> Mapping[str, Any] | None:
-        """As it was answered; None where it never was."""
+        """As it was answered; None if it never was."""
         found = self._reads.answer(decision_id)
         return None if found is None else _body_of(found)
 

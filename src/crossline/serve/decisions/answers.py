@@ -22,7 +22,7 @@ class AnswerBuilder:
         self._judge, self._by_fallback = parts.judge, parts.fallback
 
     async def judged(self, asked: Asked) -> DecisionAnswer:
-        """What a replica says. Raises NotJudgedError where it says nothing."""
+        """What a replica says. Raises NotJudgedError if it says nothing."""
         (verdict,) = await self._judge.judge([asked])
         return self.peek(asked, verdict)
 

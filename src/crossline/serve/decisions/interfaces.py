@@ -59,9 +59,9 @@ class PipelineStream(Protocol):
     """What the pipeline itself decides."""
 
     async def decision(self, asked: Asked, place: Place, ingest_ms: int | None) -> Mapping[str, Any]:
-        """Its decision about a record, once a batch covers it. Raises NotJudgedError where it makes none.
+        """Its decision about a record, once a batch covers it. Raises NotJudgedError if it makes none.
 
-        ``ingest_ms``: of the record, as the pipeline reads it; None where nobody knows.
+        ``ingest_ms``: of the record, as the pipeline reads it; None if nobody knows.
         """
         ...
 

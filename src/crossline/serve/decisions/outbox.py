@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS outbox (
 
 
 class SqliteOutbox:
-    """An outbox in a file; each change is synced before the call returns. Raises RetryableError where it cannot be."""
+    """An outbox in a file; each change is synced before the call returns. Raises RetryableError if it cannot be."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -47,7 +47,7 @@ class PositionIndex:
         return [(Place(log, at), record_id) for at, record_id in found]
 
     def first(self, stream: str, log: str) -> Place | None:
-        """Where the first of a log stands; None where there is none."""
+        """Where the first of a log stands; None if there is none."""
         mine = self._of.get((stream, log))
         return Place(log, mine[0][0]) if mine else None
 

@@ -78,7 +78,7 @@ class Reconciliation:
     _behind: PositionIndex = field(default_factory=PositionIndex)  # those whose batch was asked for again
 
     def answered(self, answer: DecisionAnswer, place: Place | None) -> None:
-        """``answer`` was sent; its record stands at ``place``, None where its stream has yet to take it."""
+        """``answer`` was sent; its record stands at ``place``, None if its stream has yet to take it."""
         if answer.answered == "exact":
             return
         body, asked = answer.decision, answer.asked

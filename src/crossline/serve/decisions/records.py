@@ -49,7 +49,7 @@ class StreamRecords:
     def check(self, stream: str, bodies: Sequence[bytes], now_ms: int) -> list[CheckedRecord | RefusedRecord]:
         """Each of ``bodies``, one JSON document each, in their order. ``now_ms``: epoch milliseconds.
 
-        Raises KeyError where there is no such stream.
+        Raises KeyError if there is no such stream.
         """
         lines = [one_line(body) for body in bodies]
         form = self._form(stream)

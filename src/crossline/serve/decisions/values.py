@@ -112,7 +112,7 @@ class Judge(Protocol):
     async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[RecordVerdict | NotJudgedError]:
         """What holds at each, in their order. ``keep``: those that come later see them (no: a dry run).
 
-        Raises NotJudgedError where none can be judged. May be cancelled at any moment: what was laid over stays.
+        Raises NotJudgedError if none can be judged. May be cancelled at any moment: what was laid over stays.
         """
         ...
 

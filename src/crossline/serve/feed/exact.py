@@ -113,7 +113,7 @@ class Exact:
 async def first_decision(reader: FeedReader, stream: str, record_id: str) -> Mapping[str, Any] | None:
     """The decision of the first record of an id, of which a copy was refused: out of the last batches that are kept.
 
-    None where none of them has it: no rule holds at it, or it came before them.
+    None if none of them has it: no rule holds at it, or it came before them.
     """
     needle = orjson.dumps(record_id)
 
@@ -131,7 +131,7 @@ async def first_decision(reader: FeedReader, stream: str, record_id: str) -> Map
 
 
 def decided_in(batch: FeedBatch, stream: str, record_id: str) -> Mapping[str, Any] | None:
-    """The decision of a record that ``batch`` has; None where it has none. Nothing but that line is read."""
+    """The decision of a record that ``batch`` has; None if it has none. Nothing but that line is read."""
     # Fields stand in this order, and within texts no quote stands bare: so this is in no other place.
     needle = b'"stream":%s,"record_id":%s,"decision":' % (orjson.dumps(stream), orjson.dumps(record_id))
     for line in batch.section("decisions"):

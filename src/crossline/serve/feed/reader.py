@@ -151,7 +151,7 @@ class FeedReader:
                     missed = 0
 
     async def batch(self, number: int) -> FeedBatch:
-        """A batch by its number. Raises FileNotFoundError where it is not there, StateError where it is damaged."""
+        """A batch by its number. Raises FileNotFoundError if it is not there, StateError where it is damaged."""
         kept = self._kept.get(number)
         if kept is not None:
             return kept[0]
@@ -164,7 +164,7 @@ class FeedReader:
         return found
 
     async def batch_of(self, stream: str, place: Place) -> FeedBatch | None:
-        """The first batch that is there and covers ``place``; None where none does yet."""
+        """The first batch that is there and covers ``place``; None if none does yet."""
         for kept, _ in reversed(self._kept.values()):
             if kept.has(stream, place):
                 return kept
@@ -194,7 +194,7 @@ class FeedReader:
         return kept[0] if kept is not None else read_head(self.folder, number)
 
     async def _next(self, at: int) -> tuple[int, FeedBatch | None]:
-        """The first batch behind ``at`` that is there; None where it cannot be read."""
+        """The first batch behind ``at`` that is there; None if it cannot be read."""
         number = at + 1
         try:
             try:

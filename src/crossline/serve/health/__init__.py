@@ -1,1 +1,1 @@
-"""How rules do: what was counted of them, what was foretold, what they cost, and whether stream and API agree."""
+"""How rules do: what was counted of them, what was predicted, what they cost, and whether stream and API agree."""

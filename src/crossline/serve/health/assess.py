@@ -1,16 +1,16 @@
-"""The health of each rule from what was counted, foretold and measured. Pure."""
+"""The health of each rule from what was counted, predicted and measured. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from crossline.analysis.health.delays import Cell, come, corrected
-from crossline.analysis.health.predictions import Held, held_mean, held_precision
+from crossline.analysis.forecast import DailyForecast
+from crossline.analysis.health.delays import Cell, arrival_shares, correct_precision
+from crossline.analysis.health.predictions import PredictionCheck, check_mean, check_precision
 from crossline.analysis.health.rhythm import Rhythm, rhythm, usual
 from crossline.analysis.health.shares import Precision
 from crossline.analysis.health.stability import drift
-from crossline.analysis.predicted import Predicted
 from crossline.serve.cases.statistics.queries import DAYS, WEEK, RuleCounts, Verdicts
 from crossline.serve.cases.statistics.schema import DAY_MS
 from crossline.serve.health.values import Parity, Prediction, RuleCost, RuleFacts, RuleHealth, RuleOverlap
@@ -30,7 +30,9 @@ class Measured:
 
 def assessed(facts: Iterable[RuleFacts], counts: RuleCounts, measured: Measured) -> tuple[RuleHealth, ...]:
     """Each rule, by name."""
-    shares = {verdict: come(each for each in counts.delays if each.fraud is verdict) for verdict in (True, False)}
+    shares = {
+        verdict: arrival_shares(each for each in counts.delays if each.fraud is verdict) for verdict in (True, False)
+    }
     return tuple(_rule(each, counts, measured, shares) for each in sorted(facts, key=lambda each: each.rule_id))
 
 
@@ -60,7 +62,7 @@ def _rule(facts: RuleFacts, counts: RuleCounts, measured: Measured, shares: Mapp
         due_by="" if due is None else due_by,
         rhythm=found,
         precision=Precision(verdicts.true, verdicts.labels),
-        corrected=corrected(verdicts.whole, shares),
+        corrected=correct_precision(verdicts.whole, shares),
         fraud=mine.fraud(),
         cost=measured.costs.get(name),
         met=tuple(_overlaps(name, counts.pairs.get(name, {}), counts.cooled.get(name, {}))),
@@ -101,18 +103,18 @@ class _Mine:
         hours = [self.counts.lately.get((self.facts.rule_id, kind), [0] * 24) for kind in self.facts.kinds]
         return [sum(each) for each in zip(*hours, strict=True)]
 
-    def held(self, foretold: Prediction | None) -> Iterable[Held]:
-        """What was foretold of the version in force, against the past seven whole days, or as many as there are."""
+    def held(self, foretold: Prediction | None) -> Iterable[PredictionCheck]:
+        """What was predicted of the version in force, against the past seven whole days, or as many as there are."""
         if foretold is None:
             return
         first = max(foretold.published_ms // DAY_MS + 1, self.counts.today - WEEK)
         came = self.days(first, foretold.version)[:-1] if first <= self.counts.today else []
-        yield held_mean("alerts", foretold.alerts, came)
+        yield check_mean("alerts", foretold.alerts, came)
         if foretold.money is not None:
-            yield held_mean("money", foretold.money, self._money(first, foretold.version))
+            yield check_mean("money", foretold.money, self._money(first, foretold.version))
         if foretold.precision is not None:
             verdicts = self.verdicts(foretold.version)
-            found = held_precision(foretold.precision, Precision(verdicts.true, verdicts.labels))
+            found = check_precision(foretold.precision, Precision(verdicts.true, verdicts.labels))
             if found is not None:
                 yield found
 
@@ -178,6 +180,6 @@ def _held_back(name: str, counts: RuleCounts) -> float:
     return cooled / (records + cooled) if cooled else 0.0
 
 
-def predicted_of(body: Mapping[str, float]) -> Predicted:
+def predicted_of(body: Mapping[str, float]) -> DailyForecast:
     """As a proof says it."""
-    return Predicted(body["per_day"], body["low"], body["high"], body["days"])
+    return DailyForecast(body["per_day"], body["low"], body["high"], body["days"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.analysis.health.predictions import Held
+from crossline.analysis.health.predictions import PredictionCheck
 from crossline.basics.errors import CrosslineError
 from crossline.basics.times import instant_text
 from crossline.logs import get_logger
@@ -52,7 +52,7 @@ class PredictionWatch:
             await asyncio.sleep(LOOK_S)
 
     def look(self) -> int:
-        """How many events that made. Raises RetryableError where a file or a database cannot be read or written now."""
+        """How many events that made. Raises RetryableError if a file or a database cannot be read or written now."""
         if self._standing is None:
             self._standing = standing_of(map(orjson.loads, self._events.bodies()))
         report, standing = self._report(), dict(self._standing)
@@ -82,7 +82,7 @@ def changes(report: HealthReport, standing: Standing) -> Iterator[dict[str, Any]
     A figure that came of nothing yet says nothing. A prediction is over where the version in force has another one, or
     none; where rules could not be read, those that are not there may be among them.
     """
-    held: dict[tuple[str, str], tuple[int, Held]] = {
+    held: dict[tuple[str, str], tuple[int, PredictionCheck]] = {
         (each.facts.rule_id, one.figure): (each.facts.version, one) for each in report.rules for one in each.held
     }
     known = {each.facts.rule_id for each in report.rules}
@@ -102,7 +102,9 @@ def changes(report: HealthReport, standing: Standing) -> Iterator[dict[str, Any]
             yield _event(report, which, version, MENDED, one)
 
 
-def _event(report: HealthReport, which: tuple[str, str], version: int, state: str, held: Held | None) -> dict[str, Any]:
+def _event(
+    report: HealthReport, which: tuple[str, str], version: int, state: str, held: PredictionCheck | None
+) -> dict[str, Any]:
     rule_id, figure = which
     text = f"{figure}: version {version} is not in force any more" if held is None else prediction_text(held)
     return {

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from crossline.analysis.forecast import DailyForecast
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import Predicted
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.alert_json import read_quickly
 from crossline.io.stores.protocol import AlertFilter, Store
@@ -46,7 +46,7 @@ class RuleHealthReader:
         self._slow: Slow | None = None
 
     def report(self) -> HealthReport:
-        """As of now. Raises RetryableError where a file or a database cannot be read now."""
+        """As of now. Raises RetryableError if a file or a database cannot be read now."""
         deps, now_ms = self._deps, self._deps.now_ms()
         rows, events, refused = read_rules(deps.config)
         facts = facts_of(rows, events)
@@ -128,10 +128,10 @@ def prediction_of(
         money: The field of amounts in this pipeline, and its decimals; an amount of another field is not compared.
     """
     amount, labels = body.get("money"), body.get("precision")
-    scaled: Predicted | None = None
+    scaled: DailyForecast | None = None
     if amount is not None and money is not None and amount["field"] == money[0]:
         unit = 10.0 ** -money[1]
-        scaled = Predicted(amount["per_day"] * unit, amount["low"] * unit, amount["high"] * unit, amount["days"])
+        scaled = DailyForecast(amount["per_day"] * unit, amount["low"] * unit, amount["high"] * unit, amount["days"])
     precision = None if labels is None else Precision(labels["true"], labels["labels"])
     return Prediction(version, published_ms, predicted_of(body), scaled, precision)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from crossline.analysis.health.predictions import Held
+from crossline.analysis.health.predictions import PredictionCheck
 from crossline.serve.health.values import RuleHealth
 
 SHARE_MIN = 0.25  # smallest share of another rule worth a sentence
@@ -76,7 +76,7 @@ def parity_text(health: RuleHealth) -> str:
     return "same" if found.compared else "no answers"
 
 
-def prediction_text(held: Held) -> str:
+def prediction_text(held: PredictionCheck) -> str:
     """``alerts a day: 9.3, predicted 0 to 4.1``."""
     came = "nothing yet" if held.came is None else figure_text(held.came, held.figure)
     low, high = (figure_text(each, held.figure) for each in (held.low, held.high))

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.analysis.health.delays import Corrected
-from crossline.analysis.health.predictions import Held
+from crossline.analysis.forecast import DailyForecast
+from crossline.analysis.health.delays import CorrectedPrecision
+from crossline.analysis.health.predictions import PredictionCheck
 from crossline.analysis.health.rhythm import Rhythm
 from crossline.analysis.health.shares import Precision
 from crossline.analysis.health.stability import Drift
-from crossline.analysis.predicted import Predicted
 
 # What may be wrong with a rule: the first five call for a person.
 WRONG = ("floods", "silent", "alerts", "money", "precision", "parity", "drift")
@@ -44,15 +44,15 @@ class RuleFacts:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the backtest of a version foretold. ``published_ms``: since when the version judges.
+    """What the backtest of a version predicted. ``published_ms``: since when the version judges.
 
-    ``money``: in units of currencies; None where no amount was asked for. ``precision``: of labelled alerts.
+    ``money``: in units of currencies; None if no amount was asked for. ``precision``: of labelled alerts.
     """
 
     version: int
     published_ms: int
-    alerts: Predicted
-    money: Predicted | None = None
+    alerts: DailyForecast
+    money: DailyForecast | None = None
     precision: Precision | None = None
 
 
@@ -119,11 +119,11 @@ class RuleHealth:
     hours: tuple[int, ...]
     days: tuple[int, ...]
     first_day: int
-    due: Predicted | None
+    due: DailyForecast | None
     due_by: str
     rhythm: Rhythm
     precision: Precision
-    corrected: Corrected
+    corrected: CorrectedPrecision
     fraud: Mapping[str, float]
     cost: RuleCost | None
     met: tuple[RuleOverlap, ...]
@@ -131,7 +131,7 @@ class RuleHealth:
     held_back: float
     drift: Drift | None
     parity: Parity | None
-    held: tuple[Held, ...]
+    held: tuple[PredictionCheck, ...]
     wrong: tuple[str, ...]
 
     @property

@@ -25,7 +25,11 @@ _GRACE_S = 5.0
 WARM = frozenset({"alerts"})
 LOADED = (
     *("crossline.cli.alerts.command", "crossline.cli.alerts.key_records", "crossline.cli.alerts.records"),
-    *("crossline.cli.backtest", "crossline.backtest.investigation.evidence", "crossline.backtest.workbench.sample"),
+    *(
+        "crossline.cli.backtest",
+        "crossline.backtest.investigation.timeline_builder",
+        "crossline.backtest.workbench.sample",
+    ),
     *("crossline.rule_registry.content", "crossline.rule_registry.reading", "crossline.rule_registry.lists"),
 )
 

@@ -62,7 +62,7 @@ class FigureSource(Protocol):
     async def figures(self, field: str, value: str) -> FigureReader:
         """Of each rule in force whose key is ``field`` alone, looking back from the stream's own clock.
 
-        Raises RetryableError where no replica answers.
+        Raises RetryableError if no replica answers.
         """
         ...
 

@@ -46,6 +46,6 @@ def check_match(if_match: str | None, current: str, what: str, more: Collection[
 
 
 def check_match_of_new(if_match: str | None, what: str) -> None:
-    """Raise ProblemError (412) where a state is named, and there is no ``what`` at all."""
+    """Raise ProblemError (412) if a state is named, and there is no ``what`` at all."""
     if if_match is not None:
         raise ProblemError(412, "changed", f"found If-Match {if_match[:200]}, and there is no {what}")

@@ -73,7 +73,7 @@ class ResponseStore:
     def claim(self, who: str, key: str, digest: str) -> StoredResponse | None:
         """The answer that was given; None: the caller does the write now, and says ``keep`` or ``give_up``.
 
-        Raises ProblemError (409) where the key was for something else, or the write is being done at this moment.
+        Raises ProblemError (409) if the key was for something else, or the write is being done at this moment.
         """
         with self._lock:
             now_ms = self._now()

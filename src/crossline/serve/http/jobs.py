@@ -86,7 +86,7 @@ class Jobs:
     def start(self, kind: str, who: str, files: Mapping[str, bytes], arguments: Callable[[Path], Sequence[str]]) -> Job:
         """Queue a command. ``files``: what is written into the job's folder first, by name.
 
-        ``arguments``: of the command line, for that folder. Raises RetryableError where too many jobs wait.
+        ``arguments``: of the command line, for that folder. Raises RetryableError if too many jobs wait.
         """
         waiting = sum(1 for each in self._jobs.values() if each.state == "queued")
         if waiting >= QUEUED_MAX:

@@ -52,7 +52,7 @@ _OPEN = frozenset({"/healthz", "/readyz"})
 def with_path(document: dict[str, Any], path: str, item: Mapping[str, Any], **schemas: Any) -> dict[str, Any]:
     """``document`` with the operations of ``item`` at ``path``, beside those that are there.
 
-    ``schemas``: what they refer to as ``#/components/schemas/NAME``. Raises ValueError where one stands there already.
+    ``schemas``: what they refer to as ``#/components/schemas/NAME``. Raises ValueError if one stands there already.
 
     >>> with_path({"paths": {}}, "/v1/x", {"get": {"responses": {}}})["paths"]["/v1/x"]
     {'get': {'responses': {}}}

@@ -13,7 +13,7 @@ SCOPE = "x-crossline-scope"  # where an operation in the OpenAPI file says which
 
 
 class Principal(Protocol):
-    """Whoever asks."""
+    """The caller."""
 
     @property
     def name(self) -> str:
@@ -33,7 +33,7 @@ def let_in(scope: Mapping[str, Any]) -> Principal | None:
 
 
 def principal_of(request: Request) -> Principal:
-    """Whoever asks. Raises ProblemError (401) where the access layer let nobody in."""
+    """The caller. Raises ProblemError (401) if the access layer let nobody in."""
     found = let_in(request.scope)
     if found is None:
         raise ProblemError(

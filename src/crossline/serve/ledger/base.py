@@ -124,15 +124,15 @@ class DecisionLedger(Protocol):
         ...
 
     def decision(self, decision_id: str) -> LedgerAnswer | None:
-        """The answer with this id; None where there is none."""
+        """The answer with this id; None if there is none."""
         ...
 
     def by_record(self, stream: str, record_id: str) -> LedgerAnswer | None:
-        """The answer about a record; None where there is none."""
+        """The answer about a record; None if there is none."""
         ...
 
     def receipt(self, decision_id: str) -> dict[str, Any] | None:
-        """The receipt of an answer; None where there is none."""
+        """The receipt of an answer; None if there is none."""
         ...
 
     def revise(self, decision_id: str, revision: Mapping[str, Any], report: Revision | None = None) -> bool:
@@ -160,7 +160,7 @@ class DecisionLedger(Protocol):
         ...
 
     def newest_ms(self) -> int | None:
-        """When the last answer was kept, in epoch ms; None where there is none. A few are looked at, not all."""
+        """When the last answer was kept, in epoch ms; None if there is none. A few are looked at, not all."""
         ...
 
     @property

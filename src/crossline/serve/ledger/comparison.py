@@ -21,7 +21,7 @@ _IDS_SHOWN = 5
 class RecordPlace:
     """Where a record stands in the log: a byte of a file, or an offset of a partition (``unit``).
 
-    ``digest``: of its JSON as canonical JSON; None where it is no JSON.
+    ``digest``: of its JSON as canonical JSON; None if it is no JSON.
     """
 
     file: str
@@ -34,7 +34,7 @@ class RecordPlace:
 class ReplayResult:
     """What judging again gave of a record.
 
-    ``decision``: the first on it, None where there is none, ``missing`` then says why. ``alerts``: those on it, by rule
+    ``decision``: the first on it, None if there is none, ``missing`` then says why. ``alerts``: those on it, by rule
     id. ``revisions``: of the decision, in their order. ``raised``: alerts and corrections, on whichever records, by
     their ids, each with ``record_ids``, which it rests on. ``rules``: those in force, as receipts say them.
     ``lists``: by name, of each version the ingest time from which it holds, and its digest. ``models``: of the rules in

@@ -63,7 +63,7 @@ class LedgerGroup:
     async def claim(self, asked: Asked) -> Claimed:
         """Claim an id. A claim whose request is cancelled meanwhile is given up.
 
-        Raises RetryableError where the ledger takes nothing now.
+        Raises RetryableError if the ledger takes nothing now.
         """
         future: asyncio.Future[Claimed] = self._future()
         self._next.claims.append((asked, future))
@@ -83,7 +83,7 @@ class LedgerGroup:
     async def answer(self, entry: ReceiptEntry) -> StoredAnswer | None:
         """Keep an answer; what holds is what the client must be sent. None: a conflict (see ``DecisionLedger.answer``).
 
-        It is kept though the request is cancelled meanwhile. Raises RetryableError where the ledger takes nothing now.
+        It is kept though the request is cancelled meanwhile. Raises RetryableError if the ledger takes nothing now.
         """
         future: asyncio.Future[StoredAnswer | None] = self._future()
         self._next.answers.append((entry, future))

@@ -50,7 +50,7 @@ def read_counts(connection: LedgerRows) -> AnswerCounts:
 
 
 def read_answer(connection: LedgerRows, where: str, values: Sequence[str]) -> LedgerAnswer | None:
-    """The answer that ``where`` finds; None where there is none yet."""
+    """The answer that ``where`` finds; None if there is none yet."""
     row = connection.execute(f"{_ANSWER} {where}", values).fetchone()
     if row is None:
         return None
@@ -107,7 +107,7 @@ def read_figures(connection: LedgerRows, records: Collection[tuple[str, str]]) -
 
 
 def read_receipt(connection: LedgerRows, decision_id: str) -> dict[str, Any] | None:
-    """The receipt of an answer, whole and in the order promised; None where there is none."""
+    """The receipt of an answer, whole and in the order promised; None if there is none."""
     row = connection.execute(f"{_BODY} WHERE r.decision_id = ?", (decision_id,)).fetchone()
     return None if row is None else whole(row)
 

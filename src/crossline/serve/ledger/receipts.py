@@ -46,7 +46,7 @@ class ChainHead:
 class ReceiptEntry:
     """An answer that is to be kept.
 
-    ``decision``: the answer's JSON values, without ``receipt``. ``basis``: what was in force; None where nobody knows,
+    ``decision``: the answer's JSON values, without ``receipt``. ``basis``: what was in force; None if nobody knows,
     as for a fallback that was answered because no replica could. ``figures`` and ``evidence``: by rule id, as in a
     ``RecordVerdict``.
     """

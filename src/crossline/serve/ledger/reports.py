@@ -22,14 +22,14 @@ _POSTGRES = ("postgresql://", "postgres://")
 def check_ledger(path: LedgerPlace, verifier: Verifier | None = None) -> LedgerCheck:
     """Check each chain of a ledger, which may be in use, from the oldest receipt that it has to the last.
 
-    Raises StateError where it is no ledger, RetryableError where it cannot be read now.
+    Raises StateError if it is no ledger, RetryableError where it cannot be read now.
     """
     with _read_only(path) as connection:
         return check_chains(connection, verifier)
 
 
 def receipt_of(path: LedgerPlace, decision_id: str) -> dict[str, Any] | None:
-    """The receipt of a decision, from a ledger that may be in use; None where it has none."""
+    """The receipt of a decision, from a ledger that may be in use; None if it has none."""
     with _read_only(path) as connection:
         return read_receipt(connection, decision_id)
 

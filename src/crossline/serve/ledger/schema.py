@@ -44,7 +44,7 @@ _TABLES = (
 def ensure_schema(connection: sqlite3.Connection, path: Path) -> str:
     """Make the tables in an empty file, within a transaction; the ledger's id, which its chains are named after.
 
-    Raises StateError where it is no ledger, or one of a version that this crossline does not know.
+    Raises StateError if it is no ledger, or one of a version that this crossline does not know.
     """
     if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
         for statement in _TABLES:

@@ -36,7 +36,7 @@ class Signer:
 
     @staticmethod
     def from_file(path: str | Path) -> Signer:
-        """The key in a PEM file. Raises UsageError where it is none that can be used."""
+        """The key in a PEM file. Raises UsageError if it is none that can be used."""
         data = _read(path, f"an Ed25519 private key in PEM form; {_MAKE}")
         try:
             key = load_pem_private_key(data, password=None)
@@ -66,7 +66,7 @@ class Verifier:
 
     @staticmethod
     def from_file(path: str | Path) -> Verifier:
-        """The public key in a PEM file. Raises UsageError where it is none that can be used."""
+        """The public key in a PEM file. Raises UsageError if it is none that can be used."""
         data = _read(path, f"an Ed25519 public key in PEM form; {_SHARE}")
         if b"PRIVATE KEY" in data:
             raise _no_key(path, "a private key", f"the public key alone; {_SHARE}")

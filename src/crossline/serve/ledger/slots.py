@@ -24,7 +24,7 @@ class LedgerSlots:
         self._folder = ledger.with_name(f"{ledger.name}.slots")
 
     def take(self) -> Slot:
-        """The lowest slot that nobody holds. Raises RetryableError where all are held."""
+        """The lowest slot that nobody holds. Raises RetryableError if all are held."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in range(SLOTS_MAX):
             descriptor = self._locked(number, fcntl.LOCK_EX)
@@ -44,7 +44,7 @@ class LedgerSlots:
         return False
 
     def _locked(self, number: int, how: int) -> int | None:
-        """A descriptor that has the lock; None where another has it."""
+        """A descriptor that has the lock; None if another has it."""
         descriptor = os.open(self._folder / f"{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, how | fcntl.LOCK_NB)

@@ -77,7 +77,7 @@ class SqliteLedger:
     ) -> None:
         """Open the ledger at ``path``, made where there is none, and take a slot.
 
-        Raises StateError where the file is something else, RetryableError where it takes nothing now.
+        Raises StateError if the file is something else, RetryableError where it takes nothing now.
         """
         self.path = Path(path)
         self._signer = signer

@@ -29,7 +29,7 @@ class ApiStatus:
     """How an API process stands when somebody asks.
 
     ``laid_over``: records of this API that replicas have on top of their batch. ``unsettled``: answers that no batch
-    has covered yet. ``outbox``: None where its file cannot be read now. ``judged``: calls of replicas, and for how many
+    has covered yet. ``outbox``: None if its file cannot be read now. ``judged``: calls of replicas, and for how many
     seconds these judged. ``lost``: forks that ended or hung.
     """
 
@@ -103,7 +103,7 @@ def _or_zero(degraded: Mapping[str, int]) -> dict[str, int]:
 def metrics_endpoint(settings: ServeSettings, *collectors: Collector) -> AbstractContextManager[Any]:
     """Listens at ``serve.metrics`` as long as the context is open; nowhere, where that is not set.
 
-    Raises UsageError where the place is taken, or is none of this machine.
+    Raises UsageError if the place is taken, or is none of this machine.
     """
     place = settings.metrics_place
     if place is None:

@@ -161,7 +161,7 @@ class CheckpointCopy:
                 self._bring_one(later[-1])
 
     def _bring_one(self, number: int) -> None:
-        """A batch with all that it needs. Raises FileNotFoundError where it is not done."""
+        """A batch with all that it needs. Raises FileNotFoundError if it is not done."""
         data = self._store.get(copy_name(number))
         self._segments.bring(number)
         self._put_feed(number, data)

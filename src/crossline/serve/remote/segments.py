@@ -51,7 +51,7 @@ def at_once(ask: Callable[[str], T], names: Iterable[str]) -> list[T]:
     for _ in given:
         number, value, error = done.get()
         failed = failed or error
-        found[number] = value  # type: ignore[assignment]  # None where it failed, which is raised
+        found[number] = value  # type: ignore[assignment]  # None if it failed, which is raised
     if failed is not None:
         raise failed
     return [found[number] for number in range(len(given))]
@@ -72,7 +72,7 @@ class SegmentCopies:
         self._listed_until = max(self._listed_until, until)
 
     def bring(self, batch: int) -> None:
-        """Have the segments of a batch that is done. Raises StateError where they are not to be had."""
+        """Have the segments of a batch that is done. Raises StateError if they are not to be had."""
         if self._logs and batch > self._listed_until and batch % LIST_EVERY:
             one = Segment(batch, batch)
             missing = [f"{log}/{one.name}" for log in sorted(self._logs) if one not in self._here[log]]
@@ -85,7 +85,7 @@ class SegmentCopies:
         self.list()
 
     def list(self) -> None:
-        """Have all segments that the store has, and no others. Raises StateError where they do not stay to be read."""
+        """Have all segments that the store has, and no others. Raises StateError if they do not stay to be read."""
         for _ in range(TRIES):
             there = self._listing()
             missing = [f"{log}/{each.name}" for log, segments in there.items() for each in segments - self._here[log]]

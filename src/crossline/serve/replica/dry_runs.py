@@ -104,7 +104,7 @@ class DryRunQueue:
         return answer
 
     def put_key(self, asked: KeyAsked, check: Callable[[], None]) -> asyncio.Future[KeyFigures]:
-        """The figures of a key, once they are there. Raises RetryableError where they do not come.
+        """The figures of a key, once they are there. Raises RetryableError if they do not come.
 
         ``check`` raises NotJudgedError where nobody may be asked.
         """

@@ -56,7 +56,7 @@ class Fork:
         self._lock = asyncio.Lock()
 
     async def ask(self, ask: ForkRequest, within_s: float) -> ForkReply:
-        """What comes of it. Raises LostError where that is nothing, or takes longer than ``within_s``."""
+        """What comes of it. Raises LostError if that is nothing, or takes longer than ``within_s``."""
         async with self._lock:
             if self.closed or self._writer.is_closing():  # uvloop's transports raise RuntimeError when written to then
                 raise LostError("it was ended meanwhile")
@@ -97,7 +97,7 @@ class FileAges:
         self._known: OrderedDict[tuple[str, int], float] = OrderedDict()
 
     def at_s(self, path: str) -> float:
-        """When the file at ``path`` was written. Raises OSError where there is none."""
+        """When the file at ``path`` was written. Raises OSError if there is none."""
         dated_ns = os.stat(path).st_mtime_ns  # noqa: PTH116 - asked often
         found = self._known.get((path, dated_ns))
         if found is None:

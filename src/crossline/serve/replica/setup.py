@@ -37,7 +37,7 @@ class FollowerSetup:
         return self.state or f"{self.checkpoint}/state"
 
     def checked(self) -> Self:
-        """Itself. Raises UsageError where the checkpoint is none that a replica can follow."""
+        """Itself. Raises UsageError if the checkpoint is none that a replica can follow."""
         for place in (self.checkpoint, self.state_root):
             if is_uri(place):
                 raise UsageError(
@@ -65,7 +65,7 @@ class Source:
 
 
 def pipeline_of(checkpoint: str) -> str | None:
-    """The name of the pipeline whose checkpoint it is; None where none has begun on it."""
+    """The name of the pipeline whose checkpoint it is; None if none has begun on it."""
     try:
         return str(orjson.loads((Path(checkpoint) / OWNER).read_bytes())["pipeline"])
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):

@@ -53,7 +53,7 @@ class RevisionPusher:
     def open(self) -> None:
         """Take up the file, and go on with what waits there.
 
-        Raises PermanentError where a key is missing or another process sends from this file, StateError where the
+        Raises PermanentError if a key is missing or another process sends from this file, StateError where the
         file is damaged.
         """
         self._queue = queue = RevisionQueue(self._path)

@@ -98,7 +98,7 @@ class RevisionQueue:
 
         ``bounds``: by address, how many may wait for it. Those that are new: address, number, revision, in order.
 
-        Raises QueueFullError where more would wait than may.
+        Raises QueueFullError if more would wait than may.
         """
         fresh: list[tuple[str, int, Revision]] = []
         bodies = [(each, json_bytes(each.body)) for each in revisions]

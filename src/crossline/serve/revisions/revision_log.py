@@ -65,7 +65,7 @@ class NumberedLog:
     def keep(self, revisions: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Keep them, each with its id; those that are there stay where they are.
 
-        Raises RetryableError where the disk takes nothing, StateError where the file is damaged.
+        Raises RetryableError if the disk takes nothing, StateError where the file is damaged.
         """
         rows = [(name, json_bytes(dict(body))) for name, body in revisions]
         with self._connected() as connection, connection:
@@ -83,7 +83,7 @@ class NumberedLog:
             return [bytes(row[0]) for row in connection.execute("SELECT body FROM revised ORDER BY seq")]
 
     def last(self) -> int:
-        """The number of the newest; 0: there was none. Raises RetryableError where the file cannot be read."""
+        """The number of the newest; 0: there was none. Raises RetryableError if the file cannot be read."""
         with self._connected() as connection:
             found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'revised'").fetchone()
             return 0 if found is None else int(found[0])
@@ -101,7 +101,7 @@ class NumberedLog:
     async def follow(self, number: int) -> AsyncIterator[tuple[int, bytes]]:
         """Those behind ``number``, then each as it comes; without an end.
 
-        Raises RevisedGoneError where some of them are not kept any more, RetryableError where the file cannot be read.
+        Raises RevisedGoneError if some of them are not kept any more, RetryableError where the file cannot be read.
         """
         self._followers += 1
         if self._watching is None:

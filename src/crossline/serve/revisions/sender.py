@@ -123,7 +123,7 @@ class Sender:
     def _send(self, record: Record) -> tuple[float, bool]:
         """Post the first one of ``record``. In how many seconds the next one is tried, and whether before others.
 
-        Raises SinkError where the address is away or busy.
+        Raises SinkError if the address is away or busy.
         """
         waiting = self._queue.load(self._by_record[record][0][0])
         try:

@@ -50,7 +50,7 @@ class AddressState:
 
 
 def revision_of(answer: Mapping[str, Any], decided: Mapping[str, Any], last: str | None = None) -> Revision | None:
-    """The revision by which ``decided`` replaces what is known outside; None where that is the same decision.
+    """The revision by which ``decided`` replaces what is known outside; None if that is the same decision.
 
     Args:
         answer: What the API answered (``decision_id``, ``stream``, ``record_id``, ``decision``, ``answered``).

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from crossline.analysis.health.delays import Cell, come, corrected
+from crossline.analysis.health.delays import Cell, arrival_shares, correct_precision
 
 # Taylor and Ashe 1983, as in T. Mack, "Distribution-free calculation of the standard error of chain ladder reserve
 # estimates", ASTIN Bulletin 23 (1993): cumulative, a row an accident year; and the factors that he gives.
@@ -36,7 +36,7 @@ def cells_of(triangle: list[list[int]]) -> list[Cell]:
 
 
 def test_it_is_the_chain_ladder_of_a_published_triangle() -> None:
-    found = come(cells_of(TRIANGLE))
+    found = arrival_shares(cells_of(TRIANGLE))
     assert len(found) == 10
     assert found[-1] == 1.0
     for delay, share in enumerate(found):
@@ -65,12 +65,12 @@ def test_it_is_its_naive_twin() -> None:
             Cell(True, drawn.randrange(12), drawn.randrange(14), drawn.randrange(5)) for _ in range(drawn.randrange(40))
         ]
         kept = [each for each in cells if each.count]
-        assert come(cells) == pytest.approx([float(each) for each in naive(kept)])
+        assert arrival_shares(cells) == pytest.approx([float(each) for each in naive(kept)])
 
 
 def test_labels_of_today_are_of_a_part_of_a_day_and_not_counted() -> None:
-    assert come([Cell(True, 0, 0, 9), Cell(True, 3, 3, 9)]) == []
-    assert not corrected([Cell(True, 0, 0, 9)], {}).precision.labels
+    assert arrival_shares([Cell(True, 0, 0, 9), Cell(True, 3, 3, 9)]) == []
+    assert not correct_precision([Cell(True, 0, 0, 9)], {}).precision.labels
 
 
 def test_a_rule_whose_frauds_are_labelled_late_is_set_right() -> None:
@@ -84,8 +84,8 @@ def test_a_rule_whose_frauds_are_labelled_late_is_set_right() -> None:
     mine = [Cell(*where, count) for where, count in cells.items()]
     seen = [each for each in mine if each.whole]
     raw = sum(each.count for each in seen if each.fraud) / sum(each.count for each in seen)
-    shares = {verdict: come(each for each in seen if each.fraud is verdict) for verdict in (True, False)}
-    found = corrected(mine, shares)
+    shares = {verdict: arrival_shares(each for each in seen if each.fraud is verdict) for verdict in (True, False)}
+    found = correct_precision(mine, shares)
     assert raw < 0.45
     low, high = found.precision.interval or (1.0, 0.0)
     assert low < 0.5 < high
@@ -98,9 +98,11 @@ def test_alerts_too_young_for_nearly_all_labels_are_left_out() -> None:
     # Of frauds 1 in 20 is known on the same day, the others the next day.
     old = [Cell(True, 9, 0, 5), Cell(True, 9, 1, 95), Cell(False, 9, 0, 100)]
     young = [Cell(True, 1, 0, 1), Cell(False, 1, 0, 20)]
-    shares = {verdict: come(each for each in old + young if each.fraud is verdict) for verdict in (True, False)}
+    shares = {
+        verdict: arrival_shares(each for each in old + young if each.fraud is verdict) for verdict in (True, False)
+    }
     assert shares == {True: [pytest.approx(0.05), 1.0], False: [1.0]}
-    found = corrected(old + young, shares)
+    found = correct_precision(old + young, shares)
     assert found.young_days == 1
     assert found.precision.value == pytest.approx(0.5)
     assert found.precision.labels == pytest.approx(200)

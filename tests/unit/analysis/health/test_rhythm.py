@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from crossline.analysis.forecast import DailyForecast
 from crossline.analysis.health.rhythm import Rhythm, rhythm, usual
-from crossline.analysis.predicted import Predicted
 
 # 1.8 alerts a day are due: three days without one happen in exp(-5.4) = 0.5 % of cases, two in 2.7 %.
-DUE = Predicted(1.8, 0.0, 5.0, 28.0)
+DUE = DailyForecast(1.8, 0.0, 5.0, 28.0)
 
 
 def test_silence_is_told_once_it_is_unlikely() -> None:
@@ -27,9 +27,9 @@ def test_floods_are_above_the_band_and_since_when() -> None:
     assert rhythm([2] * 10, 5, 5, DUE) == Rhythm()  # 5 is in the band
     assert rhythm([2] * 10, 6, 6, DUE) == Rhythm("floods", 0, 6 / 1.8)
     assert rhythm([2, 9, 2, 7, 8], 9, 9, DUE) == Rhythm("floods", 2, 5.0)
-    rare = Predicted(0.1, 0.0, 0.7, 28.0)
+    rare = DailyForecast(0.1, 0.0, 0.7, 28.0)
     assert rhythm([0] * 10, 4, 4, rare) == Rhythm()  # four alerts flood nobody
-    assert rhythm([0] * 10, 5, 5, Predicted(0.0, 0.0, 0.0, 28.0)) == Rhythm("floods", 0, 0.0)
+    assert rhythm([0] * 10, 5, 5, DailyForecast(0.0, 0.0, 0.0, 28.0)) == Rhythm("floods", 0, 0.0)
 
 
 def test_the_own_past_foretells_what_was_before_the_last_week() -> None:

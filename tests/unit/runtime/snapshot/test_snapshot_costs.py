@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from crossline.backtest.backtest import Judged, Recorded
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import outcomes
 from crossline.backtest.trial import as_if_active
 from crossline.basics.streams.schema import load_streams
@@ -42,7 +42,9 @@ def test_every_rule_of_a_batch_has_its_cost_those_that_read_hits_too(tmp_path: P
     lines = [json.dumps({"id": f"r{n}", "card": f"c{n % 3}", "amount": n % 10, "at": 1_000 * n}) for n in range(200)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
     rules = load_rules_text(json.dumps([COUNT, LARGE, OFTEN]), "rules.yaml", STREAMS)
-    judged = Judged(as_if_active(each.rule for each in rules), Recorded(STREAMS, {"s": [str(tmp_path / "in.jsonl")]}))
+    judged = BacktestSpec(
+        as_if_active(each.rule for each in rules), RecordedInput(STREAMS, {"s": [str(tmp_path / "in.jsonl")]})
+    )
     (outcome,) = outcomes(judged, tmp_path)
     assert {each["rule_id"] for each in outcome.alerts} == {"many", "large", "often"}
     cost_ms = Costs().of(judged.snapshot(judged.rules, 1), outcome.costs)
@@ -54,7 +56,7 @@ def test_every_rule_of_a_batch_has_its_cost_those_that_read_hits_too(tmp_path: P
 
 def test_the_rules_of_another_snapshot_have_other_shares() -> None:
     two = [each.rule for each in load_rules_text(json.dumps([COUNT, {**COUNT, "rule_id": "other"}]), "r", STREAMS)]
-    snapshots = [Judged(as_if_active(rules), Recorded(STREAMS, {"s": ["x"]})) for rules in (two, two[:1])]
+    snapshots = [BacktestSpec(as_if_active(rules), RecordedInput(STREAMS, {"s": ["x"]})) for rules in (two, two[:1])]
     both, one = (each.snapshot(each.rules, 1) for each in snapshots)
     costs, meter = Costs(), Meter()
     meter.add({"state_stores": {both.plan("s").state_stores[0].state_store.name: 3_000_000}})

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from crossline.analysis.forecast import DailyForecast
 from crossline.analysis.health.delays import Cell
 from crossline.analysis.health.rhythm import Rhythm
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import Predicted
 from crossline.serve.cases.statistics.queries import RuleCounts, Verdicts
 from crossline.serve.health.assess import Measured, assessed
 from crossline.serve.health.sentences import HealthNote, notes_of, parity_text
@@ -17,7 +17,7 @@ from crossline.serve.health.values import Parity, Prediction, RuleFacts, RuleHea
 
 TODAY, DAY_MS = 20_000, 86_400_000
 FACTS = RuleFacts("burst", 2, "velocity", "high", "active", "risk", since_day=TODAY - 20)
-AHEAD = Predicted(10.0, 2.0, 18.0, 4.0)
+AHEAD = DailyForecast(10.0, 2.0, 18.0, 4.0)
 
 
 def counts(**more: Any) -> RuleCounts:
@@ -55,7 +55,7 @@ def test_what_was_foretold_is_held_against_its_own_version_since_it_was_publishe
     found.days["burst", 1, "alert"] = {TODAY - 1: (500, 0, 0)}  # of the version before
     found.money["burst", 2, "alert"] = {TODAY - ago: 70.0 for ago in (1, 2, 3, 9)}
     published = (TODAY - 4) * DAY_MS + DAY_MS // 2
-    foretold = Prediction(2, published, AHEAD, Predicted(10.0, 2.0, 18.0, 4.0), Precision(48, 80))
+    foretold = Prediction(2, published, AHEAD, DailyForecast(10.0, 2.0, 18.0, 4.0), Precision(48, 80))
     health = one(found, foretold={"burst": foretold})
     alerts, money, precision = health.held
     assert (alerts.came, alerts.of, alerts.beyond) == (10.0, 3, False)  # days -3, -2 and -1

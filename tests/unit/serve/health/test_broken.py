@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from crossline.analysis.health.predictions import Held, held_mean
-from crossline.analysis.predicted import Predicted
+from crossline.analysis.forecast import DailyForecast
+from crossline.analysis.health.predictions import PredictionCheck, check_mean
 from crossline.serve.app.events import AllEvents
 from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.feed.reader import FeedReader
@@ -22,17 +22,17 @@ from crossline.serve.health.values import HealthReport, RuleFacts
 from crossline.serve.http.events.source import EventsGoneError, LiveEvent
 from crossline.serve.revisions.revision_log import NumberedLog, RevisedLog
 
-AHEAD = Predicted(10.0, 2.0, 18.0, 4.0)
+AHEAD = DailyForecast(10.0, 2.0, 18.0, 4.0)
 NOW_MS = 1_767_225_600_000
 
 
-def alerts(*days: float) -> Held:
+def alerts(*days: float) -> PredictionCheck:
     """What came of each day, where 10 a day were foretold."""
-    return held_mean("alerts", AHEAD, days)
+    return check_mean("alerts", AHEAD, days)
 
 
-def money(came: float | None, *, beyond: bool) -> Held:
-    return Held("money", 5.0, 1.0, 9.0, came, 3, beyond=beyond)
+def money(came: float | None, *, beyond: bool) -> PredictionCheck:
+    return PredictionCheck("money", 5.0, 1.0, 9.0, came, 3, beyond=beyond)
 
 
 class Rules:
@@ -40,7 +40,7 @@ class Rules:
 
     def __init__(self, folder: Path) -> None:
         self.at_ms = NOW_MS
-        self.rules: dict[str, tuple[int, tuple[Held, ...]]] = {}
+        self.rules: dict[str, tuple[int, tuple[PredictionCheck, ...]]] = {}
         self.refused: dict[str, str] = {}
         self.counted = True
         self._path = folder / "predictions.db"
@@ -59,7 +59,7 @@ class Rules:
         rules = tuple(replace(each, held=self.rules[each.facts.rule_id][1]) for each in plain)
         return HealthReport("shop", self.at_ms, rules, self.counted, 19_000, answered=False, refused=self.refused)
 
-    def look(self, **rules: tuple[int, tuple[Held, ...]]) -> list[tuple[str, int, str, str]]:
+    def look(self, **rules: tuple[int, tuple[PredictionCheck, ...]]) -> list[tuple[str, int, str, str]]:
         """What events that made."""
         self.rules, before = rules, self.log.last()
         assert self.watch.look() == self.log.last() - before

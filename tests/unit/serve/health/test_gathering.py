@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.serve.http.kit import NOW_MS, Client, FakeLedger, project, served
 
+from crossline.analysis.forecast import DailyForecast
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import Predicted
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.io.stores.factory import open_store
@@ -35,13 +35,13 @@ def test_costs_are_shares_of_what_the_last_batches_measured() -> None:
 
 def test_a_prediction_is_scaled_to_the_currency_and_another_field_is_left_out() -> None:
     said = {"per_day": 4.0, "low": 0.0, "high": 9.0, "days": 8.0}
-    assert prediction_of(3, 77, said, None) == Prediction(3, 77, Predicted(4.0, 0.0, 9.0, 8.0))
+    assert prediction_of(3, 77, said, None) == Prediction(3, 77, DailyForecast(4.0, 0.0, 9.0, 8.0))
     said |= {
         "money": {"field": "amount_cents", "per_day": 1_200.0, "low": 300.0, "high": 2_100.0, "days": 8.0},
         "precision": {"true": 40, "labels": 50, "value": 0.8, "low": 0.67, "high": 0.89},
     }  # type: ignore[operator]
     found = prediction_of(3, 77, said, ("amount_cents", 2))
-    assert found.money == Predicted(12.0, 3.0, 21.0, 8.0)
+    assert found.money == DailyForecast(12.0, 3.0, 21.0, 8.0)
     assert found.precision == Precision(40, 50)
     assert prediction_of(3, 77, said, ("price", 2)).money is None
     assert prediction_of(3, 77, said, None).money is None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from crossline.analysis.health.predictions import Held
+from crossline.analysis.forecast import DailyForecast
+from crossline.analysis.health.predictions import PredictionCheck
 from crossline.analysis.health.shares import Precision
-from crossline.analysis.predicted import Predicted
 from crossline.basics.errors import RetryableError
 from crossline.serve.cases.statistics.queries import RuleCounts
 from crossline.serve.health.assess import Measured, assessed
@@ -31,10 +31,10 @@ class Reader:
         facts = RuleFacts("burst", 1, "velocity", "high", "active", "", since_day=TODAY - 9)
         days = {TODAY - ago: (20, 0, 0) for ago in range(1, 9)}
         counts = RuleCounts(TODAY, TODAY - 9, {("burst", 1, "alert"): days})
-        ahead = Predicted(10.0, 4.0, 16.0, 4.0)
+        ahead = DailyForecast(10.0, 4.0, 16.0, 4.0)
         foretold = {"burst": Prediction(1, (TODAY - 9) * DAY_MS, ahead, None, Precision(40, 50))}
         rules = assessed([facts], counts, Measured(foretold))
-        assert [type(each) for each in rules[0].held] == [Held, Held]
+        assert [type(each) for each in rules[0].held] == [PredictionCheck, PredictionCheck]
         return HealthReport("shop", TODAY * DAY_MS, rules, True, TODAY - 9, False, {})
 
 

@@ -16,7 +16,7 @@ _ALERTS = "SELECT alert_id, stream, record_id FROM case_alerts WHERE case_seq = 
 
 
 def check_room(file: CaseFile, cases: Sequence[int]) -> None:
-    """Raises NotTakenError where the alerts of all of them are too many for one."""
+    """Raises NotTakenError if the alerts of all of them are too many for one."""
     count = sum(len(file.rows(_ALERTS, (seq,))) for seq in cases)
     if count > checks.ALERTS_MAX:
         raise NotTakenError("/case_ids", f"{count:,} alerts in all", f"at most {checks.ALERTS_MAX:,} in a case")

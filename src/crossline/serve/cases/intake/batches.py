@@ -90,7 +90,7 @@ class CaseIntake:
     def take(self, steps: Iterable[Step], mark: IntakePosition | None) -> None:
         """Take them, and note ``mark``. An alert that was taken before changes nothing.
 
-        Raises RetryableError where the file takes nothing now: nothing of it was taken then.
+        Raises RetryableError if the file takes nothing now: nothing of it was taken then.
         """
         now_ms = self._clock_ms()
         with self._file.transaction():

@@ -29,8 +29,8 @@ class Missed:
     def take(self, intake: CaseIntake, first: int, last: int) -> int | None:
         """The alerts and decisions of batches ``first`` to ``last``, in order of their event times; how many they are.
 
-        What was taken before changes nothing, so that one that was broken off is done again. None where there is no
-        store. Raises RetryableError where the store or the file of cases takes nothing now.
+        What was taken before changes nothing, so that one that was broken off is done again. None if there is no
+        store. Raises RetryableError if the store or the file of cases takes nothing now.
         """
         store = self._open()
         if store is None:

@@ -31,7 +31,7 @@ class Tie:
 class AlertFacts:
     """An alert as cases keep it. ``severity``: its place in ``SEVERITIES``; ``event_ms``: in epoch milliseconds.
 
-    ``amount``: a decimal number as text; None where the alert carries none. ``key``: field to value, as text.
+    ``amount``: a decimal number as text; None if the alert carries none. ``key``: field to value, as text.
     """
 
     alert_id: str

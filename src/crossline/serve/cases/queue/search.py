@@ -52,7 +52,7 @@ def search_all(file: CaseFile, text: str, limit: int) -> SearchResult:
 
 
 def the_alert(file: CaseFile, alert_id: str) -> dict[str, Any] | None:
-    """The alert with exactly this id; None where no case knows it."""
+    """The alert with exactly this id; None if no case knows it."""
     rows = file.rows(_ALERTS.format("a.alert_id = ?"), (alert_id, 1))
     return _alert(rows[0]) if rows else None
 

@@ -77,7 +77,7 @@ class Slow:
 
 
 def read_slow(file: CaseFile, now_ms: int) -> Slow:
-    """Figures, pairs and delays. Raises RetryableError where the file cannot be read now."""
+    """Figures, pairs and delays. Raises RetryableError if the file cannot be read now."""
     today, found = now_ms // DAY_MS, Slow()
     for rule, version, now, bucket, count in file.rows(_VALUES, (today - WEEK, today - 2 * WEEK, today)):
         found.figures.setdefault((rule, version), ({}, {}))[now][bucket] = count
@@ -112,9 +112,9 @@ def read_counts(file: CaseFile, now_ms: int, slow: Slow | None = None) -> RuleCo
 
 
 def read_days(file: CaseFile, rule_id: str, version: int, first: int) -> tuple[int | None, dict[int, int]]:
-    """From which day on anything was counted, None where nothing was; by day alerts of a version from ``first`` on.
+    """From which day on anything was counted, None if nothing was; by day alerts of a version from ``first`` on.
 
-    Raises RetryableError where the file cannot be read now.
+    Raises RetryableError if the file cannot be read now.
     """
     with file.reading():
         (begun,) = file.rows("SELECT min(day) AS day FROM rule_days")

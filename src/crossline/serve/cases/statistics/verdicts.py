@@ -40,7 +40,7 @@ class StandingVerdict:
 
 
 def standing_verdict(file: CaseFile, stream: str, record_id: str) -> StandingVerdict | None:
-    """The last word on a record; None where there is none."""
+    """The last word on a record; None if there is none."""
     for row in file.rows(_NEWEST, (stream, record_id)):
         return None if row["withdrawn"] else StandingVerdict(bool(row["is_fraud"]), row["at_ms"])
     return None

@@ -44,7 +44,7 @@ class Passwords:
 
 
 def check_password(password: str, name: str) -> None:
-    """Raise UsageError where a password is one that is tried first: too short, of few characters, or with the name."""
+    """Raise UsageError if a password is one that is tried first: too short, of few characters, or with the name."""
     plain = _plain(password)
     if len(plain) < CHARS_MIN:
         raise UsageError(f"found a password of {len(plain)} characters; expected at least {CHARS_MIN}")

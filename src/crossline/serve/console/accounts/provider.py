@@ -76,7 +76,7 @@ class ProviderLogin:
         self._tokens = OidcTokens(about, ProviderKeys(settings.issuer))
 
     async def begin(self, origin: str, next_page: str, now_ms: int) -> Begun:
-        """Begin. ``origin``: of the console, as it was asked. Raises RetryableError where the provider is away."""
+        """Begin. ``origin``: of the console, as it was asked. Raises RetryableError if the provider is away."""
         ends = await endpoints_of(self._settings.issuer)
         binding, state, nonce, verifier = (new_id() for _ in range(4))
         await asyncio.to_thread(self._keep, (_digest(binding), state, nonce, verifier, next_page, now_ms))
@@ -97,7 +97,7 @@ class ProviderLogin:
     async def come_back(self, binding: str, query: Mapping[str, str], origin: str, now_ms: int) -> Person:
         """Who comes back with the provider's answer in ``query``.
 
-        Raises RefusedCredentialError where it is not of a log-in that this browser began, or the provider refused;
+        Raises RefusedCredentialError if it is not of a log-in that this browser began, or the provider refused;
         RetryableError where the provider is away.
         """
         state, nonce, verifier, next_page = await asyncio.to_thread(self._taken, binding, now_ms)

@@ -30,7 +30,7 @@ _COLUMNS = "name, roles, password, created_ms, password_ms, disabled_ms"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A local user. Times are epoch milliseconds; ``disabled_ms``: None where he may log in."""
+    """A local user. Times are epoch milliseconds; ``disabled_ms``: None if he may log in."""
 
     name: str
     roles: tuple[str, ...]
@@ -67,7 +67,7 @@ class UserFile:
         self._db = PrivateDatabase(path, _VERSION, (_TABLE,), MADE_BY)
 
     def create(self, name: str, roles: Sequence[str], password: str, *, now_ms: int) -> User:
-        """A new user. Raises UsageError where the name, a role or the password will not do."""
+        """A new user. Raises UsageError if the name, a role or the password will not do."""
         if (problem := name_problem(name)) is not None:
             raise UsageError(f"--name: found {problem}; expected {ALPHABET}")
         check_password(password, name)
@@ -90,7 +90,7 @@ class UserFile:
             return _read(db)
 
     def find(self, name: str) -> User | None:
-        """The user of that name; None where there is none."""
+        """The user of that name; None if there is none."""
         if not self.path.exists():
             return None
         with self._db.reading() as db:
@@ -142,7 +142,7 @@ class UserFile:
 
 
 def checked_roles(roles: Sequence[str]) -> tuple[str, ...]:
-    """``roles`` in the order of the table. Raises UsageError where there is none, or one that is not known."""
+    """``roles`` in the order of the table. Raises UsageError if there is none, or one that is not known."""
     for role in roles:
         if role not in ROLES:
             hint = nearest(role, ROLES)

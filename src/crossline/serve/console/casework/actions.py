@@ -90,7 +90,7 @@ def on_many(asked: PageRequest) -> ActionResult:
 
 
 def undone(asked: PageRequest, at_ms: int) -> str:
-    """Take back all that one did at that moment, in words. Raises ProblemError where there is nothing to take back."""
+    """Take back all that one did at that moment, in words. Raises ProblemError if there is nothing to take back."""
     desk = desk_of(asked.parts.deps)
     names = acted_at(desk.file, asked.who.name, at_ms)
     if not names:

@@ -97,7 +97,7 @@ class QueueQuery:
         return {name: value for name, value in self.given.items() if name in FILTERS}
 
     def body(self) -> dict[str, Any]:
-        """As the API takes it. Raises ProblemError (422) where it cannot."""
+        """As the API takes it. Raises ProblemError (422) if it cannot."""
         found: dict[str, Any] = {"view": self.view, "sort": self.sort}
         for name, value in self.filters.items():
             if name == "entity":
@@ -112,7 +112,7 @@ class QueueQuery:
         return found
 
     def filter(self) -> QueueFilter:
-        """As the desk takes it. Raises ProblemError (422) where it cannot."""
+        """As the desk takes it. Raises ProblemError (422) if it cannot."""
         try:
             return FilterBody.model_validate(self.body()).wanted()
         except ValidationError as error:

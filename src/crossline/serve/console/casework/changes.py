@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.backtest.investigation.knobs import plain
+from crossline.backtest.investigation.parameters import plain
 from crossline.basics.times import parse_instant_ms
 from crossline.serve.console.charts.words import Wording, duration
 

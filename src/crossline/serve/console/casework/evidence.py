@@ -73,7 +73,7 @@ class EvidenceView:
 
 
 async def evidence_of(asked: PageRequest, alert_id: str) -> Mapping[str, Any]:
-    """What the API says of an alert. Raises ProblemError with its text."""
+    """Answers of the API of an alert. Raises ProblemError with its text."""
     now_ms, judged = asked.parts.now_ms(), asked.parts.judged
     body = judged.get(alert_id, now_ms)
     if body is None:
@@ -148,7 +148,7 @@ def chart_of(found: Timeline, width: int, words: Wording) -> Element | None:
 
 
 def _number_in(records: Iterable[RecordMark]) -> str | None:
-    """The first field of records that has a number; None where none has."""
+    """The first field of records that has a number; None if none has."""
     values = ((name, value) for each in records for name, value in each.fields.items())
     return next((name for name, value in values if isinstance(value, int | float)), None)
 

@@ -160,7 +160,7 @@ def _amount(given: Mapping[str, Any], code: str) -> str:
 
 
 def one_code(cases: Iterable[Mapping[str, Any]]) -> str:
-    """The currency of all of them; empty where there are several, or none."""
+    """The currency of all of them; empty if there are several, or none."""
     found = {each["currency"] for case in cases for each in case["money"] or ()}
     return next(iter(found)) if len(found) == 1 else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossline.backtest.investigation.bars import FigureBar
+from crossline.backtest.investigation.figure_bars import FigureBar
 from crossline.serve.console.charts.svg import Element, element, px, rect
 from crossline.serve.console.charts.words import Wording
 

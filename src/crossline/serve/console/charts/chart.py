@@ -25,7 +25,7 @@ class RecordRow:
         record_id: The record.
         mark: What it is to the alert.
         time: When, to the millisecond.
-        amount: With its decimals; "" where there is none.
+        amount: With its decimals; "" if there is none.
         fields: What the rule names of it, as texts.
         note: What it is to the alert, in words.
     """

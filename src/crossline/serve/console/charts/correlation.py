@@ -21,7 +21,7 @@ class ComparedValue:
 
     Attributes:
         values: Of the second stream, each with its event time in epoch ms, the oldest first.
-        own: The record's own value; None where it has none.
+        own: The record's own value; None if it has none.
     """
 
     values: Sequence[tuple[int, float]]

@@ -31,7 +31,7 @@ class Element:
         return f"<{self.tag}{given}>{inner}</{self.tag}>" if inner else f"<{self.tag}{given}/>"
 
     def attribute(self, name: str) -> str | None:
-        """One attribute; None where it has none of that name."""
+        """One attribute; None if it has none of that name."""
         return dict(self.attributes).get(name)
 
     def find(self, kind: str) -> list[Element]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from crossline.backtest.investigation.timeline import Place, Timeline, Travel
+from crossline.backtest.investigation.timeline import Location, Timeline, Travel
 from crossline.serve.console.charts.dots import dot
 from crossline.serve.console.charts.frame import NARROW_PX
 from crossline.serve.console.charts.scales import Scale, text_px
@@ -34,7 +34,7 @@ def travel_map(shown: Timeline, width: int, words: Wording | None = None) -> Ele
     return drawing(width, int(BOTTOM + 46 + 4 * ROW_PX) if narrow else HEIGHT, words.conclusion(shown), parts)
 
 
-def great_circle(start: Place, end: Place, count: int = POINTS) -> list[tuple[float, float]]:
+def great_circle(start: Location, end: Location, count: int = POINTS) -> list[tuple[float, float]]:
     """Points of the shortest way, as longitude and latitude in degrees; the longitude runs on over the date line."""
     a, b = _vector(start), _vector(end)
     angle = math.acos(max(-1.0, min(1.0, sum(p * q for p, q in zip(a, b, strict=True)))))
@@ -54,7 +54,7 @@ def great_circle(start: Place, end: Place, count: int = POINTS) -> list[tuple[fl
     return found
 
 
-def _vector(place: Place) -> tuple[float, float, float]:
+def _vector(place: Location) -> tuple[float, float, float]:
     latitude, longitude = math.radians(place.latitude), math.radians(place.longitude)
     return math.cos(latitude) * math.cos(longitude), math.cos(latitude) * math.sin(longitude), math.sin(latitude)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 
-from crossline.backtest.investigation.bars import FigureBar, Unit
+from crossline.backtest.investigation.figure_bars import FigureBar, Unit
 from crossline.backtest.investigation.timeline import Timeline
 from crossline.basics.texts.money import amount_text, with_code
 
@@ -22,7 +22,7 @@ class Wording:
 
     Attributes:
         zone: Times are shown in it.
-        currency: Code of the amounts, "" where none is known.
+        currency: Code of the amounts, "" if none is known.
         minor: How many minor units one has: 100 where ``15000`` is 150.00.
         noun: What a record is called: ``payments``.
     """

@@ -25,7 +25,7 @@ class PageRoute:
 
     @property
     def need(self) -> Need:
-        """What it asks of who comes, out of the one table. Raises KeyError where that has no entry."""
+        """What it asks of who comes, out of the one table. Raises KeyError if that has no entry."""
         return NEEDS[self.method, self.path]
 
 

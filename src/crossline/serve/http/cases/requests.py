@@ -78,7 +78,7 @@ class ActBody(Body):
 
 
 def desk_of(deps: Dependencies) -> CaseService:
-    """The desk. Raises ProblemError (409) where this server has none."""
+    """The desk. Raises ProblemError (409) if this server has none."""
     found: CaseService = required(deps.desk, "store of cases and labels", TODO)
     return found
 

@@ -32,7 +32,7 @@ class Listeners:
         self._clients_max = clients_max
 
     def take(self) -> None:
-        """One more. Raises ProblemError (503) where there are too many."""
+        """One more. Raises ProblemError (503) if there are too many."""
         if self.count >= self._clients_max:
             raise ProblemError(
                 503,

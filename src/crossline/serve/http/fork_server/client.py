@@ -42,11 +42,11 @@ class ForkServer:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that is forked; None where there is none."""
+        """Of the process that is forked; None if there is none."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     async def run(self, arguments: Sequence[str]) -> Ended | None:
-        """What came of ``crossline ARGUMENTS``; None where it did not begin, so that it can be run otherwise.
+        """What came of ``crossline ARGUMENTS``; None if it did not begin, so that it can be run otherwise.
 
         A command that nobody waits for any more is ended.
         """

@@ -110,7 +110,7 @@ def listed(
     limit: int,
     matches: Callable[[Mapping[str, Any]], Mapping[str, Any] | None],
 ) -> tuple[list[Mapping[str, Any]], Mark | None]:
-    """Up to ``limit`` alerts before a mark that match, and the mark to go on from; None where there are no more."""
+    """Up to ``limit`` alerts before a mark that match, and the mark to go on from; None if there are no more."""
     found: list[Mapping[str, Any]] = []
     seen = 0
     while True:
@@ -161,7 +161,7 @@ def last_word(found: list[dict[str, Any]]) -> str:
 
 
 def the_alert(store: Store, alert_id: str) -> dict[str, Any]:
-    """The one alert whose id starts so. Raises ProblemError where there is none, or several."""
+    """The one alert whose id starts so. Raises ProblemError if there is none, or several."""
     _check_id(alert_id)
     found = {each.alert["alert_id"]: each.alert for each in store.find(alert_id)}
     if not found:
@@ -179,7 +179,7 @@ def _check_id(alert_id: str) -> None:
 
 
 def instant(pointer: str, text: str | None) -> int | None:
-    """An instant that was given, in epoch milliseconds. Raises ProblemError where it is none."""
+    """An instant that was given, in epoch milliseconds. Raises ProblemError if it is none."""
     if text is None:
         return None
     try:

@@ -114,7 +114,7 @@ def letters_of(deps: Dependencies, reason: str | None, state: str, limit: int, c
 
 
 def letter_of(deps: Dependencies, letter_id: str) -> dict[str, Any]:
-    """A dead letter, whole. Raises ProblemError (404) where there is none."""
+    """A dead letter, whole. Raises ProblemError (404) if there is none."""
     kept = _stored_letter(deps, letter_id)
     dead = _dead(deps)
     sent = dead.resent.of([kept.identity]).get(kept.identity)
@@ -123,7 +123,7 @@ def letter_of(deps: Dependencies, letter_id: str) -> dict[str, Any]:
 
 
 def _viewed(dead: DeadLetters, kept: StoredDeadLetter) -> dict[str, Any] | None:
-    """Its record as JSON, as far as it can be read; None where it is not of Avro, or has no bytes."""
+    """Its record as JSON, as far as it can be read; None if it is not of Avro, or has no bytes."""
     raw = kept.letter.raw
     if raw is None or len(raw) > WHOLE_BYTES or dead.resending is None:
         return None

@@ -79,6 +79,6 @@ def _running(jobs: Jobs, kind: str, who: str, now_ms: int) -> Job | None:
 
 
 def _whole_id(deps: Dependencies, alert_id: str) -> str:
-    """The id of the one alert whose id starts so. Raises ProblemError where there is none, or several."""
+    """The id of the one alert whose id starts so. Raises ProblemError if there is none, or several."""
     with closing(deps.store()) as store:
         return str(the_alert(store, alert_id)["alert_id"])

@@ -85,7 +85,7 @@ def read_rules(config: PipelineConfig) -> tuple[list[Row], list[RuleEvent], Mapp
 def versions_of(config: PipelineConfig, rule_id: str) -> list[Row]:
     """The versions of a rule, by number: those of the log, and those that stand in files and wait to be taken up.
 
-    Raises ProblemError where there is none.
+    Raises ProblemError if there is none.
     """
     rows = rulebook(config).versions
     mine = sorted((row for row in rows if row["rule_id"] == rule_id), key=lambda row: int(row["version"]))
@@ -132,7 +132,7 @@ def tags_of_version(config: PipelineConfig, rule_id: str, version: int | None) -
     """A version of a rule (None: that in force) and its entity tags, as ``GET /v1/rules`` answers them.
 
     One that waits for approval has a second one, or that alone where it stands in a topic: the log alone knows it.
-    Raises ProblemError where there is none.
+    Raises ProblemError if there is none.
     """
     snapshot = rulebook(config)
     tags = tuple(

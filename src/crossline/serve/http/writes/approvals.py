@@ -163,7 +163,7 @@ def _add_decisions(routes: APIRouter, deps: Dependencies, commands: Commands, ke
 
 
 def proof_of(kept: ApprovalFile, request: values.Request) -> values.KeptProof:
-    """The proof of a request. Raises ProblemError (404) where it is gone."""
+    """The proof of a request. Raises ProblemError (404) if it is gone."""
     found = kept.proof(request.proof_id)
     if found is None:
         raise not_found(f"proof {request.proof_id}")

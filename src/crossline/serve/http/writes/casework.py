@@ -19,12 +19,12 @@ class CaseStore(Protocol):
     ) -> Mapping[str, Any]:
         """Keep it over the label of that ``version`` (None: there is none yet); the label as it is kept.
 
-        Raises ChangedError where another version is there by now.
+        Raises ChangedError if another version is there by now.
         """
         ...
 
     def label(self, stream: str, record_id: str) -> Mapping[str, Any] | None:
-        """The label of a record; None where nobody gave one."""
+        """The label of a record; None if nobody gave one."""
         ...
 
     def create_case(self, case: Mapping[str, Any], who: str) -> Mapping[str, Any]:
@@ -32,7 +32,7 @@ class CaseStore(Protocol):
         ...
 
     def case(self, case_id: str) -> Mapping[str, Any] | None:
-        """A case with its notes; None where there is none."""
+        """A case with its notes; None if there is none."""
         ...
 
     def change_case(self, case_id: str, version: int, change: Mapping[str, Any], who: str) -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ WAIT_S = 60.0
 
 
 def check_one_user(config: PipelineConfig) -> None:
-    """Raise ProblemError (409) where a pipeline would not believe what this process says of who published."""
+    """Raise ProblemError (409) if a pipeline would not believe what this process says of who published."""
     if isinstance(config.rules, RulesTopic) or config.rules.review == "none":
         return
     runs, mine = owner_of(log_path(config.rules.path, config.name)), me()
@@ -71,7 +71,7 @@ async def approve(
 ) -> Any:
     """Approve of version ``of``, by its ``proof``. ``check`` of the rule in a folder: that it was looked at.
 
-    Raises ProblemError (409) where ``who`` may have published it, or the review asks for a proof.
+    Raises ProblemError (409) if ``who`` may have published it, or the review asks for a proof.
     """
     rule_id, version = of
     if deps.config.rules.review == "none" and not isinstance(deps.config.rules, RulesTopic):

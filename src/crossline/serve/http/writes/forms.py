@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from crossline.analysis.forms.reading import form_of
-from crossline.analysis.forms.writing import with_form
+from crossline.analysis.forms.form_reader import form_of
+from crossline.analysis.forms.form_writer import with_form
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.principals import needs
 from crossline.serve.http.queries import json_answer, only_known

@@ -67,7 +67,7 @@ class Hold(Body):
     )
 
     def wish(self, who: Principal, idempotency_key: str | None, now_ms: int) -> HoldWish:
-        """What is asked for; the same of one key of ``who`` is the same hold. Raises ProblemError where it is wrong."""
+        """What is asked for; the same of one key of ``who`` is the same hold. Raises ProblemError if it is wrong."""
         until_ms = instant("/until", self.until)
         if until_ms is None or not self.reason.strip():
             raise invalid("/reason", "no reason", "why the key is held")

@@ -99,7 +99,7 @@ def list_routes(deps: Dependencies) -> APIRouter:
 
 
 def _value(text: str, wanted: Put) -> Literal:
-    """The value that the address and the body name. Raises ProblemError where they name two."""
+    """The value that the address and the body name. Raises ProblemError if they name two."""
     if not text or "\0" in text or not text.isprintable():
         raise invalid("entry", shown(text), "a value of printable characters")
     if wanted.value is None:
@@ -113,7 +113,7 @@ def _value(text: str, wanted: Put) -> Literal:
 
 
 def _folder(deps: Dependencies, name: str) -> ListFolder:
-    """The folder that has the list. Raises ProblemError where there is none, or lists come from a topic."""
+    """The folder that has the list. Raises ProblemError if there is none, or lists come from a topic."""
     settings = deps.config.lists
     if settings is None:
         raise not_found(f"list {shown(name)}", f"pipeline {deps.config.name} has no lists: name their folder")

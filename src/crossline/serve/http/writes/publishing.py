@@ -27,7 +27,7 @@ log = get_logger(__name__)
 async def publish_approved(
     deps: Dependencies, commands: Commands, request: Request, who: str, proof: Mapping[str, Any]
 ) -> list[Any]:
-    """What became of each rule of the text. ``who``: who approved. Raises ProblemError where it may not follow.
+    """What became of each rule of the text. ``who``: who approved. Raises ProblemError if it may not follow.
 
     Done again after it was done, or half, it ends as if done once.
     """
@@ -73,7 +73,7 @@ def _is_published(deps: Dependencies, request: Request) -> bool:
 
 
 def check_beneath(request: Request, files: Files) -> None:
-    """Raise ProblemError (409) where the file that a text replaces is another than when approval was asked for."""
+    """Raise ProblemError (409) if the file that a text replaces is another than when approval was asked for."""
     there = digest_beneath(files, request.name)
     if request.beneath is None or there in {request.beneath, text_digest(request.text)}:
         return

@@ -87,7 +87,7 @@ class PostgresLedger:
     ) -> None:
         """Connect, and take a slot.
 
-        Raises StateError where the schema is that of something else, PermanentError where somebody has to mend
+        Raises StateError if the schema is that of something else, PermanentError where somebody has to mend
         something first (it has the answers of another pipeline, say), RetryableError where the server takes nothing
         now.
         """
@@ -128,7 +128,7 @@ class PostgresLedger:
     def exchange(
         self, asked: Sequence[Asked], entries: Sequence[ReceiptEntry]
     ) -> tuple[list[Claimed], list[StoredAnswer | None]]:
-        """Keep answers, then claim ids. Raises RetryableError where the server takes nothing now."""
+        """Keep answers, then claim ids. Raises RetryableError if the server takes nothing now."""
         now_ms = self._clock_ms()
         kept: list[StoredAnswer | None] = []
         claimed: list[Claimed] = []

@@ -131,7 +131,7 @@ def ledger_at(where: object) -> DatabaseAddress:
 
 @contextmanager
 def reading(place: DatabaseAddress) -> Iterator[PostgresRows]:
-    """One moment of the ledger at ``place``, read-only. Raises StateError where there is none."""
+    """One moment of the ledger at ``place``, read-only. Raises StateError if there is none."""
     with translated_errors(place, writing=False, opening=True), place.connect() as connection:
         check_ledger_schema(connection, place)
         with connection.transaction():

@@ -59,7 +59,7 @@ class PostgresRows:
 def ensure_ledger(connection: Connection, place: DatabaseAddress) -> str:
     """Make the tables where there are none; the ledger's id, which its chains are named after.
 
-    Raises StateError where the schema is that of something else, or of a later version.
+    Raises StateError if the schema is that of something else, or of a later version.
     """
     migrate(connection, place, STEPS)
     check_ledger_schema(connection, place)
@@ -71,7 +71,7 @@ def ensure_ledger(connection: Connection, place: DatabaseAddress) -> str:
 
 
 def ensure_owner(connection: Connection, place: DatabaseAddress, pipeline: str) -> None:
-    """Note at the first start whose answers the ledger has. Raises UsageError where they are another pipeline's."""
+    """Note at the first start whose answers the ledger has. Raises UsageError if they are another pipeline's."""
     connection.execute("INSERT INTO meta VALUES ('pipeline', %s) ON CONFLICT (name) DO NOTHING", (pipeline,))
     row = connection.execute("SELECT value FROM meta WHERE name = 'pipeline'").fetchone()
     if row is not None and row[0] != pipeline:

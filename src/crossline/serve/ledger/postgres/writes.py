@@ -80,7 +80,7 @@ def keep_all(
 ) -> list[StoredAnswer | None]:
     """Keep answers with their receipts, all or none. Those of ``bases`` that are made are added to it.
 
-    Raises LostSlotError where the chain is another process's, and what psycopg raises.
+    Raises LostSlotError if the chain is another process's, and what psycopg raises.
     """
     keys = [(each.asked.stream, indexed(each.asked.record_id)) for each in entries]
     # In a pipeline a transaction is two ways to the server and back: what is asked goes there together.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from crossline.backtest.investigation.bars import FigureBar
-from crossline.backtest.investigation.timeline import Lane, Mark, Place, RecordMark, Step, Timeline, Travel
+from crossline.backtest.investigation.figure_bars import FigureBar
+from crossline.backtest.investigation.timeline import FigurePoint, Lane, Location, Mark, RecordMark, Timeline, Travel
 
 DAY_MS = 1_795_392_000_000  # 2026-11-23T00:00:00Z
 
@@ -52,7 +52,7 @@ SENDERS = Timeline(
     crossing="t0199322",
     at_ms=at("14:04:16.550"),
     due_ms=None,
-    steps=tuple(Step(at(time), value, name) for name, time, _, _, value in _SENDERS if value is not None),
+    steps=tuple(FigurePoint(at(time), value, name) for name, time, _, _, value in _SENDERS if value is not None),
     records=tuple(mark(name, time, kind, amount) for name, time, kind, amount, _ in _SENDERS),
     money="amount_cents",
 )
@@ -94,8 +94,8 @@ TRAVEL = replace(
     threshold=500,
     steps=(),
     travel=Travel(
-        Place(41.15, -8.61, at("13:58:12"), "v1"),
-        Place(45.76, 4.84, at("14:04:51"), "v2"),
+        Location(41.15, -8.61, at("13:58:12"), "v1"),
+        Location(45.76, 4.84, at("14:04:51"), "v2"),
         1199.3,
         399_000,
         10820.8,
@@ -105,8 +105,8 @@ TRAVEL = replace(
 PACIFIC = replace(
     TRAVEL,
     travel=Travel(
-        Place(35.68, 139.69, at("13:58:12"), "v1"),
-        Place(37.77, -122.42, at("14:04:51"), "v2"),
+        Location(35.68, 139.69, at("13:58:12"), "v1"),
+        Location(37.77, -122.42, at("14:04:51"), "v2"),
         8270,
         399_000,
         74616,
@@ -124,7 +124,7 @@ MANY = replace(
     window_end_ms=at("14:08:44.112"),
     crossing="m300",
     at_ms=at("14:08:44.112"),
-    steps=tuple(Step(each, min(n, 330), f"m{n}") for n, each in enumerate(_TIMES)),
+    steps=tuple(FigurePoint(each, min(n, 330), f"m{n}") for n, each in enumerate(_TIMES)),
     records=tuple(
         replace(mark(f"m{n}", "14:00:00", "counted"), event_ms=each, ingest_ms=each) for n, each in enumerate(_TIMES)
     ),

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from crossline.backtest.investigation.bars import FigureBar
+from crossline.backtest.investigation.figure_bars import FigureBar
 from crossline.backtest.investigation.timeline import Timeline
 from crossline.serve.console import charts
 from crossline.serve.console.charts.bars import figure_bar

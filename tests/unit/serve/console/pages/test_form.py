@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crossline.analysis.forms.reading import form_of
+from crossline.analysis.forms.form_reader import form_of
 from crossline.serve.approvals.values import RuleDraft
 from crossline.serve.console.pages.rules.editor_parts import TextFault
 from crossline.serve.console.pages.rules.form_input import wrongs_of

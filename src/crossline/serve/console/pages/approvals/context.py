@@ -31,7 +31,7 @@ class RequestRow:
 class PendingVersionRow:
     """A version that was published and waits.
 
-    ``address``: of its text; empty where nobody here has it. ``asks``: where it is confirmed; ``act``: whether it is
+    ``address``: of its text; empty if nobody here has it. ``asks``: where it is confirmed; ``act``: whether it is
     about to be. ``proven``: whether there is a proof of its text. ``why_not``: why who looks cannot approve.
     """
 

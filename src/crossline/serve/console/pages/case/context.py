@@ -67,7 +67,7 @@ class RuleText:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A line of the activity. ``who``: empty where it was the linking of alerts."""
+    """A line of the activity. ``who``: empty if it was the linking of alerts."""
 
     at: Moment
     who: str

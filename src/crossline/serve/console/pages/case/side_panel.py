@@ -10,7 +10,7 @@ from urllib.parse import quote
 import orjson
 import yaml
 
-from crossline.analysis.english import said
+from crossline.analysis.english import describe_rule
 from crossline.basics.errors import CrosslineError
 from crossline.basics.times import parse_instant_ms
 from crossline.plan.compose import sources_of
@@ -28,7 +28,7 @@ AROUND, DECISIONS_MAX, TEXT_LINES = 2, 5, 14
 
 
 def decided_of(asked: PageRequest, alert: Mapping[str, Any]) -> DecisionPanel | None:
-    """The last decision on the record of an alert; None where there is none."""
+    """The last decision on the record of an alert; None if there is none."""
     try:
         found = found_decisions(asked.parts.deps, alert["record_id"], alert["stream"], None, DECISIONS_MAX)
     except (CrosslineError, ProblemError):
@@ -107,7 +107,7 @@ def _english(config: Any, body: Mapping[str, Any]) -> str:
     active = rule.model_copy(update={"status": "active", "effective_from": None})
     try:
         spec = sources_of(RuleSet.from_rules([active]), config.streams).of_reading(active.reading)
-        return said(active, active.program(spec, rule_defaults(config)))
+        return describe_rule(active, active.program(spec, rule_defaults(config)))
     except (CrosslineError, KeyError, ValueError):  # it reads hits of other rules, or a stream that is gone
         return ""
 

@@ -21,7 +21,7 @@ class ReasonTab:
 
 @dataclass(frozen=True, slots=True)
 class LetterRow:
-    """A dead letter. ``at``: None where that was not noted; ``some``: the first of its bytes, as they can be shown."""
+    """A dead letter. ``at``: None if that was not noted; ``some``: the first of its bytes, as they can be shown."""
 
     address: str
     reason: str
@@ -78,7 +78,7 @@ class SentRecord:
 class LetterPage:
     """``text``: its bytes as text, what does not print written out; ``octets``: in hex, where they are no UTF-8.
 
-    ``read``: of a record of Avro, what of it was read, as JSON; ``broke``: why no more was, empty where all was.
+    ``read``: of a record of Avro, what of it was read, as JSON; ``broke``: why no more was, empty if all was.
     ``draft``: what the form has; ``lost``: what of the bytes it has not; ``why_not``: why it cannot be sent again.
     """
 

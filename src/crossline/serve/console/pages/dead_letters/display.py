@@ -38,7 +38,7 @@ def size_of(letter: Mapping[str, Any]) -> str:
 
 
 def text_of(raw: bytes) -> str:
-    """As text, what does not print written out; empty where they are no UTF-8."""
+    """As text, what does not print written out; empty if they are no UTF-8."""
     try:
         return printable_lines(raw.decode()[:TEXT_CHARS].replace("\r", "\\r"))
     except UnicodeDecodeError:
@@ -57,7 +57,7 @@ def hex_lines(raw: bytes) -> Iterator[HexLine]:
 
 
 def read_of(avro: Mapping[str, Any] | None) -> tuple[str, str]:
-    """A record of Avro as JSON, and why no more of it could be read; both empty where it is none."""
+    """A record of Avro as JSON, and why no more of it could be read; both empty if it is none."""
     if avro is None:
         return "", ""
     record = avro["record"]

@@ -81,7 +81,7 @@ def stopped(
 
 
 def amount_of(alert: Mapping[str, Any], money: MoneySettings | None) -> tuple[str, Decimal] | None:
-    """Currency and amount of the record that an alert carries; None where it carries none."""
+    """Currency and amount of the record that an alert carries; None if it carries none."""
     record = alert.get("record")
     if money is None or not isinstance(record, Mapping):
         return None

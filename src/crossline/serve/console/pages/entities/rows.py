@@ -1,4 +1,4 @@
-"""What the API says of an entity, as rows of its page."""
+"""Answers of the API of an entity, as rows of its page."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ async def release(asked: PageRequest) -> Any:
 
 
 def _whose(asked: PageRequest) -> tuple[str, str]:
-    """Field and value: of the address, or of the form. Raises ProblemError (422) where neither names them."""
+    """Field and value: of the address, or of the form. Raises ProblemError (422) if neither names them."""
     given = asked.path if "field" in asked.path else asked.form
     field, value = given.get("field", ""), given.get("value", "")
     if not field or not value:

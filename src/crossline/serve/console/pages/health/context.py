@@ -60,7 +60,7 @@ class HealthRow:
 
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """What was foretold of a rule, beside what came. ``of``: what that rests on."""
+    """What was predicted of a rule, beside what came. ``of``: what that rests on."""
 
     rule_id: str
     address: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crossline.analysis.health.predictions import Held
+from crossline.analysis.health.predictions import PredictionCheck
 from crossline.serve.console.api_calls import segment
 from crossline.serve.console.layout.numbers import DASH, counted, number
 from crossline.serve.console.pages.health.context import HealthRow, HeldRow, MetRow, Remark
@@ -57,7 +57,7 @@ def row_of(body: Mapping[str, Any], span: str) -> HealthRow:
 def held_rows(body: Mapping[str, Any]) -> Iterator[HeldRow]:
     """What was foretold of a rule, each figure beside what came."""
     for each in body["kept"]:
-        held = Held(**each)
+        held = PredictionCheck(**each)
         of = "label" if held.figure == "precision" else "whole day"
         low, high = (figure_text(one, held.figure) for one in (held.low, held.high))
         yield HeldRow(
@@ -71,7 +71,7 @@ def held_rows(body: Mapping[str, Any]) -> Iterator[HeldRow]:
         )
 
 
-def _observed_text(held: Held) -> str:
+def _observed_text(held: PredictionCheck) -> str:
     if held.came is not None:
         return figure_text(held.came, held.figure)
     return "too few labels" if held.figure == "precision" else "no whole day yet"
@@ -98,7 +98,7 @@ def met_rows(body: Mapping[str, Any]) -> Iterator[MetRow]:
 
 def figure_sentences(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Each figure in a sentence."""
-    return tuple(prediction_text(Held(**each)) for each in body["kept"])
+    return tuple(prediction_text(PredictionCheck(**each)) for each in body["kept"])
 
 
 def _spark(body: Mapping[str, Any], span: str, due: Mapping[str, Any] | None) -> str:

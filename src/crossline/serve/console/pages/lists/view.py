@@ -96,7 +96,7 @@ async def _refused(asked: PageRequest, error: ProblemError) -> Shown:
 
 
 def _etag(asked: PageRequest, name: str, value: str) -> str | None:
-    """Of the entry that is there; None where none is."""
+    """Of the entry that is there; None if none is."""
     found = entries_of(asked.parts.deps.config).get(name, ())
     ends = [until_ms for each, until_ms in found if entry_text(each) == value]
     literal = next((each for each, _ in found if entry_text(each) == value), None)

@@ -162,7 +162,7 @@ async def _logged_in(asked: PageRequest, name: str, by: By, roles: tuple[str, ..
 
 
 async def _audited(asked: PageRequest, who: Principal, what: str, outcome: Any, how: str) -> None:
-    """A log-in, or one that failed, in the audit log. Raises RetryableError where that takes nothing."""
+    """A log-in, or one that failed, in the audit log. Raises RetryableError if that takes nothing."""
     async with asked.parts.audit.writing(who, "POST", f"console /{what}", f"users/{quote(who.name)}") as write:
         write.outcome, write.after = outcome, {"how": how, "from": peer_of(asked.request.scope)}
 

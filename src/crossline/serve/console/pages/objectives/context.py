@@ -11,7 +11,7 @@ from crossline.serve.console.layout.shell import Shell
 
 @dataclass(frozen=True, slots=True)
 class WindowCell:
-    """How an objective did within a window. ``value``: at the percentile that is promised, empty where there is none.
+    """How an objective did within a window. ``value``: at the percentile that is promised, empty if there is none.
 
     ``word``: kept, missed or not known; ``full``: on focus.
     """

@@ -47,7 +47,7 @@ def preview_of(asked: PageRequest, wanted: QueueQuery, case_id: str) -> Preview:
 
 
 def gravest(case: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The alert whose sentence the case has; None where nothing is known of its alerts."""
+    """The alert whose sentence the case has; None if nothing is known of its alerts."""
     known = [each for each in case["alerts"] if "message" in each]
     mine = [each for each in known if each["message"] == case["sentence"]]
     found: list[Mapping[str, Any]] = mine or known

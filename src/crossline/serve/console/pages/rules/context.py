@@ -16,7 +16,7 @@ from crossline.serve.console.pages.rules.editor_parts import Curve, GoingOn, Sam
 class RuleRow:
     """A rule. ``days``: alerts of the past 14 days; ``points``: the same, from 0 to 1; ``waits``: a draft.
 
-    ``broken``: which figures are beyond what was foretold; empty: none.
+    ``broken``: which figures are beyond what was predicted; empty: none.
     """
 
     rule_id: str
@@ -106,7 +106,7 @@ class PredictionRow:
 class Rollout:
     """How far the version in force has come. ``caption``: for which keys it decides, and who has the others.
 
-    ``watching``: what was foretold and what came today; empty: nothing was foretold. ``wider``: the shares that it may
+    ``watching``: the prediction and today's observations; empty: none. ``wider``: the shares that it may
     be given; ``back``: the version that rolling back goes to, 0: there is none. ``asked``: the share that is asked for.
     """
 
@@ -123,8 +123,8 @@ class Rollout:
 class RulePage:
     """``version``: that which is looked at; ``before``: the number of the version before, 0: none.
 
-    ``moves``: statuses that it may be given; ``why_not_draft``, ``why_not_approve``: empty where who looks may.
-    ``held``: what was foretold beside what came, and whether it is beyond it.
+    ``moves``: statuses that it may be given; ``why_not_draft``, ``why_not_approve``: empty if who looks may.
+    ``held``: what was predicted beside what came, and whether it is beyond it.
     ``waits``: what waits for a second person.
     """
 

@@ -45,7 +45,7 @@ async def job_of(asked: PageRequest, job_id: str) -> Mapping[str, Any]:
 
 
 def threshold_of(config: PipelineConfig, text: str) -> ThresholdLine | None:
-    """The one line that the rule of a text draws; None where it is wrong, or draws none."""
+    """The one line that the rule of a text draws; None if it is wrong, or draws none."""
     rule = the_rule(config, text)
     if rule is None:
         return None
@@ -57,7 +57,7 @@ def threshold_of(config: PipelineConfig, text: str) -> ThresholdLine | None:
 
 
 def live_line(asked: PageRequest, rule_id: str) -> float | None:
-    """The threshold of the version in force; None where there is none."""
+    """The threshold of the version in force; None if there is none."""
     config = asked.parts.deps.config
     try:
         drawn = threshold_of(config, text_of(config, current_of(versions_of(config, rule_id)))[0])

@@ -156,7 +156,7 @@ def faults_of(asked: PageRequest, text: str) -> tuple[tuple[TextFault, ...], boo
 
 
 def english_of(asked: PageRequest, text: str) -> str:
-    """What the text means; empty where it is wrong."""
+    """What the text means; empty if it is wrong."""
     rule = the_rule(asked.parts.deps.config, text)
     return "" if rule is None else english(asked.parts.deps.config, rule)
 

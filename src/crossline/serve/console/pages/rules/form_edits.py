@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from crossline.analysis.redraw import with_threshold
+from crossline.analysis.threshold_edit import with_threshold
 from crossline.basics.errors import UsageError
 from crossline.serve.approvals.texts import the_rule
 from crossline.serve.console.api_calls import called

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from crossline.analysis.forms.reading import form_of
+from crossline.analysis.forms.form_reader import form_of
+from crossline.analysis.forms.form_writer import with_form
 from crossline.analysis.forms.values import RuleForm, TypeChange
-from crossline.analysis.forms.writing import with_form
 from crossline.serve.console.pages.rules.editor_parts import TextFault
 from crossline.serve.console.request import PageRequest, moved
 
@@ -27,7 +27,7 @@ def text_in(form: Mapping[str, str]) -> str:
 def text_of(asked: PageRequest) -> str:
     """The text with what was set in the form beside it. Another type is given where it was confirmed alone.
 
-    Raises UsageError where the form cannot write it.
+    Raises UsageError if the form cannot write it.
     """
     text = text_in(asked.form)
     given = {name.removeprefix(PREFIX): value for name, value in asked.form.items() if name.startswith(PREFIX)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.analysis.health.predictions import Held
+from crossline.analysis.health.predictions import PredictionCheck
 from crossline.analysis.health.shares import Precision
 from crossline.serve.cases.statistics.queries import money_text
 from crossline.serve.console.api_calls import called
@@ -20,7 +20,7 @@ from crossline.serve.http.problems import ProblemError
 class RuleFigures:
     """``labels``: of how many precision is; ``cost``: µs a record.
 
-    ``held``: each figure that was foretold beside what came, and whether it is beyond. ``days``: alerts of each
+    ``held``: each figure that was predicted beside what came, and whether it is beyond. ``days``: alerts of each
     day that was counted, today last.
     """
 
@@ -45,7 +45,7 @@ async def doing_of(asked: PageRequest) -> dict[str, RuleFigures]:
 
 def doing(body: Mapping[str, Any]) -> RuleFigures:
     """Of one rule."""
-    held = [Held(**each) for each in body["kept"]]
+    held = [PredictionCheck(**each) for each in body["kept"]]
     true, labels = body["precision"]["true"], body["precision"]["labels"]
     return RuleFigures(
         labels=f"of {counted(labels, 'label')}, {true:,} of fraud",

@@ -118,6 +118,6 @@ def pending_text(done: Mapping[str, Any]) -> str:
 
 
 async def versions_and_live(asked: PageRequest) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """All versions of the rule, and that in force. Raises ProblemError (404) where there is none."""
+    """All versions of the rule, and that in force. Raises ProblemError (404) if there is none."""
     rows = await asyncio.to_thread(versions_of, asked.parts.deps.config, asked.path["rule_id"])
     return rows, current_of(rows)

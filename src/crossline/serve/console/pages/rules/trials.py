@@ -85,7 +85,7 @@ def is_of(job: TrialView, text: str) -> bool:
 
 
 def remaining_text(job: Mapping[str, Any], now_ms: int) -> str:
-    """About how long it still takes, by how far it came since it began; empty where that is not known.
+    """About how long it still takes, by how far it came since it began; empty if that is not known.
 
     >>> job = {"started_at": "1970-01-01T00:00:00.000Z", "progress": {"share": 0.25}}
     >>> left_text(job, 10_000)

@@ -196,7 +196,7 @@ def _consequence(row: Mapping[str, Any], now: Mapping[str, Any], act: str, days:
 
 
 def kept_of(asked: PageRequest, rule_id: str, now: Mapping[str, Any]) -> PredictionRow | None:
-    """What the backtest of the version in force foretold, beside what came since of all keys, in whole days."""
+    """What the backtest of the version in force predicted, and the observations since of all keys, in whole days."""
     request = asked.parts.approvals.published(rule_id, int(now["version"]))
     proof = None if request is None else asked.parts.approvals.proof(request.proof_id)
     if request is None or proof is None or request.decided_ms is None:

@@ -13,7 +13,7 @@ from crossline.serve.console.layout.shell import Shell
 class SearchHit:
     """One thing that was found. ``name``: its id or number; ``caption``: its sentence; ``meta``: what else is known.
 
-    ``severity``, ``decision``: empty where it has none.
+    ``severity``, ``decision``: empty if it has none.
     """
 
     address: str

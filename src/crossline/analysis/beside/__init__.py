@@ -1,1 +1,0 @@
-"""Rules and versions next to each other: which says no more than another, and who has which keys."""

@@ -1,0 +1,1 @@
+"""Overlap of rules and versions: rules that another one subsumes, and shares of keys."""

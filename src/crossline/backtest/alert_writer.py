@@ -1,0 +1,52 @@
+"""The sink of a backtest: alerts and decisions as JSON lines in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from crossline.basics.errors import UsageError
+from crossline.evaluate.alerts.alert_json import json_bytes
+from crossline.evaluate.decisions.batch import Decisions
+from crossline.io.sinks.base import Delivery
+
+
+class AlertWriter:
+    """A sink that writes every alert, shadow alerts included, as a JSON line to a file, and decisions to another file.
+
+    It is for one run without restarts.
+    """
+
+    def __init__(self, path: Path, decisions: Path | None = None) -> None:
+        self._path = path
+        self._of_decisions = decisions
+        self._decisions: BinaryIO | None = None
+
+    @classmethod
+    def from_settings(cls, settings: Any, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
+        """Refused: pipeline files cannot name this sink."""
+        raise UsageError("the backtest's writer is not a sink for pipelines; use jsonl")
+
+    def open(self) -> None:
+        """Start empty files."""
+        self._file = self._path.open("wb")
+        if self._of_decisions is not None:
+            self._decisions = self._of_decisions.open("wb")
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Append."""
+        for alert in delivery.alerts:
+            self._file.write(json_bytes(alert) + b"\n")
+        if self._decisions is not None:
+            self._decisions.writelines(line + b"\n" for line in _lines(delivery.decisions))
+
+    def close(self) -> None:
+        """Flush and close; safe to call twice."""
+        self._file.close()
+        if self._decisions is not None:
+            self._decisions.close()
+
+
+def _lines(decisions: Sequence[Mapping[str, Any]]) -> Iterable[bytes]:
+    return decisions.lines() if isinstance(decisions, Decisions) else map(json_bytes, decisions)
