@@ -13,6 +13,7 @@ import typer
 
 from crossline.cli import main
 from crossline.cli.main import app, run_command
+from crossline.io.sqlite.sink import SqliteSink
 
 ROOT: Any = typer.main.get_command(app)
 
@@ -113,8 +114,9 @@ def test_no_command_loads_what_only_another_one_uses(tmp_path: Path) -> None:
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "r.yaml").write_text(RULE)
     (tmp_path / "stream.yaml").write_text(STREAM)
-    with SqliteSink("crossline", str(tmp_path / "some.db")) as sink:
-        sink.open()
+    store = SqliteSink(tmp_path / "some.db", "p")
+    store.open()
+    store.close()
     config = {"crossline.settings.config"}
     for arguments, unused in (
         (("--help",), HEAVY | config | {"pydantic", "yaml", "sqlite3"}),
