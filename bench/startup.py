@@ -4,8 +4,8 @@
 load of the machine meets all of them; the first round, in which the system reads the files, is not counted. ``run`` is
 that of the project which ``crossline init`` writes (24 records), from the command to the first line of its alerts.
 
-``--cold``: also the processor seconds that all processes of ``crossline demo`` spend from the command to the first alert
-that it shows, from a folder of compiled kernels that is empty (``NUMBA_CACHE_DIR``), once.
+``--cold``: also the processor seconds that all processes of ``crossline demo`` spend from the command to the first
+alert that it shows, from a folder of compiled kernels that is empty (``NUMBA_CACHE_DIR``), once.
 """
 
 from __future__ import annotations
