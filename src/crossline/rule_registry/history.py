@@ -368,8 +368,7 @@ def trip_events(
 ) -> Iterator[RuleEvent]:
     """An event for each of ``trips`` that changes anything: of a version that is in force, and active.
 
-    It holds from just after every record of the stream that was judged, whatever clock that goes by: a pipeline that is
-    behind would else go on to flood until it has caught up.
+    It holds from just after every judged record of the stream: a pipeline that is behind would else go on to flood.
     """
     for trip in trips:
         mine = history.rules.get(trip.rule_id)

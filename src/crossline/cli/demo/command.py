@@ -75,8 +75,7 @@ def demo(
     sys.stderr.write(f"starting Spark; {records:,} payments will come at {pace:,} per second\n")
     if config.serve is not None:
         sys.stderr.write(f"meanwhile its API answers at http://{config.serve.place}, and asks nobody for a key\n")
-    source = read_source(config.sources[SOURCE].model_dump(exclude_none=True))
-    workload = source.workload
+    workload = read_source(config.sources[SOURCE].model_dump(exclude_none=True)).workload
     if not isinstance(workload, CardWorkload):
         raise UsageError(f"the demo's pipeline has workload {type(workload).__name__}; expected cards")
     seen: list[dict[str, Any]] = []
@@ -101,8 +100,8 @@ def demo(
             finally:
                 end_session(spark)
         judged = score(seen, workload.labels(0, records))
-        latencies = latencies_ms(seen, _started_ms(config), pace)
-        figures = {**summary(config, totals, judged, latencies), "asked": asked.to_json()}
+        figures = summary(config, totals, judged, latencies_ms(seen, _started_ms(config), pace))
+        figures["asked"] = asked.to_json()
         sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
         sys.stdout.flush()
         if sys.stdout.isatty() and not as_json if console is None else console:
