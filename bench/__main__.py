@@ -9,7 +9,7 @@ import sys
 from crossline.runtime.java.child_processes import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
-SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint", "sizing")
+SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint", "sizing", "startup")
 LARGE = (
     *("throughput", "backtest", "keys", "recovery", "latency", "decisions", "isolation", "sinks", "equality"),
     *("postgres", "soak"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.fields import FieldKind
@@ -18,7 +18,6 @@ from crossline.basics.formula.formula import Formula
 from crossline.basics.formula.naive import COMPARE
 from crossline.basics.formula.threshold import certain_threshold, threshold_at
 from crossline.basics.formula.tree import Constant, Join
-from crossline.basics.models.model import Scorer
 from crossline.basics.streams.reading import Reading
 from crossline.programs.alert_fields import CarriedRecord
 from crossline.programs.feed import Feed as Feed  # noqa: PLC0414 - part of a program
@@ -26,6 +25,9 @@ from crossline.programs.feed import Figure as Figure  # noqa: PLC0414 - part of 
 from crossline.programs.feed import Window as Window  # noqa: PLC0414 - part of a program
 from crossline.programs.kinds import Operator
 from crossline.programs.predicate import Kind, OfKind, Predicate
+
+if TYPE_CHECKING:  # it loads numpy, for which who reads rules need not wait
+    from crossline.basics.models.model import Scorer
 
 ALWAYS = Formula("true", Constant(True, "boolean"))
 

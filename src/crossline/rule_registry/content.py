@@ -8,12 +8,15 @@ import stat
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import Problem, RefusedError
 from crossline.basics.texts.yamltext import SIZE_MAX
 from crossline.rule_registry.sources.origin import UNKNOWN, Origin
-from crossline.settings.config import PipelineConfig, in_folder, load_pipeline
+
+if TYPE_CHECKING:
+    from crossline.settings.config import PipelineConfig
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -89,12 +92,16 @@ def read_pipeline(path: str | Path) -> PipelineConfig:
 
     Raises as ``read_text``, and RefusedError with all that is wrong in it.
     """
+    from crossline.settings.config import load_pipeline  # noqa: PLC0415 - who reads rules alone need not wait for it
+
     folder = Path(path).parent
     return load_pipeline(read_text(path), str(path), lambda name: text_of(name, _read(folder / name, SIZE_MAX)))
 
 
 def read_pipeline_in_place(path: str | Path) -> PipelineConfig:
     """As ``read_pipeline``, its paths joined to its folder."""
+    from crossline.settings.config import in_folder  # noqa: PLC0415 - as above
+
     return in_folder(read_pipeline(path), str(Path(path).parent))
 
 

@@ -10,14 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from crossline.basics.errors import PermanentError, RetryableError, UsageError
 from crossline.basics.streams.reading import rule_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.problems import RefusedError
 from crossline.basics.times import FOREVER_MS
-from crossline.evaluate.alerts.breaker import BreakerTrip
 from crossline.rule_registry.content import is_folder
 from crossline.rule_registry.events import EventKind, RuleEvent, published_by
 from crossline.rule_registry.history import History, trip_events
@@ -37,6 +36,9 @@ from crossline.rules.base import Rule
 from crossline.rules.composition import Head, Sources, heads_of_rules, way_of
 from crossline.rules.reading import read_rule
 from crossline.rules.ruleset import RuleSet
+
+if TYPE_CHECKING:  # else a check would load what judges, numpy and Arrow
+    from crossline.evaluate.alerts.breaker import BreakerTrip
 
 IngestClock = Literal["wall", "records"]
 # Where what is not logged yet would hold from: after all records, so that it judges none.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -12,7 +13,6 @@ from crossline.basics.errors import StateError
 from crossline.basics.streams.reading import Reading, rule_of, several_of
 from crossline.basics.texts.problems import Finding, shown
 from crossline.basics.times import BEGINNING_MS, format_duration, format_instant
-from crossline.evaluate.alerts.breaker import BreakerTrip
 from crossline.rule_registry.events import RuleEvent
 from crossline.rules.base import Rule, Status, legal_move, legal_moves
 from crossline.rules.composition import Head, Sources, heads_of_rules, way_of
@@ -22,6 +22,9 @@ from crossline.rules.holds.standing import PlacedHold
 from crossline.rules.naming import shared_in
 from crossline.rules.reading import read_rule
 from crossline.rules.ruleset import RuleSet
+
+if TYPE_CHECKING:  # else a check would load what judges, numpy and Arrow
+    from crossline.evaluate.alerts.breaker import BreakerTrip
 
 BREAKER = "breaker"  # who it is that made a rule shadow
 
@@ -365,8 +368,7 @@ def trip_events(
 ) -> Iterator[RuleEvent]:
     """An event for each of ``trips`` that changes anything: of a version that is in force, and active.
 
-    It holds from just after every record of the stream that was judged, whatever clock that goes by: a pipeline that is
-    behind would else go on to flood until it has caught up.
+    It holds from just after every judged record of the stream: a pipeline that is behind would else go on to flood.
     """
     for trip in trips:
         mine = history.rules.get(trip.rule_id)

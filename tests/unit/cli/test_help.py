@@ -13,6 +13,7 @@ import typer
 
 from crossline.cli import main
 from crossline.cli.main import app, run_command
+from crossline.io.sqlite.sink import SqliteSink
 
 ROOT: Any = typer.main.get_command(app)
 
@@ -96,11 +97,32 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
+# What takes long to load, and judges or moves records.
+HEAVY = {"pyspark", "pandas", "numpy", "pyarrow", "numba", "llvmlite", "confluent_kafka", "onnxruntime", "psycopg"}
+STREAM = """
+schema_version: 1
+streams:
+  s: {id: i, event_time: {field: t}, fields: {i: string, t: integer, k: string, v: integer}}
+"""
+RULE = """
+- {rule_id: r, version: 1, rule_type: velocity, source_topic: s, group_by: k, aggregation_type: sum,
+   aggregation_field: v, aggregation_threshold: 3, window: 10s}
+"""
+
+
 def test_no_command_loads_what_only_another_one_uses(tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text("")
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "r.yaml").write_text(RULE)
+    (tmp_path / "stream.yaml").write_text(STREAM)
+    store = SqliteSink(tmp_path / "some.db", "p")
+    store.open()
+    store.close()
+    config = {"crossline.settings.config"}
     for arguments, unused in (
-        (("--help",), {"pyspark", "numpy", "pyarrow", "pydantic", "numba", "yaml", "sqlite3"}),
-        (("rules", "check", str(tmp_path)), {"pyspark", "pandas", "numba", "confluent_kafka"}),
-        (("alerts", "list", "--store", "none.db"), {"pyspark", "pandas", "numba", "confluent_kafka"}),
+        (("--help",), HEAVY | config | {"pydantic", "yaml", "sqlite3"}),
+        (("rules", "check", "--help"), HEAVY | config),
+        (("rules", "check", str(tmp_path / "rules"), "--stream", str(tmp_path / "stream.yaml")), HEAVY | config),
+        (("alerts", "list", "--db", str(tmp_path / "some.db")), HEAVY | config | {"crossline.rules.base"}),
+        (("alerts", "list", "--db", "none.db"), HEAVY | config),
     ):
-        assert unused & loaded_by(*arguments) == set()
+        assert (arguments[:2], unused & loaded_by(*arguments)) == (arguments[:2], set())

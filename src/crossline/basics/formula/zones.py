@@ -8,12 +8,12 @@ from __future__ import annotations
 import zoneinfo
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
-
-import numpy as np
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from crossline.basics.times import YEAR_1_MS, YEAR_10000_MS
-from crossline.basics.values import I64
+
+if TYPE_CHECKING:
+    from crossline.basics.values import I64
 
 DAY_MS = 86_400_000
 
@@ -49,6 +49,9 @@ def offsets_ms(instants_ms: I64, name: str, blocks_ms: tuple[int, ...] = (DAY_MS
     No zone changes its clocks twice within a day: where they show the same at both ends of a day, they do all day long.
     A day on which they do not is looked at by the minute, and such a minute by the millisecond.
     """
+    import numpy as np  # noqa: PLC0415 - for columns: what reads rules has none, and need not wait
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
     block_ms, *finer_ms = blocks_ms
     blocks = pa.array(instants_ms // block_ms).dictionary_encode()
     starts_ms = [block * block_ms for block in blocks.dictionary.to_pylist()]
@@ -64,6 +67,8 @@ def offsets_ms(instants_ms: I64, name: str, blocks_ms: tuple[int, ...] = (DAY_MS
 
 def near_the_ends(instants_ms: I64) -> I64:
     """The rows whose instants are not more than two days within years 1 to 9999."""
+    import numpy as np  # noqa: PLC0415 - as above
+
     inside = (instants_ms >= YEAR_1_MS + 2 * DAY_MS) & (instants_ms < YEAR_10000_MS - 2 * DAY_MS)
     return np.flatnonzero(~inside)
 

@@ -19,9 +19,9 @@ from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.texts.problems import nearest
 from crossline.basics.times import parse_duration_ms
 from crossline.cli import terminal
-from crossline.cli.alerts.evidence import evidence, what_if
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.alerts.text import candidates, csv_lines, dead_table, list_table, story
+from crossline.cli.help import Commands
 from crossline.cli.terminal import note, write_lines
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.jsonl import dead_line
@@ -31,7 +31,12 @@ from crossline.io.stores.protocol import AlertFilter, Store
 # What a store can count to.
 LIMIT_MAX = 2**63 - 1
 
-app = typer.Typer(help="Read the alerts and dead letters of a store.", no_args_is_help=True)
+# What judges an alert again stands in a module of its own: a list does not wait for it.
+app = Commands(
+    {"evidence": "crossline.cli.alerts.evidence:evidence", "counterfactuals": "crossline.cli.alerts.evidence:what_if"},
+    help="Read the alerts and dead letters of a store.",
+    no_args_is_help=True,
+)
 
 
 class AlertKind(StrEnum):
@@ -277,7 +282,3 @@ def _nothing(reader: Store, which: AlertFilter) -> str:
             f"; {hint}" if hint else ""
         )
     return f"no alert matches; the store has {reader.count(AlertFilter()):,} alerts, of: {', '.join(rules)}"
-
-
-app.command(name="evidence")(evidence)
-app.command(name="counterfactuals")(what_if)

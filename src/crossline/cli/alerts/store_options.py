@@ -14,7 +14,6 @@ from crossline.basics.errors import UsageError
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.io.stores.factory import open_store, store_of
 from crossline.io.stores.protocol import Store
-from crossline.rule_registry.content import read_pipeline_in_place
 
 DEFAULT_PIPELINE = Path("pipeline.yaml")
 
@@ -48,6 +47,8 @@ def opened_store(db: str | None, pipeline: Path | None) -> Iterator[Store]:
 
 
 def _of_pipeline(path: Path) -> Store:
+    from crossline.rule_registry.content import read_pipeline_in_place
+
     config = read_pipeline_in_place(path)
     store = store_of(config)
     if store is None:

@@ -22,11 +22,13 @@ from crossline.basics.texts.plaintext import printable
 from crossline.basics.times import parse_instant_ms
 from crossline.cli.demo.api_request import as_lines, ask, payment_to_ask, serve_section, served
 from crossline.cli.demo.live_traffic import RATE_PER_S, SOURCE, go_on
+from crossline.cli.demo.other_kernels import OtherKernels
 from crossline.cli.signals import stoppable
 from crossline.cli.terminal import Listing, screen
 
 if TYPE_CHECKING:
     from crossline.generate.score import Score
+    from crossline.io.sinks.base import Delivery
     from crossline.runtime.work.totals import Totals
     from crossline.settings.config import PipelineConfig as Config
 
@@ -73,33 +75,37 @@ def demo(
     sys.stderr.write(f"starting Spark; {records:,} payments will come at {pace:,} per second\n")
     if config.serve is not None:
         sys.stderr.write(f"meanwhile its API answers at http://{config.serve.place}, and asks nobody for a key\n")
-    source = read_source(config.sources[SOURCE].model_dump(exclude_none=True))
-    workload = source.workload
+    workload = read_source(config.sources[SOURCE].model_dump(exclude_none=True)).workload
     if not isinstance(workload, CardWorkload):
         raise UsageError(f"the demo's pipeline has workload {type(workload).__name__}; expected cards")
     seen: list[dict[str, Any]] = []
-    options = RunOptions(
-        on_batch=lambda delivery, _: seen.extend(map(dict, delivery.alerts)), screen=sys.stderr if as_json else None
-    )
-    with stoppable() as stopping:
-        spark = session_for(config)
-        try:
-            stopping.check()
-            running = assemble(spark, config, options)
-            stopping.stops(running)
-            running.start()
-            with served(config, folder) as problem:
-                totals = running.run_until(records)
-                asked = ask(config, folder, payment_to_ask(seen, workload, records), problem)
-        finally:
-            end_session(spark)
-    judged = score(seen, workload.labels(0, records))
-    latencies = latencies_ms(seen, _started_ms(config), pace)
-    figures = {**summary(config, totals, judged, latencies), "asked": asked.to_json()}
-    sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
-    sys.stdout.flush()
-    if sys.stdout.isatty() and not as_json if console is None else console:
-        go_on(config, folder, records)
+    with OtherKernels() as kernels:
+
+        def on_batch(delivery: Delivery, _: Totals) -> None:
+            seen.extend(map(dict, delivery.alerts))
+            if seen:
+                kernels.begin()
+
+        options = RunOptions(on_batch=on_batch, screen=sys.stderr if as_json else None)
+        with stoppable() as stopping:
+            spark = session_for(config)
+            try:
+                stopping.check()
+                running = assemble(spark, config, options)
+                stopping.stops(running)
+                running.start()
+                with served(config, folder) as problem:
+                    totals = running.run_until(records)
+                    asked = ask(config, folder, payment_to_ask(seen, workload, records), problem)
+            finally:
+                end_session(spark)
+        judged = score(seen, workload.labels(0, records))
+        figures = summary(config, totals, judged, latencies_ms(seen, _started_ms(config), pace))
+        figures["asked"] = asked.to_json()
+        sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
+        sys.stdout.flush()
+        if sys.stdout.isatty() and not as_json if console is None else console:
+            go_on(config, folder, records)
 
 
 def _lay_out(folder: Path, records: int, pace: int) -> None:

@@ -34,14 +34,13 @@ from crossline.rule_registry.sources.rule_publisher import Message, TopicPublish
 from crossline.rule_registry.sources.topic import TopicPublications, rule_name
 from crossline.rules.holds.release import Key
 from crossline.rules.shared import SharedFigure
-from crossline.settings.config import PipelineConfig
-from crossline.settings.sinks import rule_topics
-from crossline.settings.sources import ControlTopic, RulesTopic, TopicPlace
 
 if TYPE_CHECKING:
     from crossline.basics.message import TopicMessage
     from crossline.io.kafka.control import ControlTopicReader, ControlTopicWriter
     from crossline.rules.base import Status
+    from crossline.settings.config import PipelineConfig
+    from crossline.settings.sources import ControlTopic, TopicPlace
 
 WAIT_S = 20.0
 PIPELINE = Path("pipeline.yaml")
@@ -76,6 +75,8 @@ class OpenControlTopic:
 
     def publisher(self, files: Files) -> TopicPublisher:
         """What may follow ``files``, and the logs that are here."""
+        from crossline.settings.sinks import rule_topics
+
         path = Path(self.config.rules.path)
         logs = [History(events) for each in logs_in(path).values() if (events := read_log(each))]
         figures = Path(self.config.figures) if self.config.figures else None
@@ -84,6 +85,8 @@ class OpenControlTopic:
 
     def _lists(self) -> list[str] | None:
         """The names of lists, of those that are in a folder: what a topic has is not looked for."""
+        from crossline.settings.sources import ControlTopic
+
         if self.config.lists is None:
             return []
         if isinstance(self.config.lists, ControlTopic):
@@ -100,7 +103,11 @@ class OpenControlTopic:
 
 def goes_to_topic(pipeline: Path | None) -> bool:
     """Whether the rules of the pipeline file come from a topic."""
-    return pipeline is not None and isinstance(read_pipeline_in_place(pipeline).rules, RulesTopic)
+    if pipeline is None:
+        return False
+    from crossline.settings.sources import RulesTopic
+
+    return isinstance(read_pipeline_in_place(pipeline).rules, RulesTopic)
 
 
 def publish_rules(file: Path, pipeline: Path, as_: str | None, *, as_json: bool) -> None:
@@ -183,6 +190,8 @@ def publish_list(
 ) -> None:
     """Send a list to the control topic of lists, whole, if it is right."""
     config = read_pipeline_in_place(pipeline)
+    from crossline.settings.sources import ControlTopic
+
     if not isinstance(config.lists, ControlTopic):
         raise UsageError(f"{pipeline}: found no lists: {{kind: kafka, …}}; put the file into the folder of lists")
     key = key_of(str(ListKey(file.name)))
@@ -203,6 +212,8 @@ def publish_list(
 @contextmanager
 def _at(pipeline: Path, as_: str | None) -> Iterator[OpenControlTopic]:
     config = read_pipeline_in_place(pipeline)
+    from crossline.settings.sources import RulesTopic
+
     if not isinstance(config.rules, RulesTopic):
         raise UsageError(
             f"{pipeline}: found rules of kind {config.rules.kind}; expected {{kind: kafka, brokers: …, topic: …}}"

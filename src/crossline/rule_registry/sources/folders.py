@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crossline.basics.errors import PermanentError
 from crossline.rule_registry.content import content_in_folder
@@ -25,15 +25,18 @@ from crossline.rule_registry.sources.review import approval_text, check_proof, r
 from crossline.rule_registry.writing import held, replace_file
 from crossline.rules.base import Rule
 from crossline.rules.holds.release import Key
-from crossline.settings.config import PipelineConfig
-from crossline.settings.sinks import rule_topics
-from crossline.settings.sources import ControlTopic
+
+if TYPE_CHECKING:
+    from crossline.settings.config import PipelineConfig
 
 _BYTES_MAX = 4_096
 
 
 def known_of(config: PipelineConfig) -> Known:
     """What the rules of a pipeline are checked against; its paths are joined to its folder."""
+    from crossline.settings.sinks import rule_topics  # noqa: PLC0415 - whoever has a pipeline has loaded it
+    from crossline.settings.sources import ControlTopic  # noqa: PLC0415 - as above
+
     if isinstance(config.lists, ControlTopic):
         names = None  # what stands in a topic is not looked for
     else:

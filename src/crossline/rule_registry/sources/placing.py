@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -25,7 +26,9 @@ from crossline.rule_registry.sources.holds import (
 from crossline.rule_registry.sources.keys import HoldKey, key_of
 from crossline.rule_registry.sources.rule_publisher import as_if_published
 from crossline.rule_registry.writing import held, replace_file
-from crossline.settings.config import PipelineConfig
+
+if TYPE_CHECKING:
+    from crossline.settings.config import PipelineConfig
 
 _ASKED = "asked_at"
 

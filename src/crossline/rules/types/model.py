@@ -8,14 +8,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from crossline.basics.formula.check import check
 from crossline.basics.formula.formula import Formula
 from crossline.basics.formula.tree import Compare, Constant, Name
-from crossline.basics.models.model import Model, ModelError, Scorer
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Number
 from crossline.basics.texts.problems import Finding, Path, shown
@@ -28,6 +27,9 @@ from crossline.rules.predicate_rule import PredicateRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import number
 from crossline.rules.types.formula import check_figures
+
+if TYPE_CHECKING:  # it loads numpy, for which who reads other rules need not wait
+    from crossline.basics.models.model import Model, Scorer
 
 _FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*", re.ASCII)
 _NOTES = ("model", "model_version", "model_digest")
@@ -119,6 +121,8 @@ threshold: 0.9
 
     @cached_property
     def _model(self) -> Model:
+        from crossline.basics.models.model import Model  # noqa: PLC0415 - as above
+
         return Model.of(self.model, base64.b64decode(self.model_data or ""))
 
     @property
@@ -128,6 +132,8 @@ threshold: 0.9
 
     @cached_property
     def _scorer(self) -> Scorer:
+        from crossline.basics.models.model import Scorer  # noqa: PLC0415 - as above
+
         return Scorer(self._model, tuple(self.features), self.output)
 
     def figures_of(self) -> Mapping[str, FigureFields]:
@@ -152,6 +158,8 @@ threshold: 0.9
 
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """What does not fit the stream; and what the model does not take or give, which is tried out."""
+        from crossline.basics.models.model import ModelError  # noqa: PLC0415 - as above
+
         findings = super().stream_findings(name, spec, lists)
         if self.model is None or not self.features or findings:
             return findings
@@ -190,6 +198,8 @@ threshold: 0.9
 
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:
         """As of figures and a formula; its alerts cite the model."""
+        from crossline.basics.models.model import ModelError  # noqa: PLC0415 - as above
+
         made = super().program(spec, defaults)
         try:
             version = self._model.version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +26,7 @@ from crossline.plan.compile import StreamPlan, compile_stream
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
+from crossline.runtime.machine.compile_progress import CompileProgress
 from crossline.runtime.machine.lifeline import tied
 from crossline.state.panes.store import warm as warm_panes
 from crossline.state.patterns.store import warm as warm_patterns
@@ -70,6 +72,8 @@ class Wanted(TypedDict, total=False):
 ALL: Wanted = {"panes": True, "patterns": True, "formats": True, "in_order": True}
 # What two processes compile beside each other in half the time: about as much each, in folders of its own.
 HALVES: dict[str, Wanted] = {"panes": {"panes": True, "windows": False}, "rest": {**ALL, "panes": False}}
+
+_NICE_MOST = 19
 
 # A step of ``warm``: its name, how many were before it, and how many there are.
 OnStep = Callable[[str, int, int], None]
@@ -155,14 +159,35 @@ def _decode_all() -> None:
         decode_avro(layout, pa.array([b"\0\0\0\0\1\2a"]), "warm", at, at, {1: read_schema([_AVRO])})
 
 
+def warm_beside() -> None:
+    """Compile all that is not in the cache, at the lowest priority; say so where there is anything to compile."""
+    os.nice(_NICE_MOST)
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        sys.stderr.write(text)
+
+    CompileProgress(lambda: say("compiling the other kernels beside, at low priority\n"), lambda *_: None).watch()
+    seconds = warm(**ALL)
+    if said:
+        say(f"all kernels are compiled, after {seconds:.0f} s\n")
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Compile all, or that of ``HALVES`` which is named; with ``--tied`` while the standard input has another end."""
-    half = next((each for each in arguments if each in HALVES), None)
-    of, minutes = ("", "some two minutes") if half is None else (f": {half}", "a minute")
-    sys.stderr.write(f"compiling kernels{of} ({minutes} the first time)\n")
+    """Compile all, or that of ``HALVES`` which is named; with ``--tied`` while the standard input has another end.
+
+    ``--beside``: as ``warm_beside``.
+    """
     with tied() if "--tied" in arguments else nullcontext():
+        if "--beside" in arguments:
+            warm_beside()
+            return
+        half = next((each for each in arguments if each in HALVES), None)
+        of, minutes = ("", "some two minutes") if half is None else (f": {half}", "a minute")
+        sys.stderr.write(f"compiling kernels{of} ({minutes} the first time)\n")
         seconds = warm(**(ALL if half is None else HALVES[half]))
-    sys.stderr.write(f"kernels ready after {seconds:.1f} s{of}\n")
+        sys.stderr.write(f"kernels ready after {seconds:.1f} s{of}\n")
 
 
 if __name__ == "__main__":
