@@ -21,7 +21,7 @@ from crossline.basics.errors import UsageError
 from crossline.basics.fields import FieldKind
 from crossline.basics.streams.schema import StreamSpec
 from crossline.io.sinks.base import Delivery
-from crossline.io.sinks.outfile import drafted
+from crossline.io.sinks.outfile import draft_file
 from crossline.rules.shared import PlacedFigure, spec_read
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.local.pool import Pool
@@ -152,7 +152,7 @@ class PartWriter:
         batch = FeatureBatch.of(delivery.told)
         table = batch.table(self._columns)
         if len(table):
-            with drafted(self._folder / f"part-{delivery.batch_id:09d}.parquet") as draft:
+            with draft_file(self._folder / f"part-{delivery.batch_id:09d}.parquet") as draft:
                 pq.write_table(table, draft)
         self.counts.add(batch, table, self._columns)
 

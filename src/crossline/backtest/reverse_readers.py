@@ -20,7 +20,7 @@ from crossline.runtime.sources.positions import GENERATED_SHIFT
 
 if TYPE_CHECKING:
     from crossline.generate.source import Generator
-    from crossline.io.kafka.backward_reader import KafkaBack
+    from crossline.io.kafka.backward_reader import BackwardTopicReader
 
 BOM = b"\xef\xbb\xbf"
 LINE_BYTES_MAX = 1 << 20  # a longer one is a dead letter
@@ -163,7 +163,7 @@ class ReverseGeneratorReader:
 class ReverseKafkaReader:
     """Reads Kafka topics backwards; ``parse``: the parser of a message's value."""
 
-    def __init__(self, back: KafkaBack, parse: Parse = json_record) -> None:
+    def __init__(self, back: BackwardTopicReader, parse: Parse = json_record) -> None:
         self._back = back
         self._parse = parse
 
