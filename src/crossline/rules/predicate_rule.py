@@ -216,7 +216,12 @@ class PredicateRule(Rule):
         """Fields that the stream does not have or of the wrong type, and what is wrong with the formulas."""
         findings = super().stream_findings(name, spec, lists)
         if not self.figures_of():
-            return findings
+            if findings or self.findings():
+                return findings
+            # A mistake of whoever wrote the type: found here, not where the rule is compiled.
+            name = type(self).__qualname__
+            expected = f"one or more figures: {name}.figures_of gave none, and {name}.findings does not say why"
+            return [Finding(("rule_type",), "a rule without figures", expected)]
         own = [
             placed
             for figure, fields in self._in_reach.items()
