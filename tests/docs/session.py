@@ -8,6 +8,7 @@ a process with Spark's threads had better not do, and so they go to a shell too.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _NEEDS_A_SHELL = frozenset("|&;<>$`(){}\\")
 _STARTS_SPARK = ("run", "demo")
 _FORKS = ("backtest", "figures")
-_READY_S = 240.0
+_READY_S = 150.0
 ADDRESS = "127.0.0.1:8080"
 
 
@@ -127,14 +128,16 @@ class Session:
     def seen_at(self, path: str, text: str) -> None:
         """Ask the console for the page at ``path`` until it has ``text``; fails where what serves it ends."""
         assert self._served is not None
-        until = time.monotonic() + _READY_S
+        until, found = time.monotonic() + _READY_S, "nothing"
         while time.monotonic() < until:
             assert self._served.poll() is None, self.folder.with_name("served.log").read_text()
             with suppress(OSError), urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
-                if text in answer.read().decode():
+                found = answer.read().decode()
+                if text in " ".join(re.sub(r"<[^>]*>", "", found).split()):
                     return
             time.sleep(0.2)
-        raise AssertionError(f"{path} does not show {text!r} after {_READY_S:.0f} s")
+        log = self.folder.with_name("served.log").read_text()
+        raise AssertionError(f"{path} does not show {text!r} after {_READY_S:.0f} s, but {found}\n{log}")
 
     def stop(self) -> int | None:
         """Ctrl-C for what serves; its exit code, None where nothing does."""

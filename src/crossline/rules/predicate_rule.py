@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.fields import FieldKind
@@ -50,6 +50,12 @@ class PredicateRule(Rule):
         """What its figures cannot be together."""
         figures = getattr(self, "figures", None)
         return super().findings() + list(beside_panes(figures if isinstance(figures, dict) else {}))
+
+    @model_validator(mode="after")
+    def _has_figures(self) -> Self:
+        if self.figures_of():
+            return self
+        raise ValueError(f"figures: {type(self).__qualname__}.figures_of gave none, and its findings do not say why")
 
     def figures_of(self) -> Mapping[str, FigureFields]:
         """The figures, by the names that the formulas have for them; one at least, all of one key.
@@ -216,12 +222,7 @@ class PredicateRule(Rule):
         """Fields that the stream does not have or of the wrong type, and what is wrong with the formulas."""
         findings = super().stream_findings(name, spec, lists)
         if not self.figures_of():
-            if findings or self.findings():
-                return findings
-            # A mistake of whoever wrote the type: found here, not where the rule is compiled.
-            name = type(self).__qualname__
-            expected = f"one or more figures: {name}.figures_of gave none, and {name}.findings does not say why"
-            return [Finding(("rule_type",), "a rule without figures", expected)]
+            return findings
         own = [
             placed
             for figure, fields in self._in_reach.items()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+from pydantic import ValidationError
+
+from crossline.basics.texts.validation import findings_from_validation
 from crossline.rules.figure import FigureFields
 from crossline.rules.types.burst import BurstRule
-
-from .rulekit import streams
 
 BODY = {
     "rule_id": "r",
@@ -27,13 +29,12 @@ class Silent(BurstRule):
         return {}
 
 
-def test_no_figures_without_a_finding_are_a_finding() -> None:
-    (found,) = Silent.model_validate(BODY).stream_findings("payments", streams()["payments"], None)
-    assert found.path == ("rule_type",)
-    assert "Silent.figures_of gave none, and Silent.findings does not say why" in found.expected
+def test_no_figures_without_a_finding_are_refused() -> None:
+    with pytest.raises(ValidationError, match="figures_of gave none, and its findings do not say why"):
+        Silent.model_validate(BODY)
 
 
-def test_no_figures_with_a_finding_are_that_finding_alone() -> None:
-    rule = Silent.model_validate({**BODY, "window": "0s"})
-    assert [found.path for found in rule.findings()] == [("window",)]
-    assert rule.stream_findings("payments", streams()["payments"], None) == []
+def test_no_figures_with_a_finding_are_refused_by_that_alone() -> None:
+    with pytest.raises(ValidationError) as refused:
+        Silent.model_validate({**BODY, "window": "0s"})
+    assert [each.path for each in findings_from_validation(refused.value, Silent)] == [("window",)]
