@@ -142,11 +142,10 @@ def _text(value: Any) -> Any:
     kind = type(value)
     if kind.__name__ in {"NAType", "NaTType"}:  # pandas need not be there
         return None
-    if isinstance(
-        value, datetime
-    ):  # a subclass of it, such as pandas' Timestamp; without a zone it is UTC, as of orjson
+    if isinstance(value, datetime):  # of pandas, say; without a zone it is UTC, as orjson has it
         return (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).isoformat()
-    if isinstance(value, bytes | bytearray | memoryview) or kind.__str__ is object.__str__:
+    text: object = kind.__str__
+    if isinstance(value, bytes | bytearray | memoryview) or text is object.__str__:
         return {"python": kind.__name__}
     return str(value)
 
