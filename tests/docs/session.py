@@ -8,12 +8,15 @@ a process with Spark's threads had better not do, and so they go to a shell too.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 _NEEDS_A_SHELL = frozenset("|&;<>$`(){}\\")
 _STARTS_SPARK = ("run", "demo")
 _FORKS = ("backtest", "figures")
+_READY_S = 150.0
 ADDRESS = "127.0.0.1:8080"
 
 
@@ -55,11 +59,12 @@ class Session:
         self.names: dict[str, Any] = {"__name__": "docs"}
         self._spark = spark
         self._patch = patch
-        self._address = ADDRESS.replace("8080", str(free_ports()[0]))
+        self._served: subprocess.Popen[bytes] | None = None
+        self.address = ADDRESS.replace("8080", str(free_ports()[0]))
 
     def run(self, block: Block) -> None:
         """Run a block of shell or Python; fails where it fails."""
-        text = block.text.replace(ADDRESS, self._address)
+        text = block.text.replace(ADDRESS, self.address)
         if block.language == "python":
             with self._on_spark():
                 exec(compile(text, str(block), "exec"), self.names)  # noqa: S102 - our own pages
@@ -73,6 +78,9 @@ class Session:
     def command(self, line: str) -> None:
         """Run one plain command; fails where it does."""
         arguments = shlex.split(line)[1:]
+        if "--serve" in arguments:
+            self._serve(arguments)
+            return
         if arguments[0] in _FORKS:
             self._shell(line)
             return
@@ -98,6 +106,51 @@ class Session:
         assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
         sys.stdout.write(done.stdout)
         self.folder = Path(self._place.read_text().strip())
+
+    def _serve(self, arguments: list[str]) -> None:
+        """Start what serves until it is stopped, as in a terminal of its own; returns once it answers."""
+        assert self._served is None
+        command = str(Path(sys.executable).with_name("crossline"))
+        said = self.folder.with_name("served.log")
+        with said.open("wb") as log:
+            self._served = subprocess.Popen(
+                [command, *arguments],
+                cwd=self.folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.seen_at("/", "")
+        assert self._served.poll() is None, said.read_text()
+
+    def seen_at(self, path: str, text: str) -> None:
+        """Ask the console for the page at ``path`` until it has ``text``; fails where what serves it ends."""
+        assert self._served is not None
+        until, found = time.monotonic() + _READY_S, "nothing"
+        while time.monotonic() < until:
+            assert self._served.poll() is None, self.folder.with_name("served.log").read_text()
+            with suppress(OSError), urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
+                found = answer.read().decode()
+                if text in " ".join(re.sub(r"<[^>]*>", "", found).split()):
+                    return
+            time.sleep(0.2)
+        log = self.folder.with_name("served.log").read_text()
+        raise AssertionError(f"{path} does not show {text!r} after {_READY_S:.0f} s, but {found}\n{log}")
+
+    def stop(self) -> int | None:
+        """Ctrl-C for what serves; its exit code, None where nothing does."""
+        served, self._served = self._served, None
+        if served is None:
+            return None
+        try:
+            served.send_signal(signal.SIGINT)
+            return served.wait(timeout=60)
+        finally:
+            if served.poll() is None:
+                os.killpg(served.pid, signal.SIGKILL)
+                served.wait()
 
     @contextmanager
     def _on_spark(self) -> Iterator[None]:

@@ -78,6 +78,7 @@ def stream_of(stream: Stream | FilePath) -> Stream:
     """``stream``, or the only stream of that file. Raises UsageError if the file has several."""
     if isinstance(stream, Stream):
         return stream
+    _check_path(stream, "stream", "a stream file, or a Stream of load_streams")
     streams = load_streams(stream)
     if len(streams) != 1:
         raise UsageError(
@@ -88,14 +89,23 @@ def stream_of(stream: Stream | FilePath) -> Stream:
 
 def rules_of(rules: RuleSet | FilePath, stream: Stream) -> RuleSet:
     """``rules``, or those of that file or folder, checked against ``stream``."""
-    return rules if isinstance(rules, RuleSet) else load_rules(rules, {stream.name: stream})
+    if isinstance(rules, RuleSet):
+        return rules
+    _check_path(rules, "rules", "a rule file, a folder, or a RuleSet of load_rules")
+    return load_rules(rules, {stream.name: stream})
 
 
 def policy_of(policy: Policy | FilePath | None) -> Policy | None:
     """``policy``, or that of the file. Raises RefusedError with all errors of the file."""
     if policy is None or isinstance(policy, Policy):
         return policy
+    _check_path(policy, "policy", "a policy file, or a Policy")
     return load_policy(read_text(Path(policy)), str(policy))
+
+
+def _check_path(given: object, argument: str, expected: str) -> None:
+    if not isinstance(given, str | PathLike):
+        raise UsageError(f"{argument}: found {type(given).__name__}; expected {expected}")
 
 
 def check_single_stream(rules: RuleSet, stream: Stream) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.fields import FieldKind
@@ -50,6 +50,12 @@ class PredicateRule(Rule):
         """What its figures cannot be together."""
         figures = getattr(self, "figures", None)
         return super().findings() + list(beside_panes(figures if isinstance(figures, dict) else {}))
+
+    @model_validator(mode="after")
+    def _has_figures(self) -> Self:
+        if self.figures_of():
+            return self
+        raise ValueError(f"figures: {type(self).__qualname__}.figures_of gave none, and its findings do not say why")
 
     def figures_of(self) -> Mapping[str, FigureFields]:
         """The figures, by the names that the formulas have for them; one at least, all of one key.

@@ -178,6 +178,76 @@ def test_a_record_that_does_not_fit_is_a_dead_letter(taps: Callable[[Any], cl.Al
     assert repr(found).startswith("<Alerts: 1 alerts of 1 records, 2 dead letters (row 1: ")
 
 
+def test_what_pandas_marks_as_missing_is_missing(taps: Callable[[Any], cl.Alerts]) -> None:
+    marks = (pd.NA, pd.NaT, float("nan"), Decimal("NaN"))
+    optional = [{"id": f"o{n}", "at": 1, "price": mark, "place": {"city": "x"}} for n, mark in enumerate(marks)]
+    required = [{"id": f"r{n}", "at": 1, "place": {"city": mark}} for n, mark in enumerate((pd.NA, pd.NaT))]
+    found = taps(optional + required)
+    assert found.records == 4
+    assert [(each.record_id, each.reason) for each in found.dead_letters] == [
+        ("r0", "missing_field"),
+        ("r1", "missing_field"),
+    ]
+
+
+@pytest.mark.parametrize("value", [b"x", {"x"}, 1j, object(), ["x"]])
+def test_a_value_that_is_no_text_is_not_made_one(taps: Callable[[Any], cl.Alerts], value: Any) -> None:
+    for more in ({}, {"unknown": 2**70}):  # which Python's own writer writes
+        found = taps([{"id": value, "at": 1, "place": {"city": "x"}, **more}])
+        assert [each.reason for each in found.dead_letters] == ["wrong_type"]
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), Decimal("Infinity")])
+def test_infinity_is_bad_input_and_not_missing(taps: Callable[[Any], cl.Alerts], value: Any) -> None:
+    found = taps([{"id": "1", "at": 1, "price": value, "place": {"city": "x"}}])
+    assert (found.records, len(found.dead_letters)) == (0, 1)
+
+
+def test_times_of_pandas_are_taken_in_with_and_without_a_zone(taps: Callable[[Any], cl.Alerts]) -> None:
+    times = [pd.Timestamp("2026-01-31T09:30:00+01:00"), pd.Timestamp("2026-01-31T08:30:00")]
+    for more in ({}, {"unknown": 2**70}):
+        found = taps(
+            [{"id": str(n), "at": 1, "when": each, "place": {"city": "x"}, **more} for n, each in enumerate(times)]
+        )
+        assert (found.records, found.dead_letters) == (2, [])
+
+
+def test_an_empty_frame_of_pandas_is_no_records(taps: Callable[[Any], cl.Alerts]) -> None:
+    frame = pd.DataFrame([{"id": "1", "at": 1, "place": {"city": "x"}}])
+    assert (taps(frame).records, taps(frame.iloc[:0]).records) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (pd.DataFrame({"id": [1, "x"]}), "the DataFrame cannot be read as an Arrow table: .*column id"),
+        (pd.DataFrame([[1, 2]], columns=["id", "id"]), "Duplicate column names found.*; give each column one type"),
+    ],
+)
+def test_a_frame_that_arrow_does_not_take_is_refused(taps: Callable[[Any], cl.Alerts], frame: Any, said: str) -> None:
+    with pytest.raises(cl.UsageError, match=said):
+        taps(frame)
+
+
+def test_lists_that_are_none_are_refused(project: Path) -> None:
+    given: Any
+    for given, said in (
+        ({"known": "abc"}, "lists: known: found 'abc'; expected several values: put one into a list"),
+        ({"known": 5}, "lists: known: found 5; expected several values"),
+        (["abc"], "lists: found list; expected a dict of a list's name and its values"),
+    ):
+        with pytest.raises(cl.UsageError, match=said):
+            cl.detect(LOG, project / "rules", project / "stream.yaml", lists=given)
+
+
+def test_what_is_no_file_is_refused_by_the_name_of_its_argument(project: Path) -> None:
+    nothing: Any = None
+    with pytest.raises(cl.UsageError, match="rules: found NoneType; expected a rule file, a folder, or a RuleSet"):
+        cl.detect(LOG, nothing, project / "stream.yaml")
+    with pytest.raises(cl.UsageError, match="stream: found NoneType; expected a stream file"):
+        cl.detect(LOG, project / "rules", nothing)
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from crossline.basics.conditions.tree import Literal, literal
+from crossline.basics.errors import UsageError
 from crossline.basics.times import BEGINNING_MS, FOREVER_MS
 
 if TYPE_CHECKING:
@@ -149,7 +150,12 @@ def named_list(values: Iterable[Any]) -> NamedList:
 
 
 def named_lists(values: Mapping[str, Iterable[Any]] | None) -> Lists:
-    """Lists of plain values by name, from the beginning on."""
+    """Lists of plain values by name, from the beginning on. Raises UsageError where one is no list of values."""
+    if values is not None and not isinstance(values, Mapping):
+        raise UsageError(f"lists: found {type(values).__name__}; expected a dict of a list's name and its values")
+    for name, each in (values or {}).items():
+        if isinstance(each, str | bytes) or not isinstance(each, Iterable):
+            raise UsageError(f"lists: {name}: found {each!r:.60}; expected several values: put one into a list")
     return {name: named_list(each) for name, each in (values or {}).items()}
 
 

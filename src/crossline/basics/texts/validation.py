@@ -34,6 +34,7 @@ def findings_from_validation(error: ValidationError, model: type[BaseModel]) -> 
 
 _NOTHING = "nothing"
 _DIGITS = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_ITEMS = re.compile(r"\w+ should have (at (?:least|most) \d+ items?) after validation, not \d+", re.ASCII)
 
 
 def _did_you_mean(missing: Finding) -> str:
@@ -89,6 +90,9 @@ def _plain(kind: str, given: Any) -> str | None:
 
 def _limits(message: str) -> str:
     lowered = message[:1].lower() + message[1:]
+    items = _ITEMS.fullmatch(lowered)
+    if items is not None:
+        return items[1]
     for prefix in ("input should be ", "string should ", "value error, "):
         lowered = lowered.removeprefix(prefix)
     return lowered

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
 from crossline.evaluate.output import StoreDelta
@@ -62,7 +63,9 @@ class SingleRun:
         again = any(version.rule.judges_again for version in self.snapshot.rules.versions)
         rows = read_rows(data, ROWS_MAX_AGAIN if again else ROWS_MAX)
         if rows.schema is not None:
-            check_columns(rows.schema, self.stream, self.snapshot.streams[self.stream], "table")
+            first = list(islice(rows.batches, 1))
+            check_columns(rows.schema, self.stream, self.snapshot.streams[self.stream], "table", empty=not first)
+            return chain(first, rows.batches)
         return rows.batches
 
     def judge(self, rows: Rows) -> Outcome:

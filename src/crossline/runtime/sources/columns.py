@@ -10,17 +10,19 @@ from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 
 
-def check_columns(schema: pa.Schema, stream: str, spec: StreamSpec, what: str) -> None:
+def check_columns(schema: pa.Schema, stream: str, spec: StreamSpec, what: str, *, empty: bool = False) -> None:
     """Compare the columns of ``what`` (a frame, a table) with the fields of ``stream``.
+
+    Where it is ``empty``, a column of no type fits any field: pandas knows the type of texts by the texts alone.
 
     Raises UsageError with all fields that are missing or have a type that cannot hold them.
     """
-    findings = list(_findings(schema, spec))
+    findings = list(_findings(schema, spec, empty=empty))
     if findings:
         raise UsageError(f"the {what} does not fit stream {stream}: {'; '.join(findings)}")
 
 
-def _findings(schema: pa.Schema, spec: StreamSpec) -> Iterator[str]:
+def _findings(schema: pa.Schema, spec: StreamSpec, *, empty: bool) -> Iterator[str]:
     for name, count in ((name, schema.names.count(name)) for name in dict.fromkeys(schema.names)):
         if count > 1:
             yield f"column {name}: found {count} of this name, expected one"
@@ -29,7 +31,7 @@ def _findings(schema: pa.Schema, spec: StreamSpec) -> Iterator[str]:
         if found is None:
             if not field.optional:
                 yield f"field {name}: found no such column, expected {field}"
-        elif not _fits(found, field):
+        elif not (empty and pa.types.is_null(found)) and not _fits(found, field):
             yield f"field {name}: found {found}, expected {field}"
 
 
@@ -40,6 +42,8 @@ def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
     top, *path = name.split(".")
     found = schema.field(schema.names.index(top)).type if top in schema.names else None
     for part in path:
+        if found is not None and pa.types.is_null(found):
+            return found
         inside = found is not None and pa.types.is_struct(found) and found.get_field_index(part) >= 0
         found = found.field(part).type if inside and found is not None else None
     return found

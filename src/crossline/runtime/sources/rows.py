@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import islice
 from typing import Any, TypeAlias
@@ -43,10 +45,19 @@ def read_rows(data: Any, rows_max: int) -> RowReader:
         rows_max: rows of a batch.
 
     Raises:
-        UsageError: ``data`` is none of these; while it is read, where an item is no dict.
+        UsageError: ``data`` is none of these, or its library cannot give it as Arrow; while it is read, where an item
+            is no dict.
     """
     if hasattr(data, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(data)
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except (ValueError, TypeError, pa.ArrowException) as error:
+            # pandas: a column of values of several types, or two columns of one name.
+            fault = "; ".join(map(str, error.args))
+            raise UsageError(
+                f"the {type(data).__name__} cannot be read as an Arrow table: {fault}; give each column one type and a "
+                "name of its own"
+            ) from error
         return RowReader(reader.schema, _tables(reader, rows_max))
     if hasattr(data, "__arrow_c_array__"):
         batch = pa.record_batch(data)
@@ -86,15 +97,56 @@ def _document(number: int, record: Any) -> bytes:
     if not isinstance(record, Mapping):
         raise UsageError(f"record {number}: found {type(record).__name__}, expected a dict of fields")
     try:
-        return orjson.dumps(dict(record), _value, orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NAIVE_UTC)
+        made = orjson.dumps(dict(record), _value, orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NAIVE_UTC)
     except TypeError:  # an integer of more than 64 bits, say: the decoder tells which field is wrong
-        return json.dumps(dict(record), default=str).encode("utf-8", "replace")
+        return json.dumps(dict(record), default=_slow_value).encode("utf-8", "replace")
+    # orjson writes null for infinity too, which is a bad number and no missing one.
+    if b"null" in made and _has_infinity(record):
+        return json.dumps(dict(record), default=_slow_value).encode("utf-8", "replace")
+    return made
+
+
+def _has_infinity(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_infinity, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_infinity, value))
+    if isinstance(value, Decimal):
+        return value.is_infinite()
+    return isinstance(value, float | np.floating) and math.isinf(value)
 
 
 def _value(value: Any) -> Any:
     """What JSON has no form for."""
     if isinstance(value, Decimal):
         return orjson.Fragment(str(value)) if value.is_finite() else None
+    return _text(value)
+
+
+def _slow_value(value: Any) -> Any:
+    """The same for Python's own writer, which knows no text that stands as a number."""
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == int(value) else float(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return _text(value)
+
+
+def _text(value: Any) -> Any:
+    """The text of a value that has one; None where it is pandas' sign for a missing one.
+
+    Bytes, sets and objects have no text that means anything: an object of JSON, which no field of one value takes.
+    """
+    kind = type(value)
+    if kind.__name__ in {"NAType", "NaTType"}:  # pandas need not be there
+        return None
+    if isinstance(value, datetime):  # of pandas, say; without a zone it is UTC, as orjson has it
+        return (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).isoformat()
+    text: object = kind.__str__
+    if isinstance(value, bytes | bytearray | memoryview) or text is object.__str__:
+        return {"python": kind.__name__}
     return str(value)
 
 
