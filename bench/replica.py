@@ -32,7 +32,7 @@ from crossline.rules.policy.policy import Deciding, Policy
 from crossline.rules.reading import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
-from crossline.runtime.stages.judging import Judging, sent_parts
+from crossline.runtime.stages.shard_judge import Judging, sent_parts
 from crossline.runtime.stages.stages import parts_of
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.work.stopwatch import Stopwatch

@@ -29,8 +29,8 @@ from crossline.ingest.route.pack import unpack
 from crossline.ingest.route.parts import Chunk
 from crossline.plan.costs import UNMEASURED
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.stages.judging import sent, sent_parts
 from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.shard_judge import sent, sent_parts
 from crossline.runtime.stages.stages import parts_of
 from crossline.runtime.work.stopwatch import measuring
 

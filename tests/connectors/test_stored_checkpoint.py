@@ -15,7 +15,7 @@ from crossline.io.outbox.sink import OutboxSink, waiting_in
 from crossline.io.sinks.base import Delivery
 from crossline.runtime.snapshot.checkpoint import SourceMark
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, claimed, read_folder
-from crossline.runtime.state_log.statelog import StateLog, shards_in
+from crossline.runtime.state_log.state_log import StateLog, shards_in
 
 if TYPE_CHECKING:
     from dev.services.s3 import LocalS3

@@ -14,8 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from crossline.runtime.pipeline.batches import Batches
-from crossline.runtime.spark import full
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.spark import disk_full
+from crossline.runtime.state_log.offset_history import HistoryLog
 
 from .project import WAIT_S, Project, figures, from_twin
 from .test_hot_rules import PAIR
@@ -32,8 +32,8 @@ DISK_BYTES = 8 << 20
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(full, "PAUSE_S", 0.05)
-    monkeypatch.setattr(full, "PAUSE_S_MAX", 0.05)
+    monkeypatch.setattr(disk_full, "PAUSE_S", 0.05)
+    monkeypatch.setattr(disk_full, "PAUSE_S_MAX", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_disk_that_is_really_full(spark: SparkSession, tmp_path: Path, disk: P
 
 
 def test_a_stop_is_not_held(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(full, "PAUSE_S", 3_600.0)
+    monkeypatch.setattr(disk_full, "PAUSE_S", 3_600.0)
     project = Project(tmp_path, [PAIR])
     project.give("a.jsonl", lines(records(5, seed=3)))
     begun = HistoryLog.add

@@ -17,7 +17,7 @@ import pytest
 from connectors.kafka_mock import WAIT_S, read_topic
 from crossline.runtime.java.launch import session_folder
 from crossline.runtime.pipeline import batches, in_process_runner
-from crossline.runtime.workers.in_process import Setup
+from crossline.runtime.workers.in_process_worker import Setup
 from crossline.runtime.workers.state_server import MET_AT
 
 from .feeding import Feed

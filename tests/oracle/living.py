@@ -35,19 +35,19 @@ from crossline.rules.policy.policy import Deciding
 from crossline.rules.reading import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.backfill import BackfillReader
-from crossline.runtime.changes.changes import RuleChanges
-from crossline.runtime.changes.rulefeed import LoggedTimes
+from crossline.runtime.changes.rule_changes import RuleChanges
+from crossline.runtime.changes.rule_feed import LoggedTimes
 from crossline.runtime.snapshot import snapshot as snapshots
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
-from crossline.runtime.snapshot.sparklog import offsets_of
+from crossline.runtime.snapshot.spark_log import offsets_of
 from crossline.runtime.sources.plan_source import SourcePlan
-from crossline.runtime.stages.judging import Judging
 from crossline.runtime.stages.outcome import gathered
 from crossline.runtime.stages.rows import DECIDED, DECISIONS
+from crossline.runtime.stages.shard_judge import Judging
 from crossline.runtime.stages.stages import OUT, parts_of
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.cache import ShardCache
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.state_log.offset_history import HistoryLog
 from crossline.runtime.work.stopwatch import Stopwatch
 
 from .conditions import Timed

@@ -11,9 +11,9 @@ from unittest import mock
 from crossline.backtest import in_process
 from crossline.backtest.backtest import Judged
 from crossline.runtime.snapshot.snapshot import SnapshotSource, StaticSnapshot
-from crossline.runtime.stages.deciding import Judge
-from crossline.runtime.stages.judging import Judging
+from crossline.runtime.stages.decision_stage import Judge
 from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.shard_judge import Judging
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.state_log import cache
 from crossline.runtime.state_log.cache import Sent, ShardCache

@@ -16,8 +16,8 @@ from crossline.ingest.decode import decode_lines, decode_values
 from crossline.ingest.route.parts import Chunk
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
-from crossline.runtime.stages.judging import Judging, sent_parts
 from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.shard_judge import Judging, sent_parts
 from crossline.runtime.stages.stages import OUT, parts_of
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.cache import ShardCache

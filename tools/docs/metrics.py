@@ -16,7 +16,7 @@ from crossline.observe.objectives.metrics import ObjectiveCollector
 from crossline.observe.watch.exposition import RunCollector
 from crossline.observe.watch.figures import RunFigures
 from crossline.observe.watch.space import Space
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import Standing, Waiting
 from crossline.serve.metrics.exposition import ApiCollector, ApiStatus
 from crossline.serve.metrics.figures import ApiFigures
 from crossline.serve.metrics.rules import RuleGauges

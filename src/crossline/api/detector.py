@@ -17,8 +17,8 @@ from crossline.io.files.state_files import put
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.local.saved import Saved, Segments, check_plan, read_saved
-from crossline.runtime.local.single import SingleRun, wall_clock_ms
+from crossline.runtime.local.saved_state import Saved, Segments, check_plan, read_saved
+from crossline.runtime.local.single_run import SingleRun, wall_clock_ms
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.stages.outcome import Outcome
 

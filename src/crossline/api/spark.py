@@ -13,7 +13,7 @@ from crossline.api.feature_queries import FigurePlan
 from crossline.evaluate.alerts.alert import ALERT_SCHEMA, alert_table
 from crossline.evaluate.alerts.alertjson import read_alerts
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, StaticSnapshot
-from crossline.runtime.sources.frames import check_frame
+from crossline.runtime.sources.frame_check import check_frame
 from crossline.runtime.sources.intake import TableIntake
 from crossline.runtime.spark.flow import wide
 from crossline.runtime.stages.feature_table import TOLD, FeatureBatch, FigureTypes

@@ -21,8 +21,8 @@ from crossline.io.sinks.outfile import drafted, make_folder
 from crossline.logs import get_logger
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.local.pool import Dealt, Pool
-from crossline.runtime.machine.temp import own_folder_for, sweep
-from crossline.runtime.snapshot.costs import Costs
+from crossline.runtime.machine.temporary_folders import own_folder_for, sweep
+from crossline.runtime.snapshot.rule_costs import Costs
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, StaticSnapshot
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.runtime.sources.intake import ChunkIntake, ShownIntake, StreamIntake
@@ -31,8 +31,8 @@ from crossline.runtime.stages.outcome import Outcome, gathered
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.work.task import Task
 from crossline.runtime.work.totals import Totals
+from crossline.runtime.workers.kernel_warmup import warm_for
 from crossline.runtime.workers.state_servers import processors
-from crossline.runtime.workers.warm import warm_for
 
 log = get_logger(__name__)
 

@@ -11,8 +11,8 @@ from crossline.backtest.backtest import BATCH_BYTES, Judged, OnBatch, Replay
 from crossline.backtest.writer import AlertWriter
 from crossline.io.sinks.outfile import drafted, make_folder
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes.rulefeed import FixedFeed
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.changes.rule_feed import FixedFeed
+from crossline.runtime.machine.temporary_folders import own_folder_for
 from crossline.runtime.pipeline.batches import PipelineSettings
 from crossline.runtime.pipeline.pipeline import Pipeline
 from crossline.runtime.sources.inputs import file_source

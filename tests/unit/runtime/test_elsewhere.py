@@ -17,8 +17,8 @@ from crossline.io.objects.files import file_store
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.snapshot.snapshot_distribution import Travels
 from crossline.runtime.snapshot.tables import open_table
-from crossline.runtime.snapshot.travel import Travels
 
 
 def content(folder: Path, number: int) -> TableVersion:

@@ -23,7 +23,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import bases_of
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.local.single import SingleRun
+from crossline.runtime.local.single_run import SingleRun
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 
 # The instant at which records of a case are known: so late that none is of the future.

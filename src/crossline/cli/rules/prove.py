@@ -77,7 +77,7 @@ def proven(
     from crossline.backtest.workbench.interval import MarksWithin
     from crossline.backtest.workbench.proof import Candidate, files_told, proof_of
     from crossline.backtest.workbench.together import judge_together
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     config = read_pipeline_in_place(pipeline)
     past = inputs_by_stream(list(inputs), config.streams) if inputs else past_of(config)

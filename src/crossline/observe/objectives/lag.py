@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from crossline.runtime.pipeline.standing import Waiting
+from crossline.runtime.pipeline.pipeline_status import Waiting
 
 
 class LagMeter:

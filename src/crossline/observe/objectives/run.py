@@ -19,7 +19,7 @@ from crossline.observe.objectives.file import MinuteFile
 from crossline.observe.objectives.lag import LagMeter
 from crossline.observe.objectives.recorder import Recorder
 from crossline.observe.watch.figures import waits_of
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import Standing, Waiting
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig
 from crossline.settings.process.slo import SAMPLE_MS, broker_streams

@@ -15,7 +15,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from crossline.observe.watch.figures import Histogram, RunFigures
 from crossline.observe.watch.space import Space
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import Standing, Waiting
 
 
 class RunCollector:

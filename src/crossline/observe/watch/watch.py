@@ -18,7 +18,7 @@ from crossline.observe.watch.figures import RunFigures
 from crossline.observe.watch.health import HealthStatus, RunProgress, keeps_up, lives
 from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.observe.watch.space import Space, SpaceWatch
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import Standing, Waiting
 from crossline.runtime.work.totals import Totals
 from crossline.settings.watch import Place, WatchSettings
 

@@ -29,15 +29,15 @@ from crossline.logs import get_logger
 from crossline.plan.compile import StreamPlan
 from crossline.plan.state_stores import StateStore
 from crossline.rules.holds.hold import HoldRule
-from crossline.runtime.changes.rulefeed import ListTimes
+from crossline.runtime.changes.rule_feed import ListTimes
 from crossline.runtime.snapshot.snapshot import Backfill, PlanSnapshot, SnapshotSource, StaticSnapshot
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.failure import explained
 from crossline.runtime.spark.flow import Input
 from crossline.runtime.spark.task import as_batch
 from crossline.runtime.state_log.cache import ShardCache
-from crossline.runtime.state_log.history import HistoryLog, Mark
-from crossline.runtime.state_log.places import BACKFILLS, backfill_root
+from crossline.runtime.state_log.log_folders import BACKFILLS, backfill_root
+from crossline.runtime.state_log.offset_history import HistoryLog, Mark
 
 # A log that gave nothing for so long (of ingest time) keeps no ended version in the plan snapshot; nor is a record in a
 # window that is dated as much later than it came.

@@ -29,11 +29,11 @@ from crossline.runtime.java.settings import (
     SOCKET_VARIABLE,
     base_settings,
 )
-from crossline.runtime.machine.home import spark_home, worker_python
-from crossline.runtime.machine.installation import spark_folder
 from crossline.runtime.machine.jars import ensure_jars
 from crossline.runtime.machine.java import find_java, without_incubators
-from crossline.runtime.machine.temp import OwnFolder, own_folder, sweep
+from crossline.runtime.machine.spark_home import spark_home, worker_python
+from crossline.runtime.machine.spark_installation import spark_folder
+from crossline.runtime.machine.temporary_folders import OwnFolder, own_folder, sweep
 
 END_S = 20.0  # Java takes half a second to end; more where a batch is under way
 # What ignores a signal when it starts another program hands that on; Java leaves ignored signals alone.

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from crossline.runtime.machine.archive import use_flags
-from crossline.runtime.machine.rights import umask
+from crossline.runtime.machine.class_archive import use_flags
+from crossline.runtime.machine.umask import umask
 
 DAEMON = "crossline.runtime.workers.daemon"
 # Where ``attach`` finds the process that Spark's Python is forked from.

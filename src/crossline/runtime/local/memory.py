@@ -11,9 +11,9 @@ from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.route.parts import Part
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
-from crossline.runtime.stages.deciding import decided_shard
+from crossline.runtime.stages.decision_stage import decided_shard
 from crossline.runtime.stages.decision_writer import DecisionWriter
-from crossline.runtime.stages.judging import sent, sent_parts
+from crossline.runtime.stages.shard_judge import sent, sent_parts
 from crossline.runtime.stages.spill import parts_of
 from crossline.runtime.state_log.cache import Sent
 from crossline.runtime.work.stopwatch import Stopwatch, measuring

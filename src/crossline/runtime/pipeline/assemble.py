@@ -23,15 +23,15 @@ from crossline.rule_registry.content import read_pipeline
 from crossline.rule_registry.directory import IngestClock, log_path
 from crossline.rules.policy.policy import Deciding
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes.rulefeed import DirectoryFeed, FixedFeed
+from crossline.runtime.changes.rule_feed import DirectoryFeed, FixedFeed
 from crossline.runtime.java.launch import is_here
 from crossline.runtime.java.settings import DAEMON
 from crossline.runtime.pipeline.batches import PipelineSettings
-from crossline.runtime.pipeline.feed import FEED, FeedSink, InForce, SourceEnds
+from crossline.runtime.pipeline.feed_sink import FEED, FeedSink, InForce, SourceEnds
 from crossline.runtime.pipeline.pipeline import Pipeline
-from crossline.runtime.snapshot.before import snapshot_before
 from crossline.runtime.snapshot.checkpoint import Checkpoint, SourceMark
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, claimed
+from crossline.runtime.snapshot.previous_snapshot import snapshot_before
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.files import FORMS, FileInput
 from crossline.runtime.sources.inputs import api_source, file_source, generated_source

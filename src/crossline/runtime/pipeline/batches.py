@@ -16,28 +16,28 @@ from crossline.io.chunks import READY
 from crossline.io.kafka.transactions.each import DecisionTopic
 from crossline.io.sinks.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.rules.breaker import Bound
-from crossline.runtime.changes.changes import RuleChanges
+from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.java.launch import started
 from crossline.runtime.pipeline.in_process_runner import InProcessRunner, ranges_of, records_in
 from crossline.runtime.snapshot.checkpoint import Checkpoint
-from crossline.runtime.snapshot.costs import Costs, shown
+from crossline.runtime.snapshot.rule_costs import Costs, shown
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
-from crossline.runtime.snapshot.sparklog import began_ms
-from crossline.runtime.snapshot.travel import Travels
+from crossline.runtime.snapshot.snapshot_distribution import Travels
+from crossline.runtime.snapshot.spark_log import began_ms
 from crossline.runtime.sources.intake import Intake, KafkaIntake
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.flow import Input, narrow, together, wide
 from crossline.runtime.spark.task import batch_task, tell_began
-from crossline.runtime.spark_internals.homes import Homes
-from crossline.runtime.spark_internals.pace import Pace
+from crossline.runtime.spark_internals.rate_controller import Pace
+from crossline.runtime.spark_internals.shard_placement import Homes
 from crossline.runtime.stages.outcome import Outcome, collect, gathered
 from crossline.runtime.stages.spill import clear
 from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.state_log.cache import ShardCache
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.state_log.offset_history import HistoryLog
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.totals import IN_PROCESS, ONE_TASK, RAN, STAGES, Totals
-from crossline.runtime.workers.in_process import Setup
+from crossline.runtime.workers.in_process_worker import Setup
 from crossline.runtime.workers.state_servers import KeptJudge, processors
 
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.

@@ -15,24 +15,24 @@ from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import Delivery, Heedful, Sink, SinkWatch
 from crossline.logs import get_logger, of_work
 from crossline.runtime.changes.backfill import BackfillReader
-from crossline.runtime.changes.changes import RuleChanges
-from crossline.runtime.changes.rulefeed import RuleFeed
+from crossline.runtime.changes.rule_changes import RuleChanges
+from crossline.runtime.changes.rule_feed import RuleFeed
 from crossline.runtime.pipeline.batches import Batches, PipelineSettings, Planner
-from crossline.runtime.pipeline.standing import Standing, Waiting, rules_by_kind, waiting_in
+from crossline.runtime.pipeline.pipeline_status import Standing, Waiting, rules_by_kind, waiting_in
 from crossline.runtime.snapshot.checkpoint import Checkpoint
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.snapshot.sparklog import unfinished
+from crossline.runtime.snapshot.spark_log import unfinished
 from crossline.runtime.sources.intake import ChunkIntake, Intake
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.cancel import Cancellable
+from crossline.runtime.spark.disk_full import pauses_s, takes_nothing
 from crossline.runtime.spark.failure import explained
 from crossline.runtime.spark.flow import together
-from crossline.runtime.spark.full import pauses_s, takes_nothing
-from crossline.runtime.spark_internals.calls import Calls
-from crossline.runtime.spark_internals.homes import homes_of
-from crossline.runtime.spark_internals.leftovers import Leftovers
-from crossline.runtime.spark_internals.pace import Bounds
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.spark_internals.batch_fetcher import Calls
+from crossline.runtime.spark_internals.query_cleanup import Leftovers
+from crossline.runtime.spark_internals.rate_controller import Bounds
+from crossline.runtime.spark_internals.shard_placement import homes_of
+from crossline.runtime.state_log.offset_history import HistoryLog
 from crossline.runtime.work.totals import Totals
 
 POLL_S = 0.25

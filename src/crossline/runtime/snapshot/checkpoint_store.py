@@ -15,12 +15,12 @@ from crossline.io.feed.copies import FeedCopies
 from crossline.io.objects.files import FileStore, StoreAwayError, file_store, patiently
 from crossline.io.objects.place import is_uri, under
 from crossline.logs import get_logger
-from crossline.runtime.machine.temp import OwnFolder, own_folder
+from crossline.runtime.machine.temporary_folders import OwnFolder, own_folder
 from crossline.runtime.snapshot.checkpoint import Checkpoint, claim
+from crossline.runtime.snapshot.checkpoint_mirror import NOTES, Mirror
 from crossline.runtime.snapshot.lease import Lease, released
-from crossline.runtime.snapshot.mirror import NOTES, Mirror
-from crossline.runtime.snapshot.rulelogs import RuleLogCopy
-from crossline.runtime.snapshot.sparklog import last_planned
+from crossline.runtime.snapshot.rule_log_copy import RuleLogCopy
+from crossline.runtime.snapshot.spark_log import last_planned
 
 TABLES, SCHEMAS = "tables", "schemas"
 STATE, STATE_FILE = "state", "state.json"

@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from crossline.runtime.sources.intake import Intake, TaggedIntake
 from crossline.runtime.spark.task import running_task
-from crossline.runtime.spark_internals.homes import Homes
+from crossline.runtime.spark_internals.shard_placement import Homes
 from crossline.runtime.stages.rows import ArrowBatches
 from crossline.runtime.stages.spill import SpillBodies
 from crossline.runtime.stages.stages import Stage, StageFunction, in_one

@@ -24,9 +24,9 @@ from crossline.ingest.route.parts import Chunk, Part
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.sources.intake import Intake
-from crossline.runtime.stages.deciding import DecideShards, Judge, decides_at
-from crossline.runtime.stages.judging import sent_parts
+from crossline.runtime.stages.decision_stage import DecideShards, Judge, decides_at
 from crossline.runtime.stages.rows import OUT, ArrowBatches, costs_row, rows_of
+from crossline.runtime.stages.shard_judge import sent_parts
 from crossline.runtime.work.stopwatch import Stopwatch, measuring
 from crossline.runtime.work.task import Task
 

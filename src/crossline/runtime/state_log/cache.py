@@ -14,8 +14,8 @@ from crossline.evaluate.persist import apply_delta, encode_delta, expired
 from crossline.evaluate.shard import ShardState
 from crossline.io.objects.place import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.places import at_level, begin_with_backfill
-from crossline.runtime.state_log.statelog import MERGE_AT, MERGE_COUNT, StateLog, shards_in
+from crossline.runtime.state_log.log_folders import at_level, begin_with_backfill
+from crossline.runtime.state_log.state_log import MERGE_AT, MERGE_COUNT, StateLog, shards_in
 
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
 

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from crossline.runtime.machine.lifeline import tied
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.process_title import call_myself
 
 
 def _trim_path() -> None:
@@ -38,11 +38,11 @@ def preload() -> None:
     import pyspark.worker  # noqa: F401, PLC0415
 
     import crossline.runtime.spark.flow  # noqa: PLC0415
-    import crossline.runtime.workers.in_process  # noqa: PLC0415
+    import crossline.runtime.workers.in_process_worker  # noqa: PLC0415
     import crossline.runtime.workers.state_servers  # noqa: F401, PLC0415
     from crossline.logs import configure_helper, configure_with, get_logger  # noqa: PLC0415
     from crossline.runtime.machine.compile_progress import CompileProgress  # noqa: PLC0415
-    from crossline.runtime.workers.warm import warm  # noqa: PLC0415
+    from crossline.runtime.workers.kernel_warmup import warm  # noqa: PLC0415
 
     configure_with(configure_helper)
     log = get_logger(__name__)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.process_title import call_myself
 
 NAME = "fork_server"
 _WAIT_S = 30.0

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from crossline.basics.errors import CrosslineError
-from crossline.runtime.machine.title import call_myself
-from crossline.runtime.stages.judging import Judging
+from crossline.runtime.machine.process_title import call_myself
+from crossline.runtime.stages.shard_judge import Judging
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.workers import fork_server
 

@@ -13,7 +13,7 @@ from typing import Self
 from crossline.basics.errors import StateError
 from crossline.io.kafka.transactions.each import DecisionTopic
 from crossline.runtime.snapshot.snapshot import SnapshotSource
-from crossline.runtime.stages.judging import Judging
+from crossline.runtime.stages.shard_judge import Judging
 from crossline.runtime.state_log.cache import Sent, ShardCache
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task

@@ -2,7 +2,7 @@
 
 Spark starts five of them for a pipeline on files: the daemon of the workers, and those that make, plan and read a
 source. Each would load Python's libraries anew, one after the other: two to three seconds of a start. This one begins
-to load them while Java comes up; what Spark starts (``attach.py``) hands over its descriptors, arguments and
+to load them while Java comes up; what Spark starts (``zygote_client.py``) hands over its descriptors, arguments and
 environment, and a fork of this process goes on with them.
 """
 
@@ -23,12 +23,12 @@ from typing import Any
 
 from crossline.runtime.java.child_processes import end_with_parent
 from crossline.runtime.machine.lifeline import tied
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.process_title import call_myself
 
 ASKED_MAX = 4 << 20  # bytes of arguments and environment
-LOADED_MODULES = ("crossline.runtime.workers.daemon", "crossline.runtime.workers.in_process")
+LOADED_MODULES = ("crossline.runtime.workers.daemon", "crossline.runtime.workers.in_process_worker")
 # This one may compile for minutes what a batch needs, and sees only afterwards that nobody waits for it.
-ENDS_WITH_US = "crossline.runtime.workers.in_process"
+ENDS_WITH_US = "crossline.runtime.workers.in_process_worker"
 _LENGTH = 8
 
 

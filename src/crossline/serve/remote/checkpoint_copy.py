@@ -18,8 +18,8 @@ from crossline.basics.errors import StateError
 from crossline.io.feed.copies import copies_in, copy_name
 from crossline.io.feed.files import Kept, batch_path
 from crossline.io.objects.files import FileStore
-from crossline.runtime.snapshot.mirror import GoneError, Known, Mirror
-from crossline.runtime.snapshot.sparklog import last_committed
+from crossline.runtime.snapshot.checkpoint_mirror import GoneError, Known, Mirror
+from crossline.runtime.snapshot.spark_log import last_committed
 from crossline.serve.remote.segments import SegmentCopies, at_once
 
 FEED, STATE_NOTE, IDENTITY, OWNER = "feed", "state.json", "spark/metadata", "owner.json"

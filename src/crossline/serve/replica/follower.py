@@ -23,12 +23,12 @@ from typing import Any, NoReturn
 from crossline.basics.errors import CrosslineError
 from crossline.basics.models.processes import HERE
 from crossline.logs import configure_helper, get_logger
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.process_title import call_myself
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
-from crossline.runtime.snapshot.sparklog import committed, last_committed
-from crossline.runtime.state_log.follow import FollowedState
-from crossline.runtime.workers.models import RunningModels
-from crossline.runtime.workers.warm import warm_for
+from crossline.runtime.snapshot.spark_log import committed, last_committed
+from crossline.runtime.state_log.followed_state import FollowedState
+from crossline.runtime.workers.kernel_warmup import warm_for
+from crossline.runtime.workers.model_processes import RunningModels
 from crossline.serve.replica.basis import Bases
 from crossline.serve.replica.fork import live
 from crossline.serve.replica.messages import FOLLOWER, Alive, ForkNow, Hello, receive, send

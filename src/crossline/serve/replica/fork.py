@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.process_title import call_myself
 from crossline.serve.decisions.values import Basis
 from crossline.serve.fault_log import noted, with_fault
 from crossline.serve.replica.basis import Bases

@@ -25,9 +25,9 @@ from crossline.ingest.route.parts import Chunk
 from crossline.plan.compile import StreamPlan
 from crossline.rules.policy.policy import Deciding
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.stages.deciding import decided_of, deciding_values
+from crossline.runtime.stages.alert_holds import take_held
 from crossline.runtime.stages.decision_input import Given
-from crossline.runtime.stages.holding import take_held
+from crossline.runtime.stages.decision_stage import decided_of, deciding_values
 from crossline.runtime.stages.stages import parts_of
 
 # Behind all that a log has: what is laid over came last.

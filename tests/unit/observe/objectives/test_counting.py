@@ -20,7 +20,7 @@ from crossline.observe.objectives.lag import LagMeter
 from crossline.observe.objectives.requests import RequestCounts, counting
 from crossline.observe.objectives.run import RunCounts, RunObjectives, spent_ms
 from crossline.observe.telemetry import Telemetry
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import Standing, Waiting
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig, load_pipeline
 

@@ -15,7 +15,7 @@ from crossline.io.sinks.base import Delivery
 from crossline.observe.objectives.declaration import objectives_of
 from crossline.observe.objectives.file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
 from crossline.observe.watch.watch import RunWatch
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import Standing, Waiting
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig
 from crossline.settings.process.slo import SloSettings

@@ -20,7 +20,7 @@ from crossline.io.sinks.jsonl import JsonlSink
 from crossline.observe.watch.exposition import RunCollector, registry_of
 from crossline.observe.watch.figures import NO_RULE, OTHERS, Histogram, RunFigures
 from crossline.observe.watch.space import Space
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import Standing, Waiting
 from crossline.runtime.work.totals import Totals
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from crossline.observe.watch.figures import SinkFigures
 from crossline.observe.watch.health import HealthStatus, RunProgress, keeps_up, lives
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import Standing, Waiting
 
 ALIVE = HealthStatus((), {"state": "running"})
 STARTED = Standing(started=True, rules={"active": 2})

@@ -27,7 +27,7 @@ from crossline.observe.watch import watch as module
 from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.observe.watch.space import space_of
 from crossline.observe.watch.watch import RunWatch
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import Standing, Waiting
 from crossline.settings.watch import Place, WatchSettings, place_of
 
 DEPLOY = Path(__file__).parents[4] / "deploy" / "watch"

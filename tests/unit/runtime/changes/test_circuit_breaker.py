@@ -19,12 +19,12 @@ from crossline.rule_registry.reading import read_rules
 from crossline.rules.base import Defaults
 from crossline.rules.breaker import Bound
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes import changes as changing
-from crossline.runtime.changes.changes import RuleChanges
+from crossline.runtime.changes import rule_changes as changing
 from crossline.runtime.changes.circuit_breaker import CircuitBreaker
-from crossline.runtime.changes.rulefeed import DirectoryFeed
+from crossline.runtime.changes.rule_changes import RuleChanges
+from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.state_log.offset_history import HistoryLog
 from crossline.settings.config import PipelineConfig as Config
 from crossline.settings.config import in_folder, load_pipeline
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from crossline.rule_registry.events import RuleEvent
-from crossline.runtime.changes.control import Refusals
+from crossline.runtime.changes.publications import Refusals
 
 
 class Topic:

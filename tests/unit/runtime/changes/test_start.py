@@ -13,10 +13,10 @@ from crossline.basics.errors import PermanentError
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes.changes import RuleChanges
-from crossline.runtime.changes.rulefeed import DirectoryFeed
+from crossline.runtime.changes.rule_changes import RuleChanges
+from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.state_log.offset_history import HistoryLog
 from crossline.settings.config import PipelineConfig as Config
 from crossline.settings.config import in_folder, load_pipeline
 

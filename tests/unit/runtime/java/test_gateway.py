@@ -15,7 +15,7 @@ from py4j.protocol import Py4JNetworkError
 from crossline.basics.errors import PermanentError
 from crossline.runtime.java import launch
 from crossline.runtime.java.launch import Started
-from crossline.runtime.machine.temp import own_folder
+from crossline.runtime.machine.temporary_folders import own_folder
 from crossline.runtime.spark_internals import gateway
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from crossline.runtime.java import launch
-from crossline.runtime.machine.home import spark_home
 from crossline.runtime.machine.java import Java
+from crossline.runtime.machine.spark_home import spark_home
 
 SETTINGS = {
     "spark.driver.extraClassPath": "/jars/a.jar:/jars/b.jar",

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from crossline.runtime.machine.attach import ask
 from crossline.runtime.machine.lifeline import tied
+from crossline.runtime.machine.zygote_client import ask
 from crossline.runtime.pipeline.in_process_runner import MODULE
 from e2e.ended import still_running
 
@@ -29,20 +29,20 @@ def work(*_, **__):
         time.sleep(0.01)
 """
 ZYGOTE = f"""{AT_WORK}
-import crossline.runtime.workers.warm as module
+import crossline.runtime.workers.kernel_warmup as module
 module.warm = work
 from crossline.runtime.workers.zygote import serve
 serve(sys.argv[1])
 """
 DAEMON = f"""{AT_WORK}
-import crossline.runtime.workers.warm as module
+import crossline.runtime.workers.kernel_warmup as module
 module.warm = work
 sys.argv[1:] = []
 from crossline.runtime.workers import daemon
 daemon.main()
 """
 WARM = f"""{AT_WORK}
-import crossline.runtime.workers.warm as module
+import crossline.runtime.workers.kernel_warmup as module
 module.warm = work
 module.main(["--tied"])
 """
@@ -83,8 +83,8 @@ def test_what_compiles_beside_spark_ends_with_the_process_that_it_is_a_fork_of(t
     """Nobody waits for it then; it has ears for nobody before it is done."""
     path = tmp_path / "socket"
     program = f"""{AT_WORK}
-import crossline.runtime.workers.warm as module
-from crossline.runtime.workers import in_process
+import crossline.runtime.workers.kernel_warmup as module
+from crossline.runtime.workers import in_process_worker
 module.warm, in_process.main = (lambda: None), work
 from crossline.runtime.workers.zygote import serve
 serve({str(path)!r})

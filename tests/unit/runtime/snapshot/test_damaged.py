@@ -18,7 +18,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.circuit_breaker import CircuitBreaker
 from crossline.runtime.snapshot import snapshot as snapshots
-from crossline.runtime.snapshot.before import snapshot_before
+from crossline.runtime.snapshot.previous_snapshot import snapshot_before
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
 from crossline.runtime.sources.chunk_source import ChunkSource
 from crossline.runtime.state_log.reshard import reshard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crossline.runtime.spark_internals.pace import Pace
+from crossline.runtime.spark_internals.rate_controller import Pace
 
 
 def after(*batches: tuple[int, float], most: int = 300_000, within_ms: int = 5_000) -> int:

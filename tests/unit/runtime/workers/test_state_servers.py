@@ -25,8 +25,8 @@ from crossline.ingest.decode import decode_lines
 from crossline.ingest.route.pack import pack
 from crossline.ingest.route.parts import Chunk, route
 from crossline.runtime.snapshot.snapshot import StaticSnapshot
-from crossline.runtime.stages.judging import Judging
 from crossline.runtime.stages.rows import READ
+from crossline.runtime.stages.shard_judge import Judging
 from crossline.runtime.state_log.cache import Sent, ShardCache
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.workers.state_servers import judged

@@ -11,7 +11,7 @@ from tests.oracle.replicated import Decision, Pipeline
 from crossline.io.feed.copies import FeedCopies
 from crossline.io.feed.files import batch_path, write_batch
 from crossline.io.objects.files import FileStore
-from crossline.runtime.snapshot.mirror import Mirror
+from crossline.runtime.snapshot.checkpoint_mirror import Mirror
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.cache import ShardCache
 

@@ -19,7 +19,7 @@ import traceback
 from typing import NoReturn
 
 from crossline.runtime.java.child_processes import end_with_parent
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.process_title import call_myself
 
 ASKED_MAX = 64 << 10  # bytes of arguments
 MAIN = "crossline.cli.main"

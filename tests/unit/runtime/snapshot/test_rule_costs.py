@@ -11,7 +11,7 @@ from crossline.backtest.trial import as_if_active
 from crossline.basics.streams.schema import load_streams
 from crossline.plan.costs import NO_RULE, Meter
 from crossline.rules.reading import load_rules_text
-from crossline.runtime.snapshot.costs import SHOWN, Costs, shown
+from crossline.runtime.snapshot.rule_costs import SHOWN, Costs, shown
 from crossline.runtime.work.totals import Totals
 
 STREAMS = load_streams(

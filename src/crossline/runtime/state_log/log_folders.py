@@ -11,7 +11,7 @@ from crossline.evaluate.reshard import Blob, whole
 from crossline.evaluate.shard import ShardState
 from crossline.io.objects.place import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.statelog import StateLog
+from crossline.runtime.state_log.state_log import StateLog
 
 BACKFILLS = "backfills"
 

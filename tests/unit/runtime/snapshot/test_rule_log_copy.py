@@ -19,7 +19,7 @@ from crossline.rule_registry.logfile import LogFile
 from crossline.rule_registry.rows.rowlog import raw_of
 from crossline.rule_registry.rows.segments import Change, Header, Read, Segments, segments_of
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint
-from crossline.runtime.snapshot.rulelogs import RuleLogCopy
+from crossline.runtime.snapshot.rule_log_copy import RuleLogCopy
 
 STARTED = RuleEvent("started", 1)
 

@@ -11,7 +11,7 @@ import orjson
 
 from crossline.basics.times import BEGINNING_MS
 from crossline.evaluate.output import StreamClocks
-from crossline.runtime.snapshot.sparklog import offsets_of, unfinished_batch
+from crossline.runtime.snapshot.spark_log import offsets_of, unfinished_batch
 
 EVERY_MS = 1_000  # of ingest time between two marks
 KEEP_BYTES = 64 << 20  # of marks; with more, the older half goes

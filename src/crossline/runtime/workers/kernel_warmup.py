@@ -93,7 +93,7 @@ def warm(
     those of what it judges.
 
     ``on_step`` is called before each step, also where all is cached; ``on_compiling`` tells whether it is (see
-    ``runtime/machine/compiling.py``).
+    ``runtime/machine/compile_lock.py``).
     """
     begun = time.monotonic()
     wanted: list[tuple[str, Callable[[], None], bool]] = [

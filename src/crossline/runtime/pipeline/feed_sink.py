@@ -19,7 +19,7 @@ from crossline.io.files.listing import ChunkList
 from crossline.io.objects.files import StoreAwayError
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.snapshot.sparklog import offsets_of
+from crossline.runtime.snapshot.spark_log import offsets_of
 
 FEED = "feed"  # the folder, in the checkpoint
 BATCHES_MAX, BYTES_MAX = 16_384, 256 << 20

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from crossline.runtime.spark.full import pauses_s, takes_nothing
+from crossline.runtime.spark.disk_full import pauses_s, takes_nothing
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.persist import encode_delta
 from crossline.evaluate.shard import ShardState
 from crossline.runtime.local.memory import MemoryJudge
-from crossline.runtime.local.saved import Segments, plan_of
+from crossline.runtime.local.saved_state import Segments, plan_of
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot
-from crossline.runtime.sources.columns import check_columns
+from crossline.runtime.sources.column_check import check_columns
 from crossline.runtime.sources.rows import RowIntake, Rows, read_rows
 from crossline.runtime.stages.outcome import Outcome, gathered
 from crossline.runtime.stages.stages import Stage, in_one, stages_of

@@ -16,10 +16,10 @@ from crossline.rule_registry.directory import DirectoryRuleLog, log_path
 from crossline.rule_registry.listlog import lists_of_log
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes.changes import RuleChanges
-from crossline.runtime.changes.rulefeed import DirectoryFeed
+from crossline.runtime.changes.rule_changes import RuleChanges
+from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.state_log.offset_history import HistoryLog
 from crossline.settings.config import PipelineConfig as Config
 from crossline.settings.config import in_folder, load_pipeline
 

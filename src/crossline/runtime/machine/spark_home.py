@@ -14,8 +14,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from crossline.runtime.machine.installation import spark_folder
-from crossline.runtime.machine.places import cache_dir
+from crossline.runtime.machine.cache_folder import cache_dir
+from crossline.runtime.machine.spark_installation import spark_folder
 
 _PARTS = ("bin", "sbin", "jars")
 _PYTHON = """#!/bin/sh
@@ -41,7 +41,7 @@ def spark_home() -> Path:
 
 def worker_python() -> Path:
     """What Spark starts workers with on this machine, made where it is missing: this Python, by way of a script."""
-    attach = shlex.quote(str(Path(__file__).with_name("attach.py")))
+    attach = shlex.quote(str(Path(__file__).with_name("zygote_client.py")))
     text = _PYTHON.format(python=shlex.quote(sys.executable), attach=attach)
     script = spark_home() / f"python-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not script.exists():

@@ -27,10 +27,10 @@ from crossline.rules.holds.hold import lasts_ms
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.backfill import SLOWEST_MS, BackfillError, BackfillReader
 from crossline.runtime.changes.circuit_breaker import CircuitBreaker
-from crossline.runtime.changes.rulefeed import ListTimes, RuleFeed
+from crossline.runtime.changes.rule_feed import ListTimes, RuleFeed
 from crossline.runtime.snapshot.snapshot import Backfill, PlanSnapshot, SnapshotFile
-from crossline.runtime.snapshot.sparklog import committed, unfinished
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.snapshot.spark_log import committed, unfinished
+from crossline.runtime.state_log.offset_history import HistoryLog
 
 POLL_S = 0.25
 COMMIT_POLL_S = 0.005

@@ -15,7 +15,7 @@ from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.workers import warm as module
+from crossline.runtime.workers import kernel_warmup as module
 
 STEPS = ("warm_panes", "warm_patterns", "_decode_all", "warm_windows", "_judge_some", "warm_in_order")
 

@@ -1,6 +1,6 @@
 """What Spark starts as Python: hands over to a fork of ``zygote``, or where there is none becomes Python itself.
 
-``attach.py PYTHON ARGUMENTS…``. Run without site packages and on its own: it is to take no time.
+``zygote_client.py PYTHON ARGUMENTS…``. Run without site packages and on its own: it is to take no time.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from crossline.basics.errors import StateError
 from crossline.evaluate.persist import apply_delta
 from crossline.evaluate.shard import ShardState, forget_unplanned
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.places import at_level, begin_with_backfill, by_batch
-from crossline.runtime.state_log.statelog import StateLog
+from crossline.runtime.state_log.log_folders import at_level, begin_with_backfill, by_batch
+from crossline.runtime.state_log.state_log import StateLog
 
 TRIES = 3  # listings of the log before it is read anew from its beginning
 

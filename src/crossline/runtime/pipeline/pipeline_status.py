@@ -9,7 +9,7 @@ from typing import Literal
 from crossline.basics.errors import CrosslineError
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.sources.plan_source import SourcePlan
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.state_log.offset_history import HistoryLog
 
 
 @dataclass(frozen=True, slots=True)

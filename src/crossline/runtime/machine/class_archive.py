@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from crossline.runtime.machine.installation import spark_version
+from crossline.runtime.machine.cache_folder import cache_dir
 from crossline.runtime.machine.java import find_java
-from crossline.runtime.machine.places import cache_dir
+from crossline.runtime.machine.spark_installation import spark_version
 
 FORM = 2  # of the class path and the options that an archive was made with
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"

@@ -16,7 +16,7 @@ CALLED = "from numba import njit\n\n\n@njit\ndef called(x):\n    return x + {add
 KERNELS = """
 from numba import njit, types
 
-from crossline.basics.compiling import compiled_for, shared
+from crossline.basics.compile_lock import compiled_for, shared
 from tiny.called import called
 
 
@@ -41,7 +41,7 @@ def made():
 # Says what happens, a line each; a line of its standard input lets it go on where it stops.
 PROGRAM = """
 import os, sys
-from crossline.runtime.machine import compiling
+from crossline.runtime.machine import compile_lock
 from crossline.logs import configure_helper, configure_with
 
 configure_with(configure_helper)  # as all processes but the one that people see
@@ -186,7 +186,7 @@ def test_a_folder_without_locks_is_compiled_in_all_the_same(tiny: Path) -> None:
 def test_a_fork_waits_for_its_parent(tiny: Path) -> None:
     """It has no lock of its parent's, neither to lean on nor to keep from others once its parent let go of it."""
     body = """
-from crossline.runtime.machine.compiling import turn
+from crossline.runtime.machine.compile_lock import turn
 with turn("held", os.environ["PYTHONPATH"]) as begins:
     asks, says = os.pipe()
     child = os.fork()

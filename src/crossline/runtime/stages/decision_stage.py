@@ -47,9 +47,9 @@ from crossline.plan.lateness import LatenessInForce
 from crossline.rules.policy.hits import DecidedRecord, hit_of
 from crossline.rules.policy.policy import Deciding
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
+from crossline.runtime.stages.alert_holds import held_hits
 from crossline.runtime.stages.decision_input import Given, record_blocks, standing_blocks
 from crossline.runtime.stages.decision_writer import DecisionWriter
-from crossline.runtime.stages.holding import held_hits
 from crossline.runtime.stages.rows import OUT, ArrowBatches, rows_of
 from crossline.runtime.state_log.cache import Sent
 from crossline.runtime.work.stopwatch import Stopwatch

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from crossline.basics.streams.schema import StreamSpec
-from crossline.runtime.sources.columns import check_columns
+from crossline.runtime.sources.column_check import check_columns
 
 
 def check_frame(frame: DataFrame, stream: str, spec: StreamSpec) -> None:

@@ -19,7 +19,7 @@ from crossline.io.objects.files import FileStore, StoreAwayError, patiently
 from crossline.logs import get_logger
 from crossline.rule_registry.logfile import brought_from, parse_events
 from crossline.runtime.snapshot.append_files import append, goes_on, more_lines
-from crossline.runtime.snapshot.rowcopies import RowCopies
+from crossline.runtime.snapshot.row_copies import RowCopies
 
 FOLDER, KEPT, ROWS = "rulelog", "kept", "rows"
 _AWAY_S_MAX = 60.0

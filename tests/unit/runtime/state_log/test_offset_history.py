@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from crossline.evaluate.output import StreamClocks
-from crossline.runtime.snapshot.sparklog import committed, unfinished
-from crossline.runtime.state_log.history import HistoryLog, Mark
+from crossline.runtime.snapshot.spark_log import committed, unfinished
+from crossline.runtime.state_log.offset_history import HistoryLog, Mark
 
 
 def spark_log(root: Path, log: str, batch: int, *offsets: dict[str, int] | None) -> None:

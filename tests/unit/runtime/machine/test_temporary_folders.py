@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from crossline.runtime.machine.temp import LOCK, is_held, own_folder, own_folder_for, sweep
+from crossline.runtime.machine.temporary_folders import LOCK, is_held, own_folder, own_folder_for, sweep
 
 OURS = b"a folder of crossline, removed once nobody holds this lock\n"
 HOLDER = """
 import sys
-from crossline.runtime.machine.temp import own_folder
+from crossline.runtime.machine.temporary_folders import own_folder
 folder = own_folder("held")
 (folder.path / "big").write_bytes(b"x" * 1000)
 print(folder.path, flush=True)

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.logs import get_logger
-from crossline.runtime.spark_internals.placing import in_turns, placed
+from crossline.runtime.spark_internals.shard_assignment import in_turns, placed
 
 log = get_logger(__name__)
 

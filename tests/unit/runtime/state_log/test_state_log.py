@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from crossline.basics import wire
 from crossline.basics.errors import StateError
-from crossline.runtime.state_log import statelog
-from crossline.runtime.state_log.statelog import MERGE_AT, MERGE_COUNT, Segment, StateLog
+from crossline.runtime.state_log import state_log
+from crossline.runtime.state_log.state_log import MERGE_AT, MERGE_COUNT, Segment, StateLog
 
 
 def blob(batch: int, kept_from: int = 0) -> bytes:
@@ -191,7 +191,7 @@ def test_large_files_stay_and_small_ones_are_merged_without_a_gap(
     log = StateLog(str(tmp_path_factory.mktemp("log")), 0)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("MERGE_AT", 4), ("MERGE_COUNT", 3), ("MERGE_BYTES", 2_000), ("MERGE_BUDGET_BYTES", 5_000)):
-            patch.setattr(statelog, name, value)
+            patch.setattr(state_log, name, value)
         for batch, length in enumerate(lengths):
             meta = {"batch": batch, "kept_from": 0}
             log.write(batch, wire.encode(meta, {"x": np.full(length, batch, np.int64)}))

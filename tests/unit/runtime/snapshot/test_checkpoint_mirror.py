@@ -9,7 +9,7 @@ import pytest
 
 from crossline.basics.errors import StateError
 from crossline.io.objects.files import LocalFiles, StoreAwayError
-from crossline.runtime.snapshot.mirror import INLINE_BYTES, NOTES, PARTS, PARTS_MAX, Mirror
+from crossline.runtime.snapshot.checkpoint_mirror import INLINE_BYTES, NOTES, PARTS, PARTS_MAX, Mirror
 
 SEED = 20_261_123
 

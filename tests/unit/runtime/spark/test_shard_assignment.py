@@ -10,7 +10,7 @@ from math import ceil, floor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.runtime.spark_internals.placing import in_turns, placed
+from crossline.runtime.spark_internals.shard_assignment import in_turns, placed
 
 NAMES = ("0", "1", "2", "9", "10")
 

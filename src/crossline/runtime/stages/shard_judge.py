@@ -20,10 +20,10 @@ from crossline.ingest.route.parts import Part
 from crossline.io.kafka.transactions.each import DecisionTopic
 from crossline.plan.costs import version_name
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
-from crossline.runtime.stages.deciding import decided_shard, deciding_rows, plainly_decided
+from crossline.runtime.stages.alert_holds import take_held
+from crossline.runtime.stages.decision_stage import decided_shard, deciding_rows, plainly_decided
 from crossline.runtime.stages.decision_writer import DecisionWriter
 from crossline.runtime.stages.feature_table import told_rows
-from crossline.runtime.stages.holding import take_held
 from crossline.runtime.stages.rows import OUT, READ, costs_row
 from crossline.runtime.stages.spill import parts_of
 from crossline.runtime.state_log.cache import Held, Rows, Sent, ShardCache
