@@ -28,7 +28,7 @@ from crossline.runtime.local.pool import Pool
 from crossline.runtime.machine.temporary_folders import own_folder_for, sweep
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot
 from crossline.runtime.stages.feature_table import FeatureBatch, FigureTypes
-from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.outcome import collect_outcome
 from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.work.totals import Totals
 from crossline.runtime.workers.kernel_warmup import warm_for
@@ -190,7 +190,7 @@ def tell(
         pool = made.enter_context(_pool(snapshot, inputs, count, folder, run))
         run.running, totals.first_s = True, time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
-            outcome = gathered(rows, None)
+            outcome = collect_outcome(rows, None)
             found = (outcome.alerts, outcome.dead, outcome.late, outcome.figures)
             delivery = Delivery("figures", number, *found, told=outcome.told)
             writer.deliver(delivery)

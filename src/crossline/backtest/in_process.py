@@ -26,8 +26,8 @@ from crossline.runtime.snapshot.rule_costs import Costs
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, StaticSnapshot
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.runtime.sources.intake import ChunkIntake, ShownIntake, StreamIntake
-from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, dealt
-from crossline.runtime.stages.outcome import Outcome, gathered
+from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, deal_chunks
+from crossline.runtime.stages.outcome import Outcome, collect_outcome
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.work.task import Task
 from crossline.runtime.work.totals import Totals
@@ -105,7 +105,7 @@ def _run(
         run.running = True
         totals.first_s = time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
-            outcome = gathered(rows, None)
+            outcome = collect_outcome(rows, None)
             found = (outcome.alerts, outcome.dead, outcome.late, outcome.figures)
             delivery = Delivery("backtest", number, *found, decisions=outcome.decisions)
             writer.deliver(delivery)
@@ -129,7 +129,7 @@ def outcomes(judged: Judged, folder: Path, seen: Callable[[Records], None] | Non
     for number, (mine,) in enumerate(inputs.batches(1)):
         rows = in_one(stages, Task(batch_id=number), iter(mine))
         pairs = [each for batch in rows for each in zip(*(batch.column(n).to_pylist() for n in (2, 3)), strict=True)]
-        yield gathered(pairs, None)
+        yield collect_outcome(pairs, None)
 
 
 @dataclass(slots=True)
@@ -192,7 +192,7 @@ class Inputs:
                 at[stream] = end
                 done += sum(chunk.end - chunk.start for chunk in chunks)
                 last = chunks[-1].sequence if chunks and log.reach(end, self._most(stream)) == end else -1
-                for mine, run in zip(given, dealt(chunks, count), strict=False):
+                for mine, run in zip(given, deal_chunks(chunks, count), strict=False):
                     mine.append(self.intake.marked(stream, chunk_rows(run), last))
             if not any(given):
                 return

@@ -61,7 +61,7 @@ def row_reader(settings: TableOfTopic) -> RowTopicReader:
     return RowTopicReader(client_of(settings), settings.topic)
 
 
-class Teller(Protocol):
+class RefusalProducer(Protocol):
     """Sends messages and waits for none of them; see ``ControlTopicTeller``."""
 
     topic: str
@@ -79,14 +79,14 @@ class Teller(Protocol):
         ...
 
 
-class Refusals:
+class RefusalTopic:
     """Has every refusal of a rule log stand in a topic, at least once, whatever stops or is away meanwhile.
 
     ``mark`` is a file that says how many of the log are there. A kill between the topic and the file has some told
     again, under the same ``refusal_id``.
     """
 
-    def __init__(self, teller: Teller, mark: Path, pipeline: str) -> None:
+    def __init__(self, teller: RefusalProducer, mark: Path, pipeline: str) -> None:
         self._teller = teller
         self._mark = mark
         self._pipeline = pipeline
@@ -110,7 +110,7 @@ class Refusals:
 
     def send(self) -> None:
         """Send what is not there yet, and note what is. Waits for nothing."""
-        self._use_cancel_token(self._teller.answers())
+        self._note_answers(self._teller.answers())
         for number in range(self._told, min(len(self._events), self._told + _UNDER_WAY_MAX)):
             if number not in self._sent:
                 self._sent.add(number)
@@ -121,9 +121,9 @@ class Refusals:
 
     def close(self) -> None:
         """Let go of the topic. What is not there yet is told at the next start."""
-        self._use_cancel_token(self._teller.close())
+        self._note_answers(self._teller.close())
 
-    def _use_cancel_token(self, answers: Mapping[int, str | None]) -> None:
+    def _note_answers(self, answers: Mapping[int, str | None]) -> None:
         for number, error in answers.items():
             if error is None:
                 self._there.add(number)
@@ -145,11 +145,11 @@ class Refusals:
             aside.replace(self._mark)
 
 
-def refusals_of(settings: RulesDirectory | RulesTopic, rule_log: Path) -> Refusals | None:
+def refusal_topic_of(settings: RulesDirectory | RulesTopic, rule_log: Path) -> RefusalTopic | None:
     """Where refusals go besides the rule log."""
     if not isinstance(settings, RulesTopic) or settings.refusals_topic is None:
         return None
     from crossline.io.kafka.control import ControlTopicTeller  # noqa: PLC0415 - as above
 
     teller = ControlTopicTeller(client_of(settings), settings.refusals_topic)
-    return Refusals(teller, rule_log.with_suffix(".refusals"), rule_log.stem)
+    return RefusalTopic(teller, rule_log.with_suffix(".refusals"), rule_log.stem)

@@ -30,7 +30,7 @@ from crossline.runtime.changes.circuit_breaker import CircuitBreaker
 from crossline.runtime.changes.rule_feed import ListTimes, RuleFeed
 from crossline.runtime.snapshot.snapshot import Backfill, PlanSnapshot, SnapshotFile
 from crossline.runtime.snapshot.spark_log import committed, unfinished
-from crossline.runtime.state_log.offset_history import HistoryLog
+from crossline.runtime.state_log.offset_history import OffsetHistory
 
 POLL_S = 0.25
 COMMIT_POLL_S = 0.005
@@ -40,7 +40,7 @@ log = get_logger(__name__)
 
 _LOUD = {"refused": log.warning, "tripped": log.error, "waiting": log.warning}
 _Name = tuple[Any, ...]  # what was refused, with which content
-_TOLD = ("rule_id", "version", "source", "who", "host", "approved_by", "count", "key", "text")
+_LOGGED_FIELDS = ("rule_id", "version", "source", "who", "host", "approved_by", "count", "key", "text")
 
 
 class RuleChanges:
@@ -57,7 +57,7 @@ class RuleChanges:
         snapshot: PlanSnapshot,
         before: PlanSnapshot | None,
         feed: RuleFeed,
-        history: HistoryLog,
+        history: OffsetHistory,
         checkpoint: str,
         backfill: BackfillReader | None,
         stopping: threading.Event,
@@ -100,7 +100,7 @@ class RuleChanges:
         # A kill may have come before they were delivered; a sink that has them takes no notice.
         self._events = [*self._feed.events(), *self._events]
         logged = {_name_of(event) for event in self._events if event["event"] == "refused"}
-        self._ahead = self._tell_standing() - logged
+        self._ahead = self._log_refused() - logged
         if not any(version.endless for version in self._rules.versions):
             log.warning("no rule judges yet; records go by unjudged until one is published")
 
@@ -138,7 +138,7 @@ class RuleChanges:
         for stream, each in clocks.items():
             self.clocks[stream] = each.after(self.clocks.get(stream))
 
-    def unscored(self, failed: Mapping[str, Mapping[str, Any]]) -> None:
+    def note_unscored(self, failed: Mapping[str, Mapping[str, Any]]) -> None:
         """Log, by rule version, that a model did not score records; once for each."""
         for name in [name for name in failed if name not in self._unscored]:
             self._unscored.add(name)
@@ -147,7 +147,7 @@ class RuleChanges:
             self._events.append(self._feed.note("unscored", f"{text}: {each['why']}"))
             self.logged["unscored"] += 1
 
-    def flooded(self, batch_id: int, alerts: Sequence[Mapping[str, Any]]) -> None:
+    def trip_breakers(self, batch_id: int, alerts: Sequence[Mapping[str, Any]]) -> None:
         """Have rules that flood judge as shadow, from just after what was judged; called inside ``judging``.
 
         A batch is held where that cannot be logged: else what comes would go on to be told.
@@ -167,7 +167,7 @@ class RuleChanges:
         """The batch came to no end; called before another thread may change what it meets when it is run again."""
         self._hold = True
 
-    def again(self) -> None:
+    def hold_unfinished(self) -> None:
         """The query is begun again: the batch that is not finished meets the rules, lists and tables that it met."""
         with self.between_batches:
             self._hold = self._hold or unfinished(self._checkpoint)
@@ -180,7 +180,7 @@ class RuleChanges:
         """What happened to rules since the last batch."""
         return list(self._events)
 
-    def told(self, events: Sequence[Mapping[str, Any]]) -> None:
+    def drop_events(self, events: Sequence[Mapping[str, Any]]) -> None:
         """``events`` are with every sink."""
         del self._events[: len(events)]
 
@@ -197,10 +197,10 @@ class RuleChanges:
 
     def _put_in_force(self) -> None:
         """What was logged since the last batch; where the plan snapshot cannot be written the batch is held."""
-        while self._waits() and not self._hold:
+        while self._has_pending() and not self._hold:
             with self._reported():
                 self._apply()
-            if self._waits() and self._stopping.wait(POLL_S):
+            if self._has_pending() and self._stopping.wait(POLL_S):
                 raise StoppedError("stopped before the rules that were published could be put in force")
 
     @property
@@ -227,24 +227,24 @@ class RuleChanges:
         # While something waits, the next batch may read backfills too. What cannot be read now is told when it is
         # needed.
         alone = self._feed.tables_alone
-        if self._backfill is not None and not alone and not self._waits():
+        if self._backfill is not None and not alone and not self._has_pending():
             rules, lists = self._feed.preview()
             with suppress(BackfillError):
                 self._backfill.read(self._snapshot, self._next(rules, lists), lists)
         with self._judging:
             highest_ms = {stream: clocks.ingest_ms for stream, clocks in self.clocks.items()}
             rules, lists, events = self._feed.take_up(highest_ms)
-            self._tables_alone = alone and (self._tables_alone or not self._waits())
+            self._tables_alone = alone and (self._tables_alone or not self._has_pending())
             self._rules, self._lists, self._wanted = rules, lists, (rules, lists)
         self._note(events)
-        self._tell_standing()
+        self._log_refused()
 
     def _note(self, events: Sequence[dict[str, Any]]) -> None:
         """For the sinks with the next batch, and for who watches."""
         self._events.extend(events)
-        self._tell(events)
+        self._log_events(events)
 
-    def _tell(self, events: Sequence[dict[str, Any]]) -> None:
+    def _log_events(self, events: Sequence[dict[str, Any]]) -> None:
         """Log and count ``events``, but for refusals that the start told before they were in the rule log."""
         for event in events:
             if event["event"] == "refused":
@@ -257,10 +257,10 @@ class RuleChanges:
             tell = _LOUD.get(event["event"], log.info)
             tell(event["event"], **_said(event))
 
-    def _tell_standing(self) -> set[_Name]:
+    def _log_refused(self) -> set[_Name]:
         """Log and count what stands refused and was not told in this run: of earlier ones, or not logged yet; which."""
         fresh = [each for each in self._feed.refusals() if _name_of(each) not in self._refused]
-        self._tell(fresh)
+        self._log_events(fresh)
         return {_name_of(each) for each in fresh}
 
     def refusals(self) -> list[dict[str, Any]]:
@@ -276,14 +276,14 @@ class RuleChanges:
             len(each.changes) > 1 for each in snapshot.lists.values()
         )
         old = old or any(len(each) > 1 for each in snapshot.tables.values())
-        if not (self._waits() or old) or not self._settled():
+        if not (self._has_pending() or old) or not self._settled():
             return
-        if self._waits():
+        if self._has_pending():
             self._apply()
-        elif len(self._going_on(self._rules)) < len(snapshot.rules) or self._outlived(snapshot):
+        elif len(self._continuing(self._rules)) < len(snapshot.rules) or self._outlived(snapshot):
             self._change(self._rules, self._lists)
 
-    def _waits(self) -> bool:
+    def _has_pending(self) -> bool:
         return self._wanted is not None or self._later
 
     def _apply(self) -> None:
@@ -319,9 +319,9 @@ class RuleChanges:
         # for the log to say, which may know of one that the plan snapshot of that run does not.
         standing = self._snapshot if self._hold else self._configured
         tables = lists.tables_since(self._ends_ms(), standing.streams)
-        return standing.after(self._snapshot, self._going_on(rules), mine, tables)
+        return standing.after(self._snapshot, self._continuing(rules), mine, tables)
 
-    def _going_on(self, rules: RuleSet) -> RuleSet:
+    def _continuing(self, rules: RuleSet) -> RuleSet:
         """Without the versions that ended, whose last records wait for nothing more and are not judged again."""
         streams, defaults = self._configured.streams, self._configured.defaults
         again_ms = rules.again_ms(defaults)
@@ -383,7 +383,7 @@ def _name_of(refusal: Mapping[str, Any]) -> _Name:
 
 def _said(event: Mapping[str, Any]) -> dict[str, Any]:
     """What a line of the log says of ``event``."""
-    said = {name: event[name] for name in _TOLD if name in event}
+    said = {name: event[name] for name in _LOGGED_FIELDS if name in event}
     if event["event"] == "refused" and "count" in said and "table_name" not in event:
         said["rules_not_taken_up"] = said.pop("count")
     return said

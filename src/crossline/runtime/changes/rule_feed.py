@@ -24,7 +24,7 @@ from crossline.rule_registry.rows.tables import RowChanges, TopicTables
 from crossline.rule_registry.tablelog import TableLog, TableStore
 from crossline.rule_registry.tables import TableChanges, TablesDirectory, forms_of
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes.publications import lists_of, refusals_of, row_reader, rules_of
+from crossline.runtime.changes.publications import lists_of, refusal_topic_of, row_reader, rules_of
 from crossline.settings.config import PipelineConfig as Config
 from crossline.settings.sinks import rule_topics
 
@@ -158,7 +158,7 @@ class DirectoryFeed:
         self._log = DirectoryRuleLog(
             config.rules.path, config.name, *checked, review=need != "none", proven=need == "proven"
         )
-        self._refusals = refusals_of(config.rules, self._path)
+        self._refusals = refusal_topic_of(config.rules, self._path)
         self._streams = tuple(config.streams)
         self._policy = config.policy
         self._clocks = clocks

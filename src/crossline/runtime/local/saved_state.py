@@ -63,7 +63,7 @@ class Segments:
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedRun:
     """A run that was saved: its segments, how many batches and rows it had, its plan and the version that wrote it."""
 
     segments: Segments
@@ -90,8 +90,8 @@ class Saved:
         return wire.encode(meta, arrays)
 
 
-def read_saved(raw: bytes, where: str) -> Saved:
-    """Inverse of ``Saved.encode``. Raises StateError where it is damaged, of another format, or no such file."""
+def read_saved_run(raw: bytes, where: str) -> SavedRun:
+    """Inverse of ``SavedRun.encode``. Raises StateError where it is damaged, of another format, or no such file."""
     meta, arrays = wire.decode(raw, where)
     if meta.get("detector") != FORMAT:
         found = f"format {meta['detector']}" if "detector" in meta else "a file of another kind"
@@ -103,7 +103,7 @@ def read_saved(raw: bytes, where: str) -> Saved:
         int(level): [arrays[f"{level}.{number}"].tobytes() for number in range(count)]
         for level, count in meta["levels"].items()
     }
-    return Saved(Segments(by_level), meta["batch"], meta["rows"], meta["plan"], meta["version"])
+    return SavedRun(Segments(by_level), meta["batch"], meta["rows"], meta["plan"], meta["version"])
 
 
 def plan_of(snapshot: PlanSnapshot) -> dict[str, Any]:
@@ -132,7 +132,7 @@ _WORDS = {
 }
 
 
-def check_plan(saved: Saved, plan: Mapping[str, Any], where: str) -> None:
+def check_plan(saved: SavedRun, plan: Mapping[str, Any], where: str) -> None:
     """Whether ``saved`` is of this ``plan``. Raises StateError that names what differs."""
     theirs, mine = saved.plan["rules"], plan["rules"]
     differs = []

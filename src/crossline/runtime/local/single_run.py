@@ -15,7 +15,7 @@ from crossline.runtime.local.saved_state import Segments, plan_of
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot
 from crossline.runtime.sources.column_check import check_columns
 from crossline.runtime.sources.rows import RowIntake, Rows, read_rows
-from crossline.runtime.stages.outcome import Outcome, gathered
+from crossline.runtime.stages.outcome import Outcome, collect_outcome
 from crossline.runtime.stages.stages import Stage, in_one, stages_of
 from crossline.runtime.work.task import Task
 
@@ -71,7 +71,7 @@ class SingleRun:
         given: Any = iter([rows])
         found = in_one(self._stages, task, given)
         columns = ((batch.column(2).to_pylist(), batch.column(3).to_pylist()) for batch in found)
-        outcome = gathered([pair for each in columns for pair in zip(*each, strict=True)], None)
+        outcome = collect_outcome([pair for each in columns for pair in zip(*each, strict=True)], None)
         self.batch += 1
         if self.segments is not None:
             self.segments.trim(self.snapshot, self._states())

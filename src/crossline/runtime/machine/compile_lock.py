@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Compiling:
+class CompileEvent:
     """What happens to ``kernel`` in this process.
 
     ``waits``: process ``by`` compiles in the same folder (0: it did not say so yet). ``begins``: this one compiles.
@@ -36,11 +36,11 @@ class Compiling:
     by: int = 0
 
 
-_listening: list[Callable[[Compiling], None]] = []
+_listening: list[Callable[[CompileEvent], None]] = []
 _held: dict[str, int | None] = {}  # by folder; None: it has no locks
 
 
-def on_compiling(tell: Callable[[Compiling], None]) -> Callable[[], None]:
+def on_compiling(tell: Callable[[CompileEvent], None]) -> Callable[[], None]:
     """Have ``tell`` called, in the thread that compiles, with all that this process and its forks compile or wait for.
 
     Kernels that a kernel calls are part of it. What is returned ends that.
@@ -49,13 +49,13 @@ def on_compiling(tell: Callable[[Compiling], None]) -> Callable[[], None]:
     return lambda: _listening.remove(tell)
 
 
-def take_turns() -> None:
+def compile_once() -> None:
     """From now on this process and its forks compile one at a time."""
-    compile_in(turn)
+    compile_in(compile_turn)
 
 
 @contextmanager
-def turn(kernel: str, folder: str) -> Iterator[Callable[[], None]]:
+def compile_turn(kernel: str, folder: str) -> Iterator[Callable[[], None]]:
     """Nobody else compiles what is kept in ``folder``; to be called: compiling begins."""
     if folder in _held:
         yield lambda: None
@@ -64,7 +64,7 @@ def turn(kernel: str, folder: str) -> Iterator[Callable[[], None]]:
 
     def begins() -> None:
         began.append(True)
-        _tell(Compiling(kernel, "begins"))
+        _tell(CompileEvent(kernel, "begins"))
 
     _held[folder] = lock = _locked(kernel, folder)
     try:
@@ -76,7 +76,7 @@ def turn(kernel: str, folder: str) -> Iterator[Callable[[], None]]:
             fcntl.flock(lock, fcntl.LOCK_UN)  # also where a fork still has the descriptor
             os.close(lock)
         if began:
-            _tell(Compiling(kernel, "ends"))
+            _tell(CompileEvent(kernel, "ends"))
 
 
 def _locked(kernel: str, folder: str) -> int | None:
@@ -91,7 +91,7 @@ def _locked(kernel: str, folder: str) -> int | None:
         except BlockingIOError:
             by = _by(lock)
             log.info("another process compiles kernels: waiting for it", kernel=kernel, process=by or None)
-            _tell(Compiling(kernel, "waits", by))
+            _tell(CompileEvent(kernel, "waits", by))
             fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError:
         os.close(lock)
@@ -116,7 +116,7 @@ def _by(lock: int) -> int:
     return 0
 
 
-def _tell(what: Compiling) -> None:
+def _tell(what: CompileEvent) -> None:
     for each in tuple(_listening):
         each(what)
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def call_myself(name: str) -> None:
+def set_process_title(name: str) -> None:
     """Be ``name``, of which 15 characters show; only Linux has that."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text(name, encoding="utf-8")

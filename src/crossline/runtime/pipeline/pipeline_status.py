@@ -9,11 +9,11 @@ from typing import Literal
 from crossline.basics.errors import CrosslineError
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.sources.plan_source import SourcePlan
-from crossline.runtime.state_log.offset_history import HistoryLog
+from crossline.runtime.state_log.offset_history import OffsetHistory
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PipelineStatus:
     """As a pipeline stands at one moment; asking costs no call to Java.
 
     ``started``: its rules are loaded and its query was started. ``batch_began_s``: since when the batch that runs does,
@@ -33,7 +33,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class SourceBacklog:
     """What waits in a source of ``stream``: ``amount`` of ``unit``; None: ``problem`` says why it is not known."""
 
     stream: str
@@ -51,16 +51,16 @@ def rules_by_kind(rules: RuleSet) -> dict[str, int]:
     return found
 
 
-def waiting_in(sources: Sequence[SourcePlan], history: HistoryLog) -> list[Waiting]:
+def source_backlogs(sources: Sequence[SourcePlan], history: OffsetHistory) -> list[SourceBacklog]:
     """What waits in each source that can tell, behind the last batch that is done; brokers are asked."""
     mark = history.last()
-    found: list[Waiting] = []
+    found: list[SourceBacklog] = []
     for number, source in enumerate(sources):
         if source.waiting is None:
             continue
         offsets = mark.offsets[number] if mark is not None and number < len(mark.offsets) else None
         try:
-            found.append(Waiting(source.stream, source.unit, source.waiting(offsets)))
+            found.append(SourceBacklog(source.stream, source.unit, source.waiting(offsets)))
         except (CrosslineError, OSError) as error:
-            found.append(Waiting(source.stream, source.unit, None, str(error)))
+            found.append(SourceBacklog(source.stream, source.unit, None, str(error)))
     return found

@@ -46,7 +46,7 @@ _LOGS = frozenset({"spark/offsets", "spark/commits"})
 
 
 @dataclass(slots=True)
-class Known:
+class MirroredFile:
     """A file as the store has it: ``parts`` (object, bytes), then ``tail``. ``stamp``: how the file looked then."""
 
     stamp: tuple[int, int, int]
@@ -64,14 +64,14 @@ class GoneError(Exception):
     """An object is not there that was named a moment ago."""
 
 
-class Mirror:
+class CheckpointMirror:
     """Keeps ``store`` like ``folder``."""
 
     def __init__(self, store: FileStore, folder: Path, shown: str) -> None:
         self._store = store
         self._folder = folder
         self._shown = shown
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, MirroredFile] = {}
         # Objects that nothing needs, and those that nothing needs once there is another note.
         self._garbage: list[str] = []
         self._leaving: list[str] = []
@@ -161,7 +161,7 @@ class Mirror:
         """Have ``tidy`` delete an object that nothing needs; from any thread."""
         self._garbage.append(name)
 
-    def noted(self, name: str) -> dict[str, Known]:
+    def noted(self, name: str) -> dict[str, MirroredFile]:
         """The files that a note names. Raises GoneError where it went meanwhile, StateError where it is damaged."""
         where = f"{self._shown}, {NOTES}/{name}"
         try:
@@ -169,13 +169,15 @@ class Mirror:
             if note["format"] != FORMAT:
                 raise StateError(f"{where}: of format {note['format']}; this crossline reads {FORMAT}")
             return {
-                path: Known((0, 0, 0), [(part, size) for part, size in each["parts"]], base64.b64decode(each["tail"]))
+                path: MirroredFile(
+                    (0, 0, 0), [(part, size) for part, size in each["parts"]], base64.b64decode(each["tail"])
+                )
                 for path, each in note["files"].items()
             }
         except (ValueError, KeyError, TypeError) as error:
             raise StateError(f"{where}: damaged ({error!r}); restore it from a copy, or start anew") from None
 
-    def _fill(self, path: str, known: Known) -> None:
+    def _fill(self, path: str, known: MirroredFile) -> None:
         file = self._folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("wb") as out:
@@ -217,7 +219,7 @@ class Mirror:
             else:
                 yield path + each.name, _stamp(each.stat())
 
-    def _put(self, path: str, stamp: tuple[int, int, int], known: Known | None) -> Known:
+    def _put(self, path: str, stamp: tuple[int, int, int], known: MirroredFile | None) -> MirroredFile:
         file, size = self._folder / path, stamp[2]
         parts: list[tuple[str, int]] = []
         grew = known is not None and self._grew(file, stamp, known)
@@ -237,9 +239,9 @@ class Mirror:
             tail = opened.read(size - done)
         if known is not None and not grew:
             self._leave(known)
-        return Known(stamp, parts, tail, _end_of(file, size))
+        return MirroredFile(stamp, parts, tail, _end_of(file, size))
 
-    def _grew(self, file: Path, stamp: tuple[int, int, int], known: Known) -> bool:
+    def _grew(self, file: Path, stamp: tuple[int, int, int], known: MirroredFile) -> bool:
         """Whether it is the file that it was, with more at its end."""
         if stamp[0] != known.stamp[0] or stamp[2] < known.size or len(known.parts) >= PARTS_MAX:
             return False
@@ -262,7 +264,7 @@ class Mirror:
         self._garbage += leaving
         self._noted_all = True
 
-    def _leave(self, known: Known) -> None:
+    def _leave(self, known: MirroredFile) -> None:
         self._leaving += [f"{PARTS}/{part}" for part, _ in known.parts]
 
 

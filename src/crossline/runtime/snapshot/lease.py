@@ -245,7 +245,7 @@ def _lives(about: Mapping[str, Any]) -> bool | None:
     return _life(int(about["process"])).get("began") == about.get("began")
 
 
-def released(lease: Lease) -> None:
+def release_lease(lease: Lease) -> None:
     """Release, for no longer than some seconds where the store is away: the next run then waits for the lease."""
     try:
         patiently(lease.release, within_s=_END_S)

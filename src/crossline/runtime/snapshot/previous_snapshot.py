@@ -9,7 +9,7 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, othe
 _UP_TO_FORMAT_3 = "book.json"  # the name of the file then
 
 
-def snapshot_before(folder: Path) -> PlanSnapshot | None:
+def previous_snapshot(folder: Path) -> PlanSnapshot | None:
     """The snapshot that the run before left in the checkpoint ``folder``; None at a first start.
 
     Raises StateError where it is damaged, or of a version that called the file by another name.

@@ -16,7 +16,7 @@ import orjson
 from crossline.basics.errors import StateError
 from crossline.io.objects.files import FileStore
 from crossline.rule_registry.rows.segments import ENDING, rows_folder, unread
-from crossline.runtime.snapshot.append_files import append, goes_on, more_lines
+from crossline.runtime.snapshot.append_files import append, complete_lines, continues
 
 Replace = Callable[[Path, bytes], None]
 
@@ -84,11 +84,11 @@ class RowCopies:
             return
         copy = self._copies / path.parent.name / path.name
         with path.open("rb") as file:
-            if not goes_on(file, copy, size):
+            if not continues(file, copy, size):
                 raise StateError(
                     f"{path} does not go on from what it was when records were judged by it: put it back from a copy"
                 )
-            more = more_lines(file, size)
+            more = complete_lines(file, size)
         if not more:
             return
         if not size:

@@ -18,7 +18,7 @@ from crossline.basics.errors import StateError
 from crossline.io.objects.files import FileStore, StoreAwayError, patiently
 from crossline.logs import get_logger
 from crossline.rule_registry.logfile import brought_from, parse_events
-from crossline.runtime.snapshot.append_files import append, goes_on, more_lines
+from crossline.runtime.snapshot.append_files import append, complete_lines, continues
 from crossline.runtime.snapshot.row_copies import RowCopies
 
 FOLDER, KEPT, ROWS = "rulelog", "kept", "rows"
@@ -90,7 +90,7 @@ class RuleLogCopy:
         with self._path.open("rb") as file:
             if not self._goes_on(file):
                 self._size = 0
-            more = more_lines(file, self._size)
+            more = complete_lines(file, self._size)
         if not more:
             return
         events, _ = parse_events(more, self._path)
@@ -100,7 +100,7 @@ class RuleLogCopy:
 
     def _goes_on(self, file: BinaryIO) -> bool:
         """Whether the copy is how ``file`` begins; a first start that was cut off is begun anew."""
-        if goes_on(file, self._copy, self._size):
+        if continues(file, self._copy, self._size):
             return True
         if any(event.event == "started" for event in parse_events(self._copy.read_bytes(), self._copy)[0]):
             raise StateError(

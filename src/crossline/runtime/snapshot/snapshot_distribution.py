@@ -16,7 +16,7 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot, StaticSnapshot
 T = TypeVar("T")
 
 
-class Travels:
+class SnapshotDistribution:
     """Makes ready what travels. ``root``: the folder of tables on the store; ``stopping``: no store is waited for.
 
     The name of a table's file has the digest of what is in it: one that is there is the one that is meant.
@@ -33,7 +33,7 @@ class Travels:
         )  # of this plan snapshot and of the one before, and of backfills that were read meanwhile
         self._last: tuple[PlanSnapshot, StaticSnapshot] | None = None
 
-    def in_force(self, snapshot: PlanSnapshot) -> StaticSnapshot:
+    def for_batches(self, snapshot: PlanSnapshot) -> StaticSnapshot:
         """``snapshot`` for the batches from here on; tables that none of late needed go."""
         with self._lock:
             if self._last is None or self._last[0] is not snapshot:
@@ -43,7 +43,7 @@ class Travels:
                 self._last = (snapshot, sent)
             return self._last[1]
 
-    def of_backfill(self, snapshot: PlanSnapshot) -> StaticSnapshot:
+    def for_backfill(self, snapshot: PlanSnapshot) -> StaticSnapshot:
         """``snapshot`` to read a past by."""
         with self._lock:
             return self._made(snapshot)

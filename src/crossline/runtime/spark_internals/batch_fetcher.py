@@ -106,8 +106,8 @@ def _compiled(gateway: Any) -> Any:
 EachBatch = Callable[[DataFrame, int], None]
 
 
-class Calls:
-    """Has ``run`` called with each batch of one query, in one thread. ``give`` it to the writer, ``end`` it at last.
+class BatchFetcher:
+    """Has ``run`` called with each batch of one query, in one thread. ``attach`` it to the writer, ``end`` it at last.
 
     ``stopping``: set once the query is being stopped; what fails then is no failure.
     """
@@ -119,7 +119,7 @@ class Calls:
         self._batches: Any = None
         self._thread: threading.Thread | None = None
 
-    def give(self, writer: DataStreamWriter) -> DataStreamWriter:
+    def attach(self, writer: DataStreamWriter) -> DataStreamWriter:
         """``writer``, whose query will have its batches fetched here."""
         self._batches = _compiled(self._spark.sparkContext._gateway).newInstance(None)  # noqa: SLF001 - PySpark has no other way
         writer._jwrite.foreachBatch(self._batches)  # noqa: SLF001 - as above

@@ -24,7 +24,7 @@ _HANDLER = "java.lang.Thread$UncaughtExceptionHandler"
 _TAKES_BOTH = "(Ljava/lang/Thread;Ljava/lang/Throwable;)V"
 
 
-class Leftovers:
+class QueryCleanup:
     """Of one query. ``watch`` as soon as it is started, ``drop`` when it has ended."""
 
     def __init__(self, spark: SparkSession, python_sources: int) -> None:

@@ -17,7 +17,7 @@ _KAFKA = "KafkaMicroBatchStream"
 log = get_logger(__name__)
 
 
-class Pace:
+class RateController:
     """The most records of the next batch, of all topics together: up to ``records_max``.
 
     ``within_ms``: how long a batch should take. What a batch reads is Spark's to plan and to note, before it runs: so
@@ -48,14 +48,14 @@ class Pace:
         return self.records / self._max
 
 
-class Bounds:
+class ReadLimits:
     """The bounds of a running query's topics, kept as ``pace`` says.
 
     Spark reads its bound from an option, once. But it keeps, beside each source, the limit that it asks it with, and
     has both told and set from outside. Where a version has not, the bound stays what the option says.
     """
 
-    def __init__(self, spark: SparkSession, pace: Pace) -> None:
+    def __init__(self, spark: SparkSession, pace: RateController) -> None:
         self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no other way to Java
         self._pace = pace
         self._share = 1.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 
-def placed(parts: int, cores: Mapping[str, int], before: Sequence[str] = ()) -> tuple[str, ...]:
+def assign_parts(parts: int, cores: Mapping[str, int], before: Sequence[str] = ()) -> tuple[str, ...]:
     """The executor of each part; none where there is no executor.
 
     ``cores``: of each executor that is there, by its id. ``before``: the answer before, in which executors may stand
@@ -29,7 +29,7 @@ def placed(parts: int, cores: Mapping[str, int], before: Sequence[str] = ()) -> 
     return tuple(next(waiting) if name is None else name for name in kept)
 
 
-def in_turns(homes: Sequence[str]) -> list[str]:
+def round_robin(homes: Sequence[str]) -> list[str]:
     """The same executors as often, one after the other: the first few of them are as many different ones as can be."""
     turns: Counter[str] = Counter()
     turn_of = []

@@ -1,4 +1,4 @@
-"""Homes of shards on a cluster: the executor that Spark is asked to run the tasks of a part of the shards on.
+"""Shard placement on a cluster: which executor Spark is asked to run the tasks of a part of the shards on.
 
 Spark asks the partitions of an RDD where they would like to be, and DataFrames have no word for it. But a
 ``CoalescedRDD`` says of each partition what stands in that partition, and its partitions are an array that anybody may
@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.logs import get_logger
-from crossline.runtime.spark_internals.shard_assignment import in_turns, placed
+from crossline.runtime.spark_internals.shard_assignment import assign_parts, round_robin
 
 log = get_logger(__name__)
 
@@ -61,10 +61,10 @@ return rows.sparkSession().internalCreateDataFrame(housed, rows.schema(), false)
 """
 
 
-class Homes:
+class ShardPlacement:
     """Where the tasks of a pipeline run on a cluster; ``parts``: of the shards, each of which is a task.
 
-    ``known``: whether there are homes at all. Made by ``homes_of``.
+    ``available``: whether any executor has a part. Made by ``shard_placement_of``.
     """
 
     def __init__(self, spark: SparkSession, parts: int, executors: Callable[[Any], str], at: Any) -> None:
@@ -73,34 +73,36 @@ class Homes:
         self._executors = executors
         self._at = at
         self._said = ""
-        self._homes: tuple[str, ...] = ()
+        self._executor_of_part: tuple[str, ...] = ()
         self._places, self._hosts = "", ""
 
     @property
-    def known(self) -> bool:
-        """Whether shards have homes now."""
-        return bool(self._homes)
+    def available(self) -> bool:
+        """Whether shards are placed on executors now."""
+        return bool(self._executor_of_part)
 
-    def look(self) -> None:
-        """Between two batches: who is there now. Homes of those that are gone, and a share for those that came."""
+    def refresh(self) -> None:
+        """Between two batches: read the executors, move the parts of lost ones, and give new ones their share."""
         said = self._executors(self._spark.sparkContext._jsc.sc())  # noqa: SLF001 - PySpark has no other way
         if said == self._said:
             return
         self._said = said
         lines = (line.split(" ") for line in said.splitlines())
         found = {name: (host, max(1, int(cores))) for name, host, cores in lines}
-        before = self._homes
-        self._homes = placed(self._parts, {name: cores for name, (_, cores) in found.items()}, before)
-        self._places = "\n".join(f"executor_{found[name][0]}_{name}" for name in self._homes)
-        self._hosts = "\n".join(found[name][0] for name in in_turns(self._homes))
-        moved = sum(now != then for now, then in zip(self._homes, before or self._homes, strict=False))
+        before = self._executor_of_part
+        self._executor_of_part = assign_parts(self._parts, {name: cores for name, (_, cores) in found.items()}, before)
+        self._places = "\n".join(f"executor_{found[name][0]}_{name}" for name in self._executor_of_part)
+        self._hosts = "\n".join(found[name][0] for name in round_robin(self._executor_of_part))
+        moved = sum(
+            now != then for now, then in zip(self._executor_of_part, before or self._executor_of_part, strict=False)
+        )
         log.info("homes of shards", executors=len(found), parts=self._parts, moved=moved)
 
-    def at_home(self, frame: DataFrame) -> DataFrame:
-        """``frame``, whose partition p has the shards of part p, as tasks at their homes."""
+    def by_shard(self, frame: DataFrame) -> DataFrame:
+        """``frame``, whose partition p has the shards of part p, with each task on the executor of its part."""
         return self._placed(frame, self._places)
 
-    def anywhere(self, frame: DataFrame) -> DataFrame:
+    def by_host(self, frame: DataFrame) -> DataFrame:
         """``frame`` as tasks of whichever executor is free.
 
         The source of topics would have each partition read by one executor, chosen by a hash, and tasks would wait for
@@ -114,8 +116,8 @@ class Homes:
         return DataFrame(self._at.call(frame._jdf, places), self._spark)  # noqa: SLF001 - as above
 
 
-def homes_of(spark: SparkSession, parts: int) -> Homes | None:
-    """Homes for ``parts`` of the shards; None, and a warning, where this Spark is not that which this was made for."""
+def shard_placement_of(spark: SparkSession, parts: int) -> ShardPlacement | None:
+    """The placement of ``parts`` of the shards; None, and a warning, where this Spark lacks what it needs."""
     java, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway  # noqa: SLF001 - as above
     if java is None or gateway is None:
         return None
@@ -129,7 +131,7 @@ def homes_of(spark: SparkSession, parts: int) -> Homes | None:
 
     try:
         executors = compiled(_EXECUTORS, "Function", "given")
-        return Homes(spark, parts, executors.call, compiled(_AT, "Function2", "frame", "places"))
+        return ShardPlacement(spark, parts, executors.call, compiled(_AT, "Function2", "frame", "places"))
     except (Py4JError, TypeError) as error:
         why = " ".join(str(error).partition("\n\t")[0].split())  # without the lines of Java's stack
         log.warning("shards have no homes: executors will read what others judged", why=why)

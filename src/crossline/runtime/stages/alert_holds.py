@@ -20,7 +20,7 @@ from crossline.rules.policy.hits import DecidingHit
 from crossline.rules.ruleset import RuleSet
 
 
-def take_held(output: ShardOutput) -> list[Hit]:
+def pop_hold_hits(output: ShardOutput) -> list[Hit]:
     """The hits of holds, which ``output`` has no more: nobody else is told of them."""
     held = [hit for hit in output.hits if is_hold(hit.version.rule)]
     if held:
@@ -28,7 +28,7 @@ def take_held(output: ShardOutput) -> list[Hit]:
     return held
 
 
-def held_hits(rules: RuleSet, held: Iterable[Hit]) -> Iterator[StandingChange]:
+def hold_changes(rules: RuleSet, held: Iterable[Hit]) -> Iterator[StandingChange]:
     """What is decided by of the hits of holds. One whose alerts were all released is none."""
     releases = rules.released
     for hit in held:

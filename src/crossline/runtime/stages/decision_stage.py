@@ -47,11 +47,11 @@ from crossline.plan.lateness import LatenessInForce
 from crossline.rules.policy.hits import DecidedRecord, hit_of
 from crossline.rules.policy.policy import Deciding
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
-from crossline.runtime.stages.alert_holds import held_hits
-from crossline.runtime.stages.decision_input import Given, record_blocks, standing_blocks
+from crossline.runtime.stages.alert_holds import hold_changes
+from crossline.runtime.stages.decision_input import DecisionInput, record_blocks, standing_blocks
 from crossline.runtime.stages.decision_writer import DecisionWriter
 from crossline.runtime.stages.rows import OUT, ArrowBatches, rows_of
-from crossline.runtime.state_log.cache import Sent
+from crossline.runtime.state_log.cache import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
 
@@ -63,32 +63,32 @@ log = get_logger(__name__)
 _HITS, _RECORDS = "hits", "records"
 
 # Judges, at a level of plans, what a batch has for each shard; what comes of each of them.
-Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[Sent]]
+Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[StageRows]]
 
 
-def decides_at(snapshot: PlanSnapshot) -> int:
+def decision_stage_number(snapshot: PlanSnapshot) -> int:
     """The number of the stage: after all that judge."""
     return snapshot.depth + 1
 
 
-def deciding_rows(
+def decision_input_rows(
     snapshot: PlanSnapshot,
     output: ShardOutput,
     alerts: Sequence[Mapping[str, Any]],
     clocks: Mapping[str, Mapping[str, int]],
     held: Sequence[Hit] = (),
-) -> Sent:
+) -> StageRows:
     """What is decided by of what a shard judged; ``alerts``: of its hits, in their order; ``held``: hits of holds.
 
     A hit on hits is one on the record that they are about. Absences, and what rests on them, decide nothing.
     ``clocks``: by stream, where each of its logs stands.
     """
-    at, (of_hits, blocks) = decides_at(snapshot), deciding_values(snapshot, output, alerts, clocks, held)
-    rows: Sent = [(at, shard, _HITS, orjson.dumps(said)) for shard, said in sorted(of_hits.items())]
+    at, (of_hits, blocks) = decision_stage_number(snapshot), decision_inputs(snapshot, output, alerts, clocks, held)
+    rows: StageRows = [(at, shard, _HITS, orjson.dumps(said)) for shard, said in sorted(of_hits.items())]
     return rows + [(at, shard, _RECORDS, wire.encode(each.meta, each.arrays)) for shard, each in blocks]
 
 
-def deciding_values(
+def decision_inputs(
     snapshot: PlanSnapshot,
     output: ShardOutput,
     alerts: Sequence[Mapping[str, Any]],
@@ -103,7 +103,7 @@ def deciding_values(
         for shard in range(snapshot.shards):
             to[shard] |= {"changes": [], "clocks": clocks}
     told = (each for each in (*_of_alerts(output.hits, alerts), *output.standing_changes) if _at_once(each.hit, later))
-    for change in (*told, *held_hits(snapshot.rules, held)):
+    for change in (*told, *hold_changes(snapshot.rules, held)):
         hit = change.hit
         stream = hit.place[1]
         _, allowed_ms = lateness[stream].at(np.array([hit.ingest_ms]))
@@ -202,12 +202,12 @@ class DecideShards:
                 yield rows_of(sent)
         else:
             for number, bodies in sorted(given.items()):
-                yield rows_of(plainly_decided(snapshot, DecisionWriter(task, number), bodies, watch, self.clock_ms()))
+                yield rows_of(decide_once(snapshot, DecisionWriter(task, number), bodies, watch, self.clock_ms()))
         yield rows_of([(OUT, 0, "spent", watch.to_json())])
 
     def _judged(
         self, judge: Judge, task: Task, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
-    ) -> list[Sent]:
+    ) -> list[StageRows]:
         """Nobody can tell a task to stop waiting, but Spark ends it where the pipeline is stopped."""
         pause_s = PAUSE_S
         while True:
@@ -221,12 +221,12 @@ class DecideShards:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
 
-def plainly_decided(
+def decide_once(
     snapshot: PlanSnapshot, writer: DecisionWriter, bodies: Sequence[bytes | memoryview], watch: Stopwatch, now_ms: int
-) -> Sent:
+) -> StageRows:
     """What is decided of what a batch has for a shard of ids, where nothing is revised."""
     watch.start()
-    given = Given.of(bodies)
+    given = DecisionInput.of(bodies)
     table, lines = given.table(snapshot), list[tuple[Table, Lines]]()
     if table is not None:
         alone = _alone(table, given)
@@ -235,14 +235,14 @@ def plainly_decided(
         rest = np.ones(len(table), np.bool_)
         rest[alone] = False
         given.take_one_by_one(table, np.flatnonzero(rest).tolist())
-    decided = Decided(decided_of(snapshot, given, now_ms), lines)
+    decided = Decided(decisions_of(snapshot, given, now_ms), lines)
     watch.lap("decide")
     told = writer.tell(snapshot, decided)
     watch.lap("write")
     return told
 
 
-def _alone(table: Table, given: Given) -> I64:
+def _alone(table: Table, given: DecisionInput) -> I64:
     """The records of ``table`` that rest on no alert of their own, are no copies, and stand in JSON as they are."""
     others = np.zeros(len(table), np.bool_)
     for which in (*given.hits, *given.copies):
@@ -280,23 +280,23 @@ def _more(deciding: Deciding) -> dict[str, Any]:
     return {} if deciding.sink_topic is None else {"sink_topic": deciding.sink_topic}
 
 
-def decided_shard(
+def decide_shard(
     snapshot: PlanSnapshot,
     state: ShardState,
     writer: DecisionWriter,
     bodies: Sequence[bytes | memoryview],
     watch: Stopwatch,
-) -> tuple[Sent, list[StoreDelta]]:
+) -> tuple[StageRows, list[StoreDelta]]:
     """What is decided, and revised, of what a batch has for a shard of ids.
 
     ``state`` is moved on in place; what was added to it is returned too.
     """
     watch.start()
-    given, now_ms = Given.of(bodies), time.time_ns() // 1_000_000
+    given, now_ms = DecisionInput.of(bodies), time.time_ns() // 1_000_000
     table = given.table(snapshot)
     if table is not None:  # what may be revised is known one by one
         given.take_one_by_one(table, range(len(table)))
-    decided = decided_of(snapshot, given, now_ms)
+    decided = decisions_of(snapshot, given, now_ms)
     for stream, logs in given.clocks.items():
         known = state.log_clock.setdefault(stream, {})
         known |= {log: max(ms, known.get(log, ms)) for log, ms in logs.items()}
@@ -319,7 +319,7 @@ def decided_shard(
 
 
 def _revised(
-    snapshot: PlanSnapshot, store: DecidedStore, stream: str, given: Given, now_ms: int
+    snapshot: PlanSnapshot, store: DecidedStore, stream: str, given: DecisionInput, now_ms: int
 ) -> tuple[list[Placed], list[Which]]:
     """The revisions of decisions on records of ``stream``, and the records of which something new is known."""
     deciding, in_force = _deciding(snapshot), RulesInForce(snapshot.rules, stream)
@@ -350,8 +350,8 @@ def _revised(
     return found, list(changed)
 
 
-def decided_of(
-    snapshot: PlanSnapshot, given: Given, decided_ms: int, known: dict[str, RulesInForce] | None = None
+def decisions_of(
+    snapshot: PlanSnapshot, given: DecisionInput, decided_ms: int, known: dict[str, RulesInForce] | None = None
 ) -> list[Placed]:
     """The decision of each record, with its place. ``known``: by stream, what was made of the snapshot's rules."""
     deciding = _deciding(snapshot)

@@ -12,7 +12,7 @@ from crossline.basics.errors import StateError
 from crossline.evaluate.persist import apply_delta
 from crossline.evaluate.shard import ShardState, forget_unplanned
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.log_folders import at_level, begin_with_backfill, by_batch
+from crossline.runtime.state_log.log_folders import begin_with_backfill, by_batch, level_folder
 from crossline.runtime.state_log.state_log import StateLog
 
 TRIES = 3  # listings of the log before it is read anew from its beginning
@@ -73,7 +73,7 @@ class FollowedState:
 
     def _read(self, snapshot: PlanSnapshot, level: int, batch: int) -> None:
         """The batches of a level that are not there yet; what was read stays, should the next one not be readable."""
-        logs = [StateLog(at_level(self._root, level), shard) for shard in range(snapshot.shards)]
+        logs = [StateLog(level_folder(self._root, level), shard) for shard in range(snapshot.shards)]
         state = self.states.get(level)
         if state is None:
             state = self.states[level] = snapshot.new_state()

@@ -16,7 +16,7 @@ from crossline.runtime.state_log.state_log import StateLog
 BACKFILLS = "backfills"
 
 
-def at_level(root: str, level: int) -> str:
+def level_folder(root: str, level: int) -> str:
     """Where the states of a level are logged, of those below ``root``."""
     return root if level == 1 else under(root, f"level-{level}" if level else "decided")
 
@@ -53,7 +53,7 @@ def begin_with_backfill(
     ]
     folders = []
     for backfill in dict.fromkeys(snapshot.backfills[state_store] for state_store in new):
-        folder = at_level(backfill_root(root, backfill.folder), level)
+        folder = level_folder(backfill_root(root, backfill.folder), level)
         needed = [log for log in (StateLog(folder, shard) for shard in shards) if _needed(log, snapshot, state)]
         for meta, arrays in by_batch(needed, -1, backfill.slices - 1) if needed else ():
             apply_backfill(snapshot.plans(), state, meta, arrays, snapshot.bounds, new)

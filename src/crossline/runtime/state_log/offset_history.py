@@ -18,7 +18,7 @@ KEEP_BYTES = 64 << 20  # of marks; with more, the older half goes
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class OffsetMark:
     """After batch ``batch``: the offsets of each source, in their order, and how far each stream had been read.
 
     ``ingest_ms`` and ``event_ms``: the highest ingest and event time per stream; ``slowest_ms``: where the log stands
@@ -37,7 +37,7 @@ class Mark:
         return max(clocks, default=BEGINNING_MS)
 
 
-class HistoryLog:
+class OffsetHistory:
     """Marks in ``folder`` (the pipeline's checkpoint), one a second of ingest time; the newest two always have one."""
 
     def __init__(self, folder: str) -> None:
@@ -51,7 +51,7 @@ class HistoryLog:
         ingest_ms = {stream: each.ingest_ms for stream, each in clocks.items()}
         event_ms = {stream: each.event_ms for stream, each in clocks.items() if each.event_ms is not None}
         slowest_ms = {stream: each.slowest_ms for stream, each in clocks.items()}
-        mark = Mark(batch, offsets_of(str(self._folder), batch), ingest_ms, event_ms, slowest_ms)
+        mark = OffsetMark(batch, offsets_of(str(self._folder), batch), ingest_ms, event_ms, slowest_ms)
         raw = orjson.dumps(mark)
         aside = self._last.with_suffix(".tmp")
         aside.write_bytes(orjson.dumps([*(each for each in self._newest() if each.batch < batch), mark][-2:]))
@@ -64,14 +64,14 @@ class HistoryLog:
                 self._trim()
             self._written = ingest_ms
 
-    def last(self) -> Mark | None:
+    def last(self) -> OffsetMark | None:
         """The mark of the newest finished batch: of one that is run again, nothing is taken for done."""
         again = unfinished_batch(str(self._folder))
         done = [mark for mark in self._newest() if again is None or mark.batch < again]
         return done[-1] if done else None
 
-    def _newest(self) -> list[Mark]:
-        return [Mark(**each) for each in orjson.loads(self._last.read_bytes())] if self._last.exists() else []
+    def _newest(self) -> list[OffsetMark]:
+        return [OffsetMark(**each) for each in orjson.loads(self._last.read_bytes())] if self._last.exists() else []
 
     def clocks(self) -> dict[str, StreamClocks]:
         """How far each stream had been read after the newest finished batch."""
@@ -83,7 +83,7 @@ class HistoryLog:
             for stream, ms in mark.ingest_ms.items()
         }
 
-    def before(self, stream: str, clock_ms: int) -> Mark | None:
+    def before(self, stream: str, clock_ms: int) -> OffsetMark | None:
         """The newest mark at which no record of ``stream`` was of ``clock_ms`` or later; None: from the beginning."""
         found = None
         for mark in self._marks():
@@ -92,13 +92,13 @@ class HistoryLog:
             found = mark
         return found
 
-    def between(self, start: Mark | None, end: Mark) -> Iterator[Mark]:
+    def between(self, start: OffsetMark | None, end: OffsetMark) -> Iterator[OffsetMark]:
         """The marks after ``start`` (None: the beginning) and before ``end``, then ``end``."""
         first = start.batch if start else -1
         yield from (mark for mark in self._marks() if first < mark.batch < end.batch)
         yield end
 
-    def _marks(self) -> Iterator[Mark]:
+    def _marks(self) -> Iterator[OffsetMark]:
         if self._path.exists():
             with self._path.open("rb") as file:
                 yield from (mark for mark in map(_mark_of, file) if mark is not None)
@@ -111,9 +111,9 @@ class HistoryLog:
         aside.replace(self._path)
 
 
-def _mark_of(line: bytes) -> Mark | None:
+def _mark_of(line: bytes) -> OffsetMark | None:
     """None where a kill cut the line off."""
     try:
-        return Mark(**orjson.loads(line))
+        return OffsetMark(**orjson.loads(line))
     except orjson.JSONDecodeError:
         return None

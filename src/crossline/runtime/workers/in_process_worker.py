@@ -30,8 +30,8 @@ from crossline.runtime.sources.references import chunk_rows
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.state_log.cache import Rows, ShardCache
 from crossline.runtime.work.task import Task
-from crossline.runtime.workers.state_server import meet, met_place
-from crossline.runtime.workers.state_servers import KeptJudge
+from crossline.runtime.workers.state_server import announced_folder, use_folder
+from crossline.runtime.workers.state_servers import StateServerJudge
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
 CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
-PATIENCE_S = 5.0  # those of a batch are in the broker when it is planned; Spark is asked sooner than waited for
+READ_WAIT_S = 5.0  # those of a batch are in the broker when it is planned; Spark is asked sooner than waited for
 _SCHEMA = pa.schema(
     [
         *(("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())),
@@ -63,7 +63,7 @@ class Setup:
     intakes: Mapping[str, Intake]
     clients: Mapping[str, Mapping[str, str]]
     topic: DecisionTopic | None = None
-    patience_s: float = PATIENCE_S
+    patience_s: float = READ_WAIT_S
     listed: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -71,14 +71,14 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BatchRequest:
     """A batch: its task, and by stream the ranges of its partitions; ``ranges`` None: read no further for now."""
 
     task: Task
     ranges: Mapping[str, Mapping[Place, Range]] | None
 
 
-class Direct:
+class InProcessWorker:
     """Runs batches, one after the other."""
 
     def __init__(self, setup: Setup) -> None:
@@ -86,16 +86,16 @@ class Direct:
         self._tails = _tails(setup.clients)
         self._lists = {stream: ChunkList(folder) for stream, folder in setup.listed.items()}
         self._intake = StreamIntake(setup.intakes)
-        self._judge = KeptJudge(setup.source, setup.cache, setup.state_servers, setup.topic)
+        self._judge = StateServerJudge(setup.source, setup.cache, setup.state_servers, setup.topic)
 
-    def run(self, asked: Asked) -> Rows | None:
+    def run(self, asked: BatchRequest) -> Rows | None:
         """The outcome rows of a batch; None where Spark is to run it."""
         if asked.ranges is None:
             for tail in self._tails.values():
                 tail.rest()
             return None
-        where = met_place(self._setup.folder)
-        meet(where)
+        where = announced_folder(self._setup.folder)
+        use_folder(where)
         if where is None:
             return None
         rows: Rows = []
@@ -163,7 +163,7 @@ def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -
 
 def serve(connection: Connection) -> None:
     """Run what is asked for until whoever asks is gone; what fails is left to Spark, which tells of it."""
-    direct = Direct(pickle.loads(connection.recv_bytes()))  # noqa: S301 - from the process that had this one forked
+    direct = InProcessWorker(pickle.loads(connection.recv_bytes()))  # noqa: S301 - from the process that had this one forked
     while True:
         asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - as above
         try:

@@ -25,7 +25,7 @@ from crossline.plan.compile import StreamPlan, compile_stream
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.machine.lifeline import tied
+from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.state.panes.store import warm as warm_panes
 from crossline.state.patterns.store import warm as warm_patterns
 from crossline.state.windows.store import warm as warm_windows
@@ -57,7 +57,7 @@ streams:
 """
 
 
-class Wanted(TypedDict, total=False):
+class WarmupPlan(TypedDict, total=False):
     """What ``warm`` takes besides the windows."""
 
     panes: bool
@@ -67,9 +67,9 @@ class Wanted(TypedDict, total=False):
     windows: bool
 
 
-ALL: Wanted = {"panes": True, "patterns": True, "formats": True, "in_order": True}
+ALL: WarmupPlan = {"panes": True, "patterns": True, "formats": True, "in_order": True}
 # What two processes compile beside each other in half the time: about as much each, in folders of its own.
-HALVES: dict[str, Wanted] = {"panes": {"panes": True, "windows": False}, "rest": {**ALL, "panes": False}}
+HALVES: dict[str, WarmupPlan] = {"panes": {"panes": True, "windows": False}, "rest": {**ALL, "panes": False}}
 
 # A step of ``warm``: its name, how many were before it, and how many there are.
 OnStep = Callable[[str, int, int], None]
@@ -124,7 +124,7 @@ def _judge_some() -> None:
     apply_delta([plan], ShardState(), *wire.decode(encode_delta(0, state, output.deltas), "warm"), Bounds())
 
 
-def wanted_by(plans: Iterable[StreamPlan]) -> Wanted:
+def wanted_by(plans: Iterable[StreamPlan]) -> WarmupPlan:
     """What ``plans`` are judged by, besides windows, which all are."""
     state_stores = [each.state_store for plan in plans for each in plan.state_stores]
     return {
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str]) -> None:
     half = next((each for each in arguments if each in HALVES), None)
     of, minutes = ("", "some two minutes") if half is None else (f": {half}", "a minute")
     sys.stderr.write(f"compiling kernels{of} ({minutes} the first time)\n")
-    with tied() if "--tied" in arguments else nullcontext():
+    with watched_lifeline() if "--tied" in arguments else nullcontext():
         seconds = warm(**(ALL if half is None else HALVES[half]))
     sys.stderr.write(f"kernels ready after {seconds:.1f} s{of}\n")
 

@@ -12,7 +12,7 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot
 log = get_logger(__name__)
 
 
-def models_of(snapshot: PlanSnapshot) -> Iterator[Model]:
+def running_models(snapshot: PlanSnapshot) -> Iterator[Model]:
     """Those that rules of ``snapshot`` score with, each once."""
     found: dict[str, Model] = {}
     for plan in snapshot.plans():
@@ -35,7 +35,7 @@ class RunningModels:
     def run(self, snapshot: PlanSnapshot) -> None:
         """Have the models of ``snapshot`` run: where they do, that takes microseconds."""
         if snapshot is not self._snapshot:
-            self._snapshot, self._models, self._told = snapshot, list(models_of(snapshot)), set()
+            self._snapshot, self._models, self._told = snapshot, list(running_models(snapshot)), set()
         for model in self._models:
             try:
                 HERE.ready(model.digest, model.data)

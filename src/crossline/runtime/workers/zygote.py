@@ -22,8 +22,8 @@ from contextlib import suppress
 from typing import Any
 
 from crossline.runtime.java.child_processes import end_with_parent
-from crossline.runtime.machine.lifeline import tied
-from crossline.runtime.machine.process_title import call_myself
+from crossline.runtime.machine.lifeline import watched_lifeline
+from crossline.runtime.machine.process_title import set_process_title
 
 ASKED_MAX = 4 << 20  # bytes of arguments and environment
 LOADED_MODULES = ("crossline.runtime.workers.daemon", "crossline.runtime.workers.in_process_worker")
@@ -41,8 +41,8 @@ def serve(path: str) -> None:
     os.rename(made, path)  # noqa: PTH104 - nobody finds one that does not listen yet
     from crossline.runtime.workers.daemon import preload  # noqa: PLC0415 - once somebody can come
 
-    call_myself("cl-zygote")
-    with tied():  # it may compile for minutes
+    set_process_title("cl-zygote")
+    with watched_lifeline():  # it may compile for minutes
         preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
     gc.collect()
@@ -103,7 +103,7 @@ def _become(connection: socket.socket) -> dict[str, Any]:
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.argv[:] = asked["arguments"]
-    call_myself(f"cl-{asked['module'].rpartition('.')[2]}")
+    set_process_title(f"cl-{asked['module'].rpartition('.')[2]}")
     return asked
 
 

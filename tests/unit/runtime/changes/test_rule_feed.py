@@ -19,7 +19,7 @@ from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.offset_history import HistoryLog
+from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.settings.config import PipelineConfig as Config
 from crossline.settings.config import in_folder, load_pipeline
 
@@ -221,7 +221,7 @@ def test_files_are_checked_while_a_batch_runs(config: Config, tmp_path: Path, mo
     monkeypatch.setattr(feed, "take_up", takes)
     snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
     stopping = threading.Event()
-    changes = RuleChanges(snapshot, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, stopping)
+    changes = RuleChanges(snapshot, None, feed, OffsetHistory(str(tmp_path)), str(tmp_path), None, stopping)
     changes.start()
     watcher = threading.Thread(target=changes.watch, daemon=True)
     with changes.between_batches:
@@ -246,7 +246,7 @@ def test_a_first_start_keeps_no_state_store_that_its_rules_do_not_need(config: C
     (tmp_path / "rules" / "r.yaml").write_text(EVERY_RECORD, encoding="utf-8")
     feed = DirectoryFeed(config, {})
     snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
-    changes = RuleChanges(snapshot, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, threading.Event())
+    changes = RuleChanges(snapshot, None, feed, OffsetHistory(str(tmp_path)), str(tmp_path), None, threading.Event())
     changes.start()
     (state_store,) = changes.file.current().layout_after().state_stores
     assert (state_store.group_fields, state_store.home) == (("card",), False)
@@ -256,11 +256,13 @@ def test_a_first_start_keeps_no_state_store_that_its_rules_do_not_need(config: C
 def test_what_a_model_does_not_score_is_an_event_once_in_a_run(config: Config, tmp_path: Path) -> None:
     feed = DirectoryFeed(config, {})
     snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
-    changes = RuleChanges(snapshot, None, feed, HistoryLog(str(tmp_path)), str(tmp_path), None, threading.Event())
+    changes = RuleChanges(snapshot, None, feed, OffsetHistory(str(tmp_path)), str(tmp_path), None, threading.Event())
     changes.start()
-    changes.unscored({"m@1": {"records": 3, "why": "a score that is no finite number"}})
-    changes.unscored({"m@1": {"records": 2, "why": "another"}, "n@2": {"records": 1, "why": "no ONNX Runtime here"}})
-    changes.unscored({})
+    changes.note_unscored({"m@1": {"records": 3, "why": "a score that is no finite number"}})
+    changes.note_unscored(
+        {"m@1": {"records": 2, "why": "another"}, "n@2": {"records": 1, "why": "no ONNX Runtime here"}}
+    )
+    changes.note_unscored({})
     told = [each["text"] for each in changes.events() if each["event"] == "unscored"]
     assert told == [
         "the model of m@1 did not score 3 records of a batch, which it did not judge: a score that is no finite number",

@@ -51,7 +51,7 @@ def tell(what):
     if what.state == "begins" and what.kernel.endswith(os.environ.get("STOP_AT", "-")):
         sys.stdin.readline()
 
-compiling.on_compiling(tell)
+compile_lock.on_compiling(tell)
 """
 FIRST = "from tiny.kernels import first; print(first(1))"
 SECOND = "from tiny.kernels import second; print(second(1))"
@@ -206,5 +206,5 @@ print(os.waitpid(child, 0)[1])
 
 
 def test_listening_ends(tiny: Path) -> None:
-    body = "quiet = compiling.on_compiling(lambda what: print('too', what.state)); quiet()"
+    body = "quiet = compile_lock.on_compiling(lambda what: print('too', what.state)); quiet()"
     assert said(tiny, body, FIRST) == ["begins first 0", "ends first 0", "2"]

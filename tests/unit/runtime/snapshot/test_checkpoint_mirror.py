@@ -9,7 +9,7 @@ import pytest
 
 from crossline.basics.errors import StateError
 from crossline.io.objects.files import LocalFiles, StoreAwayError
-from crossline.runtime.snapshot.checkpoint_mirror import INLINE_BYTES, NOTES, PARTS, PARTS_MAX, Mirror
+from crossline.runtime.snapshot.checkpoint_mirror import INLINE_BYTES, NOTES, PARTS, PARTS_MAX, CheckpointMirror
 
 SEED = 20_261_123
 
@@ -34,9 +34,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def begun(store: LocalFiles, folder: Path, epoch: int) -> Mirror:
+def begun(store: LocalFiles, folder: Path, epoch: int) -> CheckpointMirror:
     folder.mkdir()
-    mirror = Mirror(store, folder, "the store")
+    mirror = CheckpointMirror(store, folder, "the store")
     mirror.restore(epoch)
     return mirror
 
@@ -69,7 +69,7 @@ def test_a_kill_at_any_put_leaves_what_was_published_before_or_after(tmp_path: P
                 allowed = [published, wanted]
             mirror.tidy()
             (tmp_path / f"look-{case}-{step}").mkdir()
-            Mirror(store, tmp_path / f"look-{case}-{step}", "the store").look()
+            CheckpointMirror(store, tmp_path / f"look-{case}-{step}", "the store").look()
             seen = contents(tmp_path / f"look-{case}-{step}")
             assert seen in allowed, (case, step)
             published = seen
@@ -182,7 +182,7 @@ def test_who_looks_while_another_writes_sees_one_moment(tmp_path: Path) -> None:
     mirror.publish()
     moves += [body * (INLINE_BYTES + 7) for body in (b"3", b"2", b"1")]
     (tmp_path / "look").mkdir()
-    Mirror(Moving(store.root), tmp_path / "look", "the store").look()
+    CheckpointMirror(Moving(store.root), tmp_path / "look", "the store").look()
     assert contents(tmp_path / "look") == contents(here)
 
 
@@ -199,7 +199,7 @@ def test_a_start_whose_first_note_seemed_to_fail_goes_on(tmp_path: Path) -> None
     (old / "a").write_text("1")
     first.publish()
     (tmp_path / "new").mkdir()
-    mirror = Mirror(store, tmp_path / "new", "the store")
+    mirror = CheckpointMirror(store, tmp_path / "new", "the store")
     store.fails_at, store.late = store.puts + 1, True
     with pytest.raises(StoreAwayError):
         mirror.restore(2)

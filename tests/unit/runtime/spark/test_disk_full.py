@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from crossline.runtime.spark.disk_full import pauses_s, takes_nothing
+from crossline.runtime.spark.disk_full import disk_full_line, retry_pauses_s
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ from crossline.runtime.spark.disk_full import pauses_s, takes_nothing
     ],
 )
 def test_the_line_that_says_so_is_found(text: str, said: str | None) -> None:
-    assert takes_nothing(RuntimeError(text)) == said
+    assert disk_full_line(RuntimeError(text)) == said
 
 
 def test_pauses_grow_and_have_a_bound() -> None:
-    assert list(islice(pauses_s(), 7)) == [1, 2, 4, 8, 16, 30, 30]
+    assert list(islice(retry_pauses_s(), 7)) == [1, 2, 4, 8, 16, 30, 30]

@@ -10,7 +10,7 @@ import pytest
 
 from crossline.evaluate.output import StreamClocks
 from crossline.runtime.snapshot.spark_log import committed, unfinished
-from crossline.runtime.state_log.offset_history import HistoryLog, Mark
+from crossline.runtime.state_log.offset_history import OffsetHistory, OffsetMark
 
 
 def spark_log(root: Path, log: str, batch: int, *offsets: dict[str, int] | None) -> None:
@@ -21,24 +21,24 @@ def spark_log(root: Path, log: str, batch: int, *offsets: dict[str, int] | None)
     (folder / str(batch)).write_text("\n".join(["v1", "{}", *rest]))
 
 
-def mark(batch: int, offsets: list[dict[str, Any] | None], ingest_ms: dict[str, int]) -> Mark:
+def mark(batch: int, offsets: list[dict[str, Any] | None], ingest_ms: dict[str, int]) -> OffsetMark:
     """As ``add`` makes it: no log is behind another, and no record told its own time."""
-    return Mark(batch, offsets, ingest_ms, {}, dict(ingest_ms))
+    return OffsetMark(batch, offsets, ingest_ms, {}, dict(ingest_ms))
 
 
-def add(history: HistoryLog, root: Path, batch: int, ingest_ms: dict[str, int]) -> None:
+def add(history: OffsetHistory, root: Path, batch: int, ingest_ms: dict[str, int]) -> None:
     spark_log(root, "offsets", batch, {"chunk": batch + 1}, None)
     spark_log(root, "commits", batch)
     history.add(batch, {stream: StreamClocks(ms, ms) for stream, ms in ingest_ms.items()})
 
 
 def test_before_the_first_batch_there_are_no_marks(tmp_path: Path) -> None:
-    history = HistoryLog(str(tmp_path))
+    history = OffsetHistory(str(tmp_path))
     assert (history.last(), history.before("payments", 5_000)) == (None, None)
 
 
 def test_the_newest_mark_before_an_instant(tmp_path: Path) -> None:
-    history = HistoryLog(str(tmp_path))
+    history = OffsetHistory(str(tmp_path))
     for batch in range(5):
         add(history, tmp_path, batch, {"payments": 1_000 * batch})
     assert history.last() == mark(4, [{"chunk": 5}, None], {"payments": 4_000})
@@ -50,7 +50,7 @@ def test_the_newest_mark_before_an_instant(tmp_path: Path) -> None:
 
 
 def test_the_newest_batch_has_a_mark_though_one_a_second_is_kept(tmp_path: Path) -> None:
-    history = HistoryLog(str(tmp_path))
+    history = OffsetHistory(str(tmp_path))
     for batch in range(30):
         add(history, tmp_path, batch, {"payments": 100 * batch})
     last = history.last()
@@ -63,7 +63,7 @@ def test_the_newest_batch_has_a_mark_though_one_a_second_is_kept(tmp_path: Path)
 
 
 def test_a_stream_that_has_given_nothing_yet_is_before_any_instant(tmp_path: Path) -> None:
-    history = HistoryLog(str(tmp_path))
+    history = OffsetHistory(str(tmp_path))
     add(history, tmp_path, 0, {"clicks": 1_000})
     add(history, tmp_path, 1, {"clicks": 2_000, "payments": 1_500})
     found = history.before("payments", 1_500)
@@ -72,7 +72,7 @@ def test_a_stream_that_has_given_nothing_yet_is_before_any_instant(tmp_path: Pat
 
 
 def test_a_mark_cut_off_by_a_kill_spoils_no_other(tmp_path: Path) -> None:
-    history = HistoryLog(str(tmp_path))
+    history = OffsetHistory(str(tmp_path))
     for batch in range(3):
         add(history, tmp_path, batch, {"payments": 1_000 * batch})
     path = tmp_path / "history.jsonl"
@@ -80,7 +80,7 @@ def test_a_mark_cut_off_by_a_kill_spoils_no_other(tmp_path: Path) -> None:
     start = whole.rindex(b"\n")
     for size in range(start, len(whole)):
         path.write_bytes(whole[:size])
-        again = HistoryLog(str(tmp_path))
+        again = OffsetHistory(str(tmp_path))
         add(again, tmp_path, 3, {"payments": 3_000})
         kept = [again.before("payments", ms) for ms in (1_000, 2_000, 3_000, 4_000)]
         assert [mark.batch if mark else None for mark in kept] == [0, 1, 1, 3]
@@ -116,7 +116,7 @@ def test_more_than_nine_batches_are_counted_as_numbers(tmp_path: Path) -> None:
 
 def test_records_dated_ahead_are_of_a_past_that_reaches_to_their_time(tmp_path: Path) -> None:
     """One that came at 1,600 and is dated 9,000 is in windows that begin at 5,000: reading starts before it."""
-    history = HistoryLog(str(tmp_path))
+    history = OffsetHistory(str(tmp_path))
     for batch, (came_ms, dated_ms) in enumerate([(500, 500), (1_600, 9_000), (6_000, 6_000), (9_500, 9_500)]):
         spark_log(tmp_path, "offsets", batch, {"chunk": batch + 1})
         spark_log(tmp_path, "commits", batch)
@@ -133,11 +133,11 @@ def test_records_dated_ahead_are_of_a_past_that_reaches_to_their_time(tmp_path: 
 
 def test_a_batch_that_is_run_again_is_not_done(tmp_path: Path) -> None:
     """Its mark is there, since the sinks had it; what is read for new state stores ends before it."""
-    history = HistoryLog(str(tmp_path))
+    history = OffsetHistory(str(tmp_path))
     for batch in range(3):
         add(history, tmp_path, batch, {"payments": 10 * batch})
     (tmp_path / "spark" / "commits" / "2").unlink()
-    again = HistoryLog(str(tmp_path))
+    again = OffsetHistory(str(tmp_path))
     last = again.last()
     assert last is not None
     assert last.batch == 1

@@ -14,7 +14,7 @@ from crossline.basics.errors import StateError
 from crossline.evaluate.shard import ShardState
 from crossline.io.feed.files import batches_in
 from crossline.io.objects.files import LocalFiles, StoreAwayError
-from crossline.runtime.snapshot.checkpoint_mirror import INLINE_BYTES, PARTS, Mirror
+from crossline.runtime.snapshot.checkpoint_mirror import INLINE_BYTES, PARTS, CheckpointMirror
 from crossline.runtime.snapshot.snapshot import SnapshotFile
 from crossline.runtime.snapshot.spark_log import committed, last_committed
 from crossline.runtime.state_log import cache as caching
@@ -225,7 +225,7 @@ def test_one_that_looks_while_the_pipeline_begins_takes_it_for_the_same(tmp_path
     """Spark's query has its id a moment after the checkpoint is there."""
     store = LocalFiles(tmp_path / "store")
     (tmp_path / "driver").mkdir()
-    Mirror(store, tmp_path / "driver", "the store").restore(1)
+    CheckpointMirror(store, tmp_path / "driver", "the store").restore(1)
     (tmp_path / "here").mkdir()
     copy = CheckpointCopy(store, tmp_path / "here", "s3://bank/checkpoint")
     assert copy.look()
