@@ -16,7 +16,7 @@ CALLED = "from numba import njit\n\n\n@njit\ndef called(x):\n    return x + {add
 KERNELS = """
 from numba import njit, types
 
-from crossline.basics.compile_lock import compiled_for, shared
+from crossline.basics.compiling import compiled_for, shared
 from tiny.called import called
 
 
@@ -186,18 +186,18 @@ def test_a_folder_without_locks_is_compiled_in_all_the_same(tiny: Path) -> None:
 def test_a_fork_waits_for_its_parent(tiny: Path) -> None:
     """It has no lock of its parent's, neither to lean on nor to keep from others once its parent let go of it."""
     body = """
-from crossline.runtime.machine.compile_lock import turn
-with turn("held", os.environ["PYTHONPATH"]) as begins:
+from crossline.runtime.machine.compile_lock import compile_turn
+with compile_turn("held", os.environ["PYTHONPATH"]) as begins:
     asks, says = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(says)
         os.read(asks, 1)
-        with turn("of the fork", os.environ["PYTHONPATH"]) as begins:
+        with compile_turn("of the fork", os.environ["PYTHONPATH"]) as begins:
             begins()
         os._exit(0)
     os.close(asks)
-with turn("again", os.environ["PYTHONPATH"]) as begins:
+with compile_turn("again", os.environ["PYTHONPATH"]) as begins:
     begins()
 os.close(says)
 print(os.waitpid(child, 0)[1])

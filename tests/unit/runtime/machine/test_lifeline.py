@@ -85,7 +85,7 @@ def test_what_compiles_beside_spark_ends_with_the_process_that_it_is_a_fork_of(t
     program = f"""{AT_WORK}
 import crossline.runtime.workers.kernel_warmup as module
 from crossline.runtime.workers import in_process_worker
-module.warm, in_process.main = (lambda: None), work
+module.warm, in_process_worker.main = (lambda: None), work
 from crossline.runtime.workers.zygote import serve
 serve({str(path)!r})
 """
