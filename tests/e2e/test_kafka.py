@@ -305,7 +305,7 @@ def test_small_batches_run_without_a_job(
         jobs.append(1)
         return collect(*arguments)
 
-    monkeypatch.setattr(batches, "collect", counted)
+    monkeypatch.setattr(batches, "collect_from_spark", counted)
     project = project_on(kafka_broker.brokers, tmp_path, topics, alerts, BY_ACCOUNT, max_records_per_batch=20)
     with project.start(spark) as running:
 
