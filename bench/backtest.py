@@ -31,7 +31,7 @@ from bench.runs import ROOT, as_installed
 from bench.workload import Rules, files_of, rule_set, stream_spec, write_pipeline
 from crossline.basics.times import parse_duration_ms
 from crossline.generate.tx import TxWorkload
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 SUFFIXES = {"json": "*.jsonl", "csv": "*.csv", "parquet": "*.parquet"}
 LOOK_S = 0.5  # between two looks at the memory

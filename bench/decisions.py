@@ -33,7 +33,7 @@ from bench.report import Report, median, percentile, say
 from bench.runs import ROOT, environment
 from crossline.generate.tx import TxWorkload
 from crossline.runtime.java.child_processes import end_with_parent
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 CONNECTIONS = 128
 FIRST = 50_000_000  # the records' numbers, and ids, are none of those beside

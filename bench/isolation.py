@@ -25,7 +25,7 @@ from bench.report import Report, percentile, say
 from bench.runs import LOG_TAIL
 from bench.workload import STREAM, rule_set, write_pipeline
 from crossline.generate.tx import TxWorkload
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 STORM_FIRST = 5_000_000  # numbers of what is sent beside the load, whose own lie below
 STORM_ACCOUNT = "a0000000"

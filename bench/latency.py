@@ -34,7 +34,7 @@ from bench.sinks import Scraper, sink_setup, write
 from bench.workload import STREAM
 from crossline.generate.kafka import SENT_HEADER
 from crossline.runtime.java.child_processes import end_with_parent
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 PARTITIONS = 2
 GENERATOR_START_S = 2.0  # a guess of how long the generator takes to begin; event time is only shifted by it

@@ -29,7 +29,7 @@ from crossline.ingest.route.partitioner import Chunk, route
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 
 BATCH = 100_000

@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--no-homes", action="store_true", help="shards go to whichever executor is free, to compare")
     options = parser.parse_args()
     if options.no_homes:
-        pipeline.homes_of = lambda *_: None  # type: ignore[assignment]
+        pipeline.shard_placement_of = lambda *_: None  # type: ignore[assignment]
         options.set.append("spark.locality.wait.process=0")
     began_s = time.monotonic()
     config = in_folder(read_config(str(options.pipeline)), str(options.pipeline.parent.absolute()))

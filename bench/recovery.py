@@ -26,7 +26,7 @@ from bench.report import Report, median, say
 from bench.runs import LOG_TAIL, ROOT, as_installed
 from bench.workload import Rules, rule_set, velocity, write_pipeline
 from crossline.runtime.java.child_processes import end_with_parent
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 # R1's key space with a window that nothing leaves; R5 with windows of a day: three key spaces.
 SETS: Mapping[str, Rules] = {

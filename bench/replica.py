@@ -32,7 +32,7 @@ from crossline.rules.policy.policy import Deciding, Policy
 from crossline.rules.reading import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
-from crossline.runtime.stages.judging import Judging, sent_parts
+from crossline.runtime.stages.shard_judge import ShardJudge, part_rows
 from crossline.runtime.stages.stages import parts_of
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.work.stopwatch import Stopwatch
@@ -70,9 +70,7 @@ class Played:
         snapshot, given = self.file.current(), dict[int, list[bytes]]()
         for number, data in enumerate(pieces):
             decoded = decode_lines(snapshot.decoder(STREAM), data, STREAM, self.chunks << 32)
-            for _, shard, _, body in sent_parts(
-                parts_of(snapshot, decoded.records, Chunk(STREAM, self.chunks, STREAM))
-            ):
+            for _, shard, _, body in part_rows(parts_of(snapshot, decoded.records, Chunk(STREAM, self.chunks, STREAM))):
                 given.setdefault(shard, []).append(body)
             self.at += len(data) if not number else 0
             line = {"sequence": self.chunks, "file": 0, "start": 0, "end": self.at, "tail": "", "listed_ms": 0}
@@ -81,7 +79,7 @@ class Played:
             self.chunks += 1
         self._note("offsets", f'v1\n{{"batchTimestampMs": 0}}\n{{"chunk": {self.chunks}}}')
         for shard in range(SHARDS):
-            Judging(self.file, self.cache, "q", self.batches, 1).shard(shard, given.get(shard, []), Stopwatch())
+            ShardJudge(self.file, self.cache, "q", self.batches, 1).shard(shard, given.get(shard, []), Stopwatch())
         self._note("commits", "v1\n{}")
         self.batches += 1
 

@@ -15,7 +15,7 @@ import orjson
 from bench.report import median
 from bench.workload import Rules, write_pipeline
 from crossline.runtime.java.child_processes import end_with_parent
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 ROOT = Path(__file__).parent.parent
 LOG_TAIL = 3_000

@@ -27,7 +27,7 @@ from dev.services.supervision import HOST, free_ports
 from bench.report import Report, median, percentile, say
 from bench.runs import Run, medians, run_child
 from bench.workload import STREAM, rule_set, write_pipeline
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 PARTITIONS = 2
 EVENTS_PER_S = 2_000

@@ -29,8 +29,8 @@ from crossline.ingest.route.part_codec import unpack
 from crossline.ingest.route.partitioner import Chunk
 from crossline.plan.costs import UNMEASURED
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.stages.judging import sent, sent_parts
-from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.outcome import collect_outcome
+from crossline.runtime.stages.shard_judge import part_rows, result_rows
 from crossline.runtime.stages.stages import parts_of
 from crossline.runtime.work.stopwatch import measuring
 
@@ -72,7 +72,7 @@ class Shards:
         decoder = snapshot.decoder(STREAM)
         records = spent.timed("decode", lambda: decode_lines(decoder, lines, "bench", offset).records)
         chunk = Chunk(STREAM, self.batch_id, "bench")
-        rows = spent.timed("route", lambda: sent_parts(parts_of(snapshot, records, chunk, UNMEASURED)))
+        rows = spent.timed("route", lambda: part_rows(parts_of(snapshot, records, chunk, UNMEASURED)))
         given = {shard: body for _, shard, _, body in rows}
         spent.bytes["input"] += len(lines)
         spent.bytes["shuffle"] += sum(map(len, given.values()))
@@ -81,13 +81,13 @@ class Shards:
             told += spent.timed("judge", partial(self._judge, shard, state, given.get(shard)))
             spent.bytes["segment"] += len(self.segments[shard][-1])
         spent.bytes["outcome"] += sum(len(body) for _, body in told)
-        spent.timed("driver", lambda: gathered(told, None))
+        spent.timed("driver", lambda: collect_outcome(told, None))
         self.batch_id += 1
 
     def _judge(self, shard: int, state: ShardState, body: Any) -> list[tuple[str, bytes]]:
         parts = list(unpack(body, "bench")) if body else []
         output = judge(self.snapshot.plans(), state, parts, self.snapshot.bounds, measuring())
-        rows = sent(self.snapshot, 1, shard, output, state)
+        rows = result_rows(self.snapshot, 1, shard, output, state)
         self.segments[shard].append(encode_delta(self.batch_id, state, output.deltas))
         return [(kind, each) for _, _, kind, each in rows]
 

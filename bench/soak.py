@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from bench.report import Report, median, say
 from bench.workload import rule_set, write_pipeline
 from crossline.io.sinks.base import Delivery
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 from crossline.runtime.pipeline.assemble import RunOptions, assemble, read_config
 from crossline.runtime.pipeline.pipeline import Pipeline
 from crossline.runtime.spark.session import build_session, wake_workers

@@ -26,7 +26,7 @@ BROWSER = "browser"  # what main is told so that tests of the console have one
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 GROUPS = ("local-fs", "spark-kafka")
 KERNELS = tuple(f"src/crossline/{room}" for room in ("ingest/avro", "ingest/decode", "state"))
-WARM = "src/crossline/runtime/workers/warm.py"  # which of them it compiles
+WARM = "src/crossline/runtime/workers/kernel_warmup.py"  # which of them it compiles
 # uv does not read pip's configuration; these are the settings of a machine that it has to know.
 UV_OF_PIP = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -166,7 +166,7 @@ def compile_kernels(python: Path, stamp: Path) -> None:
         return
     # Two processes: one keeps one processor busy for a minute and a half. Locks keep them apart where both need a
     # kernel.
-    warm = [str(python), "-m", "crossline.runtime.workers.warm", "--tied"]
+    warm = [str(python), "-m", "crossline.runtime.workers.kernel_warmup", "--tied"]
     run_beside([[*warm, half] for half in ("panes", "rest")], "the kernels could not be compiled", tied=True)
     stamp.write_text(wanted)
 

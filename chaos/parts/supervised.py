@@ -224,7 +224,7 @@ def family(session: int, token: str) -> list[psutil.Process]:
 
 
 def _newest_note(folder: Path) -> Path:
-    """Of a checkpoint on a store: see crossline.runtime.snapshot.mirror. It has all small files in it."""
+    """Of a checkpoint on a store: see crossline.runtime.snapshot.checkpoint_mirror. It has all small files in it."""
     return max(path for path in (folder / "notes").iterdir() if path.suffix == ".json")
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crossline.basics.errors import PermanentError, UsageError
-from crossline.runtime.machine.places import cache_dir, checkout
+from crossline.runtime.machine.cache_folder import cache_dir, checkout
 from dev.services.members import MEMBERS, Member
 from dev.services.postgres_binaries import can_enter, identity
 from dev.services.supervision import HOST, end, is_free, running

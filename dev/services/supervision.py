@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crossline.basics.errors import PermanentError
-from crossline.runtime.machine.temp import OwnFolder, own_folder
+from crossline.runtime.machine.temporary_folders import OwnFolder, own_folder
 
 HOST = "127.0.0.1"
 RUNNING = "running"

@@ -18,14 +18,14 @@ from crossline.state.retraction.kernel import Reevaluation
 PACKAGE = Path(__file__).parents[2] / "src" / "crossline"
 DECLARED = ("programs/program.py", "plan/spaces.py", "plan/order_spaces.py")
 # What is left, by file: how often it asks, and why.
-LEFT = {"runtime/stages/deciding.py": 1}  # an error is raised where a store is not the one that was put there
+LEFT = {"runtime/stages/decision_stage.py": 1}  # an error is raised where a store is not the one that was put there
 RULES_LEFT = {  # of rules that nobody wrote, and of those whose type draws a line
     "plan/compose.py": 1,
     "rules/holds/hold.py": 1,
     "analysis/english.py": 1,
     "analysis/lint.py": 1,
     "runtime/changes/backfill.py": 1,
-    "runtime/stages/holding.py": 2,
+    "runtime/stages/alert_holds.py": 2,
     "backtest/sample_view.py": 2,
     "rule_registry/outcomes/warnings.py": 1,
 }

@@ -14,8 +14,8 @@ from crossline.io.objects.location import under
 from crossline.io.outbox.sink import OutboxSink, waiting_in
 from crossline.io.sinks.base import Delivery
 from crossline.runtime.snapshot.checkpoint import SourceMark
-from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, claimed, read_folder
-from crossline.runtime.state_log.statelog import StateLog, shards_in
+from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, claim_checkpoint, read_folder
+from crossline.runtime.state_log.state_log import StateLog, shards_in
 
 if TYPE_CHECKING:
     from dev.services.s3 import LocalS3
@@ -38,13 +38,13 @@ def spark_planned(folder: Path, log: str, batch: int) -> None:
 def test_the_next_run_goes_on_from_what_the_last_one_noted(uri: str) -> None:
     never = threading.Event()
     marks = [SourceMark("payments", "files")]
-    first = claimed(uri)
+    first = claim_checkpoint(uri)
     assert isinstance(first, StoredCheckpoint)
     assert first.owned_by("shop", marks) == ["payments"]
     spark_planned(first.folder, "offsets", 0)
     first.publish(never)
     with pytest.raises(StateError, match=f"the checkpoint {uri} is held by another run of this pipeline"):
-        claimed(uri)
+        claim_checkpoint(uri)
     with read_folder(uri) as looked:
         assert (looked / "spark" / "offsets" / "0").read_text() == "v1\noffsets 0"
     spark_planned(first.folder, "commits", 0)
@@ -53,7 +53,7 @@ def test_the_next_run_goes_on_from_what_the_last_one_noted(uri: str) -> None:
     first.release()
     assert not work.exists()
 
-    second = claimed(uri)
+    second = claim_checkpoint(uri)
     assert (second.folder / "spark" / "commits" / "0").read_text() == "v1\ncommits 0"
     with pytest.raises(StateError, match=f"{uri} is the checkpoint of pipeline shop, found other"):
         second.owned_by("other", marks)
@@ -61,7 +61,7 @@ def test_the_next_run_goes_on_from_what_the_last_one_noted(uri: str) -> None:
 
 
 def test_a_store_that_is_down_is_waited_for(s3_server: LocalS3, uri: str) -> None:
-    held = claimed(uri)
+    held = claim_checkpoint(uri)
     (held.folder / "snapshot.json").write_text("{}")
     log = StateLog(held.state_root, 0)
     s3_server.kill()
@@ -109,7 +109,7 @@ class Taking:
 
 
 def test_what_waits_for_a_sink_is_there_for_another_machine(uri: str) -> None:
-    held = claimed(uri)
+    held = claim_checkpoint(uri)
     store = held.sink_store("webhook-1")
     never = OutboxSink(Taking(), store)  # type: ignore[arg-type]
     for batch in range(3):
@@ -118,7 +118,7 @@ def test_what_waits_for_a_sink_is_there_for_another_machine(uri: str) -> None:
     assert held.sinks_waiting() == ["webhook-1"]
     held.release()
 
-    held = claimed(uri)
+    held = claim_checkpoint(uri)
     sink = Taking()
     behind = OutboxSink(sink, held.sink_store("webhook-1"))  # type: ignore[arg-type]
     behind.open()
@@ -131,6 +131,6 @@ def test_what_waits_for_a_sink_is_there_for_another_machine(uri: str) -> None:
 
 
 def test_state_is_below_the_prefix(uri: str) -> None:
-    held = claimed(uri)
+    held = claim_checkpoint(uri)
     assert held.state_root == under(uri, "state")
     held.release()

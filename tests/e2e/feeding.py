@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import psutil
 
-from crossline.runtime.snapshot.sparklog import committed
+from crossline.runtime.snapshot.spark_log import committed
 
 from .killing import SEED, named, until
 from .project import Project

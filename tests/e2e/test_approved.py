@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from crossline.rule_registry.content import read_pipeline_in_place
-from crossline.runtime.changes.rulefeed import DirectoryFeed
+from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.serve.approvals.file import ApprovalFile, proof_id_of
 from crossline.serve.approvals.values import KeptProof
 from crossline.serve.http.api import create_api

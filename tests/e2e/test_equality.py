@@ -128,9 +128,9 @@ def test_files_that_come_one_by_one_give_the_same(
 
         return noted
 
-    for plan in (flow.wide, flow.narrow):
+    for plan in (flow.in_stages, flow.in_one_task):
         monkeypatch.setattr(batches, plan.__name__, noting(plan))
-    monkeypatch.setattr(batches, "NARROW_RECORDS", narrow_records)
+    monkeypatch.setattr(batches, "ONE_TASK_RECORDS", narrow_records)
     draw = random.Random(seed)
     engine = {"trigger": "0s", "shards": draw.randint(1, 4), "max_batch_bytes": batch_bytes}
     project = Project(tmp_path, RULES, engine={**engine, "checkpoint": "out/checkpoint"})

@@ -14,8 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from crossline.runtime.pipeline.batches import Batches
-from crossline.runtime.spark import full
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.spark import disk_full
+from crossline.runtime.state_log.offset_history import OffsetHistory
 
 from .project import WAIT_S, Project, figures, from_twin
 from .test_hot_rules import PAIR
@@ -32,13 +32,18 @@ DISK_BYTES = 8 << 20
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(full, "PAUSE_S", 0.05)
-    monkeypatch.setattr(full, "PAUSE_S_MAX", 0.05)
+    monkeypatch.setattr(disk_full, "PAUSE_S", 0.05)
+    monkeypatch.setattr(disk_full, "PAUSE_S_MAX", 0.05)
 
 
 @pytest.mark.parametrize(
     ("where", "name", "after"),
-    [(Batches, "_outcome", False), (Batches, "_outcome", True), (HistoryLog, "add", False), (HistoryLog, "add", True)],
+    [
+        (Batches, "_outcome", False),
+        (Batches, "_outcome", True),
+        (OffsetHistory, "add", False),
+        (OffsetHistory, "add", True),
+    ],
     ids=["judging", "judged", "noting", "noted"],
 )
 def test_the_batch_is_run_again_until_it_is_done(
@@ -79,7 +84,7 @@ def test_what_is_no_full_disk_ends_the_run(
     def fail(*_: Any) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(HistoryLog, "add", fail)
+    monkeypatch.setattr(OffsetHistory, "add", fail)
     with pytest.raises(Exception, match="Input/output error"):
         project.drain(spark)
 
@@ -135,20 +140,20 @@ def test_a_disk_that_is_really_full(spark: SparkSession, tmp_path: Path, disk: P
 
 
 def test_a_stop_is_not_held(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(full, "PAUSE_S", 3_600.0)
+    monkeypatch.setattr(disk_full, "PAUSE_S", 3_600.0)
     project = Project(tmp_path, [PAIR])
     project.give("a.jsonl", lines(records(5, seed=3)))
-    begun = HistoryLog.add
+    begun = OffsetHistory.add
 
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(HistoryLog, "add", fail)
+    monkeypatch.setattr(OffsetHistory, "add", fail)
     with project.start(spark) as running:
         waiting = threading.Thread(target=running.pipeline.wait, daemon=True)
         waiting.start()
         assert settled(lambda: bool(running.pipeline.standing().held), True)
     waiting.join(WAIT_S)
     assert not waiting.is_alive()
-    monkeypatch.setattr(HistoryLog, "add", begun)
+    monkeypatch.setattr(OffsetHistory, "add", begun)
     assert project.drain(spark).records == 5, "the next run goes on from there"

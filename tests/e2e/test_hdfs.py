@@ -51,7 +51,7 @@ def test_a_checkpoint_in_hdfs(
     assert run_command(["reshard", str(first.pipeline), "--shards", "3"]) == 0
     assert "2 shards became 3" in capsys.readouterr().err
     shutil.rmtree(first.root / "rules" / ".log")
-    monkeypatch.setattr(assemble_module, "is_here", lambda _: False)
+    monkeypatch.setattr(assemble_module, "is_on_this_machine", lambda _: False)
     first.drain(spark)
     assert first.alerts() == whole.alerts()
     assert first.dead() == whole.dead()

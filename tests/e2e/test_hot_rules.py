@@ -20,7 +20,7 @@ from crossline.rule_registry.logfile import LogFile
 from crossline.rule_registry.reading import read_rules
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import SnapshotFile
-from crossline.runtime.snapshot.sparklog import committed
+from crossline.runtime.snapshot.spark_log import committed
 
 from .project import Project, Running, figures, from_twin, read_jsonl
 from .traffic import STREAM, Body, Record, expected, lines, records, velocity

@@ -10,7 +10,7 @@ import yaml
 
 from crossline.basics.errors import CrosslineError
 from crossline.rule_registry.content import digest_of
-from crossline.runtime.changes.changes import RuleChanges
+from crossline.runtime.changes.rule_changes import RuleChanges
 
 from .killing import TIERED, TIERS, as_of_log, same_everywhere, tiers
 from .project import Project

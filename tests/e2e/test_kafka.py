@@ -17,8 +17,8 @@ import pytest
 from connectors.kafka_mock import WAIT_S, read_topic
 from crossline.runtime.java.launch import session_folder
 from crossline.runtime.pipeline import batches, in_process_runner
-from crossline.runtime.workers.in_process import Setup
-from crossline.runtime.workers.state_server import MET_AT
+from crossline.runtime.workers.in_process_worker import Setup
+from crossline.runtime.workers.state_server import ANNOUNCEMENT
 
 from .feeding import Feed
 from .killing import RULES as KILL_RULES
@@ -305,7 +305,7 @@ def test_small_batches_run_without_a_job(
         jobs.append(1)
         return collect(*arguments)
 
-    monkeypatch.setattr(batches, "collect", counted)
+    monkeypatch.setattr(batches, "collect_from_spark", counted)
     project = project_on(kafka_broker.brokers, tmp_path, topics, alerts, BY_ACCOUNT, max_records_per_batch=20)
     with project.start(spark) as running:
 
@@ -323,7 +323,7 @@ def test_small_batches_run_without_a_job(
         send(kafka_broker.brokers, sent[240:300])
         running.until_read(300)
         assert without() > begun
-        gone = Path(str(session_folder())) / MET_AT
+        gone = Path(str(session_folder())) / ANNOUNCEMENT
         state_servers, before = gone.read_text(), len(jobs)
         gone.unlink()
         send(kafka_broker.brokers, sent[300:330])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossline.runtime.spark_internals import pace
+from crossline.runtime.spark_internals import rate_controller
 
 from .test_kafka import BY_ACCOUNT, SEED, check
 from .topics import by_account, project_on, send
@@ -28,7 +28,7 @@ def test_a_batch_reads_less_where_batches_take_long(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pace, "RECORDS_MIN", 5)
+    monkeypatch.setattr(rate_controller, "RECORDS_MIN", 5)
     topic, alerts = kafka_topic(2, append_time=False), kafka_topic()
     send(kafka_broker.brokers, by_account([topic], 200, SEED))
     project = project_on(kafka_broker.brokers, tmp_path, [topic], alerts, BY_ACCOUNT, max_records_per_batch=40)

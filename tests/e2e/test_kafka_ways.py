@@ -11,7 +11,7 @@ import pytest
 
 from connectors.kafka_mock import WAIT_S
 from crossline.runtime.pipeline import batches, in_process_runner
-from crossline.runtime.workers.in_process import Setup
+from crossline.runtime.workers.in_process_worker import Setup
 
 from .test_kafka import BY_ACCOUNT, SEED, check
 from .topics import by_account, project_on, send

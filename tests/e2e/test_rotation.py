@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crossline.basics.errors import SourceError
-from crossline.runtime.sources.chunk_source import left_of
+from crossline.runtime.sources.chunk_source import pending_text
 from docs.session import Session
 
 from .feeding import taken
@@ -93,7 +93,7 @@ def test_a_line_that_was_seen_and_is_gone_ends_the_run_once(spark: SparkSession,
     with project.start(spark) as live:
         live.until_read(1)
         deadline_s = time.monotonic() + WAIT_S
-        while not left_of(str(project.root / "out" / "checkpoint" / "sources" / "payments")):
+        while not pending_text(str(project.root / "out" / "checkpoint" / "sources" / "payments")):
             assert time.monotonic() < deadline_s
             time.sleep(0.02)
         path.unlink()

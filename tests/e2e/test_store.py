@@ -84,7 +84,7 @@ def test_what_the_store_has_at_a_moment_is_enough_to_go_on(
     assert run_command(["reshard", str(first.pipeline), "--shards", "3"]) == 0
     assert "2 shards became 3" in capsys.readouterr().err
     # Other machines see no file of this one: the plan snapshot comes to them with the batch.
-    monkeypatch.setattr(assemble_module, "is_here", lambda _: False)
+    monkeypatch.setattr(assemble_module, "is_on_this_machine", lambda _: False)
     first.drain(spark)
     assert first.alerts() == whole.alerts()
     store = file_store(f"s3://{s3_server.bucket}/first{query}")

@@ -21,7 +21,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rules.policy.policy import Deciding
 from crossline.runtime.java.launch import session_folder
-from crossline.runtime.workers.state_server import MET_AT
+from crossline.runtime.workers.state_server import ANNOUNCEMENT
 from crossline.settings.config import rule_defaults
 
 from .levels import BOTH, LEVELS, RULES, Log, made
@@ -77,7 +77,7 @@ def places_of(process: psutil.Process) -> list[str]:
 
 def forget() -> None:
     """Kill the processes that hold the states of shards: the next batch reads these from their log."""
-    listen_in = (Path(str(session_folder())) / MET_AT).read_text()
+    listen_in = (Path(str(session_folder())) / ANNOUNCEMENT).read_text()
     state_servers = [each for each in psutil.process_iter(["name"]) if each.info["name"] == "cl-state-server"]
     mine = [each for each in state_servers if any(place.startswith(listen_in) for place in places_of(each))]
     assert mine, "nobody held a state"

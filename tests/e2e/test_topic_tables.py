@@ -17,7 +17,7 @@ from crossline.io.kafka.control import ControlTopicWriter
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rule_registry.rows.segments import segments_of
 from crossline.rule_registry.rows.tables import tables_of_topics
-from crossline.runtime.changes.control import row_reader
+from crossline.runtime.changes.publications import row_reader
 from crossline.settings.config import rule_defaults
 
 from .project import WAIT_S, Project, read_jsonl

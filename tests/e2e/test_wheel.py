@@ -8,8 +8,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from crossline.runtime.machine.cache_folder import cache_dir
 from crossline.runtime.machine.java import find_java
-from crossline.runtime.machine.places import cache_dir
 
 from .installed import ROOT, Installed, built_wheel, metadata_of, required
 

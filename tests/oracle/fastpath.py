@@ -35,7 +35,7 @@ from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.stages.feature_table import told_rows
+from crossline.runtime.stages.feature_table import feature_table_rows
 
 from .naive import Hit, NaiveResult
 from .rulebook import DEFAULTS, duration_ms
@@ -106,7 +106,7 @@ class FastPath:
     duplicates: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
     feature_queries: list[FeatureRows] = field(default_factory=list)
-    told_rows: list[list[tuple[str, bytes]]] = field(default_factory=list)  # by batch, as they leave shards
+    feature_table_rows: list[list[tuple[str, bytes]]] = field(default_factory=list)  # by batch, as they leave shards
     missed: dict[str, int] = field(default_factory=dict)
     lists: Lists = field(default_factory=lambda: named_lists(LISTS))
     joins: Sequence[Join] = ()
@@ -132,7 +132,7 @@ class FastPath:
 
     def judge(self, parts: list[tuple[int, Part]]) -> None:
         """Judge the parts of one batch, each at its level."""
-        self.told_rows.append([])
+        self.feature_table_rows.append([])
         for level in range(1, max(plan.level for plan in self.plans) + 1):
             for number in range(len(self.shards)):
                 blob = pack(part for at, part in parts if at == level and part.shard == number)
@@ -162,7 +162,7 @@ class FastPath:
         self.duplicates += output.duplicates
         self.late += output.late
         self.feature_queries += output.feature_queries
-        self.told_rows[-1] += told_rows(self.plans, output)
+        self.feature_table_rows[-1] += feature_table_rows(self.plans, output)
         for table, count in output.missed.items():
             self.missed[table] = self.missed.get(table, 0) + count
         given = (shard.state.log_clock, len(self.shards), self.lists, output.feature_queries)

@@ -35,19 +35,19 @@ from crossline.rules.policy.policy import Deciding
 from crossline.rules.reading import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.backfill import BackfillReader
-from crossline.runtime.changes.changes import RuleChanges
-from crossline.runtime.changes.rulefeed import LoggedTimes
+from crossline.runtime.changes.rule_changes import RuleChanges
+from crossline.runtime.changes.rule_feed import LoggedTimes
 from crossline.runtime.snapshot import snapshot as snapshots
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
-from crossline.runtime.snapshot.sparklog import offsets_of
+from crossline.runtime.snapshot.spark_log import offsets_of
 from crossline.runtime.sources.plan_source import SourcePlan
-from crossline.runtime.stages.judging import Judging
-from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.outcome import collect_outcome
 from crossline.runtime.stages.rows import DECIDED, DECISIONS
+from crossline.runtime.stages.shard_judge import ShardJudge
 from crossline.runtime.stages.stages import OUT, parts_of
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.cache import ShardCache
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.runtime.work.stopwatch import Stopwatch
 
 from .conditions import Timed
@@ -216,7 +216,7 @@ class Life:
         caching._CACHE.clear()
         snapshots._READ.clear()
         self.spark = _Context()
-        self.history = HistoryLog(str(self.folder))
+        self.history = OffsetHistory(str(self.folder))
         sources = [
             SourcePlan(stream, None, None, None, partial(self._rows, stream), slice_max=1)  # type: ignore[arg-type]
             for stream in self.streams
@@ -262,7 +262,7 @@ class Life:
             for at, part in parts_of(snapshot, decoded.records, Chunk(stream, number, partition)):
                 given.setdefault((at, part.shard), []).append(pack([part]))
         for level in range(1, snapshot.depth + 1):
-            work = Judging(source, cache, query, batch, level)
+            work = ShardJudge(source, cache, query, batch, level)
             for shard in range(snapshot.shards):
                 for stage, to, kind, body in work.shard(shard, given.get((level, shard), []), Stopwatch()):
                     if stage == OUT:
@@ -270,11 +270,11 @@ class Life:
                     else:
                         given.setdefault((stage, to), []).append(body)
         if snapshot.deciding is not None and cache is self.cache:
-            yield from self._decisions(snapshot, Judging(source, cache, query, batch, 0), given)
+            yield from self._decisions(snapshot, ShardJudge(source, cache, query, batch, 0), given)
 
     @staticmethod
     def _decisions(
-        snapshot: PlanSnapshot, work: Judging, given: Mapping[tuple[int, int], list[bytes]]
+        snapshot: PlanSnapshot, work: ShardJudge, given: Mapping[tuple[int, int], list[bytes]]
     ) -> Iterator[tuple[str, bytes]]:
         work = work if snapshot.revises_ms is not None else replace(work, cache=None)
         for shard in range(snapshot.shards):
@@ -320,7 +320,7 @@ class Life:
                     decisions.append((kind, body))
                 elif kind in found:
                     found[kind] += [Position(**each) for each in orjson.loads(body)]
-        self.decided = [dict(each) for each in gathered(decisions, None).decisions]
+        self.decided = [dict(each) for each in collect_outcome(decisions, None).decisions]
         return alerts, found["duplicates"], found["late"]
 
     def deliver(self, told: Told) -> None:

@@ -11,12 +11,12 @@ from unittest import mock
 from crossline.backtest import in_process
 from crossline.backtest.backtest import BacktestSpec
 from crossline.runtime.snapshot.snapshot import SnapshotSource, StaticSnapshot
-from crossline.runtime.stages.deciding import Judge
-from crossline.runtime.stages.judging import Judging
-from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.decision_stage import Judge
+from crossline.runtime.stages.outcome import collect_outcome
+from crossline.runtime.stages.shard_judge import ShardJudge
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.state_log import cache
-from crossline.runtime.state_log.cache import Sent, ShardCache
+from crossline.runtime.state_log.cache import ShardCache, StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
 
@@ -29,10 +29,10 @@ class LoggedJudge:
 
     def __call__(
         self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
-    ) -> Iterator[Sent]:
+    ) -> Iterator[StageRows]:
         for shard, blobs in given.items():
             cache._CACHE.clear()
-            yield Judging(self._source, self._cache, "q", task.batch_id, level).shard(shard, blobs, watch)
+            yield ShardJudge(self._source, self._cache, "q", task.batch_id, level).shard(shard, blobs, watch)
 
 
 def decided(
@@ -52,7 +52,7 @@ def decided(
                 for batch in rows
                 for each in zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
             ]
-            found += gathered(pairs, None).decisions
+            found += collect_outcome(pairs, None).decisions
     for each in found:
         del each["decided_at"]
     return found

@@ -16,8 +16,8 @@ from crossline.ingest.decode import decode_lines, decode_values
 from crossline.ingest.route.partitioner import Chunk
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
-from crossline.runtime.stages.judging import Judging, sent_parts
-from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.outcome import collect_outcome
+from crossline.runtime.stages.shard_judge import ShardJudge, part_rows
 from crossline.runtime.stages.stages import OUT, parts_of
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.cache import ShardCache
@@ -92,9 +92,9 @@ class Pipeline:
         for level in levels:
             at = level if level <= self.snapshot.depth else 0
             if not at and self.snapshot.revises_ms is None:
-                work = Judging(self.file, None, "q", self.batches, 0)
+                work = ShardJudge(self.file, None, "q", self.batches, 0)
             else:
-                work = Judging(self.file, self.cache, "q", self.batches, at)
+                work = ShardJudge(self.file, self.cache, "q", self.batches, at)
             for shard in range(self.snapshot.shards):
                 sent = work.shard(shard, given.get((level, shard), []), Stopwatch())
                 rows += [(kind, body) for stage, _, kind, body in sent if stage == OUT]
@@ -102,10 +102,10 @@ class Pipeline:
         self._write("offsets", "\n".join(["v1", '{"batchTimestampMs": 0}', *(f'{{"chunk":{self.chunks}}}',)]))
         if commit:
             self.commit()
-        return [dict(each) for each in gathered(rows, None).decisions]
+        return [dict(each) for each in collect_outcome(rows, None).decisions]
 
     def _take(self, given: dict[tuple[int, int], list[bytes]], records: Records, chunk: Chunk) -> None:
-        self._give(given, sent_parts(parts_of(self.snapshot, records, chunk)))
+        self._give(given, part_rows(parts_of(self.snapshot, records, chunk)))
         self.chunks += 1
 
     @staticmethod

@@ -17,7 +17,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import load_policy
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.local import saved
+from crossline.runtime.local import saved_state
 
 from .fastpath import stream_spec
 from .rulebook import DEFAULTS, duration_ms
@@ -145,10 +145,10 @@ def test_what_no_window_needs_is_not_saved(tmp_path: Path) -> None:
     rule = {**body, "window": "10s", "aggregation_type": "count", "aggregation_threshold": 2}
     detector = Fed([rule], None)._make()
     sizes = []
-    for number in range(3 * saved.TRIM_EVERY):
+    for number in range(3 * saved_state.TRIM_EVERY):
         at_ms = 1_700_000_000_000 + 60_000 * number
         detector.process([{"id": f"t{number}", "account": "a", "event_time": at_ms, "received_at": at_ms}])
-        if number % saved.TRIM_EVERY == saved.TRIM_EVERY - 1:
+        if number % saved_state.TRIM_EVERY == saved_state.TRIM_EVERY - 1:
             detector.save(tmp_path / "state.bin")
             sizes.append((tmp_path / "state.bin").stat().st_size)
     assert sizes[1] <= sizes[0] * 1.1

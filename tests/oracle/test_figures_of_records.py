@@ -14,7 +14,7 @@ from crossline.basics.texts.yamltext import load_yaml
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
 from crossline.rules.shared import PlacedFigure, feature_query, load_figures_document
-from crossline.runtime.stages.feature_table import TOLD, FeatureBatch
+from crossline.runtime.stages.feature_table import FEATURE_ROWS, FeatureBatch
 
 from .fastpath import FastPath, plans_of, stream_spec
 from .naive import naive_detect, running_max_ingest
@@ -37,7 +37,7 @@ def written(table: Body, made: list[Record], shape: Any, *, ingest_column: bool)
     columns = figure_types(figures, {STREAM: spec})
     tables = []
     for rows in path.told_rows:
-        assert {kind for kind, _ in rows} <= {TOLD}
+        assert {kind for kind, _ in rows} <= {FEATURE_ROWS}
         tables.append(FeatureBatch.of(body for _, body in rows).table(columns))
     return pa.concat_tables([columns.schema.empty_table(), *tables]).to_pylist()
 

@@ -16,7 +16,7 @@ from crossline.rules.holds.release import release_key
 from crossline.rules.holds.standing import PlacedHold
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.state_log import cache as caching
-from crossline.runtime.state_log.follow import FollowedState
+from crossline.runtime.state_log.followed_state import FollowedState
 
 from .decisions import Placed, naive_decisions
 from .naive import naive_detect, running_max_ingest

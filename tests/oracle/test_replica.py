@@ -23,8 +23,8 @@ from crossline.rules.reading import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching
-from crossline.runtime.state_log import statelog
-from crossline.runtime.state_log.follow import FollowedState
+from crossline.runtime.state_log import state_log
+from crossline.runtime.state_log.followed_state import FollowedState
 from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 
 from .fastpath import stream_spec
@@ -101,8 +101,8 @@ def said_of(snapshot: PlanSnapshot, followed: FollowedState, batch: int, cuts: l
 def merging() -> Iterator[None]:
     """The log is merged and tidied every other batch."""
     with (
-        mock.patch.object(statelog, "MERGE_AT", 4),
-        mock.patch.object(statelog, "MERGE_COUNT", 2),
+        mock.patch.object(state_log, "MERGE_AT", 4),
+        mock.patch.object(state_log, "MERGE_COUNT", 2),
         mock.patch.object(caching, "MERGE_AT", 4),
         mock.patch.object(caching, "MERGE_COUNT", 2),
         mock.patch.object(caching, "MERGE_EVERY", 2),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.runtime.state_log import cache as caching
-from crossline.runtime.state_log.follow import FollowedState
+from crossline.runtime.state_log.followed_state import FollowedState
 
 from .fastpath import stream_spec
 from .living import Feed, Life

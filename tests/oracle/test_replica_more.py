@@ -20,7 +20,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.rules.holds.release import Release, release_key
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching
-from crossline.runtime.state_log.follow import FollowedState
+from crossline.runtime.state_log.followed_state import FollowedState
 from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 
 from .fastpath import stream_spec

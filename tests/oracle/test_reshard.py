@@ -24,7 +24,7 @@ from crossline.basics.errors import StateError
 from crossline.rules.base import Defaults
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.snapshot.snapshot import StaticSnapshot
-from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.outcome import collect_outcome
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.state_log import reshard as resharding
 from crossline.runtime.state_log.reshard import BEGUN, WHOLE, reshard, settle
@@ -246,7 +246,7 @@ def resharded_between(judged: BacktestSpec, folder: Path, numbers: Sequence[int]
             stages = stages_of(source, inputs.intake, LoggedJudge(source, folder / "state"))
             rows = in_one(stages, Task(batch_id=number), iter(dealt[0]))
             pairs = (zip(b.column("kind").to_pylist(), b.column("body").to_pylist(), strict=True) for b in rows)
-            found += gathered([each for pair in pairs for each in pair], None).decisions
+            found += collect_outcome([each for pair in pairs for each in pair], None).decisions
             (folder / "spark" / "commits" / str(number)).touch()
             reshard(folder, "payments", numbers[number % len(numbers)])
     return [{name: value for name, value in each.items() if name != "decided_at"} for each in found]

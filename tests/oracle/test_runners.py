@@ -26,7 +26,7 @@ from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.snapshot.snapshot import StaticSnapshot
-from crossline.runtime.stages.outcome import Outcome, gathered
+from crossline.runtime.stages.outcome import Outcome, collect_outcome
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.work.task import Task
 
@@ -77,7 +77,7 @@ def outcomes(judged: BacktestSpec, folder: Path, shards: int, batch_bytes: int) 
                 for batch in rows
                 for each in zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
             ]
-            found.append(gathered(pairs, None))
+            found.append(collect_outcome(pairs, None))
     return found
 
 

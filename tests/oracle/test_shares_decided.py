@@ -22,7 +22,7 @@ from crossline.rules.holds.release import Release, release_key
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.rules.reading import read_rule
 from crossline.runtime.state_log import cache as caching
-from crossline.runtime.state_log.follow import FollowedState
+from crossline.runtime.state_log.followed_state import FollowedState
 
 from .conditions import field_value
 from .decisions import Told, naive_decisions

@@ -17,7 +17,7 @@ from dev.services.postgres import LocalPostgres
 from dev.services.postgres_binaries import find_binaries
 
 from crossline.basics.errors import PermanentError
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 pytestmark = pytest.mark.xdist_group("postgres")
 WAIT_S = 60.0

@@ -21,7 +21,7 @@ from dev.services.members import MEMBERS, Member
 from dev.services.supervision import HOST, Home, end, free_ports, is_free, running
 
 from crossline.basics.errors import PermanentError, UsageError
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 pytestmark = pytest.mark.xdist_group("services")
 ROOT = Path(__file__).parents[2]

@@ -26,9 +26,9 @@ pytestmark = pytest.mark.spark
 def test_all_that_listens_is_on_loopback_or_closed_to_others(spark: SparkSession) -> None:
     def ask_a_state_server(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Has a state server forked, and gives back what comes."""
-        place = state_server.place()
-        assert place is not None
-        place.connect(0).close()
+        state_server_folder = state_server.state_server_folder()
+        assert state_server_folder is not None
+        state_server_folder.connect(0).close()
         yield from batches
 
     assert spark.range(4).repartition(2).mapInArrow(ask_a_state_server, "id long").count() == 4

@@ -16,7 +16,7 @@ from crossline.observe.objectives.metrics import ObjectiveCollector
 from crossline.observe.watch.disk_usage import DiskUsage
 from crossline.observe.watch.exposition import RunCollector
 from crossline.observe.watch.run_figures import RunFigures
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 from crossline.serve.metrics.exposition import ApiCollector, ApiStatus
 from crossline.serve.metrics.figures import ApiFigures
 from crossline.serve.metrics.rules import RuleGauges
@@ -49,8 +49,8 @@ def page() -> str:
 
 def of_run() -> Iterator[Metric]:
     """The families of a run in which nothing has happened yet."""
-    waiting = (Waiting("records", "records", 0, None),)
-    return RunCollector("any", RunFigures(), Standing, lambda: waiting, DiskUsage, lambda: True).collect()
+    waiting = (SourceBacklog("records", "records", 0, None),)
+    return RunCollector("any", RunFigures(), PipelineStatus, lambda: waiting, DiskUsage, lambda: True).collect()
 
 
 def of_api() -> Iterator[Metric]:

@@ -20,7 +20,7 @@ from crossline.basics.times import PARTITION_LAG_MS
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.local.single import SingleRun
+from crossline.runtime.local.single_run import SingleRun
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.stages.feature_table import FeatureBatch
 

@@ -17,8 +17,8 @@ from crossline.io.files.state_files import put
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.local.saved import Saved, Segments, check_plan, read_saved
-from crossline.runtime.local.single import SingleRun, wall_clock_ms
+from crossline.runtime.local.saved_state import SavedRun, Segments, check_plan, read_saved_run
+from crossline.runtime.local.single_run import SingleRun, wall_clock_ms
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.stages.outcome import Outcome
 
@@ -132,7 +132,7 @@ class Detector:
         """
         self._check_whole()
         run = self._run
-        saved = Saved(run.segments or Segments(), run.batch, run.rows, run.plan(), version())
+        saved = SavedRun(run.segments or Segments(), run.batch, run.rows, run.plan(), version())
         put(Path(path), saved.encode())
 
     def load(self, path: FilePath) -> Self:
@@ -155,7 +155,7 @@ class Detector:
             raw = Path(path).read_bytes()
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}; expected a file that save() wrote") from None
-        saved = read_saved(raw, str(path))
+        saved = read_saved_run(raw, str(path))
         check_plan(saved, self._run.plan(), str(path))
         self._run.restore(saved.segments, saved.batch, saved.rows)
         self._failed = None

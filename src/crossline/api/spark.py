@@ -13,13 +13,13 @@ from crossline.api.feature_queries import FigurePlan
 from crossline.evaluate.alerts.alert import ALERT_SCHEMA, alert_table
 from crossline.evaluate.alerts.alert_json import read_alerts
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, StaticSnapshot
-from crossline.runtime.sources.frames import check_frame
+from crossline.runtime.sources.frame_check import check_frame
 from crossline.runtime.sources.intake import TableIntake
-from crossline.runtime.spark.flow import wide
-from crossline.runtime.stages.feature_table import TOLD, FeatureBatch, FigureTypes
+from crossline.runtime.spark.flow import in_stages
+from crossline.runtime.stages.feature_table import FEATURE_ROWS, FeatureBatch, FigureTypes
 from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.state_log.cache import ShardCache
-from crossline.runtime.workers.state_servers import KeptJudge
+from crossline.runtime.workers.state_servers import StateServerJudge
 
 _NAMES = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.float64(): "double"}
 
@@ -39,7 +39,7 @@ def figures_in_spark(
 
     One task joins the rows of a record from shards of several keys.
     """
-    rows = _outcome(frame, snapshot, stream, shards, state).filter(f"kind = '{TOLD}'").repartition(1)
+    rows = _outcome(frame, snapshot, stream, shards, state).filter(f"kind = '{FEATURE_ROWS}'").repartition(1)
     return rows.mapInArrow(_table_of(plan.columns), schema_text(_for_spark(plan.columns.schema)))
 
 
@@ -51,7 +51,7 @@ def _outcome(frame: DataFrame, snapshot: PlanSnapshot, stream: Stream, shards: i
     snapshot.plans()  # a plan that does not compile raises here, not in a task
     cache = ShardCache(state, per_query=True, held_max=2 * count) if frame.isStreaming else None
     source = StaticSnapshot(snapshot.to_json())
-    return wide(frame, stages_of(source, TableIntake(stream.name), KeptJudge(source, cache, count)), count)
+    return in_stages(frame, stages_of(source, TableIntake(stream.name), StateServerJudge(source, cache, count)), count)
 
 
 def _alerts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -25,14 +25,14 @@ from crossline.io.sinks.outfile import draft_file
 from crossline.rules.shared import PlacedFigure, spec_read
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.local.pool import Pool
-from crossline.runtime.machine.temp import own_folder_for, sweep
+from crossline.runtime.machine.temporary_folders import own_folder_for, sweep
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot
 from crossline.runtime.stages.feature_table import FeatureBatch, FigureTypes
-from crossline.runtime.stages.outcome import gathered
+from crossline.runtime.stages.outcome import collect_outcome
 from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.work.totals import Totals
+from crossline.runtime.workers.kernel_warmup import warm_for
 from crossline.runtime.workers.state_servers import processors
-from crossline.runtime.workers.warm import warm_for
 
 _TYPES: dict[FieldKind, pa.DataType] = {
     "integer": pa.int64(),
@@ -201,7 +201,7 @@ def write_figures(
         pool = made.enter_context(_pool(snapshot, inputs, count, folder, run))
         run.running, totals.first_s = True, time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
-            outcome = gathered(rows, None)
+            outcome = collect_outcome(rows, None)
             delivery = Delivery(
                 pipeline="figures",
                 batch_id=number,

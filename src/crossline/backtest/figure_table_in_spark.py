@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from crossline.backtest.backtest import BATCH_BYTES, BacktestSpec, OnBatch
 from crossline.backtest.figure_table import FigureCounts, TableWriter
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes.rulefeed import FixedFeed
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.changes.rule_feed import FixedFeed
+from crossline.runtime.machine.temporary_folders import own_folder_for
 from crossline.runtime.pipeline.batches import PipelineSettings
 from crossline.runtime.pipeline.pipeline import Pipeline
 from crossline.runtime.sources.inputs import file_source

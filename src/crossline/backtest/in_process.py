@@ -21,18 +21,18 @@ from crossline.io.sinks.outfile import draft_file, make_folder
 from crossline.logs import get_logger
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.local.pool import Dealt, Pool
-from crossline.runtime.machine.temp import own_folder_for, sweep
-from crossline.runtime.snapshot.costs import Costs
+from crossline.runtime.machine.temporary_folders import own_folder_for, sweep
+from crossline.runtime.snapshot.rule_costs import Costs
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, StaticSnapshot
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.runtime.sources.intake import ChunkIntake, ShownIntake, StreamIntake
-from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, dealt
-from crossline.runtime.stages.outcome import Outcome, gathered
+from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, deal_chunks
+from crossline.runtime.stages.outcome import Outcome, collect_outcome
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.work.task import Task
 from crossline.runtime.work.totals import Totals
+from crossline.runtime.workers.kernel_warmup import warm_for
 from crossline.runtime.workers.state_servers import processors
-from crossline.runtime.workers.warm import warm_for
 
 log = get_logger(__name__)
 
@@ -110,7 +110,7 @@ def _run(
         run.running = True
         totals.first_s = time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
-            outcome = gathered(rows, None)
+            outcome = collect_outcome(rows, None)
             delivery = Delivery(
                 pipeline="backtest",
                 batch_id=number,
@@ -141,7 +141,7 @@ def outcomes(judged: BacktestSpec, folder: Path, seen: Callable[[Records], None]
     for number, (mine,) in enumerate(inputs.batches(1)):
         rows = in_one(stages, Task(batch_id=number), iter(mine))
         pairs = [each for batch in rows for each in zip(*(batch.column(n).to_pylist() for n in (2, 3)), strict=True)]
-        yield gathered(pairs, None)
+        yield collect_outcome(pairs, None)
 
 
 @dataclass(slots=True)
@@ -204,7 +204,7 @@ class Inputs:
                 at[stream] = end
                 done += sum(chunk.end - chunk.start for chunk in chunks)
                 last = chunks[-1].sequence if chunks and log.reach(end, self._most(stream)) == end else -1
-                for mine, run in zip(given, dealt(chunks, count), strict=False):
+                for mine, run in zip(given, deal_chunks(chunks, count), strict=False):
                     mine.append(self.intake.marked(stream, chunk_rows(run), last))
             if not any(given):
                 return

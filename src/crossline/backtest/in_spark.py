@@ -11,8 +11,8 @@ from crossline.backtest.alert_writer import AlertWriter
 from crossline.backtest.backtest import BATCH_BYTES, BacktestResult, BacktestSpec, OnBatch
 from crossline.io.sinks.outfile import draft_file, make_folder
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes.rulefeed import FixedFeed
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.changes.rule_feed import FixedFeed
+from crossline.runtime.machine.temporary_folders import own_folder_for
 from crossline.runtime.pipeline.batches import PipelineSettings
 from crossline.runtime.pipeline.pipeline import Pipeline
 from crossline.runtime.sources.inputs import file_source

@@ -94,7 +94,7 @@ def backtest(
     """Run the same engine as ``crossline run`` over history."""
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.evaluate.shard import Bounds
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     setting = setting_of(rules, stream, lists, pipeline, figures, as_of_log=as_of_log)
     history = RecordedInput(setting.streams, inputs_by_stream(input_, setting.streams))
@@ -249,7 +249,7 @@ def _judge(
 
     The figures of both.
     """
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     progress = ProgressLine(sys.stderr)
     with _runner(on, stopping) as run, own_folder_for("compare") as folder:
@@ -369,7 +369,7 @@ def with_tables(
     from crossline.rule_registry.rows.tables import tables_of_topics
     from crossline.rule_registry.tablelog import tables_of_log
     from crossline.rule_registry.tables import forms_of, streams_of, tables_in
-    from crossline.runtime.changes.control import row_reader
+    from crossline.runtime.changes.publications import row_reader
 
     mine = {name: streams for name, streams in streams_of(config).items() if name in wanted}
     logged = tables_of_log(log, forms_of(config), mine, folder) if log is not None else {}

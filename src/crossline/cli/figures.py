@@ -100,7 +100,7 @@ def figures(
 ) -> None:
     """A row for each record, in the order of the log."""
     from crossline.rule_registry.reading import read_figures, told_of
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     _check_options(input_, pipeline, follow=follow, drain=drain)
     given = rules or (None if pipeline else Path())  # asked for where there are risk scores

@@ -20,7 +20,7 @@ from crossline.cli.signals import Stopping, stoppable
 from crossline.cli.startup import Startup
 from crossline.cli.summary import ProgressLine, summary_json, summary_text
 from crossline.logs import of_run
-from crossline.runtime.java.launch import Started, give_up, launch_ahead
+from crossline.runtime.java.launch import RunningJava, kill_java, launch_ahead
 
 if TYPE_CHECKING:
     from crossline.io.sinks.base import Delivery
@@ -99,7 +99,7 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
         if watch is not None:
             watch.close()
         if ahead is not None:
-            give_up(ahead)
+            kill_java(ahead)
         raise
 
     beside = ExitStack()
@@ -176,7 +176,7 @@ def _watching(config: PipelineConfig) -> Telemetry | None:
     return Telemetry.of(config)
 
 
-def _launch_ahead(pipeline: Path) -> Started | None:
+def _launch_ahead(pipeline: Path) -> RunningJava | None:
     """Have Java come up while the rest is loaded and the file is read with care; whatever is wrong shows then."""
     with suppress(OSError, yaml.YAMLError, CrosslineError):
         body = yaml.load(pipeline.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is safe

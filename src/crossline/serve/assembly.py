@@ -17,7 +17,7 @@ from crossline.logs import get_logger
 from crossline.observe.objectives.declaration import OF_RUN, objectives_of
 from crossline.observe.objectives.requests import RequestCounts, counting
 from crossline.rules.policy.policy import Policy
-from crossline.runtime.pipeline.feed import FEED
+from crossline.runtime.pipeline.feed_sink import FEED
 from crossline.runtime.snapshot.snapshot import SnapshotFile
 from crossline.serve.backlog import placed_later
 from crossline.serve.decisions.adapters import FeedStream, LedgerAnswers, LedgerDecisions, PolicyFallback

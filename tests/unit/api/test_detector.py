@@ -196,7 +196,7 @@ def test_a_batch_that_fails_half_way_is_told_until_a_state_is_loaded(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("crossline.runtime.local.single.gathered", stopped)
+        patch.setattr("crossline.runtime.local.single_run.collect_outcome", stopped)
         with pytest.raises(KeyboardInterrupt):
             detector.process([SECOND])
     for call in (lambda: detector.process([SECOND]), lambda: detector.save(tmp_path / "other.bin")):

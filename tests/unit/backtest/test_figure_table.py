@@ -16,7 +16,7 @@ from crossline.backtest.trial import try_rules
 from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.reading import read_figures
 from crossline.rules.shared import feature_query
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 from .samples import STREAMS, judged, payment, write
 

@@ -25,7 +25,7 @@ from crossline.cli.main import run_command
 from crossline.cli.summary import as_text
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.local.pool import Pool
-from crossline.runtime.machine.temp import own_folder
+from crossline.runtime.machine.temporary_folders import own_folder
 
 COMMAND = ["backtest", "--rules", "rules", "--stream", "stream.yaml", "--input", "in/*.jsonl"]
 

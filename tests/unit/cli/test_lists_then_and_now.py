@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from crossline.basics.errors import StateError, UsageError
 from crossline.cli import backtest
 from crossline.cli.rules import command as rules
-from crossline.runtime.changes.rulefeed import DirectoryFeed
+from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.settings.config import in_folder, load_pipeline
 
 PIPELINE = """\

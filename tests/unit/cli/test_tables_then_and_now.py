@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from crossline.basics.errors import UsageError
 from crossline.cli.main import app
-from crossline.runtime.changes.rulefeed import DirectoryFeed
+from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.settings.config import in_folder, load_pipeline
 
 PIPELINE = """\

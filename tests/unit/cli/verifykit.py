@@ -9,7 +9,7 @@ from typing import Any
 
 from crossline.cli.main import run_command
 from crossline.rule_registry.directory import find_log, ruleset_of_log
-from crossline.runtime.changes.rulefeed import DirectoryFeed
+from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.serve.decisions.values import Asked, Basis
 from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.signing import Signer

@@ -17,8 +17,8 @@ from crossline.io.objects.file_stores import file_store
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.snapshot.snapshot_distribution import SnapshotDistribution
 from crossline.runtime.snapshot.tables import open_table
-from crossline.runtime.snapshot.travel import Travels
 
 
 def content(folder: Path, number: int) -> TableVersion:
@@ -32,7 +32,7 @@ def content(folder: Path, number: int) -> TableVersion:
 
 def test_tables_go_to_the_store_before_the_snapshot_that_names_them(tmp_path: Path) -> None:
     root = (tmp_path / "store").as_uri()
-    store, travels = file_store(root), Travels(root, threading.Event())
+    store, travels = file_store(root), SnapshotDistribution(root, threading.Event())
     bare = PlanSnapshot(RuleSet(), {}, Defaults(), 2, Bounds(0))
     versions = [content(tmp_path, number) for number in range(4)]
 
@@ -40,8 +40,8 @@ def test_tables_go_to_the_store_before_the_snapshot_that_names_them(tmp_path: Pa
         return replace(bare, tables={"tiers": tuple(versions[number] for number in numbers)})
 
     first = snapshot(0)
-    sent = travels.in_force(first)
-    assert travels.in_force(first) is sent
+    sent = travels.for_batches(first)
+    assert travels.for_batches(first) is sent
     for each in versions[:1]:
         Path(each.path).unlink()  # other machines see no file of this one
     (there,) = sent.current().tables["tiers"]
@@ -49,16 +49,16 @@ def test_tables_go_to_the_store_before_the_snapshot_that_names_them(tmp_path: Pa
     assert open_table(there.path).fields["tier"].to_pylist() == ["t0"]
     assert first.tables["tiers"][0].path == versions[0].path
 
-    travels.of_backfill(snapshot(3))
-    travels.in_force(snapshot(0, 1))  # its first content is there already
+    travels.for_backfill(snapshot(3))
+    travels.for_batches(snapshot(0, 1))  # its first content is there already
     assert store.names() == ["tiers-0.arrow", "tiers-1.arrow", "tiers-3.arrow"]
-    travels.in_force(snapshot(1, 2))
+    travels.for_batches(snapshot(1, 2))
     assert store.names() == ["tiers-0.arrow", "tiers-1.arrow", "tiers-2.arrow"], "the one before may be run again"
-    travels.in_force(snapshot(2))
+    travels.for_batches(snapshot(2))
     assert store.names() == ["tiers-1.arrow", "tiers-2.arrow"]
 
-    again = Travels(root, threading.Event())  # as the next driver
-    again.in_force(snapshot(2))
+    again = SnapshotDistribution(root, threading.Event())  # as the next driver
+    again.for_batches(snapshot(2))
     assert store.names() == ["tiers-2.arrow"]
 
 

@@ -16,7 +16,7 @@ from types import ModuleType
 import psutil
 import pytest
 
-from crossline.runtime.workers.warm import HALVES
+from crossline.runtime.workers.kernel_warmup import HALVES
 from e2e.ended import still_running
 
 ROOT = Path(__file__).parents[3]
@@ -265,8 +265,8 @@ def test_kernels_that_are_compiled_stay_though_the_rest_was_interrupted(
 )
 def test_a_set_up_that_is_stopped_leaves_no_step_behind(number: signal.Signals, *, tied: bool) -> None:
     work = (
-        "import os, sys, time\nfrom crossline.runtime.machine.lifeline import tied\n"
-        "with tied():\n    print(os.getpid(), file=sys.stderr, flush=True)\n    while True: time.sleep(0.01)"
+        "import os, sys, time\nfrom crossline.runtime.machine.lifeline import watched_lifeline\n"
+        "with watched_lifeline():\n    print(os.getpid(), file=sys.stderr, flush=True)\n    while True: time.sleep(0.01)"
     )
     program = (
         "import importlib.util, signal, sys\n"
@@ -312,7 +312,7 @@ def test_kernels_are_compiled_anew_where_any_source_of_theirs_changed(
     (tmp_path / setup.WARM).write_text("first")
     setup.compile_kernels(Path("python"), stamp)
     setup.compile_kernels(Path("python"), stamp)
-    assert ran == [[["python", "-m", "crossline.runtime.workers.warm", "--tied", half] for half in HALVES]]
+    assert ran == [[["python", "-m", "crossline.runtime.workers.kernel_warmup", "--tied", half] for half in HALVES]]
     for number, path in enumerate((windows / "kernel.py", nested / "kernel.py", tmp_path / setup.WARM), start=2):
         (nested / "__pycache__" / "kernel.nbi").write_text("compiled")
         path.write_text("second")

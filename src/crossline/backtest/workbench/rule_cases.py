@@ -23,7 +23,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import bases_of
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.local.single import SingleRun
+from crossline.runtime.local.single_run import SingleRun
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 
 # The processing time of the records of a case: so late that none lies in the future.

@@ -126,7 +126,7 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
     from crossline.cli.alerts.records import RecordOrigin, named_fields
     from crossline.rule_registry.content import read_pipeline_in_place
     from crossline.rules.reading import read_rule
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     config = read_pipeline_in_place(pipeline)
     with opened_store(db, None if db else pipeline) as source, own_folder_for("explained") as folder:

@@ -128,7 +128,7 @@ def _lay_out(folder: Path, records: int, pace: int) -> None:
 
 def _clear(folder: Path) -> None:
     """Make ``folder``, or take away the earlier demo in it; raises UsageError where anything else is there."""
-    from crossline.runtime.machine.temp import is_held
+    from crossline.runtime.machine.temporary_folders import is_held
     from crossline.runtime.snapshot.checkpoint import HELD
 
     target = Path(os.path.realpath(folder))

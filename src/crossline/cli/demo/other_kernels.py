@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-COMMAND = (sys.executable, "-m", "crossline.runtime.workers.warm", "--tied", "--beside")
+COMMAND = (sys.executable, "-m", "crossline.runtime.workers.kernel_warmup", "--tied", "--beside")
 _END_S = 10.0
 
 

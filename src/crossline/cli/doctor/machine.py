@@ -16,9 +16,9 @@ from typing import Literal
 
 from crossline.basics.errors import CrosslineError
 from crossline.cli.extras import install
+from crossline.runtime.machine.cache_folder import CACHE_VARIABLE, cache_dir, checkout
 from crossline.runtime.machine.jars import default_store, ensure_jars
 from crossline.runtime.machine.java import find_java
-from crossline.runtime.machine.places import CACHE_VARIABLE, cache_dir, checkout
 
 NOTHING = "nothing to do"
 _PYTHON_MIN = (3, 11)

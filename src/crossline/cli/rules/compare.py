@@ -52,7 +52,7 @@ def compare(
     from crossline.analysis.detection_quality import compare_alert_sets
     from crossline.backtest.compare import compare as by_rule
     from crossline.backtest.workbench.joint_run import run_jointly
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     given = TrialInput(stream, lists, pipeline, tuple(input_), figures)
     sets = [_judged(given, each) for each in (one, other)]

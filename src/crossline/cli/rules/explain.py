@@ -52,7 +52,7 @@ def explain(
     from crossline.backtest.workbench.rule_costs import stores
     from crossline.backtest.workbench.sample import batches
     from crossline.plan.compose import sources_of
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     if cost and not input_:
         raise UsageError("--cost is measured on a sample: name its files with --input")

@@ -135,7 +135,7 @@ def many_keys(given: TrialInput, judged: BacktestSpec, known: Iterable[str]) -> 
     from crossline.analysis.lint import unbounded
     from crossline.backtest.workbench.rule_costs import spans, stores
     from crossline.backtest.workbench.sample import batches
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     with own_folder_for("lint") as folder:
         (ready,) = given.with_tables([judged], folder / "tables")

@@ -77,7 +77,7 @@ def proven(
     from crossline.backtest.workbench.interval import LabelsWithin
     from crossline.backtest.workbench.joint_run import run_jointly
     from crossline.backtest.workbench.proof import Candidate, file_digests, proof_of
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     config = read_pipeline_in_place(pipeline)
     past = inputs_by_stream(list(inputs), config.streams) if inputs else past_of(config)

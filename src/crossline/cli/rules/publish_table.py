@@ -33,7 +33,7 @@ def publish_table(
     """Send rows to the topic of a table, if all of them are right."""
     from crossline.cli.rules.table_rows import latest_by_key, of_topic, rows_in
     from crossline.io.kafka.tables.writer import send_rows
-    from crossline.runtime.changes.control import client_of
+    from crossline.runtime.changes.publications import client_of
 
     config = read_pipeline_in_place(pipeline)
     if delete and whole:

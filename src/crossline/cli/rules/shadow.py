@@ -98,7 +98,7 @@ def shadow(
 
 def _judged(rules: Path, given: TrialInput, labels: str | None, amount: str | None) -> ShadowReport:
     from crossline.backtest.workbench.joint_run import run_jointly
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     if not given.inputs:
         raise UsageError("rules are judged on records of the past: name their files with --input")

@@ -69,7 +69,7 @@ def suggest_threshold(
     from crossline.backtest.workbench.rule_costs import days_of, spans
     from crossline.backtest.workbench.sample import batches
     from crossline.backtest.workbench.threshold_search import ThresholdTarget, suggest, threshold_steps
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     interval = Interval(instant_of("--from", from_), instant_of("--to", to))
     _check_wanted(steps, whole=interval == ANY_TIME, best=alerts_per_day is not None or labels is not None)

@@ -14,7 +14,7 @@ from crossline.rule_registry.rows.reader import messages_to_the_end
 from crossline.rule_registry.rows.rowlog import Declared
 from crossline.rule_registry.rows.tables import declared_of
 from crossline.rule_registry.tablelog import TABLE_BYTES_MAX
-from crossline.runtime.changes.control import row_reader
+from crossline.runtime.changes.publications import row_reader
 from crossline.settings.config import PipelineConfig
 from crossline.settings.tables import TableOfTopic
 

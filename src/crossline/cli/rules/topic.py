@@ -225,7 +225,7 @@ def _at(pipeline: Path, as_: str | None) -> Iterator[OpenControlTopic]:
 @contextmanager
 def _open(config: PipelineConfig, settings: ControlTopic, as_: str | None) -> Iterator[OpenControlTopic]:
     from crossline.io.kafka.control import ControlTopicReader, ControlTopicWriter
-    from crossline.runtime.changes.control import client_of
+    from crossline.runtime.changes.publications import client_of
 
     client = client_of(settings)
     who, _ = publisher(settings, as_)

@@ -94,7 +94,7 @@ def _try_sample(
     from crossline.backtest.workbench.near_misses import near_misses
     from crossline.evaluate.shard import Bounds
     from crossline.rule_registry.lists import lists_in
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
 
     named = lists_in(setting.lists) if setting.lists else {}
     known = setting.known(sorted(named) if setting.lists else None)

@@ -143,7 +143,7 @@ def _judged(
     tell_compiling()
     from crossline.cli.verify.replay import judge_again, open_log
     from crossline.rule_registry.content import read_pipeline_in_place
-    from crossline.runtime.machine.temp import own_folder_for
+    from crossline.runtime.machine.temporary_folders import own_folder_for
     from crossline.serve.ledger.comparison import differences
 
     given = inputs_by_stream(inputs, read_pipeline_in_place(pipeline).streams) if inputs else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from crossline.runtime.pipeline.standing import Waiting
+from crossline.runtime.pipeline.pipeline_status import SourceBacklog
 
 
 class LagMeter:
@@ -19,7 +19,7 @@ class LagMeter:
         self._streams = frozenset(streams)
         self._empty_ms = dict.fromkeys(self._streams, began_ms)
 
-    def of(self, waiting: Iterable[Waiting], ingest_ms: Mapping[str, int], now_ms: int) -> int | None:
+    def of(self, waiting: Iterable[SourceBacklog], ingest_ms: Mapping[str, int], now_ms: int) -> int | None:
         """Of the stream that is furthest behind, in ms; None where a broker does not say what waits.
 
         Args:

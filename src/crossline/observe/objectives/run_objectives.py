@@ -19,7 +19,7 @@ from crossline.observe.objectives.lag import LagMeter
 from crossline.observe.objectives.minute_file import MinuteFile
 from crossline.observe.objectives.recorder import Recorder
 from crossline.observe.watch.run_figures import waits_of
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig
 from crossline.settings.process.slo import SAMPLE_MS, broker_streams
@@ -32,11 +32,11 @@ log = get_logger(__name__)
 class LagSource(Protocol):
     """The pipeline, as the lag sampler reads it each second."""
 
-    def standing(self) -> Standing:
+    def standing(self) -> PipelineStatus:
         """How it stands now."""
         ...
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[SourceBacklog]:
         """What waits in its sources; may take as long as brokers do."""
         ...
 
@@ -84,7 +84,7 @@ class RunCounts:
         self.recorder.measure(ALERT_LATENCY, waits_ms)
         self.recorder.figure("alert_latency_ms", float(waits_ms.max()), peak=True)
 
-    def sample(self, waiting: list[Waiting]) -> None:
+    def sample(self, waiting: list[SourceBacklog]) -> None:
         """What waits now: a second with lag, or without."""
         with self._lock:
             lag_ms = self._lag.of(waiting, self._ingest_ms, self._now_ms())

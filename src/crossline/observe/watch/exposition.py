@@ -15,7 +15,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from crossline.observe.watch.disk_usage import DiskUsage
 from crossline.observe.watch.run_figures import Histogram, RunFigures
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 
 
 class RunCollector:
@@ -28,8 +28,8 @@ class RunCollector:
         self,
         pipeline: str,
         figures: RunFigures,
-        standing: Callable[[], Standing],
-        waiting: Callable[[], Iterable[Waiting]],
+        standing: Callable[[], PipelineStatus],
+        waiting: Callable[[], Iterable[SourceBacklog]],
         space: Callable[[], DiskUsage],
         ready: Callable[[], bool],
     ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crossline.observe.watch.run_figures import SinkFigures
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 
 NO_ANSWER_S = 10.0  # of Java, after which it does not live
 
@@ -54,9 +54,9 @@ class RunProgress:
 
 def keeps_up(
     life: HealthStatus,
-    standing: Standing,
+    standing: PipelineStatus,
     progress: RunProgress,
-    waiting: Iterable[Waiting],
+    waiting: Iterable[SourceBacklog],
     sinks: Mapping[str, SinkFigures],
 ) -> HealthStatus:
     """Whether it is started with its rules, its last batch is young enough where input waits, and no sink is down."""
@@ -73,7 +73,7 @@ def keeps_up(
     return HealthStatus(tuple(reasons), {"rules": dict(standing.rules)})
 
 
-def _slow(standing: Standing, progress: RunProgress, waiting: Sequence[Waiting]) -> Iterable[str]:
+def _slow(standing: PipelineStatus, progress: RunProgress, waiting: Sequence[SourceBacklog]) -> Iterable[str]:
     if standing.batch_began_s is not None:
         running_s = progress.now_s - standing.batch_began_s
         if running_s > progress.within_s:

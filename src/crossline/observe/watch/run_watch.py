@@ -18,7 +18,7 @@ from crossline.observe.watch.exposition import Collector, RunCollector, registry
 from crossline.observe.watch.health import HealthStatus, RunProgress, keeps_up, lives
 from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.observe.watch.run_figures import RunFigures
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 from crossline.runtime.work.totals import Totals
 from crossline.settings.watch import Place, WatchSettings
 
@@ -40,11 +40,11 @@ class WatchedPipeline(Protocol):
         """Whether its query runs; may take as long as Java does."""
         ...
 
-    def standing(self) -> Standing:
+    def standing(self) -> PipelineStatus:
         """Its current state."""
         ...
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[SourceBacklog]:
         """What waits in its sources; may take as long as brokers do."""
         ...
 
@@ -68,7 +68,7 @@ class RunWatch:
         self._space = DiskUsageMeter()
         self._alive: bool | None = None
         self._asked_s: float | None = None  # since when Java owes an answer
-        self._waiting: list[Waiting] = []
+        self._waiting: list[SourceBacklog] = []
         self._ended = threading.Event()
         self._asking: threading.Thread | None = None
         collector = RunCollector(
@@ -105,9 +105,9 @@ class RunWatch:
         self._ended.set()
         self._listener.close()
 
-    def standing(self) -> Standing:
+    def standing(self) -> PipelineStatus:
         """How the pipeline stands; before there is one, as nothing."""
-        return self._pipeline.standing() if self._pipeline is not None else Standing()
+        return self._pipeline.standing() if self._pipeline is not None else PipelineStatus()
 
     def healthz(self) -> HealthStatus:
         """Whether the run lives."""

@@ -1,8 +1,8 @@
 """Holds that people place: an action on all records of a key, from an instant of the ingest clock until another one.
 
-A rule that nobody wrote looks for the keys that are held among the records of their stream, one rule for each choice
-of key fields. What holds at a record, and since when, is looked up once it was found (``runtime/stages/holding.py``):
-so a hold that is placed, released or over changes no state.
+A generated rule finds the records of held keys in their stream, one rule for each choice of key fields. Which hold
+applies to a record, and since when, is looked up afterwards (``runtime/stages/alert_holds.py``). So a hold that is
+placed, released or expired changes no state.
 """
 
 from __future__ import annotations

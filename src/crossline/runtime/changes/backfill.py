@@ -29,15 +29,15 @@ from crossline.logs import get_logger
 from crossline.plan.compile import StreamPlan
 from crossline.plan.state_stores import StateStore
 from crossline.rules.holds.hold import HoldRule
-from crossline.runtime.changes.rulefeed import ListTimes
+from crossline.runtime.changes.rule_feed import ListTimes
 from crossline.runtime.snapshot.snapshot import Backfill, PlanSnapshot, SnapshotSource, StaticSnapshot
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.failure import explained
 from crossline.runtime.spark.flow import Input
 from crossline.runtime.spark.task import as_batch
 from crossline.runtime.state_log.cache import ShardCache
-from crossline.runtime.state_log.history import HistoryLog, Mark
-from crossline.runtime.state_log.places import BACKFILLS, backfill_root
+from crossline.runtime.state_log.log_folders import BACKFILLS, backfill_root
+from crossline.runtime.state_log.offset_history import OffsetHistory, OffsetMark
 
 # A log that gave nothing for so long (of ingest time) keeps no ended version in the plan snapshot; nor is a record in a
 # window that is dated as much later than it came.
@@ -60,7 +60,7 @@ def new_state_stores(before: PlanSnapshot, after: PlanSnapshot) -> dict[str, tup
     return {stream: state_stores for stream, state_stores in fresh.items() if state_stores}
 
 
-def begins_empty(before: PlanSnapshot, plan: StreamPlan, state_stores: Sequence[StateStore]) -> bool:
+def starts_empty(before: PlanSnapshot, plan: StreamPlan, state_stores: Sequence[StateStore]) -> bool:
     """Whether ``state_stores`` of ``plan`` have no past: they are of holds without an alert in ``before``."""
     if plan.met is None or not plan.met.reading.holds:
         return False
@@ -89,7 +89,7 @@ class _Reading:
     streams: tuple[int, ...]
     snapshot: StaticSnapshot
     backfill: Backfill
-    reached: Mark | None
+    reached: OffsetMark | None
     query: str = field(default_factory=lambda: f"backfill-{secrets.token_hex(8)}")
 
 
@@ -103,7 +103,7 @@ class BackfillReader:
 
     spark: SparkSession
     sources: Sequence[SourcePlan]
-    history: HistoryLog
+    history: OffsetHistory
     state_root: str
     held_max: int
     plan: Plan
@@ -121,7 +121,7 @@ class BackfillReader:
         fresh = new_state_stores(before, after) if end is not None else {}
         for plan in after.plans():
             state_stores, streams = fresh.get(plan.stream, ()), self._read_by(plan)
-            if state_stores and begins_empty(before, plan, state_stores):
+            if state_stores and starts_empty(before, plan, state_stores):
                 continue
             if end is None or not state_stores or (streams is not None and not self._came(end, streams)):
                 continue
@@ -165,7 +165,7 @@ class BackfillReader:
             return None
         return tuple(number for number, source in enumerate(self.sources) if source.stream in read)
 
-    def _came(self, end: Mark, numbers: Sequence[int]) -> bool:
+    def _came(self, end: OffsetMark, numbers: Sequence[int]) -> bool:
         """Whether one of the sources has given a record."""
         return any(end.offsets[each] is not None and self.sources[each].stream in end.ingest_ms for each in numbers)
 
@@ -174,7 +174,7 @@ class BackfillReader:
         snapshot: PlanSnapshot,
         numbers: tuple[int, ...],
         state_stores: tuple[StateStore, ...],
-        end: Mark,
+        end: OffsetMark,
         lists: ListTimes,
         *,
         whole: bool = False,
@@ -206,7 +206,7 @@ class BackfillReader:
         mine = replace(alone, _plans=None, _joins=None)
         return _Reading(numbers, StaticSnapshot(mine.to_json()), Backfill(folder, 0), start)
 
-    def _go_on(self, reading: _Reading, end: Mark) -> None:
+    def _go_on(self, reading: _Reading, end: OffsetMark) -> None:
         cache = ShardCache(
             backfill_root(self.state_root, reading.backfill.folder), per_query=False, held_max=self.held_max
         )
@@ -222,15 +222,15 @@ class BackfillReader:
             reading.reached = mark
 
     def _from(
-        self, numbers: Sequence[int], mark: Mark | None
+        self, numbers: Sequence[int], mark: OffsetMark | None
     ) -> Iterator[tuple[int, SourcePlan, dict[str, Any] | None]]:
         """The sources of these numbers, each with its offset at ``mark``."""
         return ((number, self.sources[number], mark.offsets[number] if mark else None) for number in numbers)
 
-    def _ends(self, reading: _Reading, end: Mark) -> Iterator[Mark]:
+    def _ends(self, reading: _Reading, end: OffsetMark) -> Iterator[OffsetMark]:
         """Where the slices end: at the last mark each that keeps them within bounds, or one mark further."""
 
-        def amounts(at: Mark | None) -> list[int]:
+        def amounts(at: OffsetMark | None) -> list[int]:
             return [source.amount(offsets) for _, source, offsets in self._from(reading.streams, at)]
 
         most = [self.sources[number].slice_max for number in reading.streams]

@@ -12,7 +12,7 @@ from crossline.evaluate.alerts.breaker import BreakerTrip, Counts, GuardedRule, 
 from crossline.io.files import state_files
 from crossline.rules.breaker import Bound
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.snapshot.sparklog import unfinished_batch
+from crossline.runtime.snapshot.spark_log import unfinished_batch
 
 NOTE = "alert-counts.json"
 _TO_DO = (

@@ -29,11 +29,11 @@ from crossline.runtime.java.settings import (
     SOCKET_VARIABLE,
     base_settings,
 )
-from crossline.runtime.machine.home import spark_home, worker_python
-from crossline.runtime.machine.installation import spark_folder
 from crossline.runtime.machine.jars import ensure_jars
 from crossline.runtime.machine.java import find_java, without_incubators
-from crossline.runtime.machine.temp import OwnFolder, own_folder, sweep
+from crossline.runtime.machine.spark_home import spark_home, worker_python
+from crossline.runtime.machine.spark_installation import spark_folder
+from crossline.runtime.machine.temporary_folders import OwnFolder, own_folder, sweep
 
 END_S = 20.0  # Java takes half a second to end; more where a batch is under way
 # What ignores a signal when it starts another program hands that on; Java leaves ignored signals alone.
@@ -45,7 +45,7 @@ _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class RunningJava:
     """A Java that was started here. ``said``: where it writes its port and secret; ``zygote`` None: there is none."""
 
     process: subprocess.Popen[bytes]
@@ -54,10 +54,10 @@ class Started:
     zygote: subprocess.Popen[bytes] | None
 
 
-_started: list[Started] = []
+_started: list[RunningJava] = []
 
 
-def started() -> Started | None:
+def started() -> RunningJava | None:
     """The Java of this process; None where there is none, or somebody else's."""
     return _started[0] if _started else None
 
@@ -67,19 +67,19 @@ def session_folder() -> Path | None:
     return _started[0].folder.path if _started else None
 
 
-def is_here(master: str | None) -> bool:
+def is_on_this_machine(master: str | None) -> bool:
     """Whether all of Spark runs on this machine."""
     return master is None or re.match(r"local\b|spark://(127\.|localhost\b)", master) is not None
 
 
-def in_one(master: str | None) -> bool:
+def is_one_process(master: str | None) -> bool:
     """Whether driver and tasks are one Java, which the workers of this machine are for."""
     return master is None or re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
-def is_ours(master: str | None) -> bool:
+def is_started_here(master: str | None) -> bool:
     """Whether whatever Spark consists of is started by this process, and by nobody else."""
-    return in_one(master) or (master is not None and master.startswith("local-cluster["))
+    return is_one_process(master) or (master is not None and master.startswith("local-cluster["))
 
 
 def prepare(environment: MutableMapping[str, str], *, here: bool, python: str | None = None) -> None:
@@ -96,18 +96,18 @@ def found_jars() -> list[Path]:
     return [jar for group in JAR_GROUPS for jar in ensure_jars(group)]
 
 
-def launch_ahead(master: str | None) -> Started | None:
+def launch_ahead(master: str | None) -> RunningJava | None:
     """Start for a session on ``master`` before anything is known of it but that.
 
     None where that is elsewhere, or where this process has a Java already.
     """
-    if not in_one(master) or started() is not None:
+    if not is_one_process(master) or started() is not None:
         return None
     prepare(os.environ, here=True)
     return launch({**base_settings(found_jars()), **LOOPBACK, **AUTHENTICATE})
 
 
-def launch(settings: Mapping[str, str]) -> Started:
+def launch(settings: Mapping[str, str]) -> RunningJava:
     """Start Java for ``settings``; the one there is where this process has started one already."""
     known = started()
     if known is not None:
@@ -122,17 +122,17 @@ def launch(settings: Mapping[str, str]) -> Started:
         "TMPDIR": str(folder.path),  # of Python's workers
     }
     zygote = None
-    if in_one(settings.get("spark.master")):
+    if is_one_process(settings.get("spark.master")):
         environment[SOCKET_VARIABLE] = str(folder.path / "zygote")
         zygote = _zygote(environment, folder.lock)
     process = _java(_with_folder(settings, folder.path), environment, folder.lock)
-    made = Started(process, folder, said, zygote)
+    made = RunningJava(process, folder, said, zygote)
     _started.append(made)
     atexit.register(_at_exit, os.getpid(), made)
     return made
 
 
-def end(made: Started, wait_s: float = END_S) -> None:
+def end(made: RunningJava, wait_s: float = END_S) -> None:
     """Have Java end, wait for it, and remove its folder; one that does not end in time keeps it, for the next sweep."""
     process = made.process
     if process.stdin is None or process.stdin.closed:
@@ -148,14 +148,14 @@ def end(made: Started, wait_s: float = END_S) -> None:
         made.folder.remove()
 
 
-def give_up(made: Started) -> None:
+def kill_java(made: RunningJava) -> None:
     """End at once what no session was made with."""
     made.process.kill()
     if made.zygote is not None:
         made.zygote.kill()
 
 
-def _at_exit(owner: int, made: Started) -> None:
+def _at_exit(owner: int, made: RunningJava) -> None:
     if os.getpid() == owner:  # not in a process that was forked from it
         end(made)
 
@@ -202,9 +202,9 @@ def _command(settings: Mapping[str, str], environment: Mapping[str, str]) -> lis
     more = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     home = Path(environment["SPARK_HOME"]) if "SPARK_HOME" in environment else None
     master = settings.get("spark.master")
-    if home != spark_home() or any(environment.get(name) for name in _SAYS) or not in_one(master):
+    if home != spark_home() or any(environment.get(name) for name in _SAYS) or not is_one_process(master):
         # Masters elsewhere hand PySpark's zips to their executors, as YARN does.
-        home = home or (spark_home() if is_here(master) else spark_folder())
+        home = home or (spark_home() if is_on_this_machine(master) else spark_folder())
         return [str(home / "bin" / "spark-submit"), *given, *more]
     class_path = os.pathsep.join([settings["spark.driver.extraClassPath"], f"{home}/conf", f"{home}/jars/*"])
     options = [f"-Xmx{settings['spark.driver.memory']}", *shlex.split(settings[_DRIVER_OPTIONS]), *MODULES_OPENED]

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from crossline.runtime.machine.archive import use_flags
-from crossline.runtime.machine.rights import umask
+from crossline.runtime.machine.class_archive import use_flags
+from crossline.runtime.machine.umask import umask
 
 DAEMON = "crossline.runtime.workers.daemon"
 # Where ``attach`` finds the process that Spark's Python is forked from.
@@ -49,7 +49,7 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
 }
 
-# Where tasks may run elsewhere. One waits so long for the home of its shards (``spark/homes``): as long as a batch
+# Where tasks may run elsewhere. A task waits so long for the executor of its shards (``shard_placement``): as a batch
 # should take; elsewhere they would be read first, and whole. No other place that Spark would prefer is worth a wait.
 HOMES: Mapping[str, str] = {"spark.locality.wait.process": "5s", "spark.shuffle.reduceLocality.enabled": "false"}
 # On machines that we know nothing of. A container of YARN has its temporary folder below others with long names, and

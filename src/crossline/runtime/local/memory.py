@@ -11,11 +11,11 @@ from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.route.partitioner import Part
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
-from crossline.runtime.stages.deciding import decided_shard
+from crossline.runtime.stages.decision_stage import decide_shard
 from crossline.runtime.stages.decision_writer import DecisionWriter
-from crossline.runtime.stages.judging import sent, sent_parts
+from crossline.runtime.stages.shard_judge import part_rows, result_rows
 from crossline.runtime.stages.spill import parts_of
-from crossline.runtime.state_log.cache import Sent
+from crossline.runtime.state_log.cache import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch, measuring
 from crossline.runtime.work.task import Task
 
@@ -34,7 +34,7 @@ class MemoryJudge:
 
     def __call__(
         self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
-    ) -> Iterator[Sent]:
+    ) -> Iterator[StageRows]:
         """What comes of each shard."""
         snapshot = self.source.current()
         for shard, blobs in given.items():
@@ -43,7 +43,7 @@ class MemoryJudge:
             if state is None:
                 state = self.states[level, shard] = snapshot.new_state()
             if not level:
-                rows, deltas = decided_shard(snapshot, state, DecisionWriter(task, shard), blobs, watch)
+                rows, deltas = decide_shard(snapshot, state, DecisionWriter(task, shard), blobs, watch)
                 self._note(level, state, deltas)
                 yield rows
                 continue
@@ -54,7 +54,7 @@ class MemoryJudge:
                 yield later
             output = judge(snapshot.plans_at(level), state, parts, snapshot.judging, measuring())
             watch.lap("judge")
-            rows = sent(snapshot, level, shard, output, state)
+            rows = result_rows(snapshot, level, shard, output, state)
             self._note(level, state, output.deltas)
             yield rows
 
@@ -62,10 +62,10 @@ class MemoryJudge:
         if self.on_delta is not None:
             self.on_delta(level, state, deltas)
 
-    def _aligned(self, snapshot: PlanSnapshot, shard: int, parts: list[WirePart]) -> tuple[list[WirePart], Sent]:
+    def _aligned(self, snapshot: PlanSnapshot, shard: int, parts: list[WirePart]) -> tuple[list[WirePart], StageRows]:
         """What a shard judges now of what came and of what waited; what is for stages above waits here too."""
         waiting = self.waiting.setdefault(shard, AlignmentBuffer(snapshot.bounds.aligned))
         level_of = {plan.stream: plan.level for plan in snapshot.plans()}
         ready = waiting.release(snapshot.plans(), parts)
         above = [(level_of[m["stream"]], Part(shard, dict(m), a)) for m, a in ready if level_of[m["stream"]] > 1]
-        return [part for part in ready if level_of[part[0]["stream"]] == 1], sent_parts(above)
+        return [part for part in ready if level_of[part[0]["stream"]] == 1], part_rows(above)

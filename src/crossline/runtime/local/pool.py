@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from crossline.basics.errors import PermanentError, StoppedError
 from crossline.runtime.local.crashes import take_crash
-from crossline.runtime.local.worker import Asked, Done, Worker, as_message, take_outcome, write_rows
+from crossline.runtime.local.worker import StageRequest, StageResult, Worker, as_message, take_outcome, write_rows
 from crossline.runtime.stages.stages import Stage
 from crossline.runtime.state_log.cache import Rows
 
@@ -33,7 +33,7 @@ Dealt = Sequence[Sequence[pa.RecordBatch]]
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _RunningBatch:
     """A batch: the stage it is at, what processes have yet to end it, and what came of it so far."""
 
     stage: int = 0
@@ -107,14 +107,14 @@ class Pool:
             Exception: what a step raised.
         """
         waiting = enumerate(batches)
-        under_way: dict[int, _UnderWay] = {}
+        under_way: dict[int, _RunningBatch] = {}
         exhausted = False
         while True:
             while not exhausted and len(under_way) < AHEAD:
                 batch_id, dealt = next(waiting, (-1, None))
                 exhausted = dealt is None
                 if dealt is not None:
-                    under_way[batch_id] = _UnderWay(left=self._count)
+                    under_way[batch_id] = _RunningBatch(left=self._count)
                     self._begin(batch_id, dealt)
             if not under_way:
                 return
@@ -130,9 +130,9 @@ class Pool:
             files = [
                 write_rows(self._folder / f"{batch_id}-in-{number}-{place}", [rows]) for place, rows in enumerate(mine)
             ]
-            self._ask(connection, Asked(batch_id, 0, tuple(files)))
+            self._ask(connection, StageRequest(batch_id, 0, tuple(files)))
 
-    def _ask(self, connection: Connection, asked: Asked) -> None:
+    def _ask(self, connection: Connection, asked: StageRequest) -> None:
         try:
             connection.send(asked)
         except OSError:
@@ -149,7 +149,7 @@ class Pool:
         why = f"it was in\n{calls}" if calls else "see the system's log for the reason (out of memory?)"
         return PermanentError(f"a process that judges ended (exit code {codes or 'unknown'}); {why}")
 
-    def _heard(self) -> list[Done]:
+    def _heard(self) -> list[StageResult]:
         while True:
             if self._stop.is_set():
                 raise StoppedError("stopped before all was judged")
@@ -161,7 +161,7 @@ class Pool:
             if found:
                 return found
 
-    def _ended(self, batch: _UnderWay, done: Done) -> Rows | None:
+    def _ended(self, batch: _RunningBatch, done: StageResult) -> Rows | None:
         """Take note of one process' end of a stage; the batch's outcome where that was the last of all."""
         for (stage, number), path in done.rows.items():
             batch.rows[stage, number].append(path)
@@ -175,7 +175,7 @@ class Pool:
         batch.left = self._count
         for number, connection in enumerate(self._connections):
             rows = tuple(sorted(batch.rows.pop((batch.stage, number), ())))
-            self._ask(connection, Asked(done.batch_id, batch.stage, rows))
+            self._ask(connection, StageRequest(done.batch_id, batch.stage, rows))
         return None
 
 

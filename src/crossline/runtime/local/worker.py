@@ -25,7 +25,7 @@ from crossline.runtime.work.task import Task
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StageRequest:
     """Run stage number ``stage`` of batch ``batch_id``, on the rows in the files ``rows`` and on those kept for it."""
 
     batch_id: int
@@ -34,7 +34,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class StageResult:
     """It ran: ``rows``, by stage and process, are files for others, ``outcome`` a file with rows for nobody."""
 
     batch_id: int
@@ -44,7 +44,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class StageFailure:
     """It did not."""
 
     error: Exception
@@ -73,16 +73,16 @@ class Worker:
         gc.enable()
         with suppress(EOFError, OSError):
             while True:
-                asked: Asked = connection.recv()
+                asked: StageRequest = connection.recv()
                 try:
-                    done: Done | Failed = self.run(asked)
+                    done: StageResult | StageFailure = self.run(asked)
                 except CrosslineError as error:
-                    done = Failed(_sendable(error))
+                    done = StageFailure(_sendable(error))
                 except Exception:  # noqa: BLE001 - whatever it is, it is told by the process that people see
-                    done = Failed(RuntimeError(traceback.format_exc()))
+                    done = StageFailure(RuntimeError(traceback.format_exc()))
                 connection.send(done)
 
-    def run(self, asked: Asked) -> Done:
+    def run(self, asked: StageRequest) -> StageResult:
         """Run one step."""
         kept = self._kept.pop((asked.batch_id, asked.stage), [])
         given = [*kept, *(batch for path in asked.rows for batch in read_rows(path))]
@@ -102,7 +102,7 @@ class Worker:
         files = {to: self._written(f"{name}-{to[0]}-{to[1]}", each) for to, each in others.items()}
         for path in asked.rows:
             Path(path).unlink()
-        return Done(asked.batch_id, asked.stage, files, self._written(f"{name}-out", outcome))
+        return StageResult(asked.batch_id, asked.stage, files, self._written(f"{name}-out", outcome))
 
     def _written(self, name: str, rows: Iterable[pa.RecordBatch]) -> str:
         return write_rows(self.folder / name, rows)
@@ -149,9 +149,9 @@ def _sendable(error: CrosslineError) -> CrosslineError:
     return error
 
 
-def as_message(found: Any) -> Done:
+def as_message(found: Any) -> StageResult:
     """What a worker said; raises what it failed with."""
-    if isinstance(found, Failed):
+    if isinstance(found, StageFailure):
         raise found.error
-    done: Done = found
+    done: StageResult = found
     return done

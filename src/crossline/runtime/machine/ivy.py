@@ -14,7 +14,7 @@ from xml.sax.saxutils import quoteattr
 
 from crossline.basics.errors import PermanentError
 from crossline.runtime.machine.java import Java, find_java
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.temporary_folders import own_folder_for
 from crossline.runtime.machine.truststore import certificates, write_trust_store
 
 SETTINGS_VARIABLE = "CROSSLINE_IVY_SETTINGS"

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from crossline.basics.errors import PermanentError
+from crossline.runtime.machine.cache_folder import cache_dir
 from crossline.runtime.machine.ivy import Coordinates, retrieve
-from crossline.runtime.machine.places import cache_dir
 
 # Called with the name of a jar that has come, how many have come, and how many there are to fetch.
 Progress = Callable[[str, int, int], None]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from crossline.basics.errors import PermanentError
-from crossline.runtime.machine.places import cache_dir
+from crossline.runtime.machine.cache_folder import cache_dir
 
 FITTING = (17, 21)
 # Spark's scripts pass this always, for sums that nobody does here. Java warns of it on every start, and a runtime cut

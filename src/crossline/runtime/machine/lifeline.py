@@ -13,7 +13,7 @@ GONE_CODE = 1
 
 
 @contextmanager
-def tied(descriptor: int = 0) -> Iterator[None]:
+def watched_lifeline(descriptor: int = 0) -> Iterator[None]:
     """In here this process ends as soon as nobody has the other end of the pipe ``descriptor``, whatever it does.
 
     Nothing is read from it. A terminal, a file or no pipe at all ends nothing. There is no thread left afterwards, so

@@ -23,15 +23,15 @@ from crossline.rule_registry.content import read_pipeline
 from crossline.rule_registry.directory import IngestClock, log_path
 from crossline.rules.policy.policy import Deciding
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes.rulefeed import DirectoryFeed, FixedFeed
-from crossline.runtime.java.launch import is_here
+from crossline.runtime.changes.rule_feed import DirectoryFeed, FixedFeed
+from crossline.runtime.java.launch import is_on_this_machine
 from crossline.runtime.java.settings import DAEMON
 from crossline.runtime.pipeline.batches import PipelineSettings
-from crossline.runtime.pipeline.feed import FEED, FeedSink, InForce, SourceEnds
+from crossline.runtime.pipeline.feed_sink import FEED, FeedSink, InForce, SourceEnds
 from crossline.runtime.pipeline.pipeline import Pipeline
-from crossline.runtime.snapshot.before import snapshot_before
 from crossline.runtime.snapshot.checkpoint import Checkpoint, SourceMark
-from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, claimed
+from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, claim_checkpoint
+from crossline.runtime.snapshot.previous_snapshot import previous_snapshot
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.files import FORMS, FileInput
 from crossline.runtime.sources.inputs import api_source, file_source, generated_source
@@ -107,7 +107,7 @@ def assemble(
     It holds its checkpoint from here on, until it is stopped. ``features``: it does this alone. Raises StateError where
     the checkpoint is another's, UsageError where it tells other figures.
     """
-    held = claimed(config.engine.checkpoint)
+    held = claim_checkpoint(config.engine.checkpoint)
     try:
         if settle(held.folder):
             log.info("a reshard that was cut off is finished", checkpoint=str(held.folder))
@@ -138,8 +138,8 @@ def _assembled(
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
     checkpoint = str(held.folder)
-    here = is_here(spark.sparkContext.master)
-    before = snapshot_before(held.folder)
+    here = is_on_this_machine(spark.sparkContext.master)
+    before = previous_snapshot(held.folder)
     shards = _shards(config, before, cores)
     bounds = Bounds(config.engine.partition_lag)
     deciding = None if features is not None else _deciding(config, before)
@@ -159,7 +159,7 @@ def _assembled(
         backfill=config.engine.backfill,
         one_machine=local and shards <= held_max,
         in_process=config.engine.in_process != "never",
-        homes=not local,
+        placement=not local,
         breaker=config.defaults.bound,
         state=held.state_root,
         tables=held.tables if isinstance(held, StoredCheckpoint) and not here else None,

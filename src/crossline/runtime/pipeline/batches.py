@@ -16,37 +16,37 @@ from crossline.io.chunks import READY
 from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.io.sinks.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.rules.breaker import Bound
-from crossline.runtime.changes.changes import RuleChanges
+from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.java.launch import started
 from crossline.runtime.pipeline.in_process_runner import InProcessRunner, ranges_of, records_in
 from crossline.runtime.snapshot.checkpoint import Checkpoint
-from crossline.runtime.snapshot.costs import Costs, shown
+from crossline.runtime.snapshot.rule_costs import Costs, shown
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
-from crossline.runtime.snapshot.sparklog import began_ms
-from crossline.runtime.snapshot.travel import Travels
+from crossline.runtime.snapshot.snapshot_distribution import SnapshotDistribution
+from crossline.runtime.snapshot.spark_log import began_ms
 from crossline.runtime.sources.intake import Intake, KafkaIntake
 from crossline.runtime.sources.plan_source import SourcePlan
-from crossline.runtime.spark.flow import Input, narrow, together, wide
-from crossline.runtime.spark.task import batch_task, tell_began
-from crossline.runtime.spark_internals.homes import Homes
-from crossline.runtime.spark_internals.pace import Pace
-from crossline.runtime.stages.outcome import Outcome, collect, gathered
+from crossline.runtime.spark.flow import Input, in_one_task, in_stages, union_of
+from crossline.runtime.spark.task import batch_task, publish_batch_start
+from crossline.runtime.spark_internals.rate_controller import RateController
+from crossline.runtime.spark_internals.shard_placement import ShardPlacement
+from crossline.runtime.stages.outcome import Outcome, collect_from_spark, collect_outcome
 from crossline.runtime.stages.spill import clear
 from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.state_log.cache import ShardCache
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.totals import IN_PROCESS, ONE_TASK, RAN, STAGES, Totals
-from crossline.runtime.workers.in_process import Setup
-from crossline.runtime.workers.state_servers import KeptJudge, processors
+from crossline.runtime.workers.in_process_worker import Setup
+from crossline.runtime.workers.state_servers import StateServerJudge, processors
 
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
-NARROW_RECORDS = 8_000
+ONE_TASK_RECORDS = 8_000
 # One process reads, takes in and has judged 150,000 records a second, which Spark's tasks do on two processors; where
 # there are more, they are the quicker ones from some size on.
 IN_PROCESS_RECORDS = 100_000 if processors() > 2 else sys.maxsize
-# Batches after which who is not asked for a shard any more lets it go, where shards have homes. A shard that is judged
-# elsewhere for once (its home was busy) is still known there when that happens again soon.
+# With shard placement, a process drops a shard that no task asked for in this many batches. A shard that one batch
+# judges elsewhere (its executor was busy) stays cached there in case that happens again soon.
 ASKED_WITHIN = 16
 
 
@@ -57,8 +57,8 @@ class PipelineSettings:
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
     batches may be one task or none, and large ones travel in files. ``in_process``: none, where that can be.
-    ``homes``: tasks of a shard run on one executor, where Spark can be told so. ``breaker``: of rules without a bound
-    of their own.
+    ``placement``: tasks of a shard run on one executor, where Spark supports that. ``breaker``: the circuit breaker of
+    rules without a bound of their own.
     ``tables``: where tasks that see no file of this machine find tables; the plan snapshot travels with each batch
     then. ``state``: where shards log their state, where that is not in the checkpoint's folder. ``topic``: where the
     tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all topics; 0 where there are
@@ -73,7 +73,7 @@ class PipelineSettings:
     backfill: bool = True
     one_machine: bool = False
     in_process: bool = True
-    homes: bool = False
+    placement: bool = False
     breaker: Bound | None = None
     state: str | None = None
     tables: str | None = None
@@ -93,44 +93,48 @@ class Planner:
     ``way``: which of them the batch that was planned last is.
     """
 
-    def __init__(self, settings: PipelineSettings, stopping: threading.Event, homes: Homes | None = None) -> None:
+    def __init__(
+        self, settings: PipelineSettings, stopping: threading.Event, placement: ShardPlacement | None = None
+    ) -> None:
         self._settings = settings
-        self._travels = Travels(settings.tables, stopping) if settings.tables is not None else None
-        self._homes = homes
-        self._last_records = NARROW_RECORDS + 1
+        self._distribution = SnapshotDistribution(settings.tables, stopping) if settings.tables is not None else None
+        self._placement = placement
+        self._last_records = ONE_TASK_RECORDS + 1
         self.way = STAGES
 
     def plan(
         self, raw: Input, snapshot: SnapshotSource, cache: ShardCache, spill_folder: Path | None = None
     ) -> DataFrame:
-        """The size of the last batch stands for this one's, not known before. ``spill_folder``: see ``wide``."""
+        """The size of the last batch stands for this one's, not known before. ``spill_folder``: see ``in_stages``."""
         frame, intake = raw
         partitions = self._settings.partitions
         topic = self._settings.topic
-        if self._homes is not None:
-            self._homes.look()
-            if self._homes.known:
+        if self._placement is not None:
+            self._placement.refresh()
+            if self._placement.available:
                 cache = replace(cache, asked_within=ASKED_WITHIN)
-        stages = stages_of(snapshot, intake, KeptJudge(snapshot, cache, partitions, topic), kept=topic is not None)
-        small = self._settings.one_machine and self._last_records <= NARROW_RECORDS
+        stages = stages_of(
+            snapshot, intake, StateServerJudge(snapshot, cache, partitions, topic), kept=topic is not None
+        )
+        small = self._settings.one_machine and self._last_records <= ONE_TASK_RECORDS
         self.way = ONE_TASK if small else STAGES
         if small:
-            return narrow(frame, stages)
-        if self._homes is not None and self._settings.records_max:  # of topics, which say where they would be read
-            frame = self._homes.anywhere(frame)
-        return wide(frame, stages, partitions, spill_folder, self._homes)
+            return in_one_task(frame, stages)
+        if self._placement is not None and self._settings.records_max:  # of topics, which say where they would be read
+            frame = self._placement.by_host(frame)
+        return in_stages(frame, stages, partitions, spill_folder, self._placement)
 
     def backfill(self, inputs: Sequence[Input], snapshot: SnapshotSource, cache: ShardCache) -> DataFrame:
         """The same of records of the past, of several streams."""
-        if self._travels is not None:
-            snapshot = self._travels.of_backfill(snapshot.current())
-        return self.plan(together(inputs), snapshot, cache)
+        if self._distribution is not None:
+            snapshot = self._distribution.for_backfill(snapshot.current())
+        return self.plan(union_of(inputs), snapshot, cache)
 
     def snapshot(self, file: SnapshotFile, snapshot: PlanSnapshot) -> SnapshotSource:
         """Where tasks find ``snapshot``, which the driver has in ``file``."""
-        return file if self._travels is None else self._travels.in_force(snapshot)
+        return file if self._distribution is None else self._distribution.for_batches(snapshot)
 
-    def saw(self, records: int) -> None:
+    def note_size(self, records: int) -> None:
         """A batch had so many records."""
         self._last_records = records
 
@@ -156,7 +160,7 @@ def in_process_runner(
     return InProcessRunner(folder / "zygote", setup, stopping)
 
 
-def folder_aside(settings: PipelineSettings) -> Path | None:
+def spill_folder_of(settings: PipelineSettings) -> Path | None:
     """Where tasks put what others of this machine read, within Java's folder; None where they may run elsewhere."""
     java = started()
     if java is None or not settings.one_machine:
@@ -186,7 +190,7 @@ class Batches:
         sources: Sequence[SourcePlan],
         sinks: Sequence[Sink],
         changes: RuleChanges,
-        history: HistoryLog,
+        history: OffsetHistory,
         stopping: threading.Event,
         on_batch: Callable[[Delivery, Totals], None] | None = None,
         sink_watch: SinkWatch | None = None,
@@ -204,10 +208,10 @@ class Batches:
         self._sink_watch = sink_watch
         self._checkpoint = checkpoint
         self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
-        self._aside = folder_aside(settings)
+        self._spill_folder = spill_folder_of(settings)
         self._in_process = in_process_runner(settings, sources, changes.file, self._cache, stopping)
         self._costs = Costs()
-        self.pace = Pace(settings.records_max, settings.within_ms) if settings.records_max else None
+        self.rate = RateController(settings.records_max, settings.within_ms) if settings.records_max else None
         self.totals = Totals()
         self.began_s: float | None = None
         self.enough: int | None = None
@@ -231,14 +235,14 @@ class Batches:
         begun, begun_ms = time.monotonic(), time.time() * 1e3
         self.began_s = begun_ms / 1e3
         self.totals.first_s = self.totals.first_s or begun
-        tell_began(self._spark, began_ms(self._settings.checkpoint, batch_id))
+        publish_batch_start(self._spark, began_ms(self._settings.checkpoint, batch_id))
         with self._changes.judging():
             self._publish()
             outcome = self._outcome(frame, intake, batch_id)
             verified = [source.verify() for source in self._sources]
             self._changes.judged(outcome.clocks)
-            self._changes.unscored(outcome.figures.get("failed", {}))
-            self._changes.flooded(batch_id, outcome.alerts)
+            self._changes.note_unscored(outcome.figures.get("failed", {}))
+            self._changes.trip_breakers(batch_id, outcome.alerts)
         delivery = self._delivery(batch_id, outcome, begun, begun_ms)
         after = Stopwatch()
         self._publish()
@@ -266,16 +270,19 @@ class Batches:
             if ranges is not None and records_in(ranges) <= IN_PROCESS_RECORDS:
                 rows = self._in_process.run(batch_task(self._spark), ranges)
                 if rows is not None:
-                    return _run(IN_PROCESS, gathered(rows, fetchers))
+                    return _run(IN_PROCESS, collect_outcome(rows, fetchers))
             else:
                 self._in_process.rest()
         try:
             snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
-            planned, way = self._planner.plan((frame, intake), snapshot, self._cache, self._aside), self._planner.way
-            return _run(way, collect(planned, fetchers))
+            planned, way = (
+                self._planner.plan((frame, intake), snapshot, self._cache, self._spill_folder),
+                self._planner.way,
+            )
+            return _run(way, collect_from_spark(planned, fetchers))
         finally:
-            if self._aside is not None:
-                clear(self._aside)
+            if self._spill_folder is not None:
+                clear(self._spill_folder)
 
     def close(self) -> None:
         """Let go of what runs batches."""
@@ -292,7 +299,7 @@ class Batches:
             "wall_ms": outcome.spent.wall_ms(begun_ms, time.time() * 1e3),
             "spent_ms": outcome.spent.spent_ms,
             "cost_ms": shown(cost_ms),
-            **({"records_max": self.pace.records} if self.pace is not None else {}),
+            **({"records_max": self.rate.records} if self.rate is not None else {}),
         }
         events = self._changes.events()
         found = (outcome.alerts, outcome.dead, outcome.late, figures, events, outcome.positions)
@@ -302,14 +309,14 @@ class Batches:
 
     def _mark(self, delivery: Delivery) -> None:
         """The batch is with every sink."""
-        self._changes.told(delivery.rule_events)
+        self._changes.drop_events(delivery.rule_events)
         if self._counted != delivery.batch_id:  # else it is run again, since a disk was full when it was noted
             self.totals.add(delivery)
             self._counted = delivery.batch_id
         taken = delivery.figures["records"] + len(delivery.dead)
-        self._planner.saw(taken)
-        if self.pace is not None:
-            self.pace.batch(taken, delivery.figures["detect_ms"])
+        self._planner.note_size(taken)
+        if self.rate is not None:
+            self.rate.batch(taken, delivery.figures["detect_ms"])
         if self.enough is not None and self.totals.taken >= self.enough:
             self.reached.set()
         if self.totals.batches == 1:

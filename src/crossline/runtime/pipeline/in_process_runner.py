@@ -11,17 +11,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from crossline.io.kafka.unavailable_range import Place, Range
-from crossline.runtime.machine.attach import ask
-from crossline.runtime.snapshot.sparklog import offsets_of
+from crossline.runtime.machine.zygote_client import ask
+from crossline.runtime.snapshot.spark_log import offsets_of
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.state_log.cache import Rows
 from crossline.runtime.work.task import Task
-from crossline.runtime.workers.in_process import CHUNKS, Asked, Setup
+from crossline.runtime.workers.in_process_worker import CHUNKS, BatchRequest, Setup
 
 ANSWER_S_MAX = 30.0  # of a batch that was handed over; then Spark runs it
 REST_MAX = 200  # batches that Spark runs after one that could not be handed over: one, then twice as many each time
 _LOOK_S = 0.1  # whether it is being stopped
-MODULE = "crossline.runtime.workers.in_process"
+MODULE = "crossline.runtime.workers.in_process_worker"
 
 Ranges = Mapping[str, Mapping[Place, Range]]
 
@@ -77,7 +77,7 @@ class InProcessRunner:
         rows: Rows | None = None
         try:
             connection = self._connected()
-            connection.send_bytes(pickle.dumps(Asked(task, ranges)))
+            connection.send_bytes(pickle.dumps(BatchRequest(task, ranges)))
             self._reading = True
             if self._answered(connection):
                 rows = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own process
@@ -103,7 +103,7 @@ class InProcessRunner:
         """Larger batches are under way: what is read ahead would be read for nothing."""
         if self._reading and self._connection is not None:
             try:
-                self._connection.send_bytes(pickle.dumps(Asked(Task(), None)))
+                self._connection.send_bytes(pickle.dumps(BatchRequest(Task(), None)))
             except OSError:
                 self.close()
             self._reading = False

@@ -15,24 +15,24 @@ from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import CancellableSink, Delivery, Sink, SinkWatch
 from crossline.logs import get_logger, of_work
 from crossline.runtime.changes.backfill import BackfillReader
-from crossline.runtime.changes.changes import RuleChanges
-from crossline.runtime.changes.rulefeed import RuleFeed
+from crossline.runtime.changes.rule_changes import RuleChanges
+from crossline.runtime.changes.rule_feed import RuleFeed
 from crossline.runtime.pipeline.batches import Batches, PipelineSettings, Planner
-from crossline.runtime.pipeline.standing import Standing, Waiting, rules_by_kind, waiting_in
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog, rules_by_kind, source_backlogs
 from crossline.runtime.snapshot.checkpoint import Checkpoint
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.snapshot.sparklog import unfinished
+from crossline.runtime.snapshot.spark_log import unfinished
 from crossline.runtime.sources.intake import ChunkIntake, Intake
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.cancel import Cancellable
+from crossline.runtime.spark.disk_full import disk_full_line, retry_pauses_s
 from crossline.runtime.spark.failure import explained
-from crossline.runtime.spark.flow import together
-from crossline.runtime.spark.full import pauses_s, takes_nothing
-from crossline.runtime.spark_internals.calls import Calls
-from crossline.runtime.spark_internals.homes import homes_of
-from crossline.runtime.spark_internals.leftovers import Leftovers
-from crossline.runtime.spark_internals.pace import Bounds
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.spark.flow import union_of
+from crossline.runtime.spark_internals.batch_fetcher import BatchFetcher
+from crossline.runtime.spark_internals.query_cleanup import QueryCleanup
+from crossline.runtime.spark_internals.rate_controller import ReadLimits
+from crossline.runtime.spark_internals.shard_placement import shard_placement_of
+from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.runtime.work.totals import Totals
 
 POLL_S = 0.25
@@ -66,9 +66,9 @@ class Pipeline:
         self._checkpoint = checkpoint
         self._stopping = threading.Event()
         self._jobs = Cancellable(spark, self._stopping)
-        history = self._history = HistoryLog(settings.checkpoint)
-        homes = homes_of(spark, settings.partitions) if settings.homes else None
-        planner = Planner(settings, self._stopping, homes)
+        history = self._history = OffsetHistory(settings.checkpoint)
+        placement = shard_placement_of(spark, settings.partitions) if settings.placement else None
+        planner = Planner(settings, self._stopping, placement)
         backfill = BackfillReader(
             spark, sources, history, settings.state_root, settings.shards_held, planner.backfill, self._jobs.jobs
         )
@@ -78,11 +78,11 @@ class Pipeline:
         )
         told = (on_batch, sink_watch, checkpoint)
         self._batches = Batches(spark, settings, planner, sources, sinks, self._changes, history, self._stopping, *told)
-        pace = self._batches.pace
-        self._bounds = Bounds(spark, pace) if pace is not None else None
+        rate = self._batches.rate
+        self._read_limits = ReadLimits(spark, rate) if rate is not None else None
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
-        self._leftovers = self._leftovers_of_query()
-        self._calls = Calls(spark, self._batch, self._stopping)
+        self._cleanup = self._new_cleanup()
+        self._fetcher = BatchFetcher(spark, self._batch, self._stopping)
         self._life = threading.Lock()
         self._closed = False
         self._unclosed: list[str] = []
@@ -114,7 +114,7 @@ class Pipeline:
             sink.open()
             self._opened.append(sink)
         self._changes.start()
-        self._frame, self._intake = together([(source.open(self._spark), source.intake) for source in self._sources])
+        self._frame, self._intake = union_of([(source.open(self._spark), source.intake) for source in self._sources])
         if self._stopping.is_set():
             raise StoppedError("stopped while it started; nothing was judged")
         self._begin_query()
@@ -126,29 +126,29 @@ class Pipeline:
             .option("checkpointLocation", f"{self._settings.checkpoint}/spark")
             .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
         )
-        self._query = self._calls.give(writer).start()
+        self._query = self._fetcher.attach(writer).start()
         if self._checkpoint is not None:
             self._checkpoint.on_lost = self._query.stop
-        self._leftovers.watch(self._query)
+        self._cleanup.watch(self._query)
 
-    def _leftovers_of_query(self) -> Leftovers:
-        return Leftovers(self._spark, sum(isinstance(source.intake, ChunkIntake) for source in self._sources))
+    def _new_cleanup(self) -> QueryCleanup:
+        return QueryCleanup(self._spark, sum(isinstance(source.intake, ChunkIntake) for source in self._sources))
 
     def _waited(self, wait: Callable[[StreamingQuery], None]) -> None:
         """``wait`` for the query, which is begun again, with the batch that was under way, where a disk was full.
 
         Raises StreamingQueryException where something else ended it.
         """
-        pauses, reached = pauses_s(), -1
+        pauses, reached = retry_pauses_s(), -1
         while True:
             try:
                 wait(self._running())
             except Exception as failure:
-                said = takes_nothing(failure)
+                said = disk_full_line(failure)
                 if said is None or self._stopping.is_set():
                     raise
                 if self._batches.done != reached:  # it went on meanwhile: this is another time
-                    pauses, reached = pauses_s(), self._batches.done
+                    pauses, reached = retry_pauses_s(), self._batches.done
                 self._begin_again(said, pauses)
                 if self._stopping.is_set():
                     raise
@@ -165,14 +165,14 @@ class Pipeline:
             with self._life:
                 if self._closed or self._stopping.is_set():
                     return
-                self._calls.end()
-                self._leftovers.drop()
-                self._leftovers = self._leftovers_of_query()
-                self._changes.again()
+                self._fetcher.end()
+                self._cleanup.drop()
+                self._cleanup = self._new_cleanup()
+                self._changes.hold_unfinished()
                 try:
                     self._begin_query()
                 except Exception as failure:
-                    more = takes_nothing(failure)
+                    more = disk_full_line(failure)
                     if more is None:
                         raise
                     said = self._held = more
@@ -185,8 +185,8 @@ class Pipeline:
         with of_work(batch_id=batch_id):
             self._batches.run(frame, self._intake, batch_id)
         self._held = ""
-        if self._bounds is not None and self._query is not None:
-            self._bounds.set(self._query)
+        if self._read_limits is not None and self._query is not None:
+            self._read_limits.set(self._query)
 
     @property
     def totals(self) -> Totals:
@@ -269,18 +269,18 @@ class Pipeline:
         """Where its alerts go."""
         return self._sinks
 
-    def standing(self) -> Standing:
+    def standing(self) -> PipelineStatus:
         """How it stands now; from any thread, at no cost."""
         started = self._query is not None
         rules = rules_by_kind(self._changes.snapshot.rules) if started else {}
         logged = dict(self._changes.logged)
         refused = len(self._changes.refusals()) if started else 0
         held = self._held
-        return Standing(started, self._batches.began_s, rules, logged, self._settings.state_root, refused, held)
+        return PipelineStatus(started, self._batches.began_s, rules, logged, self._settings.state_root, refused, held)
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[SourceBacklog]:
         """What waits in its sources; from any thread. Brokers are asked, and given two seconds."""
-        return waiting_in(self._sources, self._history)
+        return source_backlogs(self._sources, self._history)
 
     @property
     def alive(self) -> bool:
@@ -308,7 +308,7 @@ class Pipeline:
             if not self._closed:
                 if self._query is not None:
                     self._tried(self._query.stop)
-                    self._leftovers.drop()
+                    self._cleanup.drop()
                     self._watcher.join()
                 self._close()
         if self._unclosed:
@@ -316,7 +316,7 @@ class Pipeline:
 
     def _close(self) -> None:
         """Close all there is, whatever becomes of each."""
-        self._calls.end()
+        self._fetcher.end()
         for sink in self._opened:
             self._tried(sink.close)
         for source in self._sources:

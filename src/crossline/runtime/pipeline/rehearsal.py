@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from crossline.runtime.java.settings import java_options
-from crossline.runtime.machine.archive import archive_path, make_flags
-from crossline.runtime.machine.temp import own_folder_for
+from crossline.runtime.machine.class_archive import archive_path, make_flags
+from crossline.runtime.machine.temporary_folders import own_folder_for
 from crossline.runtime.pipeline.assemble import RunOptions, assemble, read_config
 from crossline.runtime.spark.session import build_session
 from crossline.runtime.spark_internals.gateway import end_session

@@ -8,7 +8,7 @@ from typing import BinaryIO
 _CHECKED = 256  # bytes of its end by which a file is known to be the one that was followed
 
 
-def goes_on(file: BinaryIO, copy: Path, size: int) -> bool:
+def continues(file: BinaryIO, copy: Path, size: int) -> bool:
     """Whether ``file`` begins as ``copy`` is, which has its first ``size`` bytes, as far as their end tells."""
     if not size:
         return True
@@ -20,7 +20,7 @@ def goes_on(file: BinaryIO, copy: Path, size: int) -> bool:
         return found == noted.read(size - first)
 
 
-def more_lines(file: BinaryIO, size: int) -> bytes:
+def complete_lines(file: BinaryIO, size: int) -> bytes:
     """The whole lines behind the first ``size`` bytes."""
     file.seek(size)
     more = file.read()

@@ -22,7 +22,7 @@ import orjson
 from crossline.basics.errors import StateError
 from crossline.io.objects.file_stores import FileStore, LocalFiles
 from crossline.runtime.java.launch import session_folder
-from crossline.runtime.machine.temp import LOCK, is_held
+from crossline.runtime.machine.temporary_folders import LOCK, is_held
 
 OWNER, HELD = "owner.json", "held"
 LEFT_S_MAX = 120.0  # how long a killed run's Java is waited for; a busy machine takes its time to end it

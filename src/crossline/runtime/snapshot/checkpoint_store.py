@@ -15,12 +15,12 @@ from crossline.io.feed.copies import FeedCopies
 from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, file_store, retry_until_available
 from crossline.io.objects.location import is_uri, under
 from crossline.logs import get_logger
-from crossline.runtime.machine.temp import OwnFolder, own_folder
+from crossline.runtime.machine.temporary_folders import OwnFolder, own_folder
 from crossline.runtime.snapshot.checkpoint import Checkpoint, claim
-from crossline.runtime.snapshot.lease import Lease, released
-from crossline.runtime.snapshot.mirror import NOTES, Mirror
-from crossline.runtime.snapshot.rulelogs import RuleLogCopy
-from crossline.runtime.snapshot.sparklog import last_planned
+from crossline.runtime.snapshot.checkpoint_mirror import NOTES, CheckpointMirror
+from crossline.runtime.snapshot.lease import Lease, release_lease
+from crossline.runtime.snapshot.rule_log_copy import RuleLogCopy
+from crossline.runtime.snapshot.spark_log import last_planned
 
 TABLES, SCHEMAS = "tables", "schemas"
 STATE, STATE_FILE = "state", "state.json"
@@ -41,14 +41,14 @@ class StoredCheckpoint(Checkpoint):
             here = claim(str(self._own.path / "work"))
             super().__init__(here.folder, here.detach(), uri)
             store = self._store = file_store(uri)
-            self._mirror = Mirror(store, self.folder, uri)
+            self._mirror = CheckpointMirror(store, self.folder, uri)
             self._lease = Lease(store, uri, self._mirror.tidy, self._lose)
             retry_until_available(lambda: self._lease.take(self._mirror.epochs()), within_s=START_S_MAX)
             try:
                 retry_until_available(lambda: self._mirror.restore(self._lease.epoch), within_s=START_S_MAX)
                 retry_until_available(self._drop_states, within_s=START_S_MAX)
             except BaseException:
-                released(self._lease)
+                release_lease(self._lease)
                 raise
         except StoreUnavailableError as error:
             self._own.remove()
@@ -157,12 +157,12 @@ class StoredCheckpoint(Checkpoint):
         except StateError as error:  # another run has it
             log.warning("not the holder any more", error=str(error))
         finally:
-            released(self._lease)
+            release_lease(self._lease)
             super().release()
             self._own.remove()
 
 
-def claimed(place: str) -> Checkpoint:
+def claim_checkpoint(place: str) -> Checkpoint:
     """Take hold of the checkpoint at ``place``, a folder or a URI. Raises StateError where another has it."""
     return StoredCheckpoint(place) if is_uri(place) else claim(str(Path(place).absolute()))
 
@@ -188,7 +188,7 @@ def read_folder(place: str) -> Iterator[Path]:
         store = file_store(place)
         folder = own.path / "work"
         folder.mkdir()
-        retry_until_available(lambda: Mirror(store, folder, place).look(), within_s=START_S_MAX)
+        retry_until_available(lambda: CheckpointMirror(store, folder, place).look(), within_s=START_S_MAX)
         yield folder
     finally:
         own.remove()

@@ -9,7 +9,7 @@ later, whose last claim may come to the store as late as it likes, sees that it 
 
 A driver that was only thought to be dead finds out: before it judges, and before it delivers, it looks whether its
 claim is still there and the highest (``still_held``). Its number stands in the names of all that it writes alone, so
-nothing that it may still write is what another reads (see ``mirror.py``).
+nothing that it may still write is what another reads (see ``checkpoint_mirror.py``).
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _lives(about: Mapping[str, Any]) -> bool | None:
     return _life(int(about["process"])).get("began") == about.get("began")
 
 
-def released(lease: Lease) -> None:
+def release_lease(lease: Lease) -> None:
     """Release, for no longer than some seconds where the store is away: the next run then waits for the lease."""
     try:
         retry_until_available(lease.release, within_s=_END_S)

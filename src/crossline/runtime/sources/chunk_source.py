@@ -24,7 +24,7 @@ from crossline.io.files.listing import LIST, TO_DO, ChunkList
 from crossline.io.files.log import FileChunks
 from crossline.io.recordlog.sync import synced_size
 from crossline.logs import configure_helper
-from crossline.runtime.sources.references import CHUNK_SCHEMA, CHUNKS_MAX, chunk_rows, dealt
+from crossline.runtime.sources.references import CHUNK_SCHEMA, CHUNKS_MAX, chunk_rows, deal_chunks
 
 # Looking takes at most one part in so many of the time, and what is known is given out meanwhile.
 LOOK_PART = 10
@@ -86,7 +86,7 @@ def open_log(options: Mapping[str, str]) -> ChunkLog:
     )
 
 
-def chunks_given(options: Mapping[str, str], start: int, end: int) -> list[ChunkRef]:
+def chunks_between(options: Mapping[str, str], start: int, end: int) -> list[ChunkRef]:
     """Chunks that the source with these options gave out before; it may be running, so nothing is written."""
     if options["kind"] == "generator":
         return open_log(options).chunks(start, end)
@@ -95,7 +95,7 @@ def chunks_given(options: Mapping[str, str], start: int, end: int) -> list[Chunk
     return known.chunks(start, end)
 
 
-def left_of(folder: str) -> list[str]:
+def pending_text(folder: str) -> list[str]:
     """What the source that keeps its list in ``folder`` had not given out when it looked last, as texts."""
     path = Path(folder) / LEFT
     return list(json.loads(path.read_text())) if path.exists() else []
@@ -158,7 +158,7 @@ class _Reader(DataSourceStreamReader):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Chunks dealt out in runs of about the same size, one run a task."""
         chunks = self._open().chunks(start["chunk"], end["chunk"])
-        return [_ChunkPartition(run) for run in dealt(chunks, int(self._options["tasks"]))]
+        return [_ChunkPartition(run) for run in deal_chunks(chunks, int(self._options["tasks"]))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _ChunkPartition)  # noqa: S101 - what partitions() made

@@ -14,7 +14,7 @@ from crossline.generate.source import Generator
 from crossline.io.files.lines import Unended
 from crossline.io.files.listing import ChunkList
 from crossline.io.recordlog.sync import SUFFIX as LOG_SUFFIX
-from crossline.runtime.sources.chunk_source import ChunkSource, chunks_given, left_of
+from crossline.runtime.sources.chunk_source import ChunkSource, chunks_between, pending_text
 from crossline.runtime.sources.fetch import FileFetch, fetch_generated
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.runtime.sources.intake import ChunkIntake
@@ -82,7 +82,7 @@ def _of_files(
         lambda spark, start, end: _backfill(spark, settings, start, end),
         amount=_Bytes(settings),
         slice_max=SLICE_BYTES,
-        left=lambda: left_of(folder),
+        left=lambda: pending_text(folder),
         waiting=Listed(folder),
         unit="bytes",
     )
@@ -123,7 +123,7 @@ class _Bytes:
     def __call__(self, offsets: dict[str, Any] | None) -> int:
         chunks = int(offsets["chunk"]) if offsets else 0
         if chunks >= len(self._before):
-            given = chunks_given(self._settings, 0, chunks)
+            given = chunks_between(self._settings, 0, chunks)
             self._before = [0, *itertools.accumulate(each.end - each.start for each in given)]
         return self._before[chunks]
 
@@ -153,5 +153,5 @@ def _backfill(
     spark: SparkSession, settings: dict[str, str], start: dict[str, Any] | None, end: dict[str, Any]
 ) -> DataFrame:
     """The chunks between two offsets, as a static DataFrame."""
-    chunks = chunks_given(settings, start["chunk"] if start else 0, end["chunk"])
+    chunks = chunks_between(settings, start["chunk"] if start else 0, end["chunk"])
     return spark.createDataFrame(chunk_rows(chunks).to_pylist(), CHUNK_SCHEMA)

@@ -30,13 +30,13 @@ from crossline.runtime.work.task import Task
 LOG_APPEND_TIME = 1  # as Spark numbers it
 _STREAM, _LAST = b"stream", b"last"
 
-Taken = Iterator[tuple[Decoded, Chunk]]
+DecodedRows = Iterator[tuple[Decoded, Chunk]]
 
 
 class Intake(Protocol):
     """Decodes one Arrow batch of a task's input."""
 
-    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> DecodedRows:
         """Decoded records with the chunk they are; ``number`` counts the task's batches."""
         ...
 
@@ -48,7 +48,7 @@ class ChunkIntake:
     stream: str
     generator: Generator | None = None
 
-    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> DecodedRows:  # noqa: ARG002 - the protocol's
         """Decode the chunks that the rows name."""
         layout = snapshot.decoder(self.stream)
         form = snapshot.streams[self.stream].format
@@ -74,7 +74,7 @@ class KafkaIntake:
     stream: str
     schemas: SchemaStore | None = None
 
-    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> DecodedRows:  # noqa: ARG002 - the protocol's
         """Decode the values, partition by partition."""
         topics = batch.column("topic").dictionary_encode()
         partitions = batch.column("partition").to_numpy()
@@ -114,7 +114,7 @@ class TaggedIntake:
 
     intakes: tuple[Intake, ...]
 
-    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> DecodedRows:
         """Each row by the intake of its input."""
         inputs = batch.column("input").to_numpy()
         for each in np.unique(inputs).tolist():
@@ -134,7 +134,7 @@ class StreamIntake:
         """``rows`` as those of ``stream``, of which chunk number ``last`` is the last there is (-1: none of these)."""
         return rows.replace_schema_metadata({_STREAM: stream.encode(), _LAST: b"%d" % last})
 
-    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> DecodedRows:
         """By the intake of its stream."""
         marks = batch.schema.metadata or {}
         last = int(marks[_LAST])
@@ -149,7 +149,7 @@ class ShownIntake:
     intake: Intake
     seen: Callable[[Records], None]
 
-    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> DecodedRows:
         """By the other one."""
         for decoded, chunk in self.intake.decode(snapshot, batch, task, number):
             self.seen(decoded.records)
@@ -162,7 +162,7 @@ class TableIntake:
 
     stream: str
 
-    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> Taken:
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> DecodedRows:
         """Check the columns and flatten them."""
         sequence = (task.batch_id << 40) | (task.partition << 20) | number
         offsets = np.arange(batch.num_rows, dtype=np.int64)

@@ -15,7 +15,7 @@ from crossline.io.kafka.lag import TopicLag
 from crossline.io.kafka.record_fetcher import KafkaRecordFetcher
 from crossline.io.kafka.topics import TopicWatch
 from crossline.io.registry.schema_store import SchemaStore
-from crossline.runtime.snapshot.sparklog import next_offsets
+from crossline.runtime.snapshot.spark_log import next_offsets
 from crossline.runtime.sources.intake import KafkaIntake
 from crossline.runtime.sources.messages import HEADERS
 from crossline.runtime.sources.plan_source import SourcePlan

@@ -43,7 +43,7 @@ def chunks_of(rows: pa.RecordBatch) -> list[ChunkRef]:
     return [ChunkRef(**{**row, "path": os.fsdecode(row["path"])}) for row in rows.to_pylist()]
 
 
-def dealt(chunks: Sequence[ChunkRef], tasks: int) -> list[list[ChunkRef]]:
+def deal_chunks(chunks: Sequence[ChunkRef], tasks: int) -> list[list[ChunkRef]]:
     """Chunks dealt out in runs of about the same size, one run a task; none is empty."""
     tasks = min(len(chunks), tasks)
     runs: list[list[ChunkRef]] = [[] for _ in range(tasks)]

@@ -19,7 +19,7 @@ from crossline.basics.errors import UsageError
 from crossline.ingest.decode import decode_table, decode_values
 from crossline.ingest.route.partitioner import Chunk
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.sources.intake import Taken
+from crossline.runtime.sources.intake import DecodedRows
 from crossline.runtime.work.task import Task
 
 # A table whose columns are fields, or a binary array of JSON documents.
@@ -161,7 +161,7 @@ class RowIntake:
     clock_ms: Callable[[], int]
     rows: int = 0
 
-    def decode(self, snapshot: PlanSnapshot, batch: Rows, task: Task, number: int) -> Taken:  # noqa: ARG002 - the protocol's
+    def decode(self, snapshot: PlanSnapshot, batch: Rows, task: Task, number: int) -> DecodedRows:  # noqa: ARG002 - the protocol's
         """Decode a batch."""
         offsets = np.arange(self.rows, self.rows + len(batch), dtype=np.int64)
         self.rows += len(batch)

@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from crossline.runtime.sources.intake import Intake, TaggedIntake
 from crossline.runtime.spark.task import running_task
-from crossline.runtime.spark_internals.homes import Homes
+from crossline.runtime.spark_internals.shard_placement import ShardPlacement
 from crossline.runtime.stages.rows import ArrowBatches
 from crossline.runtime.stages.spill import SpillBodies
 from crossline.runtime.stages.stages import Stage, StageFunction, in_one
@@ -30,7 +30,7 @@ _ROWS = StructType(
 )
 
 
-def together(inputs: Sequence[Input]) -> Input:
+def union_of(inputs: Sequence[Input]) -> Input:
     """Inputs as one: their rows side by side, each with the number of its input."""
     if len(inputs) == 1:
         return inputs[0]
@@ -42,12 +42,12 @@ def together(inputs: Sequence[Input]) -> Input:
     return reduce(union, tagged), TaggedIntake(tuple(intake for _, intake in inputs))
 
 
-def wide(
+def in_stages(
     frame: DataFrame,
     stages: Sequence[Stage],
     partitions: int,
     spill_folder: Path | None = None,
-    homes: Homes | None = None,
+    placement: ShardPlacement | None = None,
 ) -> DataFrame:
     """What came out: a stage a stage; shard s is judged by task s % ``partitions``, at its home where there are homes.
 
@@ -56,13 +56,13 @@ def wide(
     for stage in stages:
         if stage.by_shard:
             frame = frame.repartitionById(partitions, frame.shard % partitions)
-            frame = frame if homes is None else homes.at_home(frame)
+            frame = frame if placement is None else placement.by_shard(frame)
         step = stage.step if spill_folder is None else SpillBodies(stage.step, spill_folder)
         frame = frame.mapInArrow(_in_task(step, partitions), _ROWS)
     return frame
 
 
-def narrow(frame: DataFrame, stages: Sequence[Stage]) -> DataFrame:
+def in_one_task(frame: DataFrame, stages: Sequence[Stage]) -> DataFrame:
     """The same from one task for all stages and shards: for batches done before a shuffle would be."""
     return frame.coalesce(1).mapInArrow(_in_task(partial(in_one, stages), 1), _ROWS)
 

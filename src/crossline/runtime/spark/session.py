@@ -15,7 +15,14 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from crossline.runtime.java.launch import found_jars, in_one, is_here, is_ours, prepare, session_folder
+from crossline.runtime.java.launch import (
+    found_jars,
+    is_on_this_machine,
+    is_one_process,
+    is_started_here,
+    prepare,
+    session_folder,
+)
 from crossline.runtime.java.settings import (
     AUTHENTICATE,
     ELSEWHERE,
@@ -44,7 +51,7 @@ def build_session(
 
     What listens, listens on loopback, unless ``settings`` or, for masters elsewhere, ``SPARK_LOCAL_IP`` say otherwise.
     """
-    here = is_here(master)
+    here = is_on_this_machine(master)
     bound = binding(os.environ, here=here)
     prepare(os.environ, here=here, python=python)
     jars = found_jars()
@@ -54,8 +61,8 @@ def build_session(
         **base_settings(jars),
         **bound,
         **RUNTIME_SETTINGS,
-        **(AUTHENTICATE if is_ours(master) else {}),
-        **({} if in_one(master) else HOMES),
+        **(AUTHENTICATE if is_started_here(master) else {}),
+        **({} if is_one_process(master) else HOMES),
         **({} if here else ELSEWHERE),
         **(settings or {}),
     }
@@ -89,7 +96,7 @@ def _local_dir() -> dict[str, str]:
 
 def _secret(master: str | None, settings: Mapping[str, str]) -> dict[str, str]:
     """What Spark does not draw itself. Over our connection to Java: a command line is for all to read."""
-    drawn_here = is_ours(master) and not in_one(master) and settings.get("spark.authenticate") == "true"
+    drawn_here = is_started_here(master) and not is_one_process(master) and settings.get("spark.authenticate") == "true"
     return {SECRET: secrets.token_hex(32)} if drawn_here else {}
 
 

@@ -37,7 +37,7 @@ def batch_task(spark: SparkSession) -> Task:
     return Task(said(_QUERY) or "", int(said(_BATCH) or 0), 0, 1, int(began) if began else None)
 
 
-def tell_began(spark: SparkSession, began_ms: int) -> None:
+def publish_batch_start(spark: SparkSession, began_ms: int) -> None:
     """Tasks of jobs that this thread starts are of a batch that began then.
 
     A property, and no column of the query: as a number in it, it would be compiled anew for every batch.
@@ -52,7 +52,7 @@ def as_batch(spark: SparkSession, query_id: str, batch_id: int, began_ms: int) -
     before = {name: context.getLocalProperty(name) for name in (_QUERY, _BATCH, _BEGAN)}
     context.setLocalProperty(_QUERY, query_id)
     context.setLocalProperty(_BATCH, str(batch_id))
-    tell_began(spark, began_ms)
+    publish_batch_start(spark, began_ms)
     try:
         yield
     finally:

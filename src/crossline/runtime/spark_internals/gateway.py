@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from crossline.basics.errors import PermanentError
 from crossline.runtime.java.launch import end, launch, started
-from crossline.runtime.spark_internals.door import guard
+from crossline.runtime.spark_internals.gateway_guard import guard
 
 _START_S_MAX = 120.0
 _POLL_S = 0.02

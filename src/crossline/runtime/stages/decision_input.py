@@ -90,7 +90,7 @@ def _reasons_of(reasons: wire.Arrays | None, mine: Any, rows: int) -> wire.Array
 
 
 @dataclass(slots=True)
-class Given:
+class DecisionInput:
     """All of it, of one batch."""
 
     records: dict[Which, tuple[Place, DecidedRecord]] = field(default_factory=dict)
@@ -101,9 +101,9 @@ class Given:
     blocks: list[RecordBlock] = field(default_factory=list)
 
     @staticmethod
-    def of(bodies: Sequence[bytes | memoryview]) -> Given:
+    def of(bodies: Sequence[bytes | memoryview]) -> DecisionInput:
         """What ``bodies`` say."""
-        found = Given()
+        found = DecisionInput()
         for body in bodies:
             found._take(body_of(body))
         return found

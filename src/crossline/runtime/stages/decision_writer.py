@@ -24,11 +24,11 @@ from crossline.io.sinks.jsonl import decision_identity
 from crossline.io.sinks.once_file import OnceFile
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.stages.rows import DECIDED, DECISIONS, OUT
-from crossline.runtime.state_log.cache import Sent
+from crossline.runtime.state_log.cache import StageRows
 from crossline.runtime.work.task import Task
 
 # About half a minute. A task cannot be told to stop waiting: a disk that takes longer ends the run; the next goes on.
-PATIENCE = RetryPolicy(max_ms=5_000, attempts_max=10)
+TOPIC_WAIT = RetryPolicy(max_ms=5_000, attempts_max=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class DecisionWriter:
     shard: int
     topic: DecisionTopic | None = None
 
-    def tell(self, snapshot: PlanSnapshot, decided: Decided) -> Sent:
+    def tell(self, snapshot: PlanSnapshot, decided: Decided) -> StageRows:
         """Tell them where the tasks do; rows of what is left for the sinks."""
         deciding = snapshot.deciding
         if deciding is None or (deciding.folder is None and self.topic is None):
@@ -49,7 +49,7 @@ class DecisionWriter:
         if said and deciding.folder is not None:
             path = Path(deciding.folder) / f"decisions-{self.shard:04d}.jsonl"
             with closing(_ShardFile(path, deciding.pipeline)) as file:
-                deliver_all([file], Delivery(deciding.pipeline, self.task.batch_id, decisions=said), PATIENCE)
+                deliver_all([file], Delivery(deciding.pipeline, self.task.batch_id, decisions=said), TOPIC_WAIT)
         if said and self.topic is not None:
             batch = (self.task.batch_id, self.task.began_ms or 0)
             self.topic.give(self.task.query_id, batch, (self.shard, snapshot.shards), said)
@@ -59,7 +59,7 @@ class DecisionWriter:
         return _rows([(place, {**said, "sink_topic": None}) for place, said in left])  # it is there already
 
 
-def _rows(few: Sequence[Placed]) -> Sent:
+def _rows(few: Sequence[Placed]) -> StageRows:
     return [(OUT, 0, DECISIONS, orjson.dumps(few))] if few else []
 
 

@@ -21,7 +21,7 @@ from crossline.plan.compile import StreamPlan
 from crossline.plan.stream_join import StreamJoin
 from crossline.programs.program import Program
 
-TOLD = "told"  # the kind of these rows of an outcome
+FEATURE_ROWS = "told"  # the kind of these rows of an outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class FigureTypes:
         return pa.schema([*own, *self.types.items()])
 
 
-def told_rows(plans: Iterable[StreamPlan], output: ShardOutput) -> Iterator[tuple[str, bytes]]:
+def feature_table_rows(plans: Iterable[StreamPlan], output: ShardOutput) -> Iterator[tuple[str, bytes]]:
     """What a shard was told, as rows (kind, body): the records that it reports, and figures of those that it judged.
 
     ``plans``: all that there are. What rules tell each other of their figures is for nobody else.
@@ -50,11 +50,11 @@ def told_rows(plans: Iterable[StreamPlan], output: ShardOutput) -> Iterator[tupl
     met = {plan.stream: plan.met for plan in plans}
     for reported in output.reported:
         # Of each stream: which is told of is known where they are brought together.
-        yield TOLD, _records(reported, [each for _, each in _tables(plans, reported.judged.plan.stream)])
+        yield FEATURE_ROWS, _records(reported, [each for _, each in _tables(plans, reported.judged.plan.stream)])
     known = {name for plan in plans for name, _ in _tables([plan], None)}
     for told in output.feature_queries:
         if (told.rule_id, told.version) in known:
-            yield TOLD, _figures(told, met.get(told.stream))
+            yield FEATURE_ROWS, _figures(told, met.get(told.stream))
 
 
 def _tables(plans: Iterable[StreamPlan], stream: str | None) -> Iterator[tuple[tuple[str, int], Program]]:
@@ -127,7 +127,7 @@ class FeatureBatch:
         """A row for each record, in the order of the log, with null where a figure is not told of it."""
         records = [(meta, arrays) for meta, arrays in self.records if meta["stream"] == columns.stream]
         chunks = sorted({tuple(each) for meta, _ in records for each in meta["chunks"]})
-        place = _Places.of(chunks, records)
+        place = _RecordIndex.of(chunks, records)
         made: dict[str, Any] = {"record_id": place.ids(records), "event_time": place.event_ms(records)}
         values = {name: np.zeros(len(place), _kind(kind)) for name, kind in columns.types.items()}
         valid = {name: np.zeros(len(place), np.bool_) for name in columns.types}
@@ -147,7 +147,7 @@ def _kind(kind: pa.DataType) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _RecordIndex:
     """Where the records of a batch stand: ``offsets``, chunk by chunk; those of chunk i begin at ``begins[i]``.
 
     ``order``: the records as they were given, in this order.
@@ -162,7 +162,7 @@ class _Places:
         return len(self.offsets)
 
     @staticmethod
-    def of(chunks: Sequence[tuple[Any, ...]], given: Iterable[wire.WirePart]) -> _Places:
+    def of(chunks: Sequence[tuple[Any, ...]], given: Iterable[wire.WirePart]) -> _RecordIndex:
         """Of the records ``given``, in ``chunks``, which are in their order."""
         given = list(given)
         none: I64 = np.empty(0, np.int64)
@@ -170,7 +170,7 @@ class _Places:
         offsets = np.concatenate([none, *(arrays["offsets"] for _, arrays in given)])
         order = np.lexsort((offsets, chunk))
         begins = np.searchsorted(chunk[order], np.arange(len(chunks) + 1))
-        return _Places(chunks, begins, offsets[order], order)
+        return _RecordIndex(chunks, begins, offsets[order], order)
 
     def find(self, meta: Any, arrays: wire.Arrays) -> tuple[I64, I64]:
         """The rows of those of the records ``arrays`` that are among these, and which of them these are."""

@@ -19,7 +19,7 @@ from crossline.ingest.route.part_codec import dead_from_json
 from crossline.io.sinks.base import LateRecord
 from crossline.logs import get_logger
 from crossline.plan.costs import Meter
-from crossline.runtime.stages.feature_table import TOLD
+from crossline.runtime.stages.feature_table import FEATURE_ROWS
 from crossline.runtime.stages.rows import COSTS, DECIDED, DECISIONS, READ
 from crossline.runtime.work.stopwatch import Spent
 
@@ -58,13 +58,15 @@ class Outcome:
     costs: Meter = field(default_factory=Meter)
 
 
-def collect(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
-    """Run the batch in Spark and gather what came out (see ``gathered``)."""
+def collect_from_spark(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
+    """Run the batch in Spark and gather what came out (see ``collect_outcome``)."""
     table = frame.toArrow()
-    return gathered(zip(table.column("kind").to_pylist(), table.column("body").to_pylist(), strict=True), fetchers)
+    return collect_outcome(
+        zip(table.column("kind").to_pylist(), table.column("body").to_pylist(), strict=True), fetchers
+    )
 
 
-def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw] | None) -> Outcome:
+def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw] | None) -> Outcome:
     """What came out of a batch as (kind, body): alerts in the order of their records, then of their rules.
 
     Decisions are in the order of their records.
@@ -99,7 +101,7 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
         elif kind == READ:
             for figure, count in zip(("segments_read", "segments_read_bytes"), orjson.loads(body), strict=True):
                 outcome.figures[figure] = outcome.figures.get(figure, 0) + count
-        elif kind == TOLD:
+        elif kind == FEATURE_ROWS:
             outcome.told.append(body)
         elif kind == "spent":
             outcome.spent.add(body)
@@ -108,14 +110,14 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
         else:
             raise ValueError(f"an outcome of kind {kind}, which nobody takes")
     for name, failed in outcome.figures.get("failed", {}).items():
-        _tell_unscored(name, failed["why"])
+        _log_unscored(name, failed["why"])
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
     outcome.alerts = [alert for _, alert in ordered]
     outcome.positions = [(partition, offset) for (*_, offset, partition), _ in ordered]
     outcome.decisions = in_order(decided, blocks)
     if duplicates or late:
         every = [*duplicates, *late]
-        raws = _unread(every) if fetchers is None else fetched(every, fetchers, time.monotonic() + FETCH_S)
+        raws = _unread(every) if fetchers is None else fetch_bytes(every, fetchers, time.monotonic() + FETCH_S)
         outcome.dead += [_duplicate(position, raws) for position in duplicates]
         outcome.late += [_late(position, raws) for position in late]
         missing = sum(_raw(position, raws) == (None, True) for position in every)
@@ -126,7 +128,7 @@ def gathered(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw]
 
 
 @cache
-def _tell_unscored(name: str, why: str) -> None:
+def _log_unscored(name: str, why: str) -> None:
     """Once in the life of this process; how many there are stands in the figures of each batch."""
     log.error("a model did not score records, which its rule did not judge", rule=name, why=why)
 
@@ -135,7 +137,7 @@ def _unread(positions: Sequence[Position]) -> Raws:
     return {(each["stream"], each["partition"]): ({}, False) for each in positions}
 
 
-def fetched(positions: Sequence[Position], fetchers: Mapping[str, FetchRaw], until_s: float) -> Raws:
+def fetch_bytes(positions: Sequence[Position], fetchers: Mapping[str, FetchRaw], until_s: float) -> Raws:
     """The bytes at ``positions``, asked for in one go for each partition."""
     places: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for each in positions:

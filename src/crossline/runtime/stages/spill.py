@@ -38,10 +38,10 @@ class SpillBodies:
     def __call__(self, task: Task, batches: ArrowBatches) -> ArrowBatches:
         """The rows, the same in number and order."""
         for rows in self.step(task, batches):
-            yield put_aside(rows, self.folder / f"{task.batch_id}-{task.partition}-{secrets.token_hex(8)}")
+            yield spill_bodies(rows, self.folder / f"{task.batch_id}-{task.partition}-{secrets.token_hex(8)}")
 
 
-def put_aside(rows: pa.RecordBatch, path: Path) -> pa.RecordBatch:
+def spill_bodies(rows: pa.RecordBatch, path: Path) -> pa.RecordBatch:
     """``rows`` with their large bodies in a file at ``path``, which is only made where there are any."""
     stages, shards, kinds = (rows.column(number).to_pylist() for number in range(3))
     bodies = [memoryview(body.as_buffer()) for body in rows.column(3)]

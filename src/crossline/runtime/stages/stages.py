@@ -24,9 +24,9 @@ from crossline.ingest.route.plan_inputs import entering
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.sources.intake import Intake
-from crossline.runtime.stages.deciding import DecideShards, Judge, decides_at
-from crossline.runtime.stages.judging import sent_parts
+from crossline.runtime.stages.decision_stage import DecideShards, Judge, decision_stage_number
 from crossline.runtime.stages.rows import OUT, ArrowBatches, costs_row, rows_of
+from crossline.runtime.stages.shard_judge import part_rows
 from crossline.runtime.work.stopwatch import Stopwatch, measuring
 from crossline.runtime.work.task import Task
 
@@ -53,7 +53,7 @@ def stages_of(
     levels = range(1, snapshot.depth + 1)
     judging = (Stage("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in levels)
     keeping = judge if kept or snapshot.revises_ms is not None else None
-    decide = DecideShards(source, decides_at(snapshot), keeping, patient)
+    decide = DecideShards(source, decision_stage_number(snapshot), keeping, patient)
     deciding = (Stage("decide", decide),) if snapshot.deciding is not None else ()
     return (Stage("take in", TakeIn(source, intake), by_shard=False), *judging, *deciding)
 
@@ -129,7 +129,7 @@ class JudgeShards:
 
 
 def _packed(parts: list[tuple[int, Part]], dead: list[DeadLetter]) -> pa.RecordBatch:
-    rows = sent_parts(parts)
+    rows = part_rows(parts)
     return rows_of([*rows, (OUT, 0, "dead", dead_to_json(dead))] if dead else rows)
 
 

@@ -14,14 +14,14 @@ from crossline.evaluate.shard import ShardState
 from crossline.evaluate.state_log import apply_delta, encode_delta, expired
 from crossline.io.objects.location import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.places import at_level, begin_with_backfill
-from crossline.runtime.state_log.statelog import MERGE_AT, MERGE_COUNT, StateLog, shards_in
+from crossline.runtime.state_log.log_folders import begin_with_backfill, level_folder
+from crossline.runtime.state_log.state_log import MERGE_AT, MERGE_COUNT, StateLog, shards_in
 
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
 
 
 Rows = list[tuple[str, bytes]]  # (kind, body) of what came of a batch
-Sent = list[tuple[int, int, str, bytes]]  # stage and shard that it is for, kind and body
+StageRows = list[tuple[int, int, str, bytes]]  # stage and shard that it is for, kind and body
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class _Cached:
     state: ShardState
     batch_id: int  # the last batch applied
     snapshot: PlanSnapshot | None = None  # by which that batch was judged here
-    answer: Sent | None = None  # and what came of it
+    answer: StageRows | None = None  # and what came of it
 
 
 # One per process: (root, query, shard) -> state.
@@ -37,7 +37,7 @@ _CACHE: OrderedDict[tuple[str, str, int], _Cached] = OrderedDict()
 
 
 @dataclass(slots=True)
-class Held:
+class HeldShard:
     """A shard's state as of the batch before ``batch_id``, for judging that batch.
 
     ``read``, ``read_bytes``: batches of its log that were read for it, and their bytes in memory; 0 where it was here.
@@ -46,11 +46,11 @@ class Held:
     state: ShardState
     log: StateLog
     batch_id: int
-    answer: Sent | None = None
+    answer: StageRows | None = None
     read: int = 0
     read_bytes: int = 0
 
-    def commit(self, deltas: Sequence[StoreDelta], answer: Sent) -> None:
+    def commit(self, deltas: Sequence[StoreDelta], answer: StageRows) -> None:
         """Write the batch's segment; the cache holds the state, and ``answer``, from here on."""
         self.log.write(self.batch_id, encode_delta(self.batch_id, self.state, deltas))
         self.answer = answer
@@ -69,7 +69,9 @@ class ShardCache:
     held_max: int
     asked_within: int = 0
 
-    def answer(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1) -> Sent | None:
+    def answer(
+        self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1
+    ) -> StageRows | None:
         """What came of ``batch_id`` where this process judged it last, by the same plan snapshot.
 
         A task whose worker dies is run again: the batch is the same, and so is the answer.
@@ -80,7 +82,7 @@ class ShardCache:
         return cached.answer
 
     def _root(self, query_id: str, level: int) -> str:
-        return at_level(under(self.root, query_id) if self.per_query else self.root, level)
+        return level_folder(under(self.root, query_id) if self.per_query else self.root, level)
 
     def _begins(self, log: StateLog, batch_id: int, *, ends: bool) -> bool:
         """Whether the log of a level begins with this batch.
@@ -92,7 +94,9 @@ class ShardCache:
         return not lasts or ((self.per_query or ends) and max(lasts) < batch_id - 1)
 
     @contextmanager
-    def shard(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1) -> Iterator[Held]:
+    def shard(
+        self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1
+    ) -> Iterator[HeldShard]:
         """The shard's state as of batch ``batch_id`` - 1: from the cache, caught up or rebuilt from the log.
 
         A level other than the first, which has states of its own, may begin with any batch.
@@ -107,7 +111,7 @@ class ShardCache:
             if level != 1 and self._begins(log, batch_id, ends=not level):
                 cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
         fill = partial(_fill, self._root(query_id, 1), level, shard, snapshot, cached.state)
-        held = Held(cached.state, log, batch_id)
+        held = HeldShard(cached.state, log, batch_id)
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
             held.read, held.read_bytes = held.read + 1, held.read_bytes + sum(each.nbytes for each in arrays.values())
             fill([item["state_store"] for item in meta["state_stores"]])
@@ -123,7 +127,7 @@ class ShardCache:
             for each in mine[: max(0, len(mine) - self.held_max)]:
                 del _CACHE[each]
 
-    def let_go(self, query_id: str, batch_id: int, level: int = 1) -> None:
+    def drop_unused(self, query_id: str, batch_id: int, level: int = 1) -> None:
         """States of this query and level that were not asked for in ``asked_within`` batches before ``batch_id``."""
         if not self.asked_within:
             return

@@ -26,9 +26,9 @@ from crossline.io.sinks.once_file import sync_path
 from crossline.runtime.snapshot.checkpoint import OWNER
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, read_snapshot
-from crossline.runtime.snapshot.sparklog import last_committed, unfinished
-from crossline.runtime.state_log.places import BACKFILLS
-from crossline.runtime.state_log.statelog import StateLog, logs_in
+from crossline.runtime.snapshot.spark_log import last_committed, unfinished
+from crossline.runtime.state_log.log_folders import BACKFILLS
+from crossline.runtime.state_log.state_log import StateLog, logs_in
 
 BEGUN, WHOLE = "resharding", "resharded"  # folders in a checkpoint
 _STATE, _SNAPSHOT, _BEFORE = "state", "snapshot.json", "before"

@@ -12,8 +12,8 @@ import signal
 import sys
 from typing import Any
 
-from crossline.runtime.machine.lifeline import tied
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.lifeline import watched_lifeline
+from crossline.runtime.machine.process_title import set_process_title
 
 
 def _trim_path() -> None:
@@ -38,11 +38,11 @@ def preload() -> None:
     import pyspark.worker  # noqa: F401, PLC0415
 
     import crossline.runtime.spark.flow  # noqa: PLC0415
-    import crossline.runtime.workers.in_process  # noqa: PLC0415
+    import crossline.runtime.workers.in_process_worker  # noqa: PLC0415
     import crossline.runtime.workers.state_servers  # noqa: F401, PLC0415
     from crossline.logs import configure_helper, configure_with, get_logger  # noqa: PLC0415
     from crossline.runtime.machine.compile_progress import CompileProgress  # noqa: PLC0415
-    from crossline.runtime.workers.warm import warm  # noqa: PLC0415
+    from crossline.runtime.workers.kernel_warmup import warm  # noqa: PLC0415
 
     configure_with(configure_helper)
     log = get_logger(__name__)
@@ -55,12 +55,12 @@ def preload() -> None:
 
 
 def _open_place() -> None:
-    from crossline.runtime.workers.state_server import open_place  # noqa: PLC0415
+    from crossline.runtime.workers.state_server import open_state_server_folder  # noqa: PLC0415
 
     # PySpark collects garbage after every task. What is loaded by now stays: looking through it costs 160 ms a time.
     gc.collect()
     gc.freeze()
-    open_place()
+    open_state_server_folder()
 
 
 def _serve() -> None:
@@ -70,7 +70,7 @@ def _serve() -> None:
 
     def worker(sock: Any, authenticated: bool) -> int:
         """As PySpark's; a Spark that is gone while a worker still writes is no news."""
-        call_myself("cl-worker")
+        set_process_title("cl-worker")
         try:
             code: int = serve_one(sock, authenticated)
         except BrokenPipeError:
@@ -89,7 +89,7 @@ def main() -> None:
     _trim_path()
     # Spark starts a daemon for each kind of worker; those that plan a source run nothing of ours.
     if sys.argv[1:] in ([], ["pyspark.worker"]):
-        with tied():  # its Java may go while it compiles
+        with watched_lifeline():  # its Java may go while it compiles
             preload()
         _open_place()
     _serve()

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.process_title import set_process_title
 
 NAME = "fork_server"
 _WAIT_S = 30.0
@@ -53,7 +53,7 @@ def open_fork_server(
         asked.listen()
         if os.fork() == 0:
             try:
-                call_myself("cl-fork-server")
+                set_process_title("cl-fork-server")
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the daemon's word to workers
                 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for state servers
                 leave({asked.fileno(), lifeline})

@@ -30,18 +30,18 @@ from pathlib import Path
 from typing import NoReturn
 
 from crossline.basics.errors import CrosslineError
-from crossline.runtime.machine.title import call_myself
-from crossline.runtime.stages.judging import Judging
+from crossline.runtime.machine.process_title import set_process_title
+from crossline.runtime.stages.shard_judge import ShardJudge
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.workers import fork_server
 
 ADDRESS_BYTES_MAX = 100  # of the name of a socket; systems allow 104 or 108
 WAITING_MAX = 128  # workers that wait for one state server
-MET_AT = "state_servers"  # in the temporary folder: the folder in which they listen
+ANNOUNCEMENT = "state_servers"  # in the temporary folder: the folder in which they listen
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StateServerFolder:
     """Where the state servers of one daemon listen: ``folder``, made by the first; ``lifeline``: a pipe (read, write).
 
     ``lifeline`` None: in a process that is none of the daemon's, which meets state servers and forks none.
@@ -67,14 +67,14 @@ class Place:
         return Path(self._address(number)).exists()
 
     def tell(self) -> None:
-        """Note in ``MET_AT`` that these are the state servers that Spark's tasks use: it may have several daemons."""
-        met = Path(tempfile.gettempdir()) / MET_AT
+        """Note in ``ANNOUNCEMENT`` which state servers Spark's tasks use: Spark may have several daemons."""
+        met = Path(tempfile.gettempdir()) / ANNOUNCEMENT
         with suppress(OSError):
             if met.exists() and met.read_text(encoding="utf-8") == str(self.folder):
                 return
-            spill_folder = met.with_suffix(f".{os.getpid()}")
-            spill_folder.write_text(str(self.folder), encoding="utf-8")
-            spill_folder.replace(met)
+            temporary = met.with_suffix(f".{os.getpid()}")
+            temporary.write_text(str(self.folder), encoding="utf-8")
+            temporary.replace(met)
 
     def _address(self, number: int) -> str:
         return str(self.folder / f"server-{number}")
@@ -110,32 +110,32 @@ class Place:
 
 
 # Set in the daemon, so that all workers that it forks know it; None where Spark runs without the daemon.
-_place: Place | None = None
+_place: StateServerFolder | None = None
 
 
-def place() -> Place | None:
+def state_server_folder() -> StateServerFolder | None:
     """Where this worker finds state servers; None where shards are judged in the worker itself."""
     return _place
 
 
-def open_place() -> None:
+def open_state_server_folder() -> None:
     """In the daemon, before it forks: where its workers will find state servers."""
     global _place  # noqa: PLW0603 - what a fork inherits
     folder = Path(tempfile.gettempdir()) / f"crossline-{os.getpid()}-{secrets.token_hex(8)}"
     if len(os.fsencode(folder / "server-000")) <= ADDRESS_BYTES_MAX:
-        _place = Place(folder, os.pipe())
+        _place = StateServerFolder(folder, os.pipe())
         _place.open_fork_server()
 
 
-def met_place(folder: Path) -> Place | None:
+def announced_folder(folder: Path) -> StateServerFolder | None:
     """Where the state servers listen that tasks used last; ``folder``: Spark's temporary one. None: nowhere."""
     try:
-        return Place(Path((folder / MET_AT).read_text(encoding="utf-8")), None)
+        return StateServerFolder(Path((folder / ANNOUNCEMENT).read_text(encoding="utf-8")), None)
     except OSError:
         return None
 
 
-def meet(where: Place | None) -> None:
+def use_folder(where: StateServerFolder | None) -> None:
     """In a process that is none of the daemon's: its shards are judged by the state servers at ``where``."""
     global _place  # noqa: PLW0603 - as above
     _place = where
@@ -151,10 +151,10 @@ def _connect(address: str) -> Connection:
     return Connection(client.detach())
 
 
-def _live(where: Place, listening: socket.socket, lifeline: int) -> NoReturn:
+def _live(where: StateServerFolder, listening: socket.socket, lifeline: int) -> NoReturn:
     """What the forked process does; it never returns into the worker that it was."""
     try:
-        call_myself("cl-state-server")
+        set_process_title("cl-state-server")
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the daemon's word to workers; a state server goes after them
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _leave_files({listening.fileno(), lifeline})
@@ -171,7 +171,7 @@ def _live(where: Place, listening: socket.socket, lifeline: int) -> NoReturn:
         os._exit(1)
 
 
-def _live_as(where: Place, lifeline: int, _: int, listening: socket.socket) -> NoReturn:
+def _live_as(where: StateServerFolder, lifeline: int, _: int, listening: socket.socket) -> NoReturn:
     """As the fork server calls it."""
     _live(where, listening, lifeline)
 
@@ -198,13 +198,13 @@ def _await_end(folder: Path, lifeline: int) -> None:
 
 def _answer(connection: Connection) -> bytes:
     """Judge what is asked for: (rows of each shard, milliseconds by step, None), or an error in the third place."""
-    work: Judging
+    work: ShardJudge
     work, asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user: nobody else gets here
     given = {shard: [connection.recv_bytes() for _ in range(count)] for shard, count in asked}
     watch = Stopwatch()
     try:
         rows = [work.shard(shard, blobs, watch) for shard, blobs in given.items()]
-        work.let_go()
+        work.drop_unused()
     except Exception as error:  # noqa: BLE001 - told by the worker, as if it had happened there
         return pickle.dumps(([], {}, _sendable(error)))
     return pickle.dumps((rows, watch.spent_ms, None))

@@ -13,19 +13,19 @@ from typing import Self
 from crossline.basics.errors import StateError
 from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.runtime.snapshot.snapshot import SnapshotSource
-from crossline.runtime.stages.judging import Judging
-from crossline.runtime.state_log.cache import Sent, ShardCache
+from crossline.runtime.stages.shard_judge import ShardJudge
+from crossline.runtime.state_log.cache import ShardCache, StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
-from crossline.runtime.workers.state_server import Place, place
+from crossline.runtime.workers.state_server import StateServerFolder, state_server_folder
 
 TRIES = 3
 
-Given = Mapping[int, Sequence[memoryview]]
+ShardParts = Mapping[int, Sequence[memoryview]]
 
 
 @dataclass(frozen=True, slots=True)
-class KeptJudge:
+class StateServerJudge:
     """Judges shards in Spark's tasks: by up to ``state_servers`` a machine.
 
     ``cache`` None: a batch job, whose state ends with it. ``topic``: where decisions on all records go; None: nowhere.
@@ -36,23 +36,23 @@ class KeptJudge:
     state_servers: int
     topic: DecisionTopic | None = None
 
-    def __call__(self, task: Task, level: int, given: Given, watch: Stopwatch) -> Iterator[Sent]:
+    def __call__(self, task: Task, level: int, given: ShardParts, watch: Stopwatch) -> Iterator[StageRows]:
         """What comes of each shard."""
-        work = Judging(self.source, self.cache, task.query_id, task.batch_id, level, task.began_ms, self.topic)
-        return judged(work, given, self.state_servers, watch)
+        work = ShardJudge(self.source, self.cache, task.query_id, task.batch_id, level, task.began_ms, self.topic)
+        return judge_shards(work, given, self.state_servers, watch)
 
 
-def judged(work: Judging, given: Given, state_servers: int, watch: Stopwatch) -> Iterator[Sent]:
+def judge_shards(work: ShardJudge, given: ShardParts, state_servers: int, watch: Stopwatch) -> Iterator[StageRows]:
     """The rows of each shard of ``given``, which has the packed parts of each.
 
     Shard s is kept by state server s % ``state_servers``, of which there are no more than processors; several work side
     by side.
     """
-    where = place()
+    where = state_server_folder()
     if where is None or work.cache is None:
         for shard, blobs in given.items():
             yield work.shard(shard, blobs, watch)
-        work.let_go()
+        work.drop_unused()
         return
     count = max(1, min(state_servers, processors()))
     # One whose shards are all elsewhere now would never be asked again.
@@ -63,7 +63,7 @@ def judged(work: Judging, given: Given, state_servers: int, watch: Stopwatch) ->
         for number in range(count):
             mine = {shard: blobs for shard, blobs in given.items() if shard % count == number}
             if mine or (lets_go and where.has(number)):
-                asked.append(open_connections.enter_context(_Asked(where, number, work, mine)))
+                asked.append(open_connections.enter_context(_ServerRequest(where, number, work, mine)))
         if where.lifeline is not None:
             where.tell()
         watch.lap("hand_over")
@@ -79,13 +79,13 @@ def processors() -> int:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _ServerRequest:
     """Shards that one state server was asked to judge; a context that closes the connection."""
 
-    where: Place
+    where: StateServerFolder
     number: int
-    work: Judging
-    given: Given
+    work: ShardJudge
+    given: ShardParts
     _connection: Connection | None = None
 
     def __enter__(self) -> Self:
@@ -109,7 +109,7 @@ class _Asked:
         except OSError:
             self.__exit__()
 
-    def answer(self) -> tuple[list[Sent], dict[str, float]]:
+    def answer(self) -> tuple[list[StageRows], dict[str, float]]:
         """Rows of each shard, and the milliseconds that went into them.
 
         Raises:

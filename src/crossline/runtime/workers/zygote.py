@@ -2,7 +2,7 @@
 
 Spark starts five of them for a pipeline on files: the daemon of the workers, and those that make, plan and read a
 source. Each would load Python's libraries anew, one after the other: two to three seconds of a start. This one begins
-to load them while Java comes up; what Spark starts (``attach.py``) hands over its descriptors, arguments and
+to load them while Java comes up; what Spark starts (``zygote_client.py``) hands over its descriptors, arguments and
 environment, and a fork of this process goes on with them.
 """
 
@@ -22,13 +22,13 @@ from contextlib import suppress
 from typing import Any
 
 from crossline.runtime.java.child_processes import end_with_parent
-from crossline.runtime.machine.lifeline import tied
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.lifeline import watched_lifeline
+from crossline.runtime.machine.process_title import set_process_title
 
 ASKED_MAX = 4 << 20  # bytes of arguments and environment
-LOADED_MODULES = ("crossline.runtime.workers.daemon", "crossline.runtime.workers.in_process")
+LOADED_MODULES = ("crossline.runtime.workers.daemon", "crossline.runtime.workers.in_process_worker")
 # This one may compile for minutes what a batch needs, and sees only afterwards that nobody waits for it.
-ENDS_WITH_US = "crossline.runtime.workers.in_process"
+ENDS_WITH_US = "crossline.runtime.workers.in_process_worker"
 _LENGTH = 8
 
 
@@ -41,8 +41,8 @@ def serve(path: str) -> None:
     os.rename(made, path)  # noqa: PTH104 - nobody finds one that does not listen yet
     from crossline.runtime.workers.daemon import preload  # noqa: PLC0415 - once somebody can come
 
-    call_myself("cl-zygote")
-    with tied():  # it may compile for minutes
+    set_process_title("cl-zygote")
+    with watched_lifeline():  # it may compile for minutes
         preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
     gc.collect()
@@ -103,7 +103,7 @@ def _become(connection: socket.socket) -> dict[str, Any]:
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.argv[:] = asked["arguments"]
-    call_myself(f"cl-{asked['module'].rpartition('.')[2]}")
+    set_process_title(f"cl-{asked['module'].rpartition('.')[2]}")
     return asked
 
 

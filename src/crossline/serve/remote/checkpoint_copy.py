@@ -18,8 +18,8 @@ from crossline.basics.errors import StateError
 from crossline.io.feed.copies import copies_in, copy_name
 from crossline.io.feed.files import FeedFolder, batch_path
 from crossline.io.objects.file_stores import FileStore
-from crossline.runtime.snapshot.mirror import GoneError, Known, Mirror
-from crossline.runtime.snapshot.sparklog import last_committed
+from crossline.runtime.snapshot.checkpoint_mirror import CheckpointMirror, GoneError, MirroredFile
+from crossline.runtime.snapshot.spark_log import last_committed
 from crossline.serve.remote.segments import SegmentCopies, at_once
 
 FEED, STATE_NOTE, IDENTITY, OWNER = "feed", "state.json", "spark/metadata", "owner.json"
@@ -47,7 +47,7 @@ class CheckpointCopy:
 
     def __init__(self, store: FileStore, folder: Path, shown: str) -> None:
         self._store, self._folder, self._shown = store, folder, shown
-        self._mirror = Mirror(store, folder, shown)
+        self._mirror = CheckpointMirror(store, folder, shown)
         self._begin()
 
     def _begin(self) -> None:
@@ -55,7 +55,7 @@ class CheckpointCopy:
         self._note = ""
         self._identity: tuple[bytes, bytes] | None = None
         self._known: dict[str, Signature] = {}
-        self._offsets: dict[int, Known] = {}
+        self._offsets: dict[int, MirroredFile] = {}
         self._segments = SegmentCopies(self._store, self._folder, self._shown)
         self._feed = FeedFolder(self._folder / FEED, 1_024, 256 << 20)
         self._feed.open()
@@ -117,15 +117,15 @@ class CheckpointCopy:
         self._identity, self._note, self.planned, self._offsets = identity, name, planned, offsets
         return True
 
-    def _whole(self, files: dict[str, Known], path: str) -> bytes:
+    def _whole(self, files: dict[str, MirroredFile], path: str) -> bytes:
         return self._bytes(path, files[path]) if path in files else b""
 
-    def _bytes(self, path: str, known: Known, have: bytes = b"", parts: int = 0) -> bytes:
+    def _bytes(self, path: str, known: MirroredFile, have: bytes = b"", parts: int = 0) -> bytes:
         """What the note says of a file; of the first ``parts`` of it ``have`` is there."""
         found = [self._mirror.part(path, *each) for each in known.parts[parts:]]
         return b"".join([have, *found, known.tail])
 
-    def _follow(self, path: str, known: Known) -> None:
+    def _follow(self, path: str, known: MirroredFile) -> None:
         """The file as it is now; of one that grew, its end is asked for."""
         signature, before = _signature(known), self._known.get(path)
         if signature == before:
@@ -206,7 +206,7 @@ class CheckpointCopy:
             _write(target, data, at_s)
 
 
-def _signature(known: Known) -> Signature:
+def _signature(known: MirroredFile) -> Signature:
     return tuple((part, size) for part, size in known.parts), known.tail
 
 

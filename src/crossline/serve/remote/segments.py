@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from crossline.basics.errors import StateError
 from crossline.io.objects.file_stores import FileStore
-from crossline.runtime.state_log.statelog import Segment
+from crossline.runtime.state_log.state_log import Segment
 
 STATE, BACKFILLS, DECIDED = "state", "backfills/", "decided/"
 LIST_EVERY = 16  # batches between two looks at all segments: merged ones come, others go

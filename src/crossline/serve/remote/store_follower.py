@@ -11,7 +11,7 @@ from contextlib import suppress
 from crossline.basics.errors import CrosslineError
 from crossline.io.objects.file_stores import FileStore, file_store
 from crossline.logs import get_logger
-from crossline.runtime.machine.temp import own_folder, sweep
+from crossline.runtime.machine.temporary_folders import own_folder, sweep
 from crossline.serve.remote.checkpoint_copy import CheckpointCopy
 
 LOOK_S = 0.2  # between two looks at what the driver noted

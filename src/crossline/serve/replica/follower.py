@@ -23,12 +23,12 @@ from typing import Any, NoReturn
 from crossline.basics.errors import CrosslineError
 from crossline.basics.models.processes import HERE
 from crossline.logs import configure_helper, get_logger
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.process_title import set_process_title
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
-from crossline.runtime.snapshot.sparklog import committed, last_committed
-from crossline.runtime.state_log.follow import FollowedState
-from crossline.runtime.workers.models import RunningModels
-from crossline.runtime.workers.warm import warm_for
+from crossline.runtime.snapshot.spark_log import committed, last_committed
+from crossline.runtime.state_log.followed_state import FollowedState
+from crossline.runtime.workers.kernel_warmup import warm_for
+from crossline.runtime.workers.model_processes import RunningModels
 from crossline.serve.replica.basis import Bases
 from crossline.serve.replica.fork import live
 from crossline.serve.replica.messages import FOLLOWER, Alive, ForkNow, Hello, receive, send
@@ -196,7 +196,7 @@ def main() -> None:
     """As ``python -m crossline.serve.replica``: the setup is one line of the standard input."""
     configure_helper()
     setup = FollowerSetup.of(sys.stdin.buffer.readline())
-    call_myself("cl-replica")
+    set_process_title("cl-replica")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; who started it ends it
     HERE.share()  # a fork lives for a second or so: a model's process is started here, once
     gc.disable()  # garbage is looked for between batches: a fork must not come upon it

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.process_title import set_process_title
 from crossline.serve.decisions.values import Basis
 from crossline.serve.fault_log import noted, with_fault
 from crossline.serve.replica.basis import Bases
@@ -38,7 +38,7 @@ def live(setup: FollowerSetup, overlay: StateOverlay, bases: Bases, batch: int) 
         gc.enable()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        call_myself("cl-replica-fork")
+        set_process_title("cl-replica-fork")
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(setup.socket)
             send(asking, Hello(FORK, setup.number, os.getpid(), batch))

@@ -25,9 +25,9 @@ from crossline.ingest.route.partitioner import Chunk
 from crossline.plan.compile import StreamPlan
 from crossline.rules.policy.policy import Deciding
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.stages.deciding import decided_of, deciding_values
-from crossline.runtime.stages.decision_input import Given
-from crossline.runtime.stages.holding import take_held
+from crossline.runtime.stages.alert_holds import pop_hold_hits
+from crossline.runtime.stages.decision_input import DecisionInput
+from crossline.runtime.stages.decision_stage import decision_inputs, decisions_of
 from crossline.runtime.stages.stages import parts_of
 
 # Behind all that a log has: what is laid over came last.
@@ -144,12 +144,12 @@ class StateOverlay:
         if not given:
             return
         output = judge(plans, state, given, snapshot.judging)
-        held = take_held(output)
+        held = pop_hold_hits(output)
         if came is not None:
             alerts = alerts_of(self._plans, output.hits, 0) if output.hits else []
             came.take(output, alerts)
             if snapshot.deciding is not None:
-                of_hits, blocks = deciding_values(snapshot, output, alerts, state.log_clock, held)
+                of_hits, blocks = decision_inputs(snapshot, output, alerts, state.log_clock, held)
                 for values in of_hits.values():
                     came.given.take(orjson.loads(orjson.dumps(values)))  # as what travels is read
                 came.given.blocks += [block for _, block in blocks]
@@ -168,7 +168,7 @@ class StateOverlay:
         table = came.given.table(self.snapshot)
         if table is not None:
             came.given.take_one_by_one(table, range(len(table)))
-        for place, decision in decided_of(self.snapshot, came.given, time.time_ns() // 1_000_000, self._in_force):
+        for place, decision in decisions_of(self.snapshot, came.given, time.time_ns() // 1_000_000, self._in_force):
             number = numbers.get((place[1], place[4]))
             if number is not None:
                 figures, evidence = _said_of(decision, came.alerts)
@@ -183,7 +183,7 @@ class _Came:
     ``failed``: by stream and offset of a record the parts that could not judge it, each with why.
     """
 
-    given: Given = field(default_factory=Given)
+    given: DecisionInput = field(default_factory=DecisionInput)
     alerts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     copies: list[Position] = field(default_factory=list)
     failed: defaultdict[tuple[str, int], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crossline.io.files.listing import ChunkList
-from crossline.runtime.snapshot.sparklog import offsets_of
+from crossline.runtime.snapshot.spark_log import offsets_of
 from crossline.serve.decisions.values import Asked, Place
 from crossline.serve.replica.overlay import Laid
 from crossline.serve.replica.setup import KAFKA, Source

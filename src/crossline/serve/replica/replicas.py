@@ -19,7 +19,7 @@ from typing import Any
 
 from crossline.basics.errors import StateError
 from crossline.logs import get_logger
-from crossline.runtime.snapshot.sparklog import last_committed
+from crossline.runtime.snapshot.spark_log import last_committed
 from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, RecordVerdict
 from crossline.serve.fault_log import noted, with_fault
 from crossline.serve.replica.answers import ReplicaLimits, ReplicationLag, or_raise, together, verdict_of

@@ -20,7 +20,7 @@ from crossline.observe.objectives.minute_file import MinuteFile
 from crossline.observe.objectives.requests import RequestCounts, counting
 from crossline.observe.objectives.run_objectives import RunCounts, RunObjectives, spent_ms
 from crossline.observe.telemetry import Telemetry
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig, load_pipeline
 
@@ -122,8 +122,8 @@ def test_a_minute_is_good_where_the_checkpoint_took_little(tmp_path: Path, mark_
     assert counts(config, "checkpoint") == EventCounts(good, 1, 1), "a minute without batches has nothing to be good"
 
 
-def waiting(amount: int | None, stream: str = "payments") -> Waiting:
-    return Waiting(stream, "records", amount)
+def waiting(amount: int | None, stream: str = "payments") -> SourceBacklog:
+    return SourceBacklog(stream, "records", amount)
 
 
 def test_lag_is_the_age_of_what_waits() -> None:
@@ -185,10 +185,10 @@ class Pipeline:
     def __init__(self, asked: Any) -> None:
         self._asked = asked
 
-    def standing(self) -> Standing:
-        return Standing(started=True)
+    def standing(self) -> PipelineStatus:
+        return PipelineStatus(started=True)
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[SourceBacklog]:
         self._asked.set()
         return [waiting(0)]
 

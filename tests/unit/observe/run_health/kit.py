@@ -15,7 +15,7 @@ from crossline.io.sinks.base import Delivery
 from crossline.observe.objectives.declaration import objectives_of
 from crossline.observe.objectives.minute_file import MINUTE_MS, Minute, MinuteFigure, MinuteFile
 from crossline.observe.watch.run_watch import RunWatch
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 from crossline.runtime.work.totals import Totals
 from crossline.settings.config import PipelineConfig
 from crossline.settings.process.slo import SloSettings
@@ -48,10 +48,10 @@ def run(
     sinks: Any = [Postgres(), Kafka()]
     watch.figures.name_sinks(sinks)
     watch._pipeline = SimpleNamespace(  # type: ignore[assignment]  # nobody else is asked
-        sinks=sinks, alive=True, standing=lambda: Standing(started=True, rules={"active": 3}), waiting=list
+        sinks=sinks, alive=True, standing=lambda: PipelineStatus(started=True, rules={"active": 3}), waiting=list
     )
     watch._alive = True
-    watch._waiting = [Waiting(STREAM, "records", 40)]
+    watch._waiting = [SourceBacklog(STREAM, "records", 40)]
     dead = [DeadLetter(STREAM, reason, "", "p-0", number, b"") for number, reason in enumerate(DEAD)]
     told = {
         "records": 1_000,

@@ -6,11 +6,11 @@ import pytest
 
 from crossline.observe.watch.health import HealthStatus, RunProgress, keeps_up, lives
 from crossline.observe.watch.run_figures import SinkFigures
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 
 ALIVE = HealthStatus((), {"state": "running"})
-STARTED = Standing(started=True, rules={"active": 2})
-SOME = [Waiting("s", "bytes", 1_000_000)]
+STARTED = PipelineStatus(started=True, rules={"active": 2})
+SOME = [SourceBacklog("s", "bytes", 1_000_000)]
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,10 @@ def test_whether_it_lives(given: dict[str, float | None], reason: str | None) ->
 
 
 def reasons(
-    standing: Standing = STARTED,
+    standing: PipelineStatus = STARTED,
     *,
     last_batch_s: float | None = 900.0,
-    waiting: list[Waiting] | None = None,
+    waiting: list[SourceBacklog] | None = None,
     sinks: dict[str, SinkFigures] | None = None,
 ) -> tuple[str, ...]:
     progress = RunProgress(now_s=1_000.0, since_s=500.0, last_batch_s=last_batch_s, within_s=60.0)
@@ -44,17 +44,17 @@ def reasons(
 
 def test_whether_it_keeps_up() -> None:
     assert reasons() == (), "nothing waits"
-    assert reasons(waiting=[Waiting("s", "bytes", 0), Waiting("t", "records", None, "no answer")]) == ()
+    assert reasons(waiting=[SourceBacklog("s", "bytes", 0), SourceBacklog("t", "records", None, "no answer")]) == ()
     assert reasons(last_batch_s=941.0, waiting=SOME) == ()
     slow = "no batch for 100 s, expected one within 60, while 1,000,000 bytes of s wait"
     assert reasons(waiting=SOME) == (slow,)
     assert reasons(last_batch_s=None, waiting=SOME) == (slow.replace("100", "500"),)
-    assert reasons(Standing(started=False)) == ("it is starting: its rules are not loaded yet",)
+    assert reasons(PipelineStatus(started=False)) == ("it is starting: its rules are not loaded yet",)
 
 
 def test_a_batch_that_runs_has_its_time() -> None:
-    assert reasons(Standing(started=True, batch_began_s=950.0), waiting=SOME) == ()
-    found = reasons(Standing(started=True, batch_began_s=900.0), waiting=SOME)
+    assert reasons(PipelineStatus(started=True, batch_began_s=950.0), waiting=SOME) == ()
+    found = reasons(PipelineStatus(started=True, batch_began_s=900.0), waiting=SOME)
     assert found == ("a batch has been running for 100 s, expected at most 60",)
 
 

@@ -20,7 +20,7 @@ from crossline.io.sinks.jsonl import JsonlSink
 from crossline.observe.watch.disk_usage import DiskUsage
 from crossline.observe.watch.exposition import RunCollector, registry_of
 from crossline.observe.watch.run_figures import NO_RULE, OTHERS, Histogram, RunFigures
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 from crossline.runtime.work.totals import Totals
 
 
@@ -34,9 +34,9 @@ def delivered(*alerts: dict[str, Any], **figures: Any) -> Delivery:
     return Delivery("p", 0, alerts=alerts, figures={"records": 0, **figures})
 
 
-def exposed(figures: RunFigures, waiting: tuple[Waiting, ...] = ()) -> dict[str, dict[tuple[str, ...], float]]:
+def exposed(figures: RunFigures, waiting: tuple[SourceBacklog, ...] = ()) -> dict[str, dict[tuple[str, ...], float]]:
     """By name of the sample and values of its labels."""
-    collector = RunCollector("p", figures, Standing, lambda: waiting, DiskUsage, lambda: True)
+    collector = RunCollector("p", figures, PipelineStatus, lambda: waiting, DiskUsage, lambda: True)
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(generate_latest(registry_of(collector)).decode()):
         for sample in family.samples:
@@ -162,7 +162,11 @@ def test_a_sink_that_no_batch_waits_for_has_a_backlog(tmp_path: Any) -> None:
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    waiting = (Waiting("s", "records", 5), Waiting("t", "bytes", None, "no answer"), Waiting("u", "bytes", None))
+    waiting = (
+        SourceBacklog("s", "records", 5),
+        SourceBacklog("t", "bytes", None, "no answer"),
+        SourceBacklog("u", "bytes", None),
+    )
     found = exposed(RunFigures(), waiting)
     assert found["crossline_source_waiting_records"] == {("s",): 5}
     assert "crossline_source_waiting_bytes" not in found

@@ -27,7 +27,7 @@ from crossline.observe.watch import run_watch as module
 from crossline.observe.watch.disk_usage import disk_usage_of
 from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.observe.watch.run_watch import RunWatch
-from crossline.runtime.pipeline.standing import Standing, Waiting
+from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 from crossline.settings.watch import Place, WatchSettings, place_of
 
 DEPLOY = Path(__file__).parents[4] / "deploy" / "watch"
@@ -46,10 +46,10 @@ class Stuck:
         self.released.wait(60)
         raise OSError("gone")
 
-    def standing(self) -> Standing:
-        return Standing(started=True, rules={"active": 1})
+    def standing(self) -> PipelineStatus:
+        return PipelineStatus(started=True, rules={"active": 1})
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[SourceBacklog]:
         return []
 
 
@@ -61,10 +61,10 @@ class Cut:
         self.sinks: Sequence[Sink] = ()
         self.alive = True
 
-    def standing(self) -> Standing:
-        return Standing(started=True, rules={"active": 1})
+    def standing(self) -> PipelineStatus:
+        return PipelineStatus(started=True, rules={"active": 1})
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[SourceBacklog]:
         self.asked.set()
         self.released.wait(60)
         raise OSError("no broker")

@@ -19,12 +19,12 @@ from crossline.rule_registry.reading import read_rules
 from crossline.rules.base import Defaults
 from crossline.rules.breaker import Bound
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes import changes as changing
-from crossline.runtime.changes.changes import RuleChanges
+from crossline.runtime.changes import rule_changes as changing
 from crossline.runtime.changes.circuit_breaker import CircuitBreaker
-from crossline.runtime.changes.rulefeed import DirectoryFeed
+from crossline.runtime.changes.rule_changes import RuleChanges
+from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.settings.config import PipelineConfig as Config
 from crossline.settings.config import in_folder, load_pipeline
 
@@ -93,7 +93,7 @@ def test_a_batch_that_is_run_again_is_counted_once(config: Config, tmp_path: Pat
 def begun(config: Config, folder: Path, stopping: threading.Event | None = None) -> tuple[RuleChanges, DirectoryFeed]:
     feed = DirectoryFeed(config, {})
     snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
-    state = (HistoryLog(str(folder)), str(folder), None, stopping or threading.Event())
+    state = (OffsetHistory(str(folder)), str(folder), None, stopping or threading.Event())
     changes = RuleChanges(snapshot, None, feed, *state, config.defaults.bound)
     changes.start()
     return changes, feed
@@ -107,7 +107,7 @@ def test_the_next_batch_is_judged_by_the_rule_as_shadow(config: Config, tmp_path
     changes, feed = begun(config, tmp_path / "checkpoint")
     with changes.judging():
         changes.judged(CLOCKS)
-        changes.flooded(0, alerts(1, 2, 3, 4))
+        changes.trip_breakers(0, alerts(1, 2, 3, 4))
     (event,) = [each for each in changes.events() if each["event"] == "tripped"]
     assert (event["who"], event["count"], event["effective_from_ms"]) == ("breaker", 4, 70_001)
     assert changes.logged["tripped"] == 1
@@ -115,7 +115,9 @@ def test_the_next_batch_is_judged_by_the_rule_as_shadow(config: Config, tmp_path
     changes.delivered(0)
     with changes.judging():
         assert kinds(changes.file.current().rules)[1] == ("shadow", 70_001)
-        changes.flooded(1, alerts(5, 6, 7, 8, 9))  # of a partition that lags: they are told, and nothing trips again
+        changes.trip_breakers(
+            1, alerts(5, 6, 7, 8, 9)
+        )  # of a partition that lags: they are told, and nothing trips again
     assert changes.logged["tripped"] == 1
     assert kinds(ruleset_of_log(log_path(config.rules.path, "p")))[1] == ("shadow", 70_001)
     feed.close()
@@ -127,14 +129,14 @@ def test_a_kill_after_the_log_was_written_changes_nothing(config: Config, tmp_pa
     planned(checkpoint, 0, done=False)
     changes, feed = begun(config, checkpoint)
     changes.judged(CLOCKS)
-    changes.flooded(0, alerts(1, 2, 3, 4))
+    changes.trip_breakers(0, alerts(1, 2, 3, 4))
     before = [each for each in feed.events() if each["event"] == "tripped"]
     feed.close()
     changes, feed = begun(config, checkpoint)
     assert kinds(changes.snapshot.rules)[1] == ("shadow", 70_001)
     with changes.judging():
         changes.judged(CLOCKS)
-        changes.flooded(0, alerts(1, 2, 3, 4))
+        changes.trip_breakers(0, alerts(1, 2, 3, 4))
     assert [each for each in feed.events() if each["event"] == "tripped"] == before
     assert len([each for each in changes.events() if each["event"] == "tripped"]) == 1
     feed.close()
@@ -157,14 +159,14 @@ def test_a_batch_waits_for_a_log_that_cannot_be_written(
         return trip(*arguments)
 
     monkeypatch.setattr(feed, "trip", fails)
-    changes.flooded(0, alerts(1, 2, 3, 4))
+    changes.trip_breakers(0, alerts(1, 2, 3, 4))
     assert (len(tried), changes.logged["tripped"]) == (3, 1)
 
     monkeypatch.setattr(changes, "_circuit_breaker", CircuitBreaker(str(tmp_path / "other"), config.defaults.bound))
     monkeypatch.setattr(changes, "_rules", RuleSet.from_rules(read_rules(tmp_path / "rules")))
     monkeypatch.setattr(feed, "trip", lambda *_: stopping.set() or fails_again())
     with pytest.raises(StoppedError, match="stopped before a rule that floods could be made shadow"):
-        changes.flooded(1, alerts(1, 2, 3, 4))
+        changes.trip_breakers(1, alerts(1, 2, 3, 4))
     feed.close()
 
 

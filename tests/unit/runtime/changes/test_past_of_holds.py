@@ -8,7 +8,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, load_policy
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes.backfill import begins_empty, new_state_stores
+from crossline.runtime.changes.backfill import new_state_stores, starts_empty
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 
 STREAM = """\
@@ -34,7 +34,7 @@ def without_past(before: PlanSnapshot, after: PlanSnapshot) -> list[str]:
     """The plans whose new state stores should have a past that is not read."""
     fresh = new_state_stores(before, after)
     plans = [plan for plan in after.plans() if plan.stream in fresh and plan.met is not None]
-    return [plan.stream for plan in plans if not begins_empty(before, plan, fresh[plan.stream])]
+    return [plan.stream for plan in plans if not starts_empty(before, plan, fresh[plan.stream])]
 
 
 def test_a_version_that_is_new_had_no_alert() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from crossline.rule_registry.events import RuleEvent
-from crossline.runtime.changes.control import Refusals
+from crossline.runtime.changes.publications import RefusalTopic
 
 
 class Topic:
@@ -35,9 +35,9 @@ def refused(number: int) -> RuleEvent:
     return RuleEvent("refused", number, source=f"rule/bad/{number}", digest="d", text="wrong")
 
 
-def begun(path: Path, log: list[RuleEvent]) -> tuple[Refusals, Topic]:
+def begun(path: Path, log: list[RuleEvent]) -> tuple[RefusalTopic, Topic]:
     topic = Topic()
-    refusals = Refusals(topic, path / "p.refusals", "p")
+    refusals = RefusalTopic(topic, path / "p.refusals", "p")
     refusals.begin(log)
     return refusals, topic
 

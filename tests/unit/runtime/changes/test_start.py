@@ -13,10 +13,10 @@ from crossline.basics.errors import PermanentError
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.changes.changes import RuleChanges
-from crossline.runtime.changes.rulefeed import DirectoryFeed
+from crossline.runtime.changes.rule_changes import RuleChanges
+from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.history import HistoryLog
+from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.settings.config import PipelineConfig as Config
 from crossline.settings.config import in_folder, load_pipeline
 
@@ -58,7 +58,7 @@ class Run:
     def __init__(self, config: Config, folder: Path, *, allow_no_rules: bool = False) -> None:
         feed = DirectoryFeed(config, {}, allow_no_rules=allow_no_rules)
         snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
-        state = (HistoryLog(str(folder)), str(folder), None, threading.Event())
+        state = (OffsetHistory(str(folder)), str(folder), None, threading.Event())
         self.changes = RuleChanges(snapshot, None, feed, *state)
         with capture_logs() as self.logs:
             try:

@@ -14,18 +14,18 @@ from py4j.protocol import Py4JNetworkError
 
 from crossline.basics.errors import PermanentError
 from crossline.runtime.java import launch
-from crossline.runtime.java.launch import Started
-from crossline.runtime.machine.temp import own_folder
+from crossline.runtime.java.launch import RunningJava
+from crossline.runtime.machine.temporary_folders import own_folder
 from crossline.runtime.spark_internals import gateway
 
 
 @pytest.fixture
-def java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Started:
+def java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunningJava:
     """Something that lives as Java does, until its standard input ends."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = own_folder()
     process = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    made = Started(process, folder, tmp_path / "said", None)
+    made = RunningJava(process, folder, tmp_path / "said", None)
     monkeypatch.setattr(launch, "_started", [made])
     return made
 
@@ -37,7 +37,7 @@ class Gone:
         raise ConnectionRefusedError(111, "Connection refused")
 
 
-def test_who_ended_it_and_what_is_to_be_done(java: Started) -> None:
+def test_who_ended_it_and_what_is_to_be_done(java: RunningJava) -> None:
     os.kill(java.process.pid, signal.SIGKILL)
     with pytest.raises(PermanentError, match=r"Java, in which Spark runs, was ended by SIGKILL.*the next start"):
         gateway.raise_if_java_ended(Py4JNetworkError("Answer from Java side is empty"))
@@ -46,7 +46,7 @@ def test_who_ended_it_and_what_is_to_be_done(java: Started) -> None:
     assert not java.folder.path.exists()
 
 
-def test_what_has_nothing_to_do_with_java_is_told_as_it_is(java: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_nothing_to_do_with_java_is_told_as_it_is(java: RunningJava, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "_ENDED_S_MAX", 0.01)
     gateway.raise_if_java_ended(ConnectionResetError(104, "of a broker"))
     gateway.raise_if_java_ended(ValueError("another"))

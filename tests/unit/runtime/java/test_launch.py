@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from crossline.runtime.java import launch
-from crossline.runtime.machine.home import spark_home
 from crossline.runtime.machine.java import Java
+from crossline.runtime.machine.spark_home import spark_home
 
 SETTINGS = {
     "spark.driver.extraClassPath": "/jars/a.jar:/jars/b.jar",
@@ -56,4 +56,4 @@ def test_where_somebody_has_a_say_sparks_scripts_start_it(given: dict[str, str])
     [(None, True), ("local[2]", True), ("spark://127.0.0.1:7077", True), ("spark://far:7077", False), ("yarn", False)],
 )
 def test_what_runs_on_this_machine(master: str | None, *, here: bool) -> None:
-    assert launch.is_here(master) is here
+    assert launch.is_on_this_machine(master) is here

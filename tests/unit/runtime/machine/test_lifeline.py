@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from crossline.runtime.machine.attach import ask
-from crossline.runtime.machine.lifeline import tied
+from crossline.runtime.machine.lifeline import watched_lifeline
+from crossline.runtime.machine.zygote_client import ask
 from crossline.runtime.pipeline.in_process_runner import MODULE
 from e2e.ended import still_running
 
@@ -29,20 +29,20 @@ def work(*_, **__):
         time.sleep(0.01)
 """
 ZYGOTE = f"""{AT_WORK}
-import crossline.runtime.workers.warm as module
+import crossline.runtime.workers.kernel_warmup as module
 module.warm = work
 from crossline.runtime.workers.zygote import serve
 serve(sys.argv[1])
 """
 DAEMON = f"""{AT_WORK}
-import crossline.runtime.workers.warm as module
+import crossline.runtime.workers.kernel_warmup as module
 module.warm = work
 sys.argv[1:] = []
 from crossline.runtime.workers import daemon
 daemon.main()
 """
 WARM = f"""{AT_WORK}
-import crossline.runtime.workers.warm as module
+import crossline.runtime.workers.kernel_warmup as module
 module.warm = work
 module.main(["--tied"])
 """
@@ -83,9 +83,9 @@ def test_what_compiles_beside_spark_ends_with_the_process_that_it_is_a_fork_of(t
     """Nobody waits for it then; it has ears for nobody before it is done."""
     path = tmp_path / "socket"
     program = f"""{AT_WORK}
-import crossline.runtime.workers.warm as module
-from crossline.runtime.workers import in_process
-module.warm, in_process.main = (lambda: None), work
+import crossline.runtime.workers.kernel_warmup as module
+from crossline.runtime.workers import in_process_worker
+module.warm, in_process_worker.main = (lambda: None), work
 from crossline.runtime.workers.zygote import serve
 serve({str(path)!r})
 """
@@ -116,7 +116,7 @@ def test_what_is_no_pipe_or_has_another_end_ends_nothing() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     before = threading.active_count()
     for descriptor in (reads, nothing):
-        with tied(descriptor):
+        with watched_lifeline(descriptor):
             assert threading.active_count() == before + 1
         assert threading.active_count() == before
     for descriptor in (reads, writes, nothing):
@@ -125,14 +125,15 @@ def test_what_is_no_pipe_or_has_another_end_ends_nothing() -> None:
     while taken[-1] < reads:  # so that a pipe that is opened next has the number of the closed one
         taken.append(os.open(os.devnull, os.O_RDONLY))
     os.close(taken.pop())
-    with tied(reads):  # closed: it says nothing of anybody's end
+    with watched_lifeline(reads):  # closed: it says nothing of anybody's end
         pass
     for descriptor in taken:
         os.close(descriptor)
 
 
 def test_unread_bytes_do_not_hide_the_end() -> None:
-    program = f"{AT_WORK}\nfrom crossline.runtime.machine.lifeline import tied\nwith tied(): work()"
+    called = "from crossline.runtime.machine.lifeline import watched_lifeline\nwith watched_lifeline(): work()"
+    program = f"{AT_WORK}\n{called}"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

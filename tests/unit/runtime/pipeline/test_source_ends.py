@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from crossline.io.files.log import FileChunks
-from crossline.runtime.pipeline import feed
-from crossline.runtime.pipeline.feed import SourceEnds, log_name
+from crossline.runtime.pipeline import feed_sink
+from crossline.runtime.pipeline.feed_sink import SourceEnds, log_name
 
 NOW_MS = 1_767_225_600_000
 
@@ -39,7 +39,7 @@ def test_topics_end_where_spark_says(checkpoint: Path) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_files_end_where_their_chunks_do(checkpoint: Path, restarts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "LOGS_MAX", 3)
+    monkeypatch.setattr(feed_sink, "LOGS_MAX", 3)
     folder = checkpoint / "in"
     folder.mkdir()
     chunks = FileChunks([f"{folder}/*.jsonl"], str(checkpoint / "sources" / "payments"), 10)

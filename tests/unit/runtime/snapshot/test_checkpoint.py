@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.runtime.machine.temp import own_folder
+from crossline.runtime.machine.temporary_folders import own_folder
 from crossline.runtime.snapshot import checkpoint
 from crossline.runtime.snapshot.checkpoint import HELD, OWNER, Checkpoint, SourceMark, claim
 

@@ -18,7 +18,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.circuit_breaker import CircuitBreaker
 from crossline.runtime.snapshot import snapshot as snapshots
-from crossline.runtime.snapshot.before import snapshot_before
+from crossline.runtime.snapshot.previous_snapshot import previous_snapshot
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
 from crossline.runtime.sources.chunk_source import ChunkSource
 from crossline.runtime.state_log.reshard import reshard
@@ -115,7 +115,7 @@ def test_what_is_put_is_synced_with_its_name_before_it_is_relied_on(
 
 
 def test_a_checkpoint_of_a_version_before_is_told_and_never_begun_anew(tmp_path: Path) -> None:
-    assert snapshot_before(tmp_path) is None
+    assert previous_snapshot(tmp_path) is None
     (tmp_path / "book.json").write_text('{"format": 3}')
     with pytest.raises(StateError, match=r"snapshot of format 3; .* reads 4.*move the checkpoint away"):
-        snapshot_before(tmp_path)
+        previous_snapshot(tmp_path)

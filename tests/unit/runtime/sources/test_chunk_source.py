@@ -13,7 +13,7 @@ from crossline.basics.errors import StateError
 from crossline.io.chunks import ChunkRef
 from crossline.io.files.identity import read_chunk
 from crossline.runtime.sources import chunk_source
-from crossline.runtime.sources.chunk_source import ChunkSource, chunks_given, left_of
+from crossline.runtime.sources.chunk_source import ChunkSource, chunks_between, pending_text
 from crossline.runtime.sources.references import chunk_rows, chunks_of
 
 
@@ -128,13 +128,13 @@ def test_looking_takes_a_tenth_of_the_time_at_most(folder: Path, monkeypatch: py
 def test_what_is_left_is_told(folder: Path) -> None:
     source = reader(folder.parent)
     source.latestOffset()
-    assert left_of(str(folder.parent / "list")) == []
+    assert pending_text(str(folder.parent / "list")) == []
     (folder / "a").write_bytes(b"one\nhal")
     source.latestOffset()
-    assert left_of(str(folder.parent / "list")) == [f"{folder}/a: bytes 4-7 are no whole line yet"]
+    assert pending_text(str(folder.parent / "list")) == [f"{folder}/a: bytes 4-7 are no whole line yet"]
     (folder / "a").write_bytes(b"one\nhalf\n")
     source.latestOffset()
-    assert left_of(str(folder.parent / "list")) == []
+    assert pending_text(str(folder.parent / "list")) == []
 
 
 def test_references_travel_as_rows(folder: Path) -> None:
@@ -149,5 +149,5 @@ def test_a_name_that_is_no_text(folder: Path) -> None:
     Path(f"{folder}/\udcff.jsonl").write_bytes(b"one\n")
     source = reader(folder.parent)
     end = source.latestOffset()["chunk"]
-    (chunk,) = chunks_of(chunk_rows(chunks_given(options_of(folder.parent), 0, end)))
+    (chunk,) = chunks_of(chunk_rows(chunks_between(options_of(folder.parent), 0, end)))
     assert (Path(chunk.place).name, read_chunk(chunk)) == ("\\udcff.jsonl", b"one\n")

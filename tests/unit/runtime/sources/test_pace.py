@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from crossline.runtime.spark_internals.pace import Pace
+from crossline.runtime.spark_internals.rate_controller import RateController
 
 
 def after(*batches: tuple[int, float], most: int = 300_000, within_ms: int = 5_000) -> int:
-    pace = Pace(most, within_ms)
+    pace = RateController(most, within_ms)
     pace.batch(300_000, 20_000)  # the first one of a run
     for records, took_ms in batches:
         pace.batch(records, took_ms)

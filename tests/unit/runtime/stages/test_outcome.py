@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from crossline.runtime.stages import outcome
-from crossline.runtime.stages.outcome import Outcome, collect
+from crossline.runtime.stages.outcome import Outcome, collect_from_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 class Frame:
-    """What ``collect`` asks of a frame: its rows."""
+    """What ``collect_from_spark`` asks of a frame: its rows."""
 
     def __init__(self, **rows: Any) -> None:
         self._rows = rows
@@ -60,7 +60,7 @@ LATE = [position("p1", 9), position("p2", 4), position("p1", 3), position("p1", 
 
 def collected(source: Source) -> Outcome:
     frame = Frame(late=LATE, duplicates=[position("p1", 5)])
-    return collect(cast("DataFrame", frame), {"s": source})
+    return collect_from_spark(cast("DataFrame", frame), {"s": source})
 
 
 def test_each_partition_is_asked_once_and_in_order() -> None:
@@ -89,7 +89,7 @@ def test_when_time_is_up_records_go_without_their_bytes_and_say_so(monkeypatch: 
 def test_a_duplicate_without_its_bytes_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome, "FETCH_S", 0.0)
     frame = Frame(duplicates=[position("p1", 5)])
-    (letter,) = collect(cast("DataFrame", frame), {"s": Source()}).dead
+    (letter,) = collect_from_spark(cast("DataFrame", frame), {"s": Source()}).dead
     assert letter.raw is None
     assert letter.detail.endswith("the first record counts; its bytes could not be fetched in time")
 
@@ -97,7 +97,7 @@ def test_a_duplicate_without_its_bytes_says_why(monkeypatch: pytest.MonkeyPatch)
 def test_what_shards_did_not_score_is_added_up() -> None:
     mine: dict[str, Any] = {"records": 5, "retained": 0, "clocks": {}, "failed": [["m", 2, "no number", 3]]}
     other = {**mine, "failed": [["m", 2, "no number", 1], ["n", 1, "raised", 2]]}
-    found = outcome.gathered([("figures", orjson.dumps(each)) for each in (mine, other)], {})
+    found = outcome.collect_outcome([("figures", orjson.dumps(each)) for each in (mine, other)], {})
     assert found.figures["failed"] == {
         "m@2": {"records": 4, "why": "no number"},
         "n@1": {"records": 2, "why": "raised"},
@@ -107,4 +107,4 @@ def test_what_shards_did_not_score_is_added_up() -> None:
 
 def test_an_outcome_of_a_kind_that_nobody_takes_is_an_error() -> None:
     with pytest.raises(ValueError, match="an outcome of kind rumours, which nobody takes"):
-        outcome.gathered([("rumours", b"{}")], None)
+        outcome.collect_outcome([("rumours", b"{}")], None)

@@ -14,7 +14,7 @@ from crossline.basics.errors import StateError
 from crossline.ingest.route.part_codec import pack
 from crossline.ingest.route.partitioner import Part
 from crossline.runtime.stages.rows import OUT, rows_of
-from crossline.runtime.stages.spill import BODY_BYTES_MIN, SpillBodies, body_of, clear, parts_of, put_aside
+from crossline.runtime.stages.spill import BODY_BYTES_MIN, SpillBodies, body_of, clear, parts_of, spill_bodies
 from crossline.runtime.work.task import Task
 
 SIZES = [0, 1, 7, 8, BODY_BYTES_MIN - 1, BODY_BYTES_MIN, BODY_BYTES_MIN + 1, 4096 * 9, 70_001]
@@ -38,7 +38,7 @@ def columns(made: pa.RecordBatch) -> tuple[list[int], list[int], list[str], list
 
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     given = rows_of(rows())
-    made = put_aside(given, tmp_path / "aside" / "a")
+    made = spill_bodies(given, tmp_path / "aside" / "a")
     assert columns(made)[:3] == columns(given)[:3]
     assert [bytes(body_of(each)) for each in columns(made)[3]] == columns(given)[3]
     moved = [len(after) < len(before) for after, before in zip(columns(made)[3], columns(given)[3], strict=True)]
@@ -47,13 +47,13 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
 
 def test_bodies_are_read_as_arrow_has_them(tmp_path: Path) -> None:
     """Its buffers are of signed bytes: those who decide, and who judge, are given them as they are."""
-    made = put_aside(rows_of(rows()), tmp_path / "aside" / "a")
+    made = spill_bodies(rows_of(rows()), tmp_path / "aside" / "a")
     assert [bytes(body_of(memoryview(each.as_buffer()))) for each in made.column(3)] == [each for *_, each in rows()]
 
 
 def test_small_rows_make_no_file_and_stay_as_they_are(tmp_path: Path) -> None:
     given = rows_of([(1, 0, "parts", body(BODY_BYTES_MIN - 1, 1)), (OUT, 0, "alerts", body(10**6, 2))])
-    assert put_aside(given, tmp_path / "aside" / "a") is given
+    assert spill_bodies(given, tmp_path / "aside" / "a") is given
     assert not (tmp_path / "aside").exists()
 
 
@@ -73,14 +73,14 @@ def test_each_task_and_each_try_of_one_has_files_of_its_own(tmp_path: Path) -> N
 def test_parts_outlive_their_files_and_damage_is_told(tmp_path: Path) -> None:
     array = np.arange(50_000, dtype=np.int64)
     packed = pack([Part(3, {"stream": "s"}, {"x": array}), Part(3, {"stream": "t"}, {"x": array[::-1].copy()})])
-    made = columns(put_aside(rows_of([(1, 3, "parts", packed)]), tmp_path / "a"))[3]
+    made = columns(spill_bodies(rows_of([(1, 3, "parts", packed)]), tmp_path / "a"))[3]
     parts = list(parts_of(made, "a batch"))
     clear(tmp_path)
     gc.collect()
     assert [meta["stream"] for meta, _ in parts] == ["s", "t"]
     assert all(np.array_equal(np.sort(arrays["x"]), array) for _, arrays in parts)
 
-    made = columns(put_aside(rows_of([(1, 3, "parts", packed)]), tmp_path / "b"))[3]
+    made = columns(spill_bodies(rows_of([(1, 3, "parts", packed)]), tmp_path / "b"))[3]
     with (tmp_path / "b").open("r+b") as file:
         file.seek(100_000)
         file.write(b"\xff")

@@ -20,7 +20,7 @@ from crossline.runtime.snapshot import lease as lease_module
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, is_there
 from crossline.runtime.snapshot.lease import CLAIMS
 from crossline.runtime.state_log.reshard import reshard_stored
-from crossline.runtime.state_log.statelog import StateLog
+from crossline.runtime.state_log.state_log import StateLog
 from oracle.living import Life
 from oracle.test_reshard import KilledError, go_on, lived
 

@@ -18,7 +18,7 @@ from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.workers.warm import ALL, warm
+from crossline.runtime.workers.kernel_warmup import ALL, warm
 
 STREAMS = """
 schema_version: 1

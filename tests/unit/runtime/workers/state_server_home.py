@@ -15,14 +15,14 @@ from pathlib import Path
 
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.workers import state_server, state_servers
-from crossline.runtime.workers.state_servers import judged
+from crossline.runtime.workers.state_servers import judge_shards
 
 
 def work(request: Path) -> None:
     judging, parts, count = pickle.loads(request.read_bytes())  # noqa: S301 - the test's own
     state_servers.processors = lambda: count  # also where the machine has one alone
     try:
-        answer = list(judged(judging, parts, count, Stopwatch()))
+        answer = list(judge_shards(judging, parts, count, Stopwatch()))
     except Exception as error:  # noqa: BLE001 - it is the answer
         answer = error
     spill_folder = request.with_suffix(".tmp")
@@ -37,9 +37,9 @@ def say(what: object) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    state_server.open_place()
+    state_server.open_state_server_folder()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    where = state_server.place()
+    where = state_server.state_server_folder()
     say(where.folder if where else "")
     for line in sys.stdin:
         name = line.strip()

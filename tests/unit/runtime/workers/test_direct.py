@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from crossline.runtime.workers import in_process
+from crossline.runtime.workers import in_process_worker
 
 
 def test_an_owner_that_is_killed_before_it_has_read_all_is_no_news(
@@ -17,10 +17,10 @@ def test_an_owner_that_is_killed_before_it_has_read_all_is_no_news(
     """A socket that is closed with something unread in it is reset, where one that is read to its end just ends."""
     ours, theirs = socket.socketpair()
     owner, served = Connection(theirs.detach()), Connection(ours.detach())
-    owner.send_bytes(pickle.dumps(in_process.Setup(None, None, 1, None, {}, {})))  # type: ignore[arg-type] # not used
+    owner.send_bytes(pickle.dumps(in_process_worker.Setup(None, None, 1, None, {}, {})))  # type: ignore[arg-type] # not used
     served.send_bytes(b"an answer that nobody reads")
     owner.close()
-    monkeypatch.setattr(in_process, "Connection", lambda _: served)
-    in_process.main()
+    monkeypatch.setattr(in_process_worker, "Connection", lambda _: served)
+    in_process_worker.main()
     served.close()
     assert capfd.readouterr() == ("", "")

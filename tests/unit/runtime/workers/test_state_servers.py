@@ -25,11 +25,11 @@ from crossline.ingest.decode import decode_lines
 from crossline.ingest.route.part_codec import pack
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.runtime.snapshot.snapshot import StaticSnapshot
-from crossline.runtime.stages.judging import Judging
 from crossline.runtime.stages.rows import READ
-from crossline.runtime.state_log.cache import Sent, ShardCache
+from crossline.runtime.stages.shard_judge import ShardJudge
+from crossline.runtime.state_log.cache import ShardCache, StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
-from crossline.runtime.workers.state_servers import judged
+from crossline.runtime.workers.state_servers import judge_shards
 from e2e.killing import family
 from e2e.project import by_id, figures, from_twin
 from e2e.snapshots import snapshot_of
@@ -96,14 +96,14 @@ class Home:
     def request(self, batch: int, data: bytes, shards: Sequence[int] = range(SHARDS)) -> str:
         parts = {shard: blobs for shard, blobs in self.parts(batch, data).items() if shard in shards}
         name = f"batch-{batch}-{time.monotonic_ns()}"
-        work = Judging(self.source, self.cache, "query", batch)
+        work = ShardJudge(self.source, self.cache, "query", batch)
         (self.root / name).write_bytes(pickle.dumps((work, parts, STATE_SERVERS)))
         return name
 
     def answer(self, name: str) -> Any:
         return _loaded(self.root / f"{name}.answer")
 
-    def batch(self, batch: int, data: bytes, shards: Sequence[int] = range(SHARDS)) -> list[Sent]:
+    def batch(self, batch: int, data: bytes, shards: Sequence[int] = range(SHARDS)) -> list[StageRows]:
         """A batch by a worker of its own, and what it says."""
         name = self.request(batch, data, shards)
         self.ask(name)
@@ -128,7 +128,7 @@ class Home:
         return figures(by_id(alert for alerts in self.alerts.values() for alert in alerts))
 
 
-def alerts_in(answer: list[Sent]) -> list[dict[str, Any]]:
+def alerts_in(answer: list[StageRows]) -> list[dict[str, Any]]:
     return [alert for rows in answer for *_, kind, body in rows if kind == "alerts" for alert in orjson.loads(body)]
 
 
@@ -239,10 +239,10 @@ def test_without_a_daemon_the_worker_judges_itself(home: Home, log: list[Record]
     data = batches_of(log, 120)[0]
     there = home.batch(0, data)
     work, parts, state_servers = _loaded(home.root / home.request(0, data))
-    alone = Judging(work.source, ShardCache(str(home.root / "alone"), per_query=False, held_max=8), "query", 0)
-    here = list(judged(alone, parts, state_servers, Stopwatch()))
+    alone = ShardJudge(work.source, ShardCache(str(home.root / "alone"), per_query=False, held_max=8), "query", 0)
+    here = list(judge_shards(alone, parts, state_servers, Stopwatch()))
 
-    def ids(answer: list[Sent]) -> set[str]:
+    def ids(answer: list[StageRows]) -> set[str]:
         return {alert["alert_id"] for alert in alerts_in(answer)}
 
     assert ids(here) == ids(there)
@@ -255,7 +255,7 @@ def test_a_state_server_whose_shards_are_judged_elsewhere_lets_them_go(home: Hom
     for number, data in enumerate(batches_of(log)[:6]):
         home.batch(number, data, (0, 2) if number else range(SHARDS))
         if number:
-            work = Judging(home.source, elsewhere, "query", number)
+            work = ShardJudge(home.source, elsewhere, "query", number)
             work.shard(1, home.parts(number, data)[1], Stopwatch())
     answer = home.batch(6, b"")
     read = [orjson.loads(body)[0] for rows in answer for *_, kind, body in rows if kind == READ]

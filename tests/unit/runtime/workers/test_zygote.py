@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from crossline.runtime.java.settings import SOCKET_VARIABLE
-from crossline.runtime.machine import attach as module
+from crossline.runtime.machine import zygote_client as module
 
 ATTACH = Path(module.__file__)
 PROBE = """

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from crossline.io.sinks.base import Delivery
-from crossline.runtime.pipeline.feed import FeedSink
+from crossline.runtime.pipeline.feed_sink import FeedSink
 from crossline.serve.app.events import AllEvents
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.changes import CaseChanges

@@ -10,7 +10,7 @@ from crossline.basics.errors import SinkError
 from crossline.io.feed.copies import FeedCopies, copies_in, copy_name
 from crossline.io.objects.file_stores import LocalFiles, StoreUnavailableError
 from crossline.io.sinks.base import Delivery
-from crossline.runtime.pipeline.feed import FeedSink
+from crossline.runtime.pipeline.feed_sink import FeedSink
 
 
 def test_the_oldest_go_by_number_and_by_size(tmp_path: Path) -> None:

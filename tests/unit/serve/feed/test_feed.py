@@ -19,7 +19,7 @@ from crossline.io.feed.files import batches_in
 from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.rules.policy.hits import DecidedRecord
 from crossline.rules.policy.policy import Policy, load_policy
-from crossline.runtime.pipeline.feed import FeedSink
+from crossline.runtime.pipeline.feed_sink import FeedSink
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.feed.reader import EventId, FeedReader
 

@@ -11,7 +11,7 @@ from tests.oracle.replicated import Decision, Pipeline
 from crossline.io.feed.copies import FeedCopies
 from crossline.io.feed.files import batch_path, write_batch
 from crossline.io.objects.file_stores import FileStore
-from crossline.runtime.snapshot.mirror import Mirror
+from crossline.runtime.snapshot.checkpoint_mirror import CheckpointMirror
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.cache import ShardCache
 
@@ -30,7 +30,7 @@ class StoredPipeline:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.store = folder, store
-        self.mirror = Mirror(store, folder, "the store")
+        self.mirror = CheckpointMirror(store, folder, "the store")
         self.mirror.restore(epoch)
         self.pipeline = Pipeline(folder, snapshot)
         self.pipeline.cache = ShardCache(state, per_query=False, held_max=64)

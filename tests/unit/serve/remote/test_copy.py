@@ -14,12 +14,12 @@ from crossline.basics.errors import StateError
 from crossline.evaluate.shard import ShardState
 from crossline.io.feed.files import batches_in
 from crossline.io.objects.file_stores import LocalFiles, StoreUnavailableError
-from crossline.runtime.snapshot.mirror import INLINE_BYTES, PARTS, Mirror
+from crossline.runtime.snapshot.checkpoint_mirror import INLINE_BYTES, PARTS, CheckpointMirror
 from crossline.runtime.snapshot.snapshot import SnapshotFile
-from crossline.runtime.snapshot.sparklog import committed, last_committed
+from crossline.runtime.snapshot.spark_log import committed, last_committed
 from crossline.runtime.state_log import cache as caching
-from crossline.runtime.state_log import statelog
-from crossline.runtime.state_log.follow import FollowedState
+from crossline.runtime.state_log import state_log
+from crossline.runtime.state_log.followed_state import FollowedState
 from crossline.serve.remote.checkpoint_copy import LOGS_KEPT, CheckpointCopy
 from crossline.serve.replica.pending_records import BatchEnds
 from crossline.serve.replica.setup import sources_of
@@ -148,8 +148,8 @@ def test_merged_and_dropped_segments_come_and_go(
 ) -> None:
     monkeypatch.setattr(caching, "MERGE_AT", 8)
     monkeypatch.setattr(caching, "MERGE_COUNT", 4)
-    monkeypatch.setattr(statelog, "MERGE_AT", 8)
-    monkeypatch.setattr(statelog, "MERGE_COUNT", 4)
+    monkeypatch.setattr(state_log, "MERGE_AT", 8)
+    monkeypatch.setattr(state_log, "MERGE_COUNT", 4)
     asks, here = Asks(), tmp_path / "here"
     copy = copy_of(stored, here)
     for batch in range(LOGS_KEPT + 60):
@@ -225,7 +225,7 @@ def test_one_that_looks_while_the_pipeline_begins_takes_it_for_the_same(tmp_path
     """Spark's query has its id a moment after the checkpoint is there."""
     store = LocalFiles(tmp_path / "store")
     (tmp_path / "driver").mkdir()
-    Mirror(store, tmp_path / "driver", "the store").restore(1)
+    CheckpointMirror(store, tmp_path / "driver", "the store").restore(1)
     (tmp_path / "here").mkdir()
     copy = CheckpointCopy(store, tmp_path / "here", "s3://bank/checkpoint")
     assert copy.look()

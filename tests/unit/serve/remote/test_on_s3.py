@@ -11,7 +11,7 @@ from tests.unit.serve.replica.conftest import BURST, Asks, snapshot_of
 from crossline.io.feed.files import batches_in
 from crossline.io.objects.file_stores import file_store
 from crossline.io.objects.location import under
-from crossline.runtime.snapshot.sparklog import last_committed
+from crossline.runtime.snapshot.spark_log import last_committed
 from crossline.runtime.state_log import cache as caching
 from crossline.serve.remote.checkpoint_copy import CheckpointCopy
 

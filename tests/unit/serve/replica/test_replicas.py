@@ -17,7 +17,7 @@ from tests.oracle.replicated import Pipeline, told
 
 from crossline.basics.errors import StateError, UsageError
 from crossline.runtime.state_log import cache as caching
-from crossline.runtime.state_log.follow import FollowedState
+from crossline.runtime.state_log.followed_state import FollowedState
 from crossline.serve.app.compose import replicas_of
 from crossline.serve.decisions.values import NotJudgedError, Place, RecordVerdict
 from crossline.serve.replica.answers import ReplicaLimits

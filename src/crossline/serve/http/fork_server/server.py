@@ -19,7 +19,7 @@ import traceback
 from typing import NoReturn
 
 from crossline.runtime.java.child_processes import end_with_parent
-from crossline.runtime.machine.title import call_myself
+from crossline.runtime.machine.process_title import set_process_title
 
 ASKED_MAX = 64 << 10  # bytes of arguments
 MAIN = "crossline.cli.main"
@@ -85,7 +85,7 @@ def _run(data: bytes, given: list[int], others: list[int]) -> NoReturn:
         # Those of the process that was forked know of what they wrote to before.
         sys.stdout, sys.stderr = (os.fdopen(each, "w", closefd=False, encoding="utf-8") for each in (1, 2))
         sys.argv[1:] = json.loads(data)
-        call_myself("cl-command")
+        set_process_title("cl-command")
         importlib.import_module(MAIN).main()
     except SystemExit as end:
         os._exit(end.code if isinstance(end.code, int) else 1)
@@ -101,7 +101,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: who started it ends it
     idle_s, modules = float(sys.argv[1]), sys.argv[2:]
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=os.dup(0))
-    call_myself("cl-warm")
+    set_process_title("cl-warm")
     for name in (MAIN, *modules):
         importlib.import_module(name)
     gc.collect()

@@ -1,0 +1,56 @@
+"""Which executor has which part of the shards: a function of who is there, and of who had what before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+
+def assign_parts(parts: int, cores: Mapping[str, int], before: Sequence[str] = ()) -> tuple[str, ...]:
+    """The executor of each part; none where there is no executor.
+
+    ``cores``: of each executor that is there, by its id. ``before``: the answer before, in which executors may stand
+    that are gone.
+
+    Each gets its share by cores, to within one part: so no more than it has cores, where there are enough for all. As
+    few parts move as can be, and the same input gives the same answer.
+    """
+    if not cores:
+        return ()
+    kept = [before[part] if part < len(before) and before[part] in cores else None for part in range(parts)]
+    due = _due(parts, cores, {name: kept.count(name) for name in cores})
+    for part, name in enumerate(kept):
+        if name is not None:
+            due[name] -= 1
+            if due[name] < 0:
+                due[name], kept[part] = 0, None
+    waiting = iter([name for name in sorted(cores, key=_order) for _ in range(due[name])])
+    return tuple(next(waiting) if name is None else name for name in kept)
+
+
+def round_robin(homes: Sequence[str]) -> list[str]:
+    """The same executors as often, one after the other: the first few of them are as many different ones as can be."""
+    turns: Counter[str] = Counter()
+    turn_of = []
+    for name in homes:
+        turn_of.append((turns[name], name))
+        turns[name] += 1
+    return [name for _, name in sorted(turn_of, key=lambda each: (each[0], _order(each[1])))]
+
+
+def _due(parts: int, cores: Mapping[str, int], kept: Mapping[str, int]) -> dict[str, int]:
+    """How many parts each gets: the whole of its share, and one more where something is left, first who has it."""
+    every = sum(cores.values())
+    share = {name: Fraction(parts * count, every) for name, count in cores.items()}
+    due = {name: int(share[name]) for name in cores}
+    broken = [name for name in cores if share[name] > due[name]]
+    broken.sort(key=lambda name: (kept[name] <= due[name], due[name] - share[name], _order(name)))
+    for name in broken[: parts - sum(due.values())]:
+        due[name] += 1
+    return due
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Spark numbers executors as they come: the tenth is after the ninth."""
+    return (len(name), name)

@@ -1,0 +1,183 @@
+"""A batch of topics without a job of Spark: read, taken in and judged by one process that stays.
+
+Spark says which offsets a batch has, and notes them before it runs and after it; that is all a batch of some hundred
+records needs of it. To plan its query and start a task takes 50 to 80 ms; the stages themselves take 15. And to read a
+record and hand it to Python takes Java 8 us, in place of 2. So a process that was forked with all loaded holds the
+readers of the topics, runs the same stages over the same records, and has the same state servers judge them. Whatever
+is not as it should be, it leaves to Spark, which runs the batch as any other.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from crossline.io.files.listing import ChunkList
+from crossline.io.kafka.transactions.decision_topic import DecisionTopic
+from crossline.io.kafka.unavailable_range import NotThereError, Place, Range
+from crossline.runtime.snapshot.snapshot import SnapshotSource
+from crossline.runtime.sources.intake import Intake, StreamIntake
+from crossline.runtime.sources.messages import HEADERS, HEADERS_TYPE
+from crossline.runtime.sources.references import chunk_rows
+from crossline.runtime.stages.stages import in_one, stages_of
+from crossline.runtime.state_log.cache import Rows, ShardCache
+from crossline.runtime.work.task import Task
+from crossline.runtime.workers.state_server import announced_folder, use_folder
+from crossline.runtime.workers.state_servers import StateServerJudge
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from crossline.io.kafka.range_reader import KafkaTail
+
+CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
+CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
+READ_WAIT_S = 5.0  # those of a batch are in the broker when it is planned; Spark is asked sooner than waited for
+_SCHEMA = pa.schema(
+    [
+        *(("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())),
+        *(("timestamp", pa.timestamp("ms", "UTC")), ("timestampType", pa.int32()), ("value", pa.binary())),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the process is to know once. ``clients``: by stream, how its brokers are reached; never printed.
+
+    ``patience_s``: with records that do not come. ``listed``: by stream that is no topic, the folder of its chunks.
+    """
+
+    source: SnapshotSource
+    cache: ShardCache
+    state_servers: int
+    folder: Path
+    intakes: Mapping[str, Intake]
+    clients: Mapping[str, Mapping[str, str]]
+    topic: DecisionTopic | None = None
+    patience_s: float = READ_WAIT_S
+    listed: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Setup({', '.join(self.intakes)})"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """A batch: its task, and by stream the ranges of its partitions; ``ranges`` None: read no further for now."""
+
+    task: Task
+    ranges: Mapping[str, Mapping[Place, Range]] | None
+
+
+class InProcessWorker:
+    """Runs batches, one after the other."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._tails = _tails(setup.clients)
+        self._lists = {stream: ChunkList(folder) for stream, folder in setup.listed.items()}
+        self._intake = StreamIntake(setup.intakes)
+        self._judge = StateServerJudge(setup.source, setup.cache, setup.state_servers, setup.topic)
+
+    def run(self, asked: BatchRequest) -> Rows | None:
+        """The outcome rows of a batch; None where Spark is to run it."""
+        if asked.ranges is None:
+            for tail in self._tails.values():
+                tail.rest()
+            return None
+        where = announced_folder(self._setup.folder)
+        use_folder(where)
+        if where is None:
+            return None
+        rows: Rows = []
+        kept = self._setup.topic is not None
+        stages = stages_of(self._setup.source, self._intake, self._judge, kept=kept, patient=False)
+        try:
+            # Closed here and now: a reader that is let go of in the midst of a later batch would end its reading.
+            with closing(self._read(asked.ranges)) as read:
+                for batch in in_one(stages, asked.task, read):
+                    rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
+        except NotThereError:
+            return None
+        return rows
+
+    def _read(self, of: Mapping[str, Mapping[Place, Range]]) -> Generator[pa.RecordBatch]:
+        """The records of each stream's ranges, in slices; all are read before the first shard is judged."""
+        streams = self._setup.source.current().streams
+        for stream, ranges in of.items():
+            if stream in self._lists:
+                yield from self._chunks(stream, *ranges[CHUNKS])
+                continue
+            for place, messages in self._tails[stream].read(ranges, self._setup.patience_s):
+                yield StreamIntake.marked(stream, _rows(place, messages, headers=bool(streams[stream].headers)))
+
+    def _chunks(self, stream: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The chunks of a batch, which are in the list before Spark is told of them."""
+        listed = self._lists[stream]
+        listed.refresh()
+        chunks = listed.chunks(start, end)
+        if len(chunks) < end - start or sum(each.end - each.start for each in chunks) > CHUNK_BYTES_MAX:
+            raise NotThereError(f"{stream}: chunks {start}-{end} are for Spark's tasks")
+        if chunks:
+            yield StreamIntake.marked(stream, chunk_rows(chunks))
+        listed.forget(start)  # no batch before this one is run again
+
+
+def _tails(clients: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaTail]:
+    """What reads the topics of each stream ahead."""
+    if not clients:
+        return {}
+    from crossline.io.kafka.range_reader import KafkaTail  # noqa: PLC0415 - the client is an extra
+
+    return {stream: KafkaTail(client) for stream, client in clients.items()}
+
+
+def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:
+    """Messages of one partition as Spark's source has them, with their ``headers`` or without."""
+    count = len(messages)
+    stamps = [message.timestamp() for message in messages]
+    columns: list[list[Any]] = [
+        [place[0]] * count,
+        [place[1]] * count,
+        [message.offset() for message in messages],
+        [ms for _, ms in stamps],
+        [kind - 1 for kind, _ in stamps],  # Spark numbers the kinds of times from -1 on
+        [message.value() for message in messages],
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    rows = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    if not headers:
+        return rows
+    from crossline.io.kafka.client import read_headers  # noqa: PLC0415 - the client is an extra
+
+    said = [[{"key": name, "value": raw} for name, raw in read_headers(message)] for message in messages]
+    return rows.append_column(HEADERS, pa.array(said, HEADERS_TYPE))
+
+
+def serve(connection: Connection) -> None:
+    """Run what is asked for until whoever asks is gone; what fails is left to Spark, which tells of it."""
+    direct = InProcessWorker(pickle.loads(connection.recv_bytes()))  # noqa: S301 - from the process that had this one forked
+    while True:
+        asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - as above
+        try:
+            rows = direct.run(asked)
+        except Exception as error:  # noqa: BLE001 - as said
+            sys.stderr.write(f"a batch is left to Spark: {type(error).__name__}: {error}\n")
+            rows = None
+        if asked.ranges is not None:
+            connection.send_bytes(pickle.dumps(rows))
+
+
+def main() -> None:
+    """Serve whoever had this process forked, at its standard input."""
+    with suppress(EOFError, ConnectionError):  # it is also reset, where the end comes with something unread
+        serve(Connection(0))

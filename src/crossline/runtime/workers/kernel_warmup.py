@@ -1,0 +1,194 @@
+"""Compile the kernels once, into numba's cache beside the code: the first batch of a pipeline does not wait then."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any, TypedDict
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.basics import wire
+from crossline.basics.streams.schema import load_streams
+from crossline.evaluate.detect import detect, new_state
+from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.state_log import apply_delta, encode_delta
+from crossline.ingest.avro.records import decode_avro
+from crossline.ingest.avro.schema import read_schema
+from crossline.ingest.decode import decode_csv, decode_lines, decode_table, decode_values, make_layout
+from crossline.ingest.route.partitioner import Chunk, route
+from crossline.plan.compile import StreamPlan, compile_stream
+from crossline.rules.base import Defaults
+from crossline.rules.reading import load_rules_text
+from crossline.rules.ruleset import RuleSet
+from crossline.runtime.machine.compile_progress import CompileProgress
+from crossline.runtime.machine.lifeline import watched_lifeline
+from crossline.state.panes.store import warm as warm_panes
+from crossline.state.patterns.store import warm as warm_patterns
+from crossline.state.windows.store import warm as warm_windows
+from crossline.state.windows.store import warm_in_order
+
+_STREAM = """
+schema_version: 1
+streams:
+  s: {id: i, event_time: {field: t}, fields: {i: string, t: integer, k: string, v: integer}}
+"""
+_RULE = """
+- {rule_id: r, version: 1, rule_type: velocity, source_topic: s, group_by: k, aggregation_type: sum,
+   aggregation_field: v, aggregation_threshold: 3, window: 10s}
+"""
+_LINES = b"".join(b'{"i":"a%d","t":%d,"k":"x","v":1}\n' % (n, 1_000 * n) for n in range(8))
+
+
+_AVRO = '{"type": "record", "name": "r", "fields": [{"name": "i", "type": "string"}]}'
+# What else a record's time may be, and its values.
+_TIMES: dict[str, tuple[str, Any]] = {
+    "{field: t}": ("integer", 1_769_851_800_000),
+    "{field: t, unit: s}": ("number", 1_769_851_800.5),
+    "{field: t, unit: iso8601}": ("string", "2026-01-31T09:30:00Z"),
+}
+_TIMED = """
+schema_version: 1
+streams:
+  s: {id: i, event_time: %s, fields: {i: string, t: %s, u: timestamp, n: number?, b: boolean?}}
+"""
+
+
+class WarmupPlan(TypedDict, total=False):
+    """What ``warm`` takes besides the windows."""
+
+    panes: bool
+    patterns: bool
+    formats: bool
+    in_order: bool
+    windows: bool
+
+
+ALL: WarmupPlan = {"panes": True, "patterns": True, "formats": True, "in_order": True}
+# What two processes compile beside each other in half the time: about as much each, in folders of its own.
+HALVES: dict[str, WarmupPlan] = {"panes": {"panes": True, "windows": False}, "rest": {**ALL, "panes": False}}
+
+_NICE_MOST = 19
+
+# A step of ``warm``: its name, how many were before it, and how many there are.
+OnStep = Callable[[str, int, int], None]
+
+
+def warm(
+    *,
+    panes: bool = False,
+    patterns: bool = False,
+    formats: bool = False,
+    in_order: bool = False,
+    windows: bool = True,
+    on_step: OnStep | None = None,
+) -> float:
+    """Run the kernels on a handful of records; the seconds it took.
+
+    That is half a minute when nothing is cached, else a second. ``panes``, ``patterns``: these kernels too, which take
+    as long again; where no rule has a resolution, is a sequence or an absence, nobody needs them. ``formats``: all that
+    records may come in, not JSON lines alone. ``in_order``: what a batch is judged by whose records come far out of
+    order. ``windows``: what every pipeline needs; without it, only what is named. What judges again has no kernel but
+    those of what it judges.
+
+    ``on_step`` is called before each step, also where all is cached; ``on_compiling`` tells whether it is (see
+    ``runtime/machine/compile_lock.py``).
+    """
+    begun = time.monotonic()
+    wanted: list[tuple[str, Callable[[], None], bool]] = [
+        ("windows with a resolution", warm_panes, panes),
+        ("sequences and absences", warm_patterns, patterns),
+        ("formats", _decode_all, formats),
+        ("windows", warm_windows, windows),
+        ("a batch", _judge_some, windows),
+        ("records out of order", warm_in_order, in_order),
+    ]
+    steps = [(name, step) for name, step, is_wanted in wanted if is_wanted]
+    for number, (name, step) in enumerate(steps):
+        if on_step is not None:
+            on_step(name, number, len(steps))
+        step()
+    return time.monotonic() - begun
+
+
+def _judge_some() -> None:
+    spec = load_streams(_STREAM, "warm")["s"]
+    rules = RuleSet.from_rules(item.rule for item in load_rules_text(_RULE, "warm"))
+    plan = compile_stream(rules, "s", spec, Defaults())
+    records = decode_lines(make_layout("s", spec), _LINES, "warm", 0).records
+    detect(plan, new_state(), records)
+    parts = [(p.meta, p.arrays) for p in route(plan, records, Chunk("s", 0, "warm"), 1, {})]
+    state = ShardState()
+    output = judge([plan], state, parts, Bounds())
+    apply_delta([plan], ShardState(), *wire.decode(encode_delta(0, state, output.deltas), "warm"), Bounds())
+
+
+def wanted_by(plans: Iterable[StreamPlan]) -> WarmupPlan:
+    """What ``plans`` are judged by, besides windows, which all are."""
+    state_stores = [each.state_store for plan in plans for each in plan.state_stores]
+    return {
+        "panes": any(state_store.resolution_ms for state_store in state_stores),
+        "patterns": any(state_store.ordered or state_store.waits for state_store in state_stores),
+    }
+
+
+def warm_for(plans: Iterable[StreamPlan], on_step: OnStep | None = None) -> None:
+    """The kernels that ``plans`` are judged by, once, before processes are forked that each would compile them."""
+    warm(**wanted_by(plans), on_step=on_step)
+
+
+def _decode_all() -> None:
+    """Decode a record of each format, with times of each kind."""
+    at, kinds = np.zeros(1, np.int64), ["i", "t", "u", "n", "b"]
+    for time_of, (kind, given) in _TIMES.items():
+        layout = make_layout("s", load_streams(_TIMED % (time_of, kind), "warm")["s"])
+        rest = '"u":"2026-01-31T09:30:00+01:00","n":0.1234567890123456789,"b":true'
+        line = f'{{"i":"\\u00e9","t":{json.dumps(given)},{rest}}}'.encode()
+        row = f'"e,",{given},2026-01-31T09:30:00Z,1.5,true\n'.encode()
+        table = {"i": ["e"], "t": [given], "n": [1.5], "b": [True]}
+        decode_lines(layout, line + b"\n", "warm", 0)
+        decode_values(layout, pa.array([line]), "warm", at, at)
+        decode_csv(layout, kinds, row, "warm", 0)
+        for column in ([1.5e12], ["2026-01-31T09:30:00Z"]):
+            decode_table(layout, pa.table({**table, "u": column}), "warm", at)
+        decode_avro(layout, pa.array([b"\0\0\0\0\1\2a"]), "warm", at, at, {1: read_schema([_AVRO])})
+
+
+def warm_beside() -> None:
+    """Compile all that is not in the cache, at the lowest priority; say so where there is anything to compile."""
+    os.nice(_NICE_MOST)
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        sys.stderr.write(text)
+
+    CompileProgress(lambda: say("compiling the other kernels beside, at low priority\n"), lambda *_: None).watch()
+    seconds = warm(**ALL)
+    if said:
+        say(f"all kernels are compiled, after {seconds:.0f} s\n")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Compile all, or that of ``HALVES`` which is named; with ``--tied`` while the standard input has another end.
+
+    ``--beside``: as ``warm_beside``.
+    """
+    with watched_lifeline() if "--tied" in arguments else nullcontext():
+        if "--beside" in arguments:
+            warm_beside()
+            return
+        half = next((each for each in arguments if each in HALVES), None)
+        of, minutes = ("", "some two minutes") if half is None else (f": {half}", "a minute")
+        sys.stderr.write(f"compiling kernels{of} ({minutes} the first time)\n")
+        seconds = warm(**(ALL if half is None else HALVES[half]))
+        sys.stderr.write(f"kernels ready after {seconds:.1f} s{of}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
