@@ -14,7 +14,7 @@ from tests.e2e.ended import still_running
 
 from crossline.cli.demo.other_kernels import COMMAND, OtherKernels
 from crossline.runtime.machine.compile_progress import CompileProgress
-from crossline.runtime.workers import warm
+from crossline.runtime.workers import kernel_warmup
 
 WAITS = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -78,16 +78,16 @@ def test_all_are_compiled_at_the_lowest_priority(
 
     monkeypatch.setattr(os, "nice", nice.append)
     monkeypatch.setattr(CompileProgress, "watch", watch)
-    monkeypatch.setattr(warm, "warm", there)
-    warm.main(COMMAND[3:])
-    assert (nice, wanted) == ([19], [warm.ALL])
+    monkeypatch.setattr(kernel_warmup, "warm", there)
+    kernel_warmup.main(COMMAND[3:])
+    assert (nice, wanted) == ([19], [kernel_warmup.ALL])
     assert capsys.readouterr().err == ""  # all were there
 
     def compiles(**_: bool) -> float:
         watched[-1].begun()
         return 71.4
 
-    monkeypatch.setattr(warm, "warm", compiles)
-    warm.main(["--beside"])
+    monkeypatch.setattr(kernel_warmup, "warm", compiles)
+    kernel_warmup.main(["--beside"])
     said = capsys.readouterr().err
     assert said == "compiling the other kernels beside, at low priority\nall kernels are compiled, after 71 s\n"

@@ -266,7 +266,8 @@ def test_kernels_that_are_compiled_stay_though_the_rest_was_interrupted(
 def test_a_set_up_that_is_stopped_leaves_no_step_behind(number: signal.Signals, *, tied: bool) -> None:
     work = (
         "import os, sys, time\nfrom crossline.runtime.machine.lifeline import watched_lifeline\n"
-        "with watched_lifeline():\n    print(os.getpid(), file=sys.stderr, flush=True)\n    while True: time.sleep(0.01)"
+        "with watched_lifeline():\n"
+        "    print(os.getpid(), file=sys.stderr, flush=True)\n    while True: time.sleep(0.01)"
     )
     program = (
         "import importlib.util, signal, sys\n"

@@ -62,7 +62,7 @@ def row_reader(settings: TableOfTopic) -> RowTopicReader:
 
 
 class RefusalProducer(Protocol):
-    """Sends messages and waits for none of them; see ``ControlTopicTeller``."""
+    """Sends messages and waits for none of them; see ``ControlTopicPublisher``."""
 
     topic: str
 
@@ -149,7 +149,7 @@ def refusal_topic_of(settings: RulesDirectory | RulesTopic, rule_log: Path) -> R
     """Where refusals go besides the rule log."""
     if not isinstance(settings, RulesTopic) or settings.refusals_topic is None:
         return None
-    from crossline.io.kafka.control import ControlTopicTeller  # noqa: PLC0415 - as above
+    from crossline.io.kafka.control import ControlTopicPublisher  # noqa: PLC0415 - as above
 
-    teller = ControlTopicTeller(client_of(settings), settings.refusals_topic)
+    teller = ControlTopicPublisher(client_of(settings), settings.refusals_topic)
     return RefusalTopic(teller, rule_log.with_suffix(".refusals"), rule_log.stem)

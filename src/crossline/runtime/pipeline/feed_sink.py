@@ -14,7 +14,7 @@ from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.decisions.batch import Decisions
 from crossline.evaluate.decisions.decision import RulesInForce
-from crossline.io.feed.files import Ends, Kept, batch_path, write_batch
+from crossline.io.feed.files import Ends, FeedFolder, batch_path, write_batch
 from crossline.io.files.listing import ChunkList
 from crossline.io.objects.file_stores import StoreUnavailableError
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
@@ -154,7 +154,7 @@ class FeedSink:
         self._copy = copy
         self._ends = ends
         self._in_force = in_force
-        self._kept = Kept(folder, batches_max, bytes_max)
+        self._kept = FeedFolder(folder, batches_max, bytes_max)
         self._clock_ms = clock_ms
 
     @classmethod

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crossline.basics.errors import StateError
-from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, patiently
+from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, retry_until_available
 from crossline.logs import get_logger
 from crossline.rule_registry.logfile import brought_from, parse_events
 from crossline.runtime.snapshot.append_files import append, complete_lines, continues
@@ -130,7 +130,7 @@ class RuleLogCopy:
         kind = ROWS if path.suffix == f".{ROWS}" else path.parent.name
         name = f"{KEPT}/{kind}/{path.name}"
         try:
-            data = patiently(lambda: self._store.get(name), within_s=_AWAY_S_MAX)
+            data = retry_until_available(lambda: self._store.get(name), within_s=_AWAY_S_MAX)
         except (FileNotFoundError, StoreUnavailableError) as error:
             log.warning("what the rule log speaks of is not to be had", content=name, error=str(error))
             return

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from crossline.ingest.enrich.versions import Tables
-from crossline.io.objects.file_stores import file_store, patiently
+from crossline.io.objects.file_stores import file_store, retry_until_available
 from crossline.io.objects.location import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, StaticSnapshot
 
@@ -76,4 +76,4 @@ class SnapshotDistribution:
             self._there = (self._there or set()) - {name}
 
     def _tried(self, call: Callable[[], T]) -> T:
-        return patiently(call, self._stopping)
+        return retry_until_available(call, self._stopping)

@@ -35,7 +35,7 @@ from crossline.evaluate.decision_memory import DecidedStore, Which
 from crossline.evaluate.decisions.batch import Decided, Placed
 from crossline.evaluate.decisions.blocks import RecordBlock, Table
 from crossline.evaluate.decisions.decision import RulesInForce, decide
-from crossline.evaluate.decisions.json_lines import Lines, Made, decided_lines, plain
+from crossline.evaluate.decisions.json_lines import DecisionLines, LineInputs, decided_lines, plain
 from crossline.evaluate.decisions.revision import Known, revise, revision_json
 from crossline.evaluate.output import ShardOutput, StoreDelta
 from crossline.evaluate.shard import ShardState, evict, store_of
@@ -120,7 +120,7 @@ def decision_inputs(
     for each in output.duplicates:
         to[_shard(snapshot, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
     blocks: list[tuple[int, RecordBlock]] = []
-    for standing in output.standing:
+    for standing in output.suppressed:
         chosen = _decides(snapshot, standing, lateness, later)
         if chosen.any():
             blocks += standing_blocks(standing, chosen, snapshot.shards)
@@ -229,7 +229,7 @@ def decide_once(
     """What is decided of what a batch has for a shard of ids, where nothing is revised."""
     watch.start()
     given = DecisionInput.of(bodies)
-    table, lines = given.table(snapshot), list[tuple[Table, Lines]]()
+    table, lines = given.table(snapshot), list[tuple[Table, DecisionLines]]()
     if table is not None:
         alone = _alone(table, given)
         for stream, numbers in _by_stream(table, alone).items():
@@ -265,11 +265,11 @@ def _by_stream(table: Table, numbers: I64) -> dict[str, I64]:
     return {stream: numbers[mine == at] for at, stream in enumerate(streams) if (mine == at).any()}
 
 
-def _made(snapshot: PlanSnapshot, stream: str, now_ms: int) -> Made:
+def _made(snapshot: PlanSnapshot, stream: str, now_ms: int) -> LineInputs:
     """How the decisions on records of ``stream`` are made."""
     deciding, in_force = _deciding(snapshot), RulesInForce(snapshot.rules, stream)
     spans, more = np.array(in_force.edges, np.int64), _more(deciding)
-    return Made(partial(decide, deciding.policy), in_force.digest, spans, now_ms, deciding.policy.version, more)
+    return LineInputs(partial(decide, deciding.policy), in_force.digest, spans, now_ms, deciding.policy.version, more)
 
 
 def _deciding(snapshot: PlanSnapshot) -> Deciding:

@@ -30,9 +30,9 @@ from pyarrow import fs as pafs
 
 from crossline.basics import wire
 from crossline.basics.errors import StateError
-from crossline.io.net.deadline import Orderly
-from crossline.io.objects.file_stores import ASIDE, in_time, patiently, told, turns_of
-from crossline.io.objects.location import is_uri, place_of
+from crossline.io.net.deadline import SerialCalls
+from crossline.io.objects.file_stores import ASIDE, in_time, retry_until_available, serial_calls_of, store_error_of
+from crossline.io.objects.location import is_uri, location_of
 
 _LENGTH = struct.Struct("<Q")
 SHARD = "shard-"
@@ -62,12 +62,12 @@ class StateLog:
     """The segments of one shard under ``root`` (a path or a URI that pyarrow knows)."""
 
     def __init__(self, root: str, shard: int) -> None:
-        place = place_of(root)
+        place = location_of(root)
         self._fs, self._whole = place.fs, place.whole
         self._dir = f"{place.base}/{SHARD}{shard:05d}"
         self._local = isinstance(place.fs, pafs.LocalFileSystem)
         self._made = False
-        self._turns = turns_of(f"{root}/{shard}")
+        self._turns = serial_calls_of(f"{root}/{shard}")
 
     def write(self, batch_id: int, blob: bytes) -> None:
         """Make ``blob`` the segment of ``batch_id``."""
@@ -246,11 +246,11 @@ class StateLog:
             with suppress(FileNotFoundError):
                 self._tried(partial(self._fs.delete_file, f"{self._dir}/{segment.name}"), 0, self._turns)
 
-    def _tried(self, call: Callable[[], T], size: int = 0, turns: Orderly | None = None) -> T:
+    def _tried(self, call: Callable[[], T], size: int = 0, turns: SerialCalls | None = None) -> T:
         """On this machine as it is; a store that is away is waited for, as a task has nothing better to do."""
         if self._local:
             return call()
-        return patiently(partial(_told, partial(in_time, call, size, turns), self._dir))
+        return retry_until_available(partial(_told, partial(in_time, call, size, turns), self._dir))
 
 
 def _fitting(segments: list[Segment]) -> list[Segment]:
@@ -266,14 +266,14 @@ def _fitting(segments: list[Segment]) -> list[Segment]:
 
 def shards_in(root: str) -> int:
     """How many shards have a log under ``root``."""
-    place = place_of(root)
+    place = location_of(root)
     selector = pafs.FileSelector(place.base, allow_not_found=True)
     return sum(info.base_name.startswith(SHARD) for info in _looked(root, place.fs, selector))
 
 
 def logs_in(root: str) -> dict[str, list[int]]:
     """The folders under ``root`` that have a log for each shard, below it, each with the numbers of its shards."""
-    place = place_of(root)
+    place = location_of(root)
     base = place.base.rstrip("/")
     found: dict[str, set[int]] = {}
     for info in _looked(root, place.fs, pafs.FileSelector(base, allow_not_found=True, recursive=True)):
@@ -288,7 +288,7 @@ def _looked(root: str, fs: pafs.FileSystem, selector: pafs.FileSelector) -> list
     def look() -> list[pafs.FileInfo]:
         return list(fs.get_file_info(selector))
 
-    return patiently(partial(_told, partial(in_time, look), root)) if is_uri(root) else look()
+    return retry_until_available(partial(_told, partial(in_time, look), root)) if is_uri(root) else look()
 
 
 def _told(call: Callable[[], T], where: str) -> T:
@@ -297,4 +297,4 @@ def _told(call: Callable[[], T], where: str) -> T:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise told(error, where) from error
+        raise store_error_of(error, where) from error

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from crossline.io.files.listing import ChunkList
 from crossline.io.kafka.transactions.decision_topic import DecisionTopic
-from crossline.io.kafka.unavailable_range import NotThereError, Place, Range
+from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
 from crossline.runtime.snapshot.snapshot import SnapshotSource
 from crossline.runtime.sources.intake import Intake, StreamIntake
 from crossline.runtime.sources.messages import HEADERS, HEADERS_TYPE
@@ -36,7 +36,7 @@ from crossline.runtime.workers.state_servers import StateServerJudge
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from crossline.io.kafka.range_reader import KafkaTail
+    from crossline.io.kafka.range_reader import KafkaRangeReader
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
 CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
@@ -106,7 +106,7 @@ class InProcessWorker:
             with closing(self._read(asked.ranges)) as read:
                 for batch in in_one(stages, asked.task, read):
                     rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
-        except NotThereError:
+        except RangeUnavailableError:
             return None
         return rows
 
@@ -126,19 +126,19 @@ class InProcessWorker:
         listed.refresh()
         chunks = listed.chunks(start, end)
         if len(chunks) < end - start or sum(each.end - each.start for each in chunks) > CHUNK_BYTES_MAX:
-            raise NotThereError(f"{stream}: chunks {start}-{end} are for Spark's tasks")
+            raise RangeUnavailableError(f"{stream}: chunks {start}-{end} are for Spark's tasks")
         if chunks:
             yield StreamIntake.marked(stream, chunk_rows(chunks))
         listed.forget(start)  # no batch before this one is run again
 
 
-def _tails(clients: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaTail]:
+def _tails(clients: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaRangeReader]:
     """What reads the topics of each stream ahead."""
     if not clients:
         return {}
-    from crossline.io.kafka.range_reader import KafkaTail  # noqa: PLC0415 - the client is an extra
+    from crossline.io.kafka.range_reader import KafkaRangeReader  # noqa: PLC0415 - the client is an extra
 
-    return {stream: KafkaTail(client) for stream, client in clients.items()}
+    return {stream: KafkaRangeReader(client) for stream, client in clients.items()}
 
 
 def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:
