@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from bench.decisions import SCENARIOS, Asked, made, wrong
+from bench.decisions import SCENARIOS, RequestPlan, made, wrong
 from bench.decisions_systems import POLICY
 from bench.peers.naive import decisions
 from bench.workload import R5, STREAM, stream_spec
@@ -45,7 +45,7 @@ def judged(lines: list[bytes], folder: Path) -> list[str]:
     return [found.get(orjson.loads(line)["transaction_id"], {"decision": "allow"})["decision"] for line in lines]
 
 
-def burst() -> Asked:
+def burst() -> RequestPlan:
     return made(SCENARIOS["bursts"], seconds=10, warm_s=0, begin_s=NOW_S)
 
 
@@ -60,27 +60,27 @@ def test_crossline_decides_as_the_naive_windows(which: str, tmp_path: Path) -> N
 
 def test_the_answers_of_a_burst_are_compared_as_a_whole() -> None:
     """20 bursts of 12, of which the last three are beyond the line, and 20 of three, of which two are."""
-    asked = burst()
-    right = decisions(map(orjson.loads, asked.lines))
-    asked.found = {"said": [[200, "peek", each, None] for each in right]}
-    assert wrong(asked) == {
+    plan = burst()
+    right = decisions(map(orjson.loads, plan.lines))
+    plan.found = {"said": [[200, "peek", each, None] for each in right]}
+    assert wrong(plan) == {
         "burst_answers": 300,
         "wrong_in_bursts": "0 (0.0%)",
         "holds_missed": "0 of 100",
         "wrong_else": "0 of 2000",
     }
-    mine = [number for number, group in enumerate(asked.groups) if group == 0]
-    turned = [asked.found["said"][number] for number in mine][::-1]
+    mine = [number for number, group in enumerate(plan.groups) if group == 0]
+    turned = [plan.found["said"][number] for number in mine][::-1]
     for number, said in zip(mine, turned, strict=True):
-        asked.found["said"][number] = said
-    assert wrong(asked)["holds_missed"] == "0 of 100"
-    asked.found["said"] = [[200, "peek", "allow", None]] * len(asked.lines)
-    assert wrong(asked)["holds_missed"] == "100 of 100"
-    assert Counter(asked.groups)[0] == 12
+        plan.found["said"][number] = said
+    assert wrong(plan)["holds_missed"] == "0 of 100"
+    plan.found["said"] = [[200, "peek", "allow", None]] * len(plan.lines)
+    assert wrong(plan)["holds_missed"] == "100 of 100"
+    assert Counter(plan.groups)[0] == 12
 
 
 def test_what_has_no_answer_is_wrong() -> None:
-    asked = burst()
-    asked.found = {"said": [None] * len(asked.lines)}
-    assert wrong(asked)["wrong_in_bursts"] == "300 (100.0%)"
-    assert wrong(asked)["wrong_else"] == "2000 of 2000"
+    plan = burst()
+    plan.found = {"said": [None] * len(plan.lines)}
+    assert wrong(plan)["wrong_in_bursts"] == "300 (100.0%)"
+    assert wrong(plan)["wrong_else"] == "2000 of 2000"
