@@ -21,7 +21,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from crossline.plan.spaces import Cursor, Group, KeySpacePlan, Line
+from crossline.plan.spaces import AggregateSpec, ComparisonPlan, KeySpacePlan, WindowSpec
 from crossline.state.memory.hashing import xxh64_many
 from crossline.state.windows.store import KeyedBatch, KeySpaceState
 
@@ -65,35 +65,40 @@ CASES = (
 )
 
 
-def a_line(group: int, threshold: float, number: int = 0, *, operator: Any = ">=") -> Line:
-    return Line(f"r{number}", 1, group, operator, threshold, False, 0, FOREVER, None)
+def a_line(group: int, threshold: float, number: int = 0, *, operator: Any = ">=") -> ComparisonPlan:
+    return ComparisonPlan(f"r{number}", 1, group, operator, threshold, False, 0, FOREVER, None)
 
 
-def cursor(seconds: int) -> Cursor:
-    return Cursor(0, seconds * 1000, False, False, True)
+def cursor(seconds: int) -> WindowSpec:
+    return WindowSpec(0, seconds * 1000, False, False, True)
 
 
 def plan_of(name: str) -> KeySpacePlan:
     amount: Any = (("amount", "float"),)
     minute = cursor(60)
     single: dict[str, Any] = {
-        "sum": (Group(0, 0, "sum"), 800.0, ">="),
-        "distinct": (Group(0, 0, "distinct_count"), 30, ">="),
-        "min": (Group(0, 0, "min"), 0.005, "<="),
-        "stddev": (Group(0, 0, "stddev"), 4.9, ">="),
+        "sum": (AggregateSpec(0, 0, "sum"), 800.0, ">="),
+        "distinct": (AggregateSpec(0, 0, "distinct_count"), 30, ">="),
+        "min": (AggregateSpec(0, 0, "min"), 0.005, "<="),
+        "stddev": (AggregateSpec(0, 0, "stddev"), 4.9, ">="),
     }
     if name == "one":
-        return KeySpacePlan((), 1, (minute,), (Group(0, -1, "count"),), (a_line(0, 25),), 60_000)
+        return KeySpacePlan((), 1, (minute,), (AggregateSpec(0, -1, "count"),), (a_line(0, 25),), 60_000)
     if name in single:
         group, threshold, operator = single[name]
         return KeySpacePlan(amount, 1, (minute,), (group,), (a_line(0, threshold, operator=operator),), 60_000)
     if name == "five":
-        groups = (Group(0, -1, "count"), Group(0, 0, "sum"), Group(0, 0, "max"), Group(1, 0, "distinct_count"))
+        groups = (
+            AggregateSpec(0, -1, "count"),
+            AggregateSpec(0, 0, "sum"),
+            AggregateSpec(0, 0, "max"),
+            AggregateSpec(1, 0, "distinct_count"),
+        )
         lines = (a_line(0, 25, 0), a_line(0, 30, 1), a_line(1, 800.0, 2), a_line(2, 10.5, 3), a_line(3, 9, 4))
         return KeySpacePlan(amount, 1, (minute, cursor(10)), groups, lines, 60_000)
     cursors = tuple(cursor(5 + 5 * i) for i in range(12))
     kinds: tuple[Any, ...] = ("count", "sum", "avg", "max", "distinct_count")
-    groups = tuple(Group(c, -1 if k == "count" else 0, k) for c in range(12) for k in kinds)
+    groups = tuple(AggregateSpec(c, -1 if k == "count" else 0, k) for c in range(12) for k in kinds)
     lines = tuple(a_line(i % 60, 1e6 + i, i) for i in range(250))
     return KeySpacePlan(amount, 1, cursors, groups, lines, 60_000)
 
@@ -121,7 +126,7 @@ def batches(case: Case, columns: int) -> Iterator[KeyedBatch]:
             id_bytes=np.char.zfill(np.arange(at, at + n).astype("U"), 8).astype("S8").view(np.uint8),
             id_offsets=np.arange(n + 1, dtype=np.int64) * 8,
             values=tuple(rng.integers(0, 1000, n) / 100 for _ in range(columns)),
-            entries=np.ones((n, 1), np.uint8),
+            filters=np.ones((n, 1), np.uint8),
         )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.plan.spaces import Cursor, Group, Line, PaneSpacePlan, parts_of
+from crossline.plan.spaces import AggregateSpec, ComparisonPlan, PaneSpacePlan, WindowSpec, parts_of
 from crossline.state.batch import KeyedBatch
 from crossline.state.memory.hashing import xxh64_many
 from crossline.state.memory.regions import Region
@@ -69,10 +69,10 @@ MONTHS = (
 def plan_of(case: Case) -> PaneSpacePlan:
     kinds: dict[str, Any] = {"count": (), "sum": (("amount", "int"),), "distinct_count": (("shop", "code"),)}
     columns = kinds.get(case.aggregate, (("amount", "float"),))
-    cursor = Cursor(0, case.window_ms, False, False, True, 0, case.resolution_ms)
+    cursor = WindowSpec(0, case.window_ms, False, False, True, 0, case.resolution_ms)
     aggregate: Any = case.aggregate
-    groups = (Group(0, 0 if columns else -1, aggregate, 0.99 if aggregate == "quantile" else 0.0),)
-    line = Line("r", 1, 0, ">=", 1e12, False, 0, FOREVER, None)
+    groups = (AggregateSpec(0, 0 if columns else -1, aggregate, 0.99 if aggregate == "quantile" else 0.0),)
+    line = ComparisonPlan("r", 1, 0, ">=", 1e12, False, 0, FOREVER, None)
     retention_ms = case.window_ms + case.resolution_ms
     parts = parts_of((0, group) for group in groups)
     return PaneSpacePlan(columns, 1, (cursor,), groups, (line,), retention_ms, case.resolution_ms, retention_ms, parts)
@@ -100,7 +100,7 @@ def batches(case: Case, plan: PaneSpacePlan) -> Iterator[KeyedBatch]:
             id_bytes=np.arange(at, at + n, dtype=np.int64).view(np.uint8),
             id_offsets=np.arange(n + 1, dtype=np.int64) * 8,
             values=tuple(amounts / 100 if kind == "float" else amounts for _, kind in plan.columns),
-            entries=np.ones((n, 1), np.uint8),
+            filters=np.ones((n, 1), np.uint8),
         )
 
 

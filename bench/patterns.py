@@ -21,7 +21,7 @@ import numba
 import numpy as np
 
 from bench.kernel import FOREVER, Case, batches
-from crossline.plan.order_spaces import Absence, AbsenceSpacePlan, Pattern, PatternSpacePlan, Step
+from crossline.plan.order_spaces import AbsencePlan, AbsenceSpacePlan, PatternSpacePlan, SequencePlan, StepPlan
 from crossline.state.batch import KeyedBatch
 from crossline.state.patterns.absence_store import AbsenceSpaceState
 from crossline.state.patterns.store import PatternSpaceState
@@ -36,16 +36,16 @@ class Run:
     """``parts``: the part of the records in entries 0, 1 and 2, each in one of them; the others are in ANY alone."""
 
     case: Case
-    lines: tuple[Pattern | Absence, ...]
+    lines: tuple[SequencePlan | AbsencePlan, ...]
     parts: tuple[float, float, float]
 
 
-def a_pattern(*steps: Step, strict: int | None = None, until: int | None = None, number: int = 0) -> Pattern:
-    return Pattern(f"r{number}", 1, steps, WITHIN_MS, until, strict, FOREVER, None)
+def a_pattern(*steps: StepPlan, strict: int | None = None, until: int | None = None, number: int = 0) -> SequencePlan:
+    return SequencePlan(f"r{number}", 1, steps, WITHIN_MS, until, strict, FOREVER, None)
 
 
-THREE = a_pattern(Step(0), Step(1), Step(2))
-MISSED = Absence("r0", 1, 0, 1, WITHIN_MS, 30_000, FOREVER, None)
+THREE = a_pattern(StepPlan(0), StepPlan(1), StepPlan(2))
+MISSED = AbsencePlan("r0", 1, 0, 1, WITHIN_MS, 30_000, FOREVER, None)
 EVEN = (0.34, 0.33, 0.33)
 RARE = (0.05, 0.02, 0.01)
 RUNS = (
@@ -56,17 +56,17 @@ RUNS = (
     Run(Case("three steps, rare", "", 50_000, 4_000_000, 10_000, zipf=True), (THREE,), RARE),
     Run(
         Case("three times, then one", "", 50_000, 4_000_000, 10_000, zipf=True),
-        (a_pattern(Step(0, 3), Step(1)),),
+        (a_pattern(StepPlan(0, 3), StepPlan(1)),),
         (0.9, 0.1, 0.0),
     ),
     Run(
         Case("three steps, strict", "", 50_000, 4_000_000, 10_000, zipf=True),
-        (a_pattern(Step(0), Step(1), Step(2), strict=ANY),),
+        (a_pattern(StepPlan(0), StepPlan(1), StepPlan(2), strict=ANY),),
         EVEN,
     ),
     Run(
         Case("100 patterns", "", 50_000, 400_000, 10_000, zipf=True),
-        tuple(a_pattern(Step(n % 3), Step(n // 3 % 3), Step(2), until=2, number=n) for n in range(100)),
+        tuple(a_pattern(StepPlan(n % 3), StepPlan(n // 3 % 3), StepPlan(2), until=2, number=n) for n in range(100)),
         EVEN,
     ),
     Run(Case("absence", "", 50_000, 4_000_000, 10_000, zipf=True), (MISSED,), (0.5, 0.5, 0.0)),
@@ -81,14 +81,14 @@ def fed(run: Run) -> Iterator[KeyedBatch]:
     chosen = np.array([1 << ANY | 1, 1 << ANY | 2, 1 << ANY | 4, 1 << ANY], np.uint8)
     parts = (*run.parts, 1 - sum(run.parts))
     for batch in batches(run.case, 0):
-        yield replace(batch, entries=chosen[rng.choice(4, len(batch), p=parts)][:, None])
+        yield replace(batch, filters=chosen[rng.choice(4, len(batch), p=parts)][:, None])
 
 
 def _state(run: Run) -> PatternSpaceState | AbsenceSpaceState:
-    absences = tuple(line for line in run.lines if isinstance(line, Absence))
+    absences = tuple(line for line in run.lines if isinstance(line, AbsencePlan))
     if absences:
         return AbsenceSpaceState(AbsenceSpacePlan(4, absences, WITHIN_MS), 90_000)
-    patterns = tuple(line for line in run.lines if isinstance(line, Pattern))
+    patterns = tuple(line for line in run.lines if isinstance(line, SequencePlan))
     return PatternSpaceState(PatternSpacePlan(4, patterns, WITHIN_MS), 90_000)
 
 

@@ -36,7 +36,7 @@ def written(table: Body, made: list[Record], shape: Any, *, ingest_column: bool)
     run(path, shape, made, ["log"] * len(made), 2)
     columns = figure_types(figures, {STREAM: spec})
     tables = []
-    for rows in path.told_rows:
+    for rows in path.feature_table_rows:
         assert {kind for kind, _ in rows} <= {FEATURE_ROWS}
         tables.append(FeatureBatch.of(body for _, body in rows).table(columns))
     return pa.concat_tables([columns.schema.empty_table(), *tables]).to_pylist()

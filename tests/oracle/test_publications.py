@@ -221,7 +221,7 @@ def test_versions_that_ended_leave_nothing_behind(tmp_path: Path) -> None:
     ops += [("publish", {**last, "status": "retired"}), ("batch", (3, 1, None)), ("batch", (1, 1, None))]
     life = _lived(made, [*ops, ("restart", 0), ("batch", (1, 1, None))], tmp_path)
     (plan,) = life.changes._snapshot.plans()
-    assert [(lp.state_store.home, len(lp.kernel.lines)) for lp in plan.state_stores] == [(True, 0)]
+    assert [(lp.state_store.home, len(lp.plan.lines)) for lp in plan.state_stores] == [(True, 0)]
     assert len(life.changes._snapshot.rules) == 0
     assert {a["rule_version"] for a in life.alerts} == set(range(1, 30)), "each judged while it was in force"
     assert not life.changes._snapshot.backfills
@@ -253,7 +253,7 @@ def test_a_sequence_that_comes_finds_what_is_under_way(tmp_path: Path) -> None:
     assert found["three"] == [[f"t{n - 2}", f"t{n - 1}", f"t{n}"] for n in (2, 3, 6, 7, 8)]
     assert found["pair"] == [[f"t{n - 1}", f"t{n}"] for n in range(3, 9)]
     (plan,) = life.changes._snapshot.plans()
-    assert [len(each.kernel.judging) for each in plan.state_stores if each.state_store.ordered] == [2]
+    assert [len(each.plan.judging) for each in plan.state_stores if each.state_store.ordered] == [2]
 
 
 def test_a_sequence_of_two_names_of_its_key_comes_with_its_past(tmp_path: Path) -> None:

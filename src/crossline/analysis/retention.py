@@ -14,7 +14,7 @@ from crossline.plan.compile import StorePlan, StreamPlan
 class RetainedRecords:
     """A state store that a rule uses.
 
-    ``state_store``: its name. ``entries``: the numbers of the store's filters that the rule uses. ``shared_with``:
+    ``state_store``: its name. ``filters``: the numbers of the store's filters that the rule uses. ``shared_with``:
     other rules that are judged on it. ``base``: the stream of the records, if ``stream`` is a derived stream or a join.
 
     ``retention_ms``: the reach of the windows; ``lateness_ms``: the additional time a record is kept for late ones.
@@ -26,8 +26,8 @@ class RetainedRecords:
     key_fields: tuple[str, ...]
     time_mode: str
     columns: tuple[str, ...]
-    entries: tuple[int, ...]
-    entries_of_state_store: int
+    filters: tuple[int, ...]
+    filters_of_state_store: int
     retention_ms: int
     lateness_ms: int
     shared_with: tuple[str, ...]
@@ -50,7 +50,7 @@ def retained_among(plans: Mapping[str, StreamPlan], reading: str, rule_id: str) 
 
 
 def _rules(state_store: StorePlan) -> list[str]:
-    return sorted({line.rule_id for line in state_store.kernel.judging})
+    return sorted({line.rule_id for line in state_store.plan.judging})
 
 
 def _kept(plan: StreamPlan, store_plan: StorePlan, rule_id: str) -> RetainedRecords:
@@ -62,16 +62,16 @@ def _kept(plan: StreamPlan, store_plan: StorePlan, rule_id: str) -> RetainedReco
         key_fields=state_store.group_fields,
         time_mode=plan.clock or state_store.time_mode,
         columns=tuple(said_column(name) for name, _ in state_store.columns),
-        entries=tuple(sorted(set(_entries(store_plan, rule_id)))),
-        entries_of_state_store=len(state_store.entries),
+        filters=tuple(sorted(set(_filters(store_plan, rule_id)))),
+        filters_of_state_store=len(state_store.filters),
         retention_ms=state_store.retention_ms,
         lateness_ms=state_store.lateness_ms,
         shared_with=tuple(name for name in _rules(store_plan) if name != rule_id),
     )
 
 
-def _entries(store_plan: StorePlan, rule_id: str) -> Iterator[int]:
-    kernel: Any = store_plan.kernel
+def _filters(store_plan: StorePlan, rule_id: str) -> Iterator[int]:
+    kernel: Any = store_plan.plan
     for line in kernel.judging:
         if line.rule_id == rule_id:
             yield from (entry for entry, _ in line.units_in(kernel))

@@ -17,7 +17,7 @@ from crossline.basics.values import I64
 from crossline.evaluate.alerts.hits import Hit, JudgedRows, Place, rests_on
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.spaces import FormulaLine
+from crossline.plan.spaces import FormulaPlan
 from crossline.state.windows.verdicts.single_record import context_window, read_single_record
 
 _Rule = tuple[str, int]
@@ -59,22 +59,22 @@ class Contexts:
 
     def judge(self, judged: JudgedRows, without: Mapping[int, I64], copies: Any) -> Iterator[Hit]:
         """The hits of a batch at records that waited; ``without``: by line the rows that have no context yet."""
-        for number, line in judged.store_plan.kernel.waiting:
+        for number, line in judged.store_plan.plan.waiting:
             rows = without.get(number, np.empty(0, np.int64))
             yield from self._judge(judged, number, line, [row for row in rows.tolist() if not copies[row]], copies)
 
     def _judge(
-        self, judged: JudgedRows, number: int, line: FormulaLine, rows: Sequence[int], copies: Any
+        self, judged: JudgedRows, number: int, line: FormulaPlan, rows: Sequence[int], copies: Any
     ) -> Iterator[Hit]:
         rule = (line.rule_id, line.version)
         mine = self.waiting.setdefault(rule, {})
         if not mine and not rows:
             return
-        batch, plan = judged.batch, judged.store_plan.kernel.windowed
+        batch, plan = judged.batch, judged.store_plan.plan.windowed
         assert plan is not None  # noqa: S101 - only formulas of windows wait
         keys = [_key_text(judged, key) for key in range(len(batch.key_hash))]
         cursor = context_window(plan, line)
-        enters = (batch.entries[:, cursor.entry >> 3] >> (cursor.entry & 7)) & 1
+        enters = (batch.filters[:, cursor.filter >> 3] >> (cursor.filter & 7)) & 1
         asked = {*mine, *(keys[batch.key_index[row]] for row in rows)}
         wanted = np.array([key in asked for key in keys], np.bool_)[batch.key_index]
         contexts = np.flatnonzero(enters.astype(np.bool_) & wanted & ~copies.astype(np.bool_)).tolist()
@@ -101,7 +101,7 @@ class Contexts:
 
     def give_up(self, store_plan: StorePlan, horizon_ms: int) -> dict[str, int]:
         """Records that no context can come in time for any more, or whose rule is gone; how many, by rule version."""
-        lines = {(line.rule_id, line.version) for _, line in store_plan.kernel.waiting}
+        lines = {(line.rule_id, line.version) for _, line in store_plan.plan.waiting}
         late_ms = store_plan.state_store.lateness_ms
         given_up: dict[str, int] = {}
         for each in [w for keys in self.waiting.values() for mine in keys.values() for w in mine]:
@@ -133,7 +133,7 @@ class Contexts:
 
 def waits(store_plan: StorePlan) -> bool:
     """Whether records of a state store may wait."""
-    return bool(store_plan.kernel.waiting)
+    return bool(store_plan.plan.waiting)
 
 
 def _key_text(judged: JudgedRows, number: int) -> str:
@@ -141,7 +141,7 @@ def _key_text(judged: JudgedRows, number: int) -> str:
     return batch.key_bytes[batch.key_offsets[number] : batch.key_offsets[number + 1]].tobytes().decode("latin-1")
 
 
-def _waiting(judged: JudgedRows, line: FormulaLine, key: str, row: int) -> WaitingRecord:
+def _waiting(judged: JudgedRows, line: FormulaPlan, key: str, row: int) -> WaitingRecord:
     batch = judged.batch
     carried = judged.plan.carried.get(line.rule_id, ())
     return WaitingRecord(
@@ -158,10 +158,10 @@ def _waiting(judged: JudgedRows, line: FormulaLine, key: str, row: int) -> Waiti
     )
 
 
-def _hit(judged: JudgedRows, number: int, line: FormulaLine, waiting: WaitingRecord, row: int) -> Hit | None:
+def _hit(judged: JudgedRows, number: int, line: FormulaPlan, waiting: WaitingRecord, row: int) -> Hit | None:
     """What the rule makes of a record with the context of ``row``; None where it does not hold."""
     plan, store_plan = judged.plan, judged.store_plan
-    kernel = store_plan.kernel.windowed
+    kernel = store_plan.plan.windowed
     assert kernel is not None  # noqa: S101 - as above
     read = read_single_record(kernel, line, waiting.clock_ms, waiting.fields, judged.batch, row)
     if read is None:

@@ -19,7 +19,7 @@ from crossline.ingest.route.keys import bytes_of, key_column
 from crossline.ingest.route.partitioner import Part
 from crossline.ingest.route.plan_inputs import CAUSE, GONE
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.spaces import Brought, count_of, up_of
+from crossline.plan.spaces import CrossKeyInput, count_of, up_of
 from crossline.plan.stream_join import arrow_type, came_log, row_ids
 from crossline.state.batch import Cause, RecordUpdate
 
@@ -140,7 +140,9 @@ class _Causes:
         return of
 
 
-def _columns(names: Sequence[str], found: Sequence[WirePart], wanted: Mapping[str, Brought]) -> dict[str, pa.Array]:
+def _columns(
+    names: Sequence[str], found: Sequence[WirePart], wanted: Mapping[str, CrossKeyInput]
+) -> dict[str, pa.Array]:
     """The figures of all parts, end to end, by their names in the plan that reads them."""
     columns: dict[str, pa.Array] = {}
     for number, name in enumerate(names):

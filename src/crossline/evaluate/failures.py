@@ -26,7 +26,7 @@ class Unjudged:
 
 def scored_lines(judged: JudgedRows) -> Sequence[Any]:
     """The formulas of the state store that read the score of a model, in the order in which models are called."""
-    return [each for each in getattr(judged.store_plan.kernel, "formulas", ()) if each.verdict.scored]
+    return [each for each in getattr(judged.store_plan.plan, "formulas", ()) if each.verdict.scored]
 
 
 def unjudged(judged: JudgedRows, hits: Hits, missed: Sequence[BoolRows]) -> Iterator[Unjudged]:

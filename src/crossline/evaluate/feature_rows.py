@@ -17,7 +17,7 @@ from crossline.basics.values import F64, I32, I64
 from crossline.evaluate.alerts.corrections import replayed_rows
 from crossline.evaluate.alerts.hits import JudgedRows
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.spaces import Cursor, FeatureQueryLine, WindowPlan
+from crossline.plan.spaces import FeatureQueryPlan, WindowPlan, WindowSpec
 from crossline.state.batch import ArrivalOrder, Bools, Cause, FeatureColumn, ReplayedRows, RowFeatures
 
 
@@ -77,7 +77,7 @@ class FeatureRows:
 
 def feature_rows_of(judged: JudgedRows, row_features: Sequence[RowFeatures]) -> Iterator[FeatureRows]:
     """The feature rows of a state store, of each of its feature queries."""
-    kernel: Any = judged.store_plan.kernel
+    kernel: Any = judged.store_plan.plan
     for line, features in zip(kernel.feature_queries if row_features else (), row_features, strict=True):
         yield _feature_query(judged, kernel, line, features)
 
@@ -89,7 +89,7 @@ def replayed_feature_rows(
 
     ``logs``: how many logs the records that are judged have.
     """
-    kernel = store_plan.kernel.windowed
+    kernel = store_plan.plan.windowed
     if kernel is None or not kernel.feature_queries:
         return
     for piece in replayed:
@@ -159,10 +159,10 @@ def _order(plan: StreamPlan, places: ArrivalOrder, row: int) -> tuple[int, str, 
     return int(places.reached_ms[row]), plan.came(log), sequence, int(places.offsets[row])
 
 
-def _feature_query(judged: JudgedRows, plan: WindowPlan, line: FeatureQueryLine, features: RowFeatures) -> FeatureRows:
+def _feature_query(judged: JudgedRows, plan: WindowPlan, line: FeatureQueryPlan, features: RowFeatures) -> FeatureRows:
     batch, rows, mine = judged.batch, judged.rows, features.rows
     ingest_ms, clock_ms = batch.ingest_ms[mine], batch.clock_ms[mine]
-    windows = {name: plan.cursors[plan.groups[count].cursor] for name, _, count in line.figures}
+    windows = {name: plan.windows[plan.aggregates[count].window] for name, _, count in line.figures}
     every = len(mine) == len(batch)
     return FeatureRows(
         rule_id=line.rule_id,
@@ -181,6 +181,6 @@ def _feature_query(judged: JudgedRows, plan: WindowPlan, line: FeatureQueryLine,
     )
 
 
-def _column(window: Cursor, clock_ms: I64, figure: FeatureColumn) -> FigureColumn:
+def _column(window: WindowSpec, clock_ms: I64, figure: FeatureColumn) -> FigureColumn:
     starts_ms, ends_ms = window.spans_ms(clock_ms)
     return FigureColumn(figure.values, figure.up, figure.defined, figure.counts, starts_ms, ends_ms)

@@ -176,7 +176,7 @@ def take_bytes(data: U8, offsets: I64, rows: I64) -> tuple[U8, I64]:
 def filters_in_time(store_plan: StorePlan, bits: U8, lateness_ms: I64) -> U8:
     """``bits`` without the entries that each record is too late for."""
     allowed: dict[int, list[int]] = {}
-    for number, entry in enumerate(store_plan.state_store.entries):
+    for number, entry in enumerate(store_plan.state_store.filters):
         if entry.allowed_lateness_ms is not None:
             allowed.setdefault(entry.allowed_lateness_ms, []).append(number)
     timely = bits

@@ -222,9 +222,9 @@ def store_of(state: ShardState, store_plan: StorePlan) -> Kernel:
     name = store_plan.state_store.name
     store = state.stores.get(name)
     if store is None:
-        store = state.stores[name] = new_kernel(store_plan.kernel, reevaluates=store_plan.state_store.reevaluate)
-    elif store.plan is not store_plan.kernel and store.plan != store_plan.kernel:
-        store.replan(store_plan.kernel)
+        store = state.stores[name] = new_kernel(store_plan.plan, reevaluates=store_plan.state_store.reevaluate)
+    elif store.plan is not store_plan.plan and store.plan != store_plan.plan:
+        store.replan(store_plan.plan)
     store.duplicate_ms = store_plan.state_store.known_ms
     return store
 
@@ -268,7 +268,7 @@ def _judge_store(
         id_bytes=rows["id_bytes"],
         id_offsets=rows["id_offsets"],
         values=tuple(rows[f"value{i}"] for i in range(len(store_plan.state_store.columns))),
-        entries=filters_in_time(store_plan, rows["bits"], lateness),
+        filters=filters_in_time(store_plan, rows["bits"], lateness),
         texts=texts_of(rows, len(store_plan.state_store.columns)),
         facts=facts_from(plan.spec, store_plan.facts, rows, len(store_plan.state_store.columns)),
         arrival=places_of(plan, rows, chunks, given.causes) if reevaluates else None,
@@ -278,7 +278,7 @@ def _judge_store(
         batch = replace(batch, reached_ms=rows["reached"], origins=origins_of(rows, chunks, batch.facts))
     judged = JudgedRows(plan, store_plan, batch, rows, chunks)
     hits = _judge_rows(judged, store, given.logs, output, decides=given.decides)
-    meter.rows(store_plan, batch.entries)
+    meter.rows(store_plan, batch.filters)
     found = list(judged.window_hits(hits))
     if given.decides and not reevaluates:
         last_alerts = state.last_alerts.setdefault(store_plan.state_store.name, LastAlerts())
@@ -338,7 +338,7 @@ def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutpu
             output.suppression_changes += replayed_suppressions(plan, store_plan, hits.replayed, logs)
         output.feature_queries += replayed_feature_rows(plan, store_plan, hits.replayed, logs)
     delta = store.delta(judged.batch, hits)
-    output.deltas.append(StoreDelta(store_plan.state_store.name, delta, lines_of(store_plan.kernel.judging)))
+    output.deltas.append(StoreDelta(store_plan.state_store.name, delta, lines_of(store_plan.plan.judging)))
     return hits
 
 

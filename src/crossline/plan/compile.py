@@ -11,9 +11,17 @@ from crossline.basics.conditions.condition import Condition
 from crossline.basics.streams.clocks import EVENT, clock_spec
 from crossline.basics.streams.schema import StreamSpec
 from crossline.plan.lateness import LatenessInForce, lateness_of
-from crossline.plan.order_spaces import Absence, AbsenceSpacePlan, Pattern, PatternSpacePlan
-from crossline.plan.orders import absence_of, pattern_of
-from crossline.plan.spaces import Brought, FeatureQueryLine, FormulaLine, KeySpacePlan, Line, PaneSpacePlan, WindowPlan
+from crossline.plan.order_spaces import AbsencePlan, AbsenceSpacePlan, PatternSpacePlan, SequencePlan
+from crossline.plan.orders import absence_of, sequence_of
+from crossline.plan.spaces import (
+    ComparisonPlan,
+    CrossKeyInput,
+    FeatureQueryPlan,
+    FormulaPlan,
+    KeySpacePlan,
+    PaneSpacePlan,
+    WindowPlan,
+)
 from crossline.plan.state_stores import (
     Draft,
     Layout,
@@ -27,7 +35,7 @@ from crossline.plan.state_stores import (
     without_idle,
 )
 from crossline.plan.stream_join import StreamJoin, came_log, read_came, read_log, wide_spec
-from crossline.plan.windowed import entry_of_step, feature_query_of, formula_of, line_of
+from crossline.plan.windowed import comparison_of, feature_query_of, filter_of_step, formula_of
 from crossline.programs.alert_fields import carried_record
 from crossline.programs.program import Program
 from crossline.rules.base import Defaults
@@ -44,14 +52,14 @@ class StorePlan:
     """
 
     state_store: StateStore
-    kernel: WindowPlan | PatternSpacePlan | AbsenceSpacePlan
+    plan: WindowPlan | PatternSpacePlan | AbsenceSpacePlan
     versions: tuple[tuple[RuleVersion, ...], ...]
     facts: tuple[str, ...] = ()
 
     @property
-    def brought(self) -> tuple[Brought, ...]:
+    def brought(self) -> tuple[CrossKeyInput, ...]:
         """Figures of other keys that its formulas read."""
-        return tuple(each for line in self.kernel.formulas for each in line.brought)
+        return tuple(each for line in self.plan.formulas for each in line.brought)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +268,7 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
     draft.programs.append(program)
     draft.versions.setdefault(name, []).append(version)
     span = (version.effective_from_ms, version.effective_until_ms)
-    entry = partial(entry_of_step, draft, program, spec)
+    entry = partial(filter_of_step, draft, program, spec)
     if len(draft.versions[name]) > 1:
         # In force again after a pause, or under another status: it goes on from what it remembers.
         draft.lines = [_prolonged(each, name, span) for each in draft.lines]
@@ -271,16 +279,16 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
     elif program.formula is not None:
         draft.formulas.append(formula_of(draft, version, program, program.formula, spec))
     elif program.sequence is not None:
-        draft.patterns.append(pattern_of(version, program, program.sequence, entry))
+        draft.patterns.append(sequence_of(version, program, program.sequence, entry))
     elif program.absence is not None:
         draft.absences.append(absence_of(version, program, program.absence, entry))
     elif program.query is not None:
         draft.feature_queries.append(feature_query_of(draft, version, program, program.query, spec))
     elif program.comparison is not None:
-        draft.lines.append(line_of(draft, version, program, program.comparison, spec))
+        draft.lines.append(comparison_of(draft, version, program, program.comparison, spec))
 
 
-_Judging = TypeVar("_Judging", Line, FormulaLine, Pattern, Absence, FeatureQueryLine)
+_Judging = TypeVar("_Judging", ComparisonPlan, FormulaPlan, SequencePlan, AbsencePlan, FeatureQueryPlan)
 
 
 def _prolonged(line: _Judging, name: tuple[str, int], span: tuple[int, int]) -> _Judging:
@@ -329,14 +337,14 @@ def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:
     """What the state store's kernel is to judge; which kernel that is follows from its kind."""
     state_store = draft.state_store
     if state_store.ordered:
-        return PatternSpacePlan(len(state_store.entries), tuple(draft.patterns), state_store.retention_ms)
+        return PatternSpacePlan(len(state_store.filters), tuple(draft.patterns), state_store.retention_ms)
     if state_store.waits:
-        return AbsenceSpacePlan(len(state_store.entries), tuple(draft.absences), state_store.retention_ms)
+        return AbsenceSpacePlan(len(state_store.filters), tuple(draft.absences), state_store.retention_ms)
     common: dict[str, Any] = {
         "columns": state_store.columns,
-        "entries": len(state_store.entries),
-        "cursors": tuple(draft.cursors),
-        "groups": tuple(draft.groups),
+        "filters": len(state_store.filters),
+        "windows": tuple(draft.windows),
+        "aggregates": tuple(draft.aggregates),
         "lines": tuple(draft.lines),
         "retention_ms": state_store.retention_ms,
         "formulas": tuple(draft.formulas),

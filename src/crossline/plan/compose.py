@@ -296,7 +296,7 @@ def reads(plan: StreamPlan) -> tuple[str, ...]:
             *each.facts,
             *(name for name, _ in each.state_store.columns),
         ]
-        found += [entry.column for entry in each.state_store.entries if entry.column is not None]
+        found += [entry.column for entry in each.state_store.filters if entry.column is not None]
     for condition in plan.conditions.values():
         found += condition.fields()
     for rule in plan.stateless:
@@ -313,7 +313,7 @@ def known_later(plans: Iterable[StreamPlan]) -> set[str]:
     begins: set[str] = set()
     for plan in sorted(plans, key=lambda each: each.level):
         # What is known later may be part of a risk score, which is that of then.
-        sources = [plan.stream] if plan.met is None else [*plan.met.plain, *_brought(plan.met)]
+        sources = [plan.stream] if plan.met is None else [*plan.met.plain, *_cross_key_inputs(plan.met)]
         rests = any(rule_of(source) in found | begins for source in sources)
         for (name, _), program in plan.programs.items():
             if rests:
@@ -323,7 +323,7 @@ def known_later(plans: Iterable[StreamPlan]) -> set[str]:
     return found
 
 
-def _brought(met: StreamJoin) -> list[str]:
+def _cross_key_inputs(met: StreamJoin) -> list[str]:
     """The sources of figures of other keys, but for risk scores."""
     looks = (look.source for each in met.reading.brought for look in each.looks)
     return [source for source in looks if several_of(source) is None]

@@ -67,8 +67,8 @@ class Meter:
 
     def rows(self, plan: StorePlan, entries: U8) -> None:
         """Rows with these ``entries`` are judged; some are looked at, where it matters which windows they are in."""
-        count = len(plan.state_store.entries)
-        if self.clock_ns is None or count < 2 or len(plan.kernel.judging) < 2:
+        count = len(plan.state_store.filters)
+        if self.clock_ns is None or count < 2 or len(plan.plan.judging) < 2:
             return
         step = -(-len(entries) // LOOKED_AT) or 1
         bits = np.unpackbits(entries[::step], axis=1, count=count, bitorder="little")
@@ -105,16 +105,16 @@ class _Units:
     That is rule ``rules[i]`` of unit ``units[i]``.
     """
 
-    entries: I64
+    filters: I64
     units: I64
     rules: I64
     parts: F64
 
     def weights(self, entered: Sequence[int] | None) -> F64:
         """What part of the time each of ``rules`` gets; ``entered``: rows by entry, None where all are alike."""
-        rows = np.ones(len(self.entries)) if entered is None else np.array(entered, np.float64)[self.entries]
+        rows = np.ones(len(self.filters)) if entered is None else np.array(entered, np.float64)[self.filters]
         if not rows.any():
-            rows = np.ones(len(self.entries))
+            rows = np.ones(len(self.filters))
         found: F64 = (rows / rows.sum())[self.units] * self.parts
         return found
 
@@ -171,7 +171,7 @@ def _read_of(plan: StorePlan) -> dict[Any, list[str]]:
     A figure is worked out once, however many read it; a formula, and a step of a pattern, is the rule's own.
     """
     found: dict[Any, list[str]] = {}
-    kernel: Any = plan.kernel
+    kernel: Any = plan.plan
     for line in (*kernel.judging, *kernel.feature_queries):
         name = version_name(line.rule_id, line.version)
         for entry, group in line.units_in(kernel):

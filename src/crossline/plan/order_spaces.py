@@ -10,34 +10,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crossline.plan.spaces import Brought, FeatureQueryLine, FormulaLine, PlanKind, Unit
+from crossline.plan.spaces import CrossKeyInput, FeatureQueryPlan, FormulaPlan, PlanKind, Unit
 from crossline.programs.kinds import ColumnKind
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepPlan:
     """``times`` records (at least one) of entry number ``entry``, one after the other."""
 
-    entry: int
+    filter: int
     times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class SequencePlan:
     """One rule version's sequence: all ``steps`` in order, the last at most ``within_ms`` after the first.
 
     ``until``: the entry whose records end what is under way. ``strict``: the entry whose records may not come in
     between, which for "any other record" is one that every timely record is in. Every record of these entries is
     offered. A match that is complete is a hit where its last record is one that the rule judges, by ``spans`` and
-    ``judge_lateness_ms`` as a ``Line`` does, and ``cooldown_ms`` is over; it is used up in any case.
+    ``judge_lateness_ms`` as a ``ComparisonPlan`` does, and ``cooldown_ms`` is over; it is used up in any case.
 
     ``probes``: instead, each record that takes a step is a hit, at the last of the steps that it takes.
     """
 
-    brought: ClassVar[tuple[Brought, ...]] = ()
+    brought: ClassVar[tuple[CrossKeyInput, ...]] = ()
     rule_id: str
     version: int
-    steps: tuple[Step, ...]
+    steps: tuple[StepPlan, ...]
     within_ms: int
     until: int | None
     strict: int | None
@@ -49,16 +49,16 @@ class Pattern:
     def units_in(self, plan: PatternSpacePlan) -> Iterator[Unit]:  # noqa: ARG002 - it names its entries itself
         """What is worked out for it: it is offered the records of each of its entries."""
         others = (each for each in (self.until, self.strict) if each is not None)
-        yield from ((entry, None) for entry in dict.fromkeys([*(step.entry for step in self.steps), *others]))
+        yield from ((entry, None) for entry in dict.fromkeys([*(step.filter for step in self.steps), *others]))
 
 
 @dataclass(frozen=True, slots=True)
 class OrderPlan:
     """What plans of the order of records, or of what does not come, have none of: windows, and what stands on them."""
 
-    formulas: ClassVar[tuple[FormulaLine, ...]] = ()
-    feature_queries: ClassVar[tuple[FeatureQueryLine, ...]] = ()
-    waiting: ClassVar[tuple[tuple[int, FormulaLine], ...]] = ()
+    formulas: ClassVar[tuple[FormulaPlan, ...]] = ()
+    feature_queries: ClassVar[tuple[FeatureQueryPlan, ...]] = ()
+    waiting: ClassVar[tuple[tuple[int, FormulaPlan], ...]] = ()
     windowed: ClassVar[None] = None
 
     def listed_kind(self, number: int) -> ColumnKind | None:  # noqa: ARG002 - no line lists values
@@ -76,26 +76,26 @@ class PatternSpacePlan(OrderPlan):
     """
 
     kind: ClassVar[PlanKind] = "patterns"
-    entries: int
-    lines: tuple[Pattern, ...]
+    filters: int
+    lines: tuple[SequencePlan, ...]
     retention_ms: int
 
     @property
-    def judging(self) -> tuple[Pattern, ...]:
+    def judging(self) -> tuple[SequencePlan, ...]:
         """The patterns, by their numbers."""
         return self.lines
 
 
 @dataclass(frozen=True, slots=True)
-class Absence:
+class AbsencePlan:
     """One rule version's absence: a record of entry ``after``, and none of entry ``expect`` up to ``within_ms`` later.
 
     ``grace_ms``: for how much longer a record that answers may be on its way. ``spans``, ``judge_lateness_ms`` and
-    ``cooldown_ms`` are as in a ``Line``, and asked of the record that waits. ``probes``: one that was answered is a
+    ``cooldown_ms`` are as in a ``ComparisonPlan``, and hold for the record that waits. ``probes``: an answered one is a
     hit too.
     """
 
-    brought: ClassVar[tuple[Brought, ...]] = ()
+    brought: ClassVar[tuple[CrossKeyInput, ...]] = ()
     rule_id: str
     version: int
     after: int
@@ -120,11 +120,11 @@ class AbsenceSpacePlan(OrderPlan):
     """
 
     kind: ClassVar[PlanKind] = "absences"
-    entries: int
-    lines: tuple[Absence, ...]
+    filters: int
+    lines: tuple[AbsencePlan, ...]
     retention_ms: int
 
     @property
-    def judging(self) -> tuple[Absence, ...]:
+    def judging(self) -> tuple[AbsencePlan, ...]:
         """The absences, by their numbers."""
         return self.lines

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crossline.plan.order_spaces import Absence, Pattern, Step
+from crossline.plan.order_spaces import AbsencePlan, SequencePlan, StepPlan
 from crossline.programs.program import AbsencePredicate, Feed, Program, SequencePredicate
 from crossline.rules.ruleset import RuleVersion
 
 
-def pattern_of(
+def sequence_of(
     version: RuleVersion, program: Program, verdict: SequencePredicate, entry: Callable[[Feed], int]
-) -> Pattern:
+) -> SequencePlan:
     """The pattern of a sequence; ``entry``: the number of the entry of a feed."""
-    return Pattern(
+    return SequencePlan(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
-        steps=tuple(Step(entry(step.feed), step.times) for step in verdict.steps),
+        steps=tuple(StepPlan(entry(step.feed), step.times) for step in verdict.steps),
         within_ms=verdict.within_ms,
         until=None if verdict.until is None else entry(verdict.until),
         strict=entry(program.feed) if verdict.strict else None,
@@ -29,9 +29,9 @@ def pattern_of(
 
 def absence_of(
     version: RuleVersion, program: Program, verdict: AbsencePredicate, entry: Callable[[Feed], int]
-) -> Absence:
-    """The absence of a rule; ``entry``: as in ``pattern_of``."""
-    return Absence(
+) -> AbsencePlan:
+    """The absence of a rule; ``entry``: as in ``sequence_of``."""
+    return AbsencePlan(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
         after=entry(verdict.after),

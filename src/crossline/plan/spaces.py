@@ -22,14 +22,14 @@ from crossline.programs.registry import declared
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class WindowSpec:
     """A window of ``window_ms`` over the records of entry number ``entry``; bounds as rules write them.
 
     ``delay_ms``: it ends so long before the record. ``resolution_ms``: its far edge is rounded down to a multiple of
     that, and closed; so is, where there is a delay, its near edge, which is open then. 0: it is exact.
     """
 
-    entry: int
+    filter: int
     window_ms: int
     left_closed: bool
     right_open: bool
@@ -53,14 +53,14 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class AggregateSpec:
     """``aggregate`` of column number ``column`` (-1: of the records themselves) over cursor number ``cursor``.
 
     Of a streak ``column`` is the number of the entry that its records are in. ``rank``: of a quantile, which.
     ``half_life_ms``: of a decayed sum.
     """
 
-    cursor: int
+    window: int
     column: int
     aggregate: str
     rank: float = 0.0
@@ -68,11 +68,11 @@ class Group:
 
 
 # What a line is asked for: an entry and a group over it that it reads, or None where it looks at the entry for itself.
-Unit = tuple[int, Group | None]
+Unit = tuple[int, AggregateSpec | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ComparisonPlan:
     """One rule version's line: satisfied where group value ``operator`` ``threshold``.
 
     Judges the records of its cursor's entry whose ingest time is in one of ``spans`` (from, until: from <= ingest_ms <
@@ -81,10 +81,10 @@ class Line:
     """
 
     by_formula: ClassVar[bool] = False
-    brought: ClassVar[tuple[Brought, ...]] = ()
+    brought: ClassVar[tuple[CrossKeyInput, ...]] = ()
     rule_id: str
     version: int
-    group: int
+    aggregate: int
     operator: Operator
     threshold: float | int
     emit_every: bool
@@ -92,30 +92,30 @@ class Line:
     spans: tuple[tuple[int, int], ...]
     judge_lateness_ms: int | None
 
-    def entry_in(self, plan: WindowPlan) -> int:
+    def filter_in(self, plan: WindowPlan) -> int:
         """The entry whose records it judges."""
-        return plan.cursors[plan.groups[self.group].cursor].entry
+        return plan.windows[plan.aggregates[self.aggregate].window].filter
 
     def rearm_in(self, plan: WindowPlan) -> tuple[int, bool]:
         """How far back the record judged before it no longer counts, in ms; and whether that edge is a pane's."""
-        cursor = plan.cursors[plan.groups[self.group].cursor]
+        cursor = plan.windows[plan.aggregates[self.aggregate].window]
         in_panes = cursor.resolution_ms > 0
         return cursor.window_ms + (cursor.left_closed and not in_panes), in_panes
 
     def units_in(self, plan: WindowPlan) -> Iterator[Unit]:
         """What is worked out for it."""
-        yield self.entry_in(plan), plan.groups[self.group]
+        yield self.filter_in(plan), plan.aggregates[self.aggregate]
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class CrossKeyInput:
     """A figure of another key, told a level below: the name that the formula has for it, its kind and its window."""
 
     rule_id: str
     version: int
     name: str
     kind: FieldKind
-    cursor: Cursor
+    window: WindowSpec
 
     @property
     def fact(self) -> str:
@@ -134,19 +134,19 @@ def up_of(fact: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FormulaLine:
+class FormulaPlan:
     """One rule version's formula: judged at the records of entry number ``entry``, of the figures that it names.
 
     ``figures``: the name that the formula has for it, the number of a group, and of the group that counts its window;
     the window of the first is what an alert shows, and its records are the evidence. ``rearm_ms``: after so long
     without a record that is judged, it is no longer satisfied. ``verdict``: what is judged by, and shown. ``brought``:
-    figures of other keys that it names. The rest is as in ``Line``.
+    figures of other keys that it names. The rest is as in ``ComparisonPlan``.
     """
 
     by_formula: ClassVar[bool] = True
     rule_id: str
     version: int
-    entry: int
+    filter: int
     figures: tuple[tuple[str, int, int], ...]
     verdict: FormulaPredicate
     rearm_ms: int
@@ -154,43 +154,43 @@ class FormulaLine:
     cooldown_ms: int
     spans: tuple[tuple[int, int], ...]
     judge_lateness_ms: int | None
-    brought: tuple[Brought, ...] = ()
+    brought: tuple[CrossKeyInput, ...] = ()
 
-    def entry_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a line asks its group
+    def filter_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a line asks its group
         """The entry whose records it judges."""
-        return self.entry
+        return self.filter
 
     def rearm_in(self, plan: WindowPlan) -> tuple[int, bool]:
-        """As of a ``Line``; the edge is a pane's where that of any figure is."""
-        cursors = (plan.cursors[plan.groups[group].cursor] for _, group, _ in self.figures)
+        """As of a ``ComparisonPlan``; the edge is a pane's where that of any figure is."""
+        cursors = (plan.windows[plan.aggregates[group].window] for _, group, _ in self.figures)
         return self.rearm_ms, any(cursor.resolution_ms for cursor in cursors)
 
     def units_in(self, plan: WindowPlan) -> Iterator[Unit]:
         """What is worked out for it."""
         yield from _units_of(plan, self.figures)
-        yield self.entry, None
+        yield self.filter, None
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureQueryLine:
+class FeatureQueryPlan:
     """Figures that are told of the records of entry number ``entry``, by one version of what asks for them.
 
-    ``figures``: as in ``FormulaLine``. ``facts``: fields of the record that are told along. It makes no hit and
+    ``figures``: as in ``FormulaPlan``. ``facts``: fields of the record that are told along. It makes no hit and
     remembers nothing of a key.
     """
 
     rule_id: str
     version: int
-    entry: int
+    filter: int
     figures: tuple[tuple[str, int, int], ...]
     facts: tuple[str, ...]
     spans: tuple[tuple[int, int], ...]
     judge_lateness_ms: int | None
     by_formula: ClassVar[bool] = False
 
-    def entry_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a line asks its group
+    def filter_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a line asks its group
         """The entry of whose records it is told."""
-        return self.entry
+        return self.filter
 
     def units_in(self, plan: WindowPlan) -> Iterator[Unit]:
         """What is worked out for it."""
@@ -199,8 +199,8 @@ class FeatureQueryLine:
 
 def _units_of(plan: WindowPlan, figures: tuple[tuple[str, int, int], ...]) -> Iterator[Unit]:
     for _, number, _ in figures:
-        group = plan.groups[number]
-        yield plan.cursors[group.cursor].entry, group
+        group = plan.aggregates[number]
+        yield plan.windows[group.window].filter, group
 
 
 PlanKind = Literal["windows", "panes", "patterns", "absences", "decided"]  # which kernel judges by it
@@ -218,17 +218,17 @@ class KeySpacePlan:
     """
 
     columns: tuple[tuple[str, ColumnKind], ...]
-    entries: int
-    cursors: tuple[Cursor, ...]
-    groups: tuple[Group, ...]
-    lines: tuple[Line, ...]
+    filters: int
+    windows: tuple[WindowSpec, ...]
+    aggregates: tuple[AggregateSpec, ...]
+    lines: tuple[ComparisonPlan, ...]
     retention_ms: int
-    formulas: tuple[FormulaLine, ...] = ()
-    feature_queries: tuple[FeatureQueryLine, ...] = ()
+    formulas: tuple[FormulaPlan, ...] = ()
+    feature_queries: tuple[FeatureQueryPlan, ...] = ()
     kind: ClassVar[PlanKind] = "windows"
 
     @property
-    def judging(self) -> tuple[Line | FormulaLine, ...]:
+    def judging(self) -> tuple[ComparisonPlan | FormulaPlan, ...]:
         """Lines and formulas, by their numbers."""
         return (*self.lines, *self.formulas)
 
@@ -238,14 +238,14 @@ class KeySpacePlan:
         return self
 
     @property
-    def waiting(self) -> tuple[tuple[int, FormulaLine], ...]:
+    def waiting(self) -> tuple[tuple[int, FormulaPlan], ...]:
         """The formulas whose records wait for their first figure, by their numbers."""
         numbered = enumerate(self.formulas, len(self.lines))
         return tuple((number, line) for number, line in numbered if line.verdict.waits)
 
     def listed_kind(self, number: int) -> ColumnKind | None:
         """The kind of the values that the hits of line ``number`` list; None where they list none."""
-        column = self.groups[self.lines[number].group].column if number < len(self.lines) else -1
+        column = self.aggregates[self.lines[number].aggregate].column if number < len(self.lines) else -1
         return self.columns[column][1] if column >= 0 else None
 
 
@@ -253,12 +253,12 @@ class KeySpacePlan:
 class PanePart:
     """What a pane keeps: ``aggregate`` of column number ``column`` of its records in entry number ``entry``.
 
-    As in ``Group``, but named as in ``panes.program.KEPT``: several aggregates may be read of one part, as averages are
-    of sums. Checkpoints keep it.
+    As in ``AggregateSpec``, but named as in ``panes.program.KEPT``: several aggregates may read one part, as averages
+    read sums. Checkpoints keep it.
     """
 
     aggregate: str
-    entry: int
+    filter: int
     column: int
 
 
@@ -271,21 +271,21 @@ class PaneSpacePlan:
     """
 
     columns: tuple[tuple[str, ColumnKind], ...]
-    entries: int
-    cursors: tuple[Cursor, ...]
-    groups: tuple[Group, ...]
-    lines: tuple[Line, ...]
+    filters: int
+    windows: tuple[WindowSpec, ...]
+    aggregates: tuple[AggregateSpec, ...]
+    lines: tuple[ComparisonPlan, ...]
     retention_ms: int
     resolution_ms: int
     settled_ms: int
     parts: tuple[PanePart, ...]
-    formulas: tuple[FormulaLine, ...] = ()
-    feature_queries: tuple[FeatureQueryLine, ...] = ()
+    formulas: tuple[FormulaPlan, ...] = ()
+    feature_queries: tuple[FeatureQueryPlan, ...] = ()
     kind: ClassVar[PlanKind] = "panes"
-    waiting: ClassVar[tuple[tuple[int, FormulaLine], ...]] = ()  # panes keep no last value
+    waiting: ClassVar[tuple[tuple[int, FormulaPlan], ...]] = ()  # panes keep no last value
 
     @property
-    def judging(self) -> tuple[Line | FormulaLine, ...]:
+    def judging(self) -> tuple[ComparisonPlan | FormulaPlan, ...]:
         """Lines and formulas, by their numbers."""
         return (*self.lines, *self.formulas)
 
@@ -299,7 +299,7 @@ class PaneSpacePlan:
         return None
 
 
-def parts_of(groups: Iterable[tuple[int, Group]]) -> tuple[PanePart, ...]:
+def parts_of(groups: Iterable[tuple[int, AggregateSpec]]) -> tuple[PanePart, ...]:
     """What panes must keep for ``groups``, each with the entry of its cursor; the records of each entry are counted."""
     found: dict[PanePart, None] = {}
     for entry, group in groups:
@@ -307,7 +307,7 @@ def parts_of(groups: Iterable[tuple[int, Group]]) -> tuple[PanePart, ...]:
     return tuple(found)
 
 
-def own_parts(entry: int, group: Group) -> tuple[PanePart, ...]:
+def own_parts(entry: int, group: AggregateSpec) -> tuple[PanePart, ...]:
     """What panes must keep for ``group``, besides counts; of what is not defined on panes nothing."""
     return tuple(PanePart(kept, entry, group.column) for kept in declared(group.aggregate).pane or ())
 

@@ -16,8 +16,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from crossline.basics.streams.schema import StreamSpec
-from crossline.plan.order_spaces import Absence, Pattern
-from crossline.plan.spaces import Cursor, FeatureQueryLine, FormulaLine, Group, Line, PanePart, parts_of
+from crossline.plan.order_spaces import AbsencePlan, SequencePlan
+from crossline.plan.spaces import (
+    AggregateSpec,
+    ComparisonPlan,
+    FeatureQueryPlan,
+    FormulaPlan,
+    PanePart,
+    WindowSpec,
+    parts_of,
+)
 from crossline.programs.kinds import ColumnKind, TimeMode
 from crossline.programs.program import ALWAYS, Emission, Feed, Figure, FormulaPredicate, Program, Window
 from crossline.rules.base import Defaults
@@ -25,7 +33,7 @@ from crossline.rules.ruleset import RuleVersion
 
 
 @dataclass(frozen=True, slots=True)
-class EntrySpec:
+class FilterSpec:
     """Which records enter a window.
 
     ``condition`` (canonical JSON, '' for none), a column that must be present, a bound on lateness (None: no bound).
@@ -38,7 +46,7 @@ class EntrySpec:
     key_fields: tuple[str, ...] | None = None
 
 
-RETIRED = EntrySpec("retired", None, None)
+RETIRED = FilterSpec("retired", None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ class StateStore:
     group_fields: tuple[str, ...]
     time_mode: TimeMode
     columns: tuple[tuple[str, ColumnKind], ...]
-    entries: tuple[EntrySpec, ...]
+    filters: tuple[FilterSpec, ...]
     retention_ms: int
     lateness_ms: int
     home: bool = False
@@ -80,7 +88,7 @@ class StateStore:
     @property
     def namings(self) -> tuple[tuple[str, ...], ...]:
         """The fields of all keys that its records enter under, first its own."""
-        others = (entry.key_fields for entry in self.entries if entry.key_fields is not None)
+        others = (entry.key_fields for entry in self.filters if entry.key_fields is not None)
         return tuple(dict.fromkeys((self.group_fields, *others)))
 
     def takes_all(self, spec: StreamSpec, allowed_lateness_ms: int) -> bool:
@@ -92,11 +100,11 @@ class StateStore:
         """Whether every record of the stream enters on the ingest clock, and is known for ``known_ms``."""
         return self.known_ms == known_ms and any(True for _ in self._of_all(spec, "processing_time"))
 
-    def _of_all(self, spec: StreamSpec, time_mode: TimeMode) -> Iterator[EntrySpec]:
+    def _of_all(self, spec: StreamSpec, time_mode: TimeMode) -> Iterator[FilterSpec]:
         """The entries of all records of the stream, but for late ones, on that clock."""
         keyed = len(self.namings) == 1 and all(not spec.columns[name].optional for name in self.group_fields)
         if keyed and self.time_mode == time_mode:
-            yield from (entry for entry in self.entries if not entry.condition and entry.column is None)
+            yield from (entry for entry in self.filters if not entry.condition and entry.column is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +125,13 @@ class Draft:
 
     state_store: StateStore
     programs: list[Program] = field(default_factory=list)
-    cursors: dict[Cursor, int] = field(default_factory=dict)
-    groups: dict[Group, int] = field(default_factory=dict)
-    lines: list[Line] = field(default_factory=list)
-    formulas: list[FormulaLine] = field(default_factory=list)
-    patterns: list[Pattern] = field(default_factory=list)
-    absences: list[Absence] = field(default_factory=list)
-    feature_queries: list[FeatureQueryLine] = field(default_factory=list)
+    windows: dict[WindowSpec, int] = field(default_factory=dict)
+    aggregates: dict[AggregateSpec, int] = field(default_factory=dict)
+    lines: list[ComparisonPlan] = field(default_factory=list)
+    formulas: list[FormulaPlan] = field(default_factory=list)
+    patterns: list[SequencePlan] = field(default_factory=list)
+    absences: list[AbsencePlan] = field(default_factory=list)
+    feature_queries: list[FeatureQueryPlan] = field(default_factory=list)
     versions: dict[tuple[str, int], list[RuleVersion]] = field(default_factory=dict)  # of lines, by rule and version
     facts: dict[str, None] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)  # entries
@@ -180,7 +188,7 @@ def _new_state_store(
         group_fields=fields,
         time_mode=mode,
         columns=_unique(column for _, columns in needs for column in columns),
-        entries=entries,
+        filters=entries,
         retention_ms=max(kept_of(program, defaults) for _, program in members),
         lateness_ms=_lateness_of(entries),
         ordered=members[0][1].kind == "sequence",
@@ -200,14 +208,14 @@ def _new_state_store(
 
 def dedup_store(stream: str, spec: StreamSpec, number: int, allowed_lateness_ms: int) -> StateStore:
     """A state store that knows every record again for as long as it is not too late for every rule."""
-    everything = EntrySpec("", None, allowed_lateness_ms)
+    everything = FilterSpec("", None, allowed_lateness_ms)
     name = f"{stream}|event_time|{spec.id}#{number}"
     return StateStore(name, (spec.id,), "event_time", (), (everything,), 0, allowed_lateness_ms, home=True)
 
 
 def copies_state_store(stream: str, fields: tuple[str, ...], number: int, known_ms: int) -> StateStore:
     """A store that knows every record again for so long on the ingest clock, however late; by the key of ``fields``."""
-    everything = EntrySpec("", None, None)
+    everything = FilterSpec("", None, None)
     name = f"{stream}|processing_time|{','.join(fields)}#{number}"
     return StateStore(name, fields, "processing_time", (), (everything,), known_ms, 0, home=True)
 
@@ -251,33 +259,33 @@ def _in_powers(ms: int) -> int:
     return 1000 << max(0, (seconds - 1).bit_length())
 
 
-def entry_of(feed: Feed, spec: StreamSpec, column: str | None = None) -> EntrySpec:
+def filter_of(feed: Feed, spec: StreamSpec, column: str | None = None) -> FilterSpec:
     """The entry of the records of ``feed`` that have ``column``; where all have, that makes no entry of its own."""
     present = column if column is not None and spec.columns[column].optional else None
-    return EntrySpec(feed.condition.canonical, present, feed.allowed_lateness_ms)
+    return FilterSpec(feed.condition.canonical, present, feed.allowed_lateness_ms)
 
 
-def step_entry(program: Program, feed: Feed, spec: StreamSpec) -> EntrySpec:
+def step_filter(program: Program, feed: Feed, spec: StreamSpec) -> FilterSpec:
     """The entry of a feed of a sequence, which may have another key than the rest."""
-    entry = entry_of(feed, spec)
+    entry = filter_of(feed, spec)
     return entry if feed.key_fields == program.feed.key_fields else replace(entry, key_fields=feed.key_fields)
 
 
-def streak_entry(figure: Figure) -> EntrySpec:
+def streak_filter(figure: Figure) -> FilterSpec:
     """The entry of the records that a streak is made of."""
     meets = figure.streak_of.canonical if figure.streak_of is not None else ""
-    return EntrySpec(meets, None, figure.feed.allowed_lateness_ms)
+    return FilterSpec(meets, None, figure.feed.allowed_lateness_ms)
 
 
-def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[EntrySpec, ...], tuple[tuple[str, ColumnKind], ...]]:
+def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[FilterSpec, ...], tuple[tuple[str, ColumnKind], ...]]:
     """The entries and the columns of a program."""
     if program.verdict is not None and program.verdict.feeds:
         own = (program.feed,) if program.sequence is not None and program.sequence.strict else ()
-        return _unique(step_entry(program, feed, spec) for feed in (*program.verdict.feeds, *own)), ()
-    entries = [entry_of(each.feed, spec, each.column) for each in program.figures]
+        return _unique(step_filter(program, feed, spec) for feed in (*program.verdict.feeds, *own)), ()
+    entries = [filter_of(each.feed, spec, each.column) for each in program.figures]
     if program.comparison is None:
-        entries.insert(0, entry_of(program.feed, spec))
-    entries += [streak_entry(each) for each in program.figures if each.streak_of is not None]
+        entries.insert(0, filter_of(program.feed, spec))
+    entries += [streak_filter(each) for each in program.figures if each.streak_of is not None]
     kept = [(each.column, each.column_kind) for each in program.figures]
     return _unique(entries), _unique((column, kind) for column, kind in kept if column is not None and kind is not None)
 
@@ -288,11 +296,11 @@ def parts_for(state_store: StateStore, program: Program, spec: StreamSpec) -> tu
     for figure in program.figures:
         column = -1
         if figure.streak_of is not None:
-            column = state_store.entries.index(streak_entry(figure))
+            column = state_store.filters.index(streak_filter(figure))
         elif figure.column is not None and figure.column_kind is not None:
             column = state_store.columns.index((figure.column, figure.column_kind))
-        entry = state_store.entries.index(entry_of(figure.feed, spec, figure.column))
-        needed.append((entry, Group(0, column, figure.aggregate)))
+        entry = state_store.filters.index(filter_of(figure.feed, spec, figure.column))
+        needed.append((entry, AggregateSpec(0, column, figure.aggregate)))
     return parts_of(needed)
 
 
@@ -305,7 +313,7 @@ def _serves(state_store: StateStore, program: Program, spec: StreamSpec, default
         (feed.time_mode, feed.key_fields, program.resolution_ms),
         (state_store.time_mode, state_store.group_fields),
     )
-    if (*mine, state_store.resolution_ms) != key or not set(entries) <= set(state_store.entries):
+    if (*mine, state_store.resolution_ms) != key or not set(entries) <= set(state_store.filters):
         return False
     kind = (state_store.ordered, state_store.waits, state_store.reevaluate)
     if not set(columns) <= set(state_store.columns) or kind != _kind(program):
@@ -332,11 +340,11 @@ def without_idle(
 
     Records would be missing from an entry, or from a longer past, by the time a rule came back.
     """
-    entries = tuple(e if n in used else RETIRED for n, e in enumerate(state_store.entries))
+    entries = tuple(e if n in used else RETIRED for n, e in enumerate(state_store.filters))
     kept_ms = max(kept_of(program, defaults) for program in programs)
     fresh_ms = max(fresh_of(program, defaults) for program in programs) if state_store.resolution_ms else 0
     return replace(
-        state_store, entries=entries, retention_ms=kept_ms, lateness_ms=_lateness_of(entries), fresh_ms=fresh_ms
+        state_store, filters=entries, retention_ms=kept_ms, lateness_ms=_lateness_of(entries), fresh_ms=fresh_ms
     )
 
 
@@ -359,7 +367,7 @@ def remembering(program: Program, spec: StreamSpec) -> Program:
     )
 
 
-def _lateness_of(entries: Iterable[EntrySpec]) -> int:
+def _lateness_of(entries: Iterable[FilterSpec]) -> int:
     return max((e.allowed_lateness_ms for e in entries if e.allowed_lateness_ms is not None), default=0)
 
 

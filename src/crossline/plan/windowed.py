@@ -6,8 +6,15 @@ from collections.abc import Sequence
 from itertools import chain
 
 from crossline.basics.streams.schema import StreamSpec
-from crossline.plan.spaces import Brought, Cursor, FeatureQueryLine, FormulaLine, Group, Line
-from crossline.plan.state_stores import Draft, EntrySpec, entry_of, step_entry, streak_entry
+from crossline.plan.spaces import (
+    AggregateSpec,
+    ComparisonPlan,
+    CrossKeyInput,
+    FeatureQueryPlan,
+    FormulaPlan,
+    WindowSpec,
+)
+from crossline.plan.state_stores import Draft, FilterSpec, filter_of, step_filter, streak_filter
 from crossline.programs.program import (
     Comparison,
     CrossKeyFigure,
@@ -21,35 +28,37 @@ from crossline.programs.program import (
 from crossline.rules.ruleset import RuleVersion
 
 
-def _entry(draft: Draft, entry: EntrySpec) -> int:
-    number = draft.state_store.entries.index(entry)
+def _filter(draft: Draft, entry: FilterSpec) -> int:
+    number = draft.state_store.filters.index(entry)
     draft.used.add(number)
     return number
 
 
-def _group(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = False) -> int:
+def _aggregate(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = False) -> int:
     """The number of the group that is ``figure``, or that counts what is in its window."""
-    cursor = _cursor(_entry(draft, entry_of(figure.feed, spec, figure.column)), figure.window)
-    number = draft.cursors.setdefault(cursor, len(draft.cursors))
+    cursor = _window(_filter(draft, filter_of(figure.feed, spec, figure.column)), figure.window)
+    number = draft.windows.setdefault(cursor, len(draft.windows))
     column = -1
     if figure.streak_of is not None and not counted:
-        column = _entry(draft, streak_entry(figure))
+        column = _filter(draft, streak_filter(figure))
     elif figure.column is not None and figure.column_kind is not None and not counted:
         column = draft.state_store.columns.index((figure.column, figure.column_kind))
-    group = Group(number, column, figure.aggregate, figure.rank, figure.half_life_ms)
+    group = AggregateSpec(number, column, figure.aggregate, figure.rank, figure.half_life_ms)
     if counted:
-        group = Group(number, column, "count")
-    return draft.groups.setdefault(group, len(draft.groups))
+        group = AggregateSpec(number, column, "count")
+    return draft.aggregates.setdefault(group, len(draft.aggregates))
 
 
-def line_of(draft: Draft, version: RuleVersion, program: Program, verdict: Comparison, spec: StreamSpec) -> Line:
+def comparison_of(
+    draft: Draft, version: RuleVersion, program: Program, verdict: Comparison, spec: StreamSpec
+) -> ComparisonPlan:
     """The line of a figure, for the state store of ``draft``."""
     if program.figures[0].feed != program.feed:
         raise ValueError(f"{version.rule.rule_id}: a line is a figure of the feed that is judged")
-    return Line(
+    return ComparisonPlan(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
-        group=_group(draft, program.figures[0], spec),
+        aggregate=_aggregate(draft, program.figures[0], spec),
         operator=verdict.operator,
         threshold=verdict.threshold,
         emit_every=program.emission.every,
@@ -61,18 +70,18 @@ def line_of(draft: Draft, version: RuleVersion, program: Program, verdict: Compa
 
 def formula_of(
     draft: Draft, version: RuleVersion, program: Program, verdict: FormulaPredicate, spec: StreamSpec
-) -> FormulaLine:
+) -> FormulaPlan:
     """The formula of a rule, and the fields that it reads."""
-    brought = tuple(_brought(version, of) for of in program.cross_key)
+    brought = tuple(_cross_key_inputs(version, of) for of in program.cross_key)
     told = {each.name for each in chain(*brought)}
     draft.facts |= dict.fromkeys(name for name in verdict.fields if name not in told)
     rearm_ms = program.emission.rearm_ms
     if rearm_ms is None:
         rearm_ms = max(each.window.rearm_ms for each in program.figures)
-    return FormulaLine(
+    return FormulaPlan(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
-        entry=_entry(draft, entry_of(program.feed, spec)),
+        filter=_filter(draft, filter_of(program.feed, spec)),
         figures=_named(draft, program, verdict.names, spec),
         verdict=verdict,
         brought=tuple(chain(*brought)),
@@ -84,17 +93,17 @@ def formula_of(
     )
 
 
-def _brought(version: RuleVersion, of: CrossKeyFigure) -> list[Brought]:
+def _cross_key_inputs(version: RuleVersion, of: CrossKeyFigure) -> list[CrossKeyInput]:
     windows = ((name, figure.window) for name, figure in of.figures.items())
     return [
-        Brought(version.rule.rule_id, version.rule.version, name, kind, _cursor(-1, window))
+        CrossKeyInput(version.rule.rule_id, version.rule.version, name, kind, _window(-1, window))
         for (name, window), kind in zip(windows, of.kinds, strict=True)
     ]
 
 
-def _cursor(entry: int, window: Window) -> Cursor:
-    return Cursor(
-        entry=entry,
+def _window(entry: int, window: Window) -> WindowSpec:
+    return WindowSpec(
+        filter=entry,
         window_ms=window.length_ms,
         left_closed=window.bounds[0] == "[",
         right_open=window.bounds[1] == ")",
@@ -106,19 +115,19 @@ def _cursor(entry: int, window: Window) -> Cursor:
 
 def _named(draft: Draft, program: Program, names: Sequence[str], spec: StreamSpec) -> tuple[tuple[str, int, int], ...]:
     """Of each figure its name, its group, and the group that counts its window."""
-    groups = [(_group(draft, each, spec), _group(draft, each, spec, counted=True)) for each in program.figures]
+    groups = [(_aggregate(draft, each, spec), _aggregate(draft, each, spec, counted=True)) for each in program.figures]
     return tuple((name, *each) for name, each in zip(names, groups, strict=True))
 
 
 def feature_query_of(
     draft: Draft, version: RuleVersion, program: Program, verdict: FeatureQuery, spec: StreamSpec
-) -> FeatureQueryLine:
+) -> FeatureQueryPlan:
     """What is told of figures, and the fields told along."""
     draft.facts |= dict.fromkeys(verdict.facts)
-    return FeatureQueryLine(
+    return FeatureQueryPlan(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
-        entry=_entry(draft, entry_of(program.feed, spec)),
+        filter=_filter(draft, filter_of(program.feed, spec)),
         figures=_named(draft, program, verdict.names, spec),
         facts=verdict.facts,
         spans=((version.effective_from_ms, version.effective_until_ms),),
@@ -126,6 +135,6 @@ def feature_query_of(
     )
 
 
-def entry_of_step(draft: Draft, program: Program, spec: StreamSpec, feed: Feed) -> int:
+def filter_of_step(draft: Draft, program: Program, spec: StreamSpec, feed: Feed) -> int:
     """The number of the entry of a feed of a sequence or an absence."""
-    return _entry(draft, step_entry(program, feed, spec))
+    return _filter(draft, step_filter(program, feed, spec))

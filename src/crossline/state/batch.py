@@ -105,7 +105,7 @@ class KeyedBatch:
     id_bytes: U8
     id_offsets: I64
     values: tuple[I64 | F64 | I32, ...]
-    entries: U8
+    filters: U8
     texts: Mapping[int, Texts] = field(default_factory=dict)
     facts: Mapping[str, pa.Array] = field(default_factory=dict)
     reached_ms: I64 | None = None
@@ -347,7 +347,7 @@ _PLAIN = (
     "key_hash",
     "id_bytes",
     "id_offsets",
-    "entries",
+    "filters",
 )
 
 
@@ -385,7 +385,7 @@ def take(batch: KeyedBatch, rows: I32) -> KeyedBatch:
         id_bytes=id_bytes,
         id_offsets=id_offsets,
         values=tuple(values),
-        entries=batch.entries[rows],
+        filters=batch.filters[rows],
         texts=texts,
         reached_ms=None if batch.reached_ms is None else batch.reached_ms[rows],
         origins=None if batch.origins is None else batch.origins.take(pa.array(rows)),

@@ -13,7 +13,7 @@ from tests.unit.state.panes.naive import NaivePanes
 from tests.unit.state.windows.naive import Hit, Naive, Row, batch_of, line, plain
 from tests.unit.state.windows.test_random import LATE_MAX
 
-from crossline.plan.spaces import Cursor, Group, KeySpacePlan, PaneSpacePlan, parts_of
+from crossline.plan.spaces import AggregateSpec, KeySpacePlan, PaneSpacePlan, WindowSpec, parts_of
 from crossline.programs.registry import declared
 from crossline.state.batch import Delta
 from crossline.state.panes.store import PaneState
@@ -23,10 +23,10 @@ COLUMNS: Any = (("i", "int"), ("f", "float"), ("c", "code"))
 # What a record may be: the window with it and without it, with a far end that is closed, one that ends before it and
 # has it all the same, and one of long ago. Of two entries, whose records are others.
 WINDOWS = (
-    Cursor(0, 30, left_closed=False, right_open=False, include_current=True),
-    Cursor(1, 40, left_closed=True, right_open=False, include_current=False),
-    Cursor(0, 10, left_closed=False, right_open=True, include_current=True),
-    Cursor(1, 30, left_closed=False, right_open=False, include_current=True, delay_ms=15),
+    WindowSpec(0, 30, left_closed=False, right_open=False, include_current=True),
+    WindowSpec(1, 40, left_closed=True, right_open=False, include_current=False),
+    WindowSpec(0, 10, left_closed=False, right_open=True, include_current=True),
+    WindowSpec(1, 30, left_closed=False, right_open=False, include_current=True, delay_ms=15),
 )
 PANE_MS, RETENTION_MS = 10, 60
 ALWAYS = -1e308
@@ -40,35 +40,39 @@ def refused(aggregate: str, field: str, unwanted: Sequence[str] = (), **more: An
     return said({name: value for name, value in {**body, **more}.items() if name not in unwanted})
 
 
-def groups_of(name: str) -> list[Group]:
+def groups_of(name: str) -> list[AggregateSpec]:
     """The aggregate of each column that it takes, over each of the windows."""
     aggregate = declared(name)
     columns = (0, 1, 2) if aggregate.takes == "values" else (0, 1)
-    return [Group(c, column, name, aggregate.rank) for c in range(len(WINDOWS)) for column in columns]
+    return [AggregateSpec(c, column, name, aggregate.rank) for c in range(len(WINDOWS)) for column in columns]
 
 
-def window_plan(groups: Sequence[Group], cursors: Sequence[Cursor] = WINDOWS, columns: Any = COLUMNS) -> KeySpacePlan:
+def window_plan(
+    groups: Sequence[AggregateSpec], cursors: Sequence[WindowSpec] = WINDOWS, columns: Any = COLUMNS
+) -> KeySpacePlan:
     """Tells each of ``groups`` at every record, by a hit."""
     lines = tuple(line(number, ">=", ALWAYS, rule_id=f"r{number}") for number in range(len(groups)))
-    entries = 1 + max(each.entry for each in cursors)
+    entries = 1 + max(each.filter for each in cursors)
     return KeySpacePlan(columns, entries, tuple(cursors), tuple(groups), lines, RETENTION_MS)
 
 
-def pane_plan(groups: Sequence[Group], cursors: Sequence[Cursor] = WINDOWS, columns: Any = COLUMNS) -> PaneSpacePlan:
+def pane_plan(
+    groups: Sequence[AggregateSpec], cursors: Sequence[WindowSpec] = WINDOWS, columns: Any = COLUMNS
+) -> PaneSpacePlan:
     """The same of panes."""
     rounded = tuple(dataclasses.replace(each, resolution_ms=PANE_MS) for each in cursors)
     plan = window_plan(groups, rounded, columns)
     kept_ms = RETENTION_MS + PANE_MS
     return PaneSpacePlan(
-        *(plan.columns, plan.entries, rounded, plan.groups, plan.lines, kept_ms, PANE_MS, kept_ms),
-        parts_of((rounded[each.cursor].entry, each) for each in groups),
+        *(plan.columns, plan.filters, rounded, plan.aggregates, plan.lines, kept_ms, PANE_MS, kept_ms),
+        parts_of((rounded[each.window].filter, each) for each in groups),
     )
 
 
 def by_hand(name: str, kind: str, *records: tuple[int, Any], panes: bool = False, window_ms: int = 30) -> list[Any]:
     """The figure at each of ``records`` (clock, value) of one key, of a window that includes it."""
-    cursor = Cursor(0, window_ms, left_closed=False, right_open=False, include_current=True)
-    group = Group(0, 0, name, declared(name).rank)
+    cursor = WindowSpec(0, window_ms, left_closed=False, right_open=False, include_current=True)
+    group = AggregateSpec(0, 0, name, declared(name).rank)
     rows = [Row("k", f"n{number}", clock, (value,)) for number, (clock, value) in enumerate(records)]
     columns = (("x", kind),)
     if panes:

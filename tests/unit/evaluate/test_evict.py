@@ -10,7 +10,7 @@ import pytest
 
 from crossline.evaluate import shard
 from crossline.evaluate.shard import ShardState, evict
-from crossline.plan.spaces import Cursor, Group, KeySpacePlan, Line
+from crossline.plan.spaces import AggregateSpec, ComparisonPlan, KeySpacePlan, WindowSpec
 from crossline.state.memory.hashing import xxh64_many
 from crossline.state.windows.store import KeyedBatch, KeySpaceState
 
@@ -18,9 +18,9 @@ ALWAYS = ((-(2**63), 2**63 - 1),)
 PLAN = KeySpacePlan(
     (),
     1,
-    (Cursor(0, 10, False, False, True),),
-    (Group(0, -1, "count"),),
-    (Line("r", 1, 0, ">=", 3, False, 0, ALWAYS, None),),
+    (WindowSpec(0, 10, False, False, True),),
+    (AggregateSpec(0, -1, "count"),),
+    (ComparisonPlan("r", 1, 0, ">=", 3, False, 0, ALWAYS, None),),
     10,
 )
 NAMES = ("a", "b", "c")
@@ -42,7 +42,7 @@ def batch_of(count: int, mark: str = "n") -> KeyedBatch:
         id_bytes=np.frombuffer(b"".join(ids), np.uint8),
         id_offsets=np.cumsum([0, *map(len, ids)]),
         values=(),
-        entries=np.ones((count, 1), np.uint8),
+        filters=np.ones((count, 1), np.uint8),
     )
 
 

@@ -188,9 +188,9 @@ def test_state_stores_are_those_of_a_resolution_and_of_what_panes_keep() -> None
     ]
     both = rule_set([*RULES[:2], *more])
     after = compile_stream(both, "payments", SPEC, Defaults(), layout_of([before]))
-    by_rule = {line.rule_id: each for each in after.state_stores for line in each.kernel.judging}
+    by_rule = {line.rule_id: each for each in after.state_stores for line in each.plan.judging}
     assert by_rule["count"].state_store == by_rule["sum"].state_store == by_rule["average"].state_store == state_store
     others = [by_rule[name].state_store.name for name in ("count", "most", "finer", "exact")]
     assert len(set(others)) == 4, "each has a state store of its own"
-    assert isinstance(by_rule["count"].kernel, PaneSpacePlan)
-    assert isinstance(by_rule["exact"].kernel, KeySpacePlan)
+    assert isinstance(by_rule["count"].plan, PaneSpacePlan)
+    assert isinstance(by_rule["exact"].plan, KeySpacePlan)

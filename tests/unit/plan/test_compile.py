@@ -4,7 +4,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.basics.times import BEGINNING_MS
 from crossline.plan.compile import compile_stream, layout_of
 from crossline.plan.lateness import LatenessInForce
-from crossline.plan.state_stores import RETIRED, EntrySpec
+from crossline.plan.state_stores import RETIRED, FilterSpec
 from crossline.rules.base import Defaults
 from crossline.rules.reading import read_rule
 from crossline.rules.ruleset import RuleSet
@@ -35,8 +35,8 @@ def rules(*bodies: dict[str, Any]) -> RuleSet:
 def test_rules_share_key_space_entry_cursor_and_group() -> None:
     plan = compile_stream(rules({}, {"aggregation_threshold": 9}, {"window": "1m"}), "s", SPEC, DEFAULTS)
     assert len(plan.state_stores) == 1
-    kernel = plan.state_stores[0].kernel
-    assert (kernel.entries, len(kernel.cursors), len(kernel.groups), len(kernel.lines)) == (1, 2, 2, 3)
+    kernel = plan.state_stores[0].plan
+    assert (kernel.filters, len(kernel.windows), len(kernel.aggregates), len(kernel.lines)) == (1, 2, 2, 3)
     assert kernel.retention_ms == 60_000
     assert plan.accounting_store == 0
 
@@ -46,7 +46,7 @@ def test_a_field_that_every_record_has_makes_no_entry_of_its_own() -> None:
     plan = compile_stream(
         rules({}, {**of, "aggregation_field": "v"}, {**of, "aggregation_field": "w"}), "s", SPEC, DEFAULTS
     )
-    assert plan.state_stores[0].state_store.entries == (EntrySpec("", None, LATE), EntrySpec("", "w", LATE))
+    assert plan.state_stores[0].state_store.filters == (FilterSpec("", None, LATE), FilterSpec("", "w", LATE))
 
 
 def test_records_without_a_home_are_reported_by_id() -> None:
@@ -69,7 +69,7 @@ def test_an_entry_that_lost_its_rule_is_never_used_again() -> None:
     dear = {"conditions": [{"field": "v", "operator": ">", "value": 5}]}
     both = compile_stream(rules({}, dear), "s", SPEC, DEFAULTS)
     one = compile_stream(rules({}), "s", SPEC, DEFAULTS, layout_of([both]))
-    assert one.state_stores[0].state_store.entries == (EntrySpec("", None, LATE), RETIRED)
+    assert one.state_stores[0].state_store.filters == (FilterSpec("", None, LATE), RETIRED)
     again = compile_stream(rules({}, dear), "s", SPEC, DEFAULTS, layout_of([one]))
     assert [lp.state_store.name for lp in again.state_stores] == ["s|event_time|k#0", "s|event_time|k#1"]
 

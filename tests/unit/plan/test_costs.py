@@ -80,7 +80,7 @@ def test_a_figure_is_paid_for_in_equal_parts_and_by_the_records_that_enter_its_w
     meter = measured(plans, [10, 60, 10, 10])
     entries = {
         entry.condition: count
-        for entry, count in zip(plans[0].state_stores[0].state_store.entries, meter.entered[state_store], strict=True)
+        for entry, count in zip(plans[0].state_stores[0].state_store.filters, meter.entered[state_store], strict=True)
     }
     assert sorted(entries.values()) == [1, 4]
     told, whole = Sharing(plans).ms(meter), meter.state_stores[state_store] / 1e6

@@ -129,8 +129,8 @@ def _take(output: ShardOutput, kept: Mapping[str, Sequence[RetainedRecords]], se
             found = deltas.get(space.state_store)
             if found is not None:
                 batch = found.delta.batch
-                flags = np.unpackbits(batch.entries, axis=1, bitorder="little")
-                mine: Bits = np.asarray(flags[:, list(space.entries)].any(axis=1))
+                flags = np.unpackbits(batch.filters, axis=1, bitorder="little")
+                mine: Bits = np.asarray(flags[:, list(space.filters)].any(axis=1))
                 here = seen[space.state_store]
                 here.of_rule[rule_id] = here.of_rule.get(rule_id, 0) + int(mine.sum())
                 hashes = batch.key_hash[np.unique(batch.key_index[mine])]

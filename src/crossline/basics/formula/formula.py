@@ -56,7 +56,7 @@ class Formula:
         return None
 
 
-class Line(NamedTuple):
+class ComparedValue(NamedTuple):
     """A formula that is no more than ``name operator threshold``."""
 
     name: str
@@ -64,11 +64,11 @@ class Line(NamedTuple):
     threshold: int | float
 
 
-def as_line(formula: Formula) -> Line | None:
+def as_comparison(formula: Formula) -> ComparedValue | None:
     """The line that ``formula`` draws for one name, on either side of it; None where it says anything else."""
     match formula.root:
         case Compare((Name(name), Constant(int() | float() as value, "integer" | "number")), (operator,)):
-            return Line(name, operator, value)
+            return ComparedValue(name, operator, value)
         case Compare((Constant(int() | float() as value, "integer" | "number"), Name(name)), (operator,)):
-            return Line(name, TURNED[operator], value)
+            return ComparedValue(name, TURNED[operator], value)
     return None

@@ -115,8 +115,8 @@ def _keeps(kept: RetainedRecords, store: StoreCost | None) -> dict[str, Any]:
         "clock": kept.time_mode,
         "shared_with": kept.shared_with,
         "columns": kept.columns,
-        "entries": len(kept.entries),
-        "entries_of_all": kept.entries_of_state_store,
+        "filters": len(kept.filters),
+        "filters_of_all": kept.filters_of_state_store,
         "retention_ms": kept.retention_ms,
         "lateness_ms": kept.lateness_ms,
     }
@@ -155,7 +155,7 @@ def _pairs(keeps: dict[str, Any]) -> list[tuple[str, str]]:
         ("  shared with", ", ".join(keeps["shared_with"]) or "no other rule"),
         ("  kept for", _kept_for(keeps)),
         ("  of each record", f"its id and times{''.join(f', {name}' for name in keeps['columns'])}"),
-        ("  entries", f"{keeps['entries']} of {keeps['entries_of_all']}"),
+        ("  filters", f"{keeps['filters']} of {keeps['filters_of_all']}"),
     ]
     if "records" in keeps:
         pairs.append(("  enter", f"{keeps['records']:,} records, {keeps['records_per_s']:,.3g} a second"))

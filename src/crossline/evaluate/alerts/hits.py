@@ -17,8 +17,8 @@ from crossline.basics.values import I64
 from crossline.basics.wire import Arrays
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import Stateless, StorePlan, StreamPlan
-from crossline.plan.order_spaces import Absence, Pattern
-from crossline.plan.spaces import FormulaLine, Line
+from crossline.plan.order_spaces import AbsencePlan, SequencePlan
+from crossline.plan.spaces import ComparisonPlan, FormulaPlan
 from crossline.plan.stream_join import read_log
 from crossline.rules.entity import entity_of
 from crossline.rules.ruleset import RuleVersion
@@ -170,7 +170,7 @@ class JudgedRows:
 
     def window_hits(self, hits: Hits) -> Iterator[Hit]:
         """The kernel's hits, in its order."""
-        lines = [_PredicateOf(self, number, line) for number, line in enumerate(self.store_plan.kernel.judging)]
+        lines = [_PredicateOf(self, number, line) for number, line in enumerate(self.store_plan.plan.judging)]
         integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
         ids = _texts(hits.evidence_id_bytes, hits.evidence_id_offsets)
         rows = hits.row.tolist()
@@ -205,7 +205,7 @@ class JudgedRows:
     def late_context_hit(self, met: LateContextHit) -> Hit:
         """The hit at a record whose context came after it."""
         number, row, read = met.line, met.row, met.read
-        kernel, line = self.store_plan.kernel.windowed, dict(self.store_plan.kernel.waiting)[number]
+        kernel, line = self.store_plan.plan.windowed, dict(self.store_plan.plan.waiting)[number]
         assert kernel is not None  # noqa: S101 - others wait for nothing
         of, ingest_ms = _PredicateOf(self, number, line), int(self.batch.ingest_ms[row])
         start_ms, end_ms = context_window(kernel, line).span_ms(int(self.batch.clock_ms[row]))
@@ -335,9 +335,11 @@ class JudgedRows:
 class _PredicateOf:
     """What hits of one line, formula, pattern or absence have in common."""
 
-    def __init__(self, judged: JudgedRows, number: int, line: Line | FormulaLine | Pattern | Absence) -> None:
+    def __init__(
+        self, judged: JudgedRows, number: int, line: ComparisonPlan | FormulaPlan | SequencePlan | AbsencePlan
+    ) -> None:
         self._versions = judged.store_plan.versions[number]
-        self._kind = judged.store_plan.kernel.listed_kind(number)
+        self._kind = judged.store_plan.plan.listed_kind(number)
         self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
         self.carried = judged.plan.carried.get(line.rule_id, ())
         self._shown = judged.plan.programs[line.rule_id, line.version].evidence.fields

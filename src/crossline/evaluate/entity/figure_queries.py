@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crossline.basics.formula.tree import Name
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.spaces import FeatureQueryLine, FormulaLine, Line, WindowPlan
+from crossline.plan.spaces import ComparisonPlan, FeatureQueryPlan, FormulaPlan, WindowPlan
 from crossline.programs.program import Comparison
 from crossline.programs.registry import declared
 from crossline.rules.base import Rule
@@ -26,7 +26,7 @@ class QueriedFigure:
     rule_id: str
     version: int
     name: str
-    group: int
+    aggregate: int
     count: int
     line: Comparison | None = None
     shared: str = ""
@@ -34,7 +34,7 @@ class QueriedFigure:
 
 def queried_figures(plan: StreamPlan, store_plan: StorePlan, now_ms: int | None) -> Iterator[QueriedFigure]:
     """The figures of the store that are of rules in force at ``now_ms``, on the ingest clock; None: at any time."""
-    kernel = store_plan.kernel.windowed
+    kernel = store_plan.plan.windowed
     if kernel is None:
         return
     rules = [versions[0].rule for versions in store_plan.versions]
@@ -50,24 +50,24 @@ def queried_figures(plan: StreamPlan, store_plan: StorePlan, now_ms: int | None)
                 yield QueriedFigure(feature_query.rule_id, feature_query.version, name, group, count)
 
 
-def is_queried(plan: StreamPlan, line: Line | FormulaLine, rule: Rule, now_ms: int | None) -> bool:
+def is_queried(plan: StreamPlan, line: ComparisonPlan | FormulaPlan, rule: Rule, now_ms: int | None) -> bool:
     """Whether the version is in force and the rule itself names figures: a plan may add figures of its own."""
     written = not is_hold(rule) and bool(plan.programs[line.rule_id, line.version].figures)
     return written and _in_force(line, now_ms)
 
 
-def _in_force(line: Line | FormulaLine | FeatureQueryLine, now_ms: int | None) -> bool:
+def _in_force(line: ComparisonPlan | FormulaPlan | FeatureQueryPlan, now_ms: int | None) -> bool:
     return now_ms is None or any(start <= now_ms < end for start, end in line.spans)
 
 
-def _of_line(kernel: WindowPlan, line: Line) -> Iterator[QueriedFigure]:
-    group = kernel.groups[line.group]
+def _of_line(kernel: WindowPlan, line: ComparisonPlan) -> Iterator[QueriedFigure]:
+    group = kernel.aggregates[line.aggregate]
     of = "" if group.column < 0 or declared(group.aggregate).meets else f" of {kernel.columns[group.column][0]}"
     against = Comparison(line.operator, line.threshold)
-    yield QueriedFigure(line.rule_id, line.version, f"{group.aggregate}{of}", line.group, -1, against)
+    yield QueriedFigure(line.rule_id, line.version, f"{group.aggregate}{of}", line.aggregate, -1, against)
 
 
-def _of_formula(line: FormulaLine, rule: Rule) -> Iterator[QueriedFigure]:
+def _of_formula(line: FormulaPlan, rule: Rule) -> Iterator[QueriedFigure]:
     shared = {name: each.shared or "" for name, each in shared_in(rule).items()}
     value, fixed = line.verdict.value, line.verdict.fixed_line
     for name, group, count in line.figures:

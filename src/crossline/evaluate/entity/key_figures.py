@@ -80,14 +80,14 @@ def _told(
     key: bytes | None,
     now_ms: int,
 ) -> Iterator[CurrentFigure]:
-    kernel = store_plan.kernel.windowed
+    kernel = store_plan.plan.windowed
     assert kernel is not None  # noqa: S101 - others have no figures
-    feature_query = feature_query_plan(kernel, [(each.group, each.count) for each in asked])
+    feature_query = feature_query_plan(kernel, [(each.aggregate, each.count) for each in asked])
     store: Any = state.stores.get(store_plan.state_store.name)
     alone = new_kernel(feature_query) if key is None or store is None else store.alone(feature_query, key)
     told = features_now(alone.judge(point_query_batch(feature_query, key or b"", now_ms)))
     for each, (value, count) in zip(asked, told, strict=True):
-        window = kernel.cursors[kernel.groups[each.group].cursor]
+        window = kernel.windows[kernel.aggregates[each.aggregate].window]
         yield CurrentFigure(each, value, count, *window.span_ms(now_ms), now_ms)
 
 
@@ -99,7 +99,7 @@ def _unread(plan: StreamPlan, store_plan: StorePlan) -> Iterator[Unanswered]:
 
 def _elsewhere(plan: StreamPlan, store_plan: StorePlan, now_ms: int) -> Iterator[Unanswered]:
     """The cross-key figures of formulas: they need the other key, which this key does not determine."""
-    kernel = store_plan.kernel
+    kernel = store_plan.plan
     for line, versions in zip(kernel.formulas, store_plan.versions[len(kernel.lines) :], strict=bool(kernel.formulas)):
         if line.brought and is_queried(plan, line, versions[0].rule, now_ms):
             names = ", ".join(dict.fromkeys(each.name for each in line.brought))

@@ -58,7 +58,7 @@ class _Holding:
     def __init__(self, plan: StreamPlan, store_plan: StorePlan, replayed: ReplayedRows, logs: int) -> None:
         self._plan, self._store_plan, self._replayed, self._logs = plan, store_plan, replayed, logs
         self._judged: JudgedRows = replayed_rows(plan, store_plan, replayed, logs)
-        programs = [plan.programs[line.rule_id, line.version] for line in store_plan.kernel.judging]
+        programs = [plan.programs[line.rule_id, line.version] for line in store_plan.plan.judging]
         self._delivered = delivered(plan, store_plan)
         self._reach_ms = np.array([program.reach_ms for program in programs], np.int64)
 
@@ -134,7 +134,7 @@ class _Holding:
         elif earlier is not None:
             known = earlier.id_of(int(earlier.row[-2 - crossed]))
             record_id = known if self._plan.reports else record_and_alert_of(self._plan, known)[0]
-        of = self._store_plan.kernel.judging[line]
+        of = self._store_plan.plan.judging[line]
         return alert_id(of.rule_id, of.version, canonical_key(self._judged.key_of(row)), record_id)
 
     def _version(self, line: int, row: int) -> RuleVersion | None:

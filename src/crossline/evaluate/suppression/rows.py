@@ -92,7 +92,7 @@ def suppressed_rows(
     alerts = np.frombuffer(ids, np.uint8).reshape(-1, ALERT_BYTES)
     batch = judged.batch
     keys = Keys.of(batch)
-    lines = [(line.rule_id, line.version) for line in judged.store_plan.kernel.judging]
+    lines = [(line.rule_id, line.version) for line in judged.store_plan.plan.judging]
     alert, named, crossed = last_alerts.follow(held, emitted, alerts, lines, keys, batch.clock_ms)
     standing = np.ones(len(held), np.bool_)
     standing[held.places_of(emitted)] = False
@@ -117,7 +117,7 @@ def suppressed_rows(
 
 def delivered(plan: StreamPlan, store_plan: StorePlan) -> Bools:
     """Of each line whether its alerts go to sinks: others only feed rules, or are holds, which count as hits."""
-    programs = (plan.programs[line.rule_id, line.version] for line in store_plan.kernel.judging)
+    programs = (plan.programs[line.rule_id, line.version] for line in store_plan.plan.judging)
     rules = (spans[0].rule for spans in store_plan.versions)
     pairs = zip(programs, rules, strict=True)
     return np.array([program.emission.delivered and not is_hold(rule) for program, rule in pairs], np.bool_)

@@ -57,7 +57,7 @@ def rows_of(spec: StreamSpec, state_store: StateStore, records: Records, bits: U
     hashes = np.empty(len(whole.dictionary), np.uint64)
     hashes[codes] = np.concatenate([keys.hashes for keys in found])
     first = _first_alike(numbers)
-    naming_of = np.array([namings.index(entry.key_fields or state_store.group_fields) for entry in state_store.entries])
+    naming_of = np.array([namings.index(entry.key_fields or state_store.group_fields) for entry in state_store.filters])
     mine = np.zeros((len(records), len(found), bits.shape[1]), np.uint8)
     for naming in range(len(found)):
         own = np.zeros(bits.shape[1] * 8, np.bool_)

@@ -26,7 +26,7 @@ from crossline.ingest.route.key_rows import Rows, rows_of
 from crossline.ingest.route.keys import KeyColumn, bytes_of
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.costs import UNMEASURED, Meter
-from crossline.plan.state_stores import RETIRED, EntrySpec, StateStore
+from crossline.plan.state_stores import RETIRED, FilterSpec, StateStore
 from crossline.programs.kinds import ColumnKind
 
 BoolMask = npt.NDArray[np.bool_]
@@ -236,8 +236,8 @@ def _texts(number: int, column: pa.DictionaryArray, mine: I64) -> Arrays:
 def _entry_bits(state_store: StateStore, records: Records, masks: dict[str, BoolMask]) -> U8:
     """One bit per entry, lateness left open: uint8[n, bytes], bit e of a row at byte e // 8."""
     count = len(records)
-    flags = np.empty((count, len(state_store.entries)), dtype=np.bool_)
-    for number, entry in enumerate(state_store.entries):
+    flags = np.empty((count, len(state_store.filters)), dtype=np.bool_)
+    for number, entry in enumerate(state_store.filters):
         flags[:, number] = filter_mask(entry, masks)
         if entry.column is not None:
             flags[:, number] &= records.fields[entry.column].is_valid().to_numpy(zero_copy_only=False)
@@ -266,8 +266,8 @@ class _BitTurns:
 
 def _entry_turns(state_store: StateStore, records: Records, turns: Mapping[str, Turns], entering: Rows) -> _BitTurns:
     """As ``_entry_bits``, of the rows ``entering``: of a record without the column, no bit turns."""
-    found = _bit_turns((entry.condition for entry in state_store.entries), turns)
-    needs = {n: entry.column for n, entry in enumerate(state_store.entries) if entry.column is not None}
+    found = _bit_turns((entry.condition for entry in state_store.filters), turns)
+    needs = {n: entry.column for n, entry in enumerate(state_store.filters) if entry.column is not None}
     for number, column in needs.items() if len(found.rows) else ():
         missing = ~records.fields[column].is_valid().to_numpy(zero_copy_only=False)
         kept = ~((found.bits == number) & missing[found.rows])
@@ -286,7 +286,7 @@ def _bit_turns(conditions: Iterable[str], turns: Mapping[str, Turns]) -> _BitTur
     return _BitTurns(*(np.concatenate(each or [none]) for each in (rows, bits, [each.instants_ms for _, each in mine])))
 
 
-def filter_mask(entry: EntrySpec, masks: dict[str, BoolMask]) -> BoolMask | bool:
+def filter_mask(entry: FilterSpec, masks: dict[str, BoolMask]) -> BoolMask | bool:
     """Where the entry's condition holds; nowhere for a retired one."""
     if not entry.condition:
         return True

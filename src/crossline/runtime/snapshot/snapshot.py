@@ -26,7 +26,7 @@ from crossline.io.files import state_files
 from crossline.plan.compile import StreamPlan, layout_of
 from crossline.plan.compose import compile_all
 from crossline.plan.spaces import PanePart
-from crossline.plan.state_stores import EntrySpec, Layout, StateStore
+from crossline.plan.state_stores import FilterSpec, Layout, StateStore
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding
 from crossline.rules.reading import read_rule
@@ -291,7 +291,7 @@ def _state_store(item: dict[str, Any]) -> StateStore:
         group_fields=tuple(item["group_fields"]),
         time_mode=item["time_mode"],
         columns=tuple((name, kind) for name, kind in item["columns"]),
-        entries=tuple(_entry(entry) for entry in item["entries"]),
+        filters=tuple(_filter(each) for each in item["filters"]),
         retention_ms=item["retention_ms"],
         lateness_ms=item["lateness_ms"],
         home=item["home"],
@@ -304,9 +304,9 @@ def _state_store(item: dict[str, Any]) -> StateStore:
     )
 
 
-def _entry(item: dict[str, Any]) -> EntrySpec:
+def _filter(item: dict[str, Any]) -> FilterSpec:
     key_fields = item.get("key_fields")
-    return EntrySpec(**{**item, "key_fields": None if key_fields is None else tuple(key_fields)})
+    return FilterSpec(**{**item, "key_fields": None if key_fields is None else tuple(key_fields)})
 
 
 class SnapshotSource(Protocol):

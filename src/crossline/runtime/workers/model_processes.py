@@ -17,7 +17,7 @@ def running_models(snapshot: PlanSnapshot) -> Iterator[Model]:
     found: dict[str, Model] = {}
     for plan in snapshot.plans():
         for state_store in plan.state_stores:
-            for line in getattr(state_store.kernel, "formulas", ()):
+            for line in getattr(state_store.plan, "formulas", ()):
                 if line.verdict.scored:
                     model = line.verdict.scored.scorer.model
                     found.setdefault(model.digest, model)

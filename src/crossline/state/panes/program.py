@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64
-from crossline.plan.spaces import Group, PanePart, PaneSpacePlan, own_parts, parts_of
+from crossline.plan.spaces import AggregateSpec, PanePart, PaneSpacePlan, own_parts, parts_of
 from crossline.programs.registry import aggregates
 from crossline.state.panes import layout as at
 from crossline.state.windows.emission.columns import cooldown_columns, cooldowns
@@ -77,12 +77,12 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
     Raises:
         ValueError: a figure of what its panes do not keep.
     """
-    for group in plan.groups:
+    for group in plan.aggregates:
         aggregate = aggregates().get(group.aggregate)
         if aggregate is None or aggregate.pane is None:
             raise ValueError(f"{group.aggregate} is not defined on panes")
     kinds = [part_kind(part, plan) for part in plan.parts]
-    missing = set(parts_of((plan.cursors[g.cursor].entry, g) for g in plan.groups)) - set(plan.parts)
+    missing = set(parts_of((plan.windows[g.window].filter, g) for g in plan.aggregates)) - set(plan.parts)
     if missing:
         raise ValueError(f"panes keep {plan.parts}, expected also {missing}: make its parts by parts_of")
     starts = np.cumsum([4, *(BYTES[kind] for kind in kinds)])
@@ -91,17 +91,17 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
     told, groups = all_output_aggregates(plan), _Groups(plan)
     arrays = {
         "PART_KIND": kinds,
-        "PART_FILTER": [part.entry for part in plan.parts],
+        "PART_FILTER": [part.filter for part in plan.parts],
         "PART_COL": [part.column for part in plan.parts],
         "PART_AT": starts[:-1],
-        "PART_COUNT": [starts[plan.parts.index(PanePart("count", part.entry, -1))] for part in plan.parts],
-        "WINDOW_FILTER": [c.entry for c in plan.cursors],
-        "COUNT_PART": [starts[plan.parts.index(PanePart("count", c.entry, -1))] for c in plan.cursors],
-        "WINDOW": [c.window_ms for c in plan.cursors],
-        "DELAY": [c.delay_ms for c in plan.cursors],
-        "EXACT": [-1 if c.resolution_ms else int(not c.left_closed) for c in plan.cursors],
-        "RIGHT_OPEN": [int(c.right_open) for c in plan.cursors],
-        "INCLUDE": [int(c.include_current) for c in plan.cursors],
+        "PART_COUNT": [starts[plan.parts.index(PanePart("count", part.filter, -1))] for part in plan.parts],
+        "WINDOW_FILTER": [c.filter for c in plan.windows],
+        "COUNT_PART": [starts[plan.parts.index(PanePart("count", c.filter, -1))] for c in plan.windows],
+        "WINDOW": [c.window_ms for c in plan.windows],
+        "DELAY": [c.delay_ms for c in plan.windows],
+        "EXACT": [-1 if c.resolution_ms else int(not c.left_closed) for c in plan.windows],
+        "RIGHT_OPEN": [int(c.right_open) for c in plan.windows],
+        "INCLUDE": [int(c.include_current) for c in plan.windows],
         **groups.arrays(),
         **_judging(plan),
         **_lines(plan, dict(zip((told.index(g) for g in groups.order), groups.shown().tolist(), strict=True))),
@@ -109,12 +109,12 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
     numbers = {
         "RESOLUTION": plan.resolution_ms,
         "COLUMNS": len(plan.columns),
-        "BITS_WORDS": 0 if plan.entries == 1 else -(-plan.entries // 64),
+        "BITS_WORDS": 0 if plan.filters == 1 else -(-plan.filters // 64),
         "PANE_BYTES": pane_bytes,
         "CHUNK_PANES": max(1, min(15, (chunk - 8) // pane_bytes)),
         "PARTS": len(kinds),
         "SKETCHES": sum(kind in GROWING for kind in kinds),
-        "N_WINDOWS": len(plan.cursors),
+        "N_WINDOWS": len(plan.windows),
         "ACCS": len(groups.accs),
         "CLASSES": len(classes(plan)),
         "JUDGING": len(plan.judging),
@@ -133,33 +133,33 @@ class _Groups:
 
     def __init__(self, plan: PaneSpacePlan) -> None:
         self.plan = plan
-        self.order = sorted(all_output_aggregates(plan), key=lambda g: (plan.groups[g].cursor, g))
+        self.order = sorted(all_output_aggregates(plan), key=lambda g: (plan.aggregates[g].window, g))
         self.accs: list[tuple[int, int]] = []  # cursor, part
-        needed = {(c, plan.parts.index(PanePart("count", each.entry, -1))) for c, each in enumerate(plan.cursors)}
-        needed |= {(plan.groups[g].cursor, part) for g in self.order for part in self.parts(plan.groups[g])}
+        needed = {(c, plan.parts.index(PanePart("count", each.filter, -1))) for c, each in enumerate(plan.windows)}
+        needed |= {(plan.aggregates[g].window, part) for g in self.order for part in self.parts(plan.aggregates[g])}
         self.accs = sorted(each for each in needed if part_kind(plan.parts[each[1]], plan) in RUNNING)
 
-    def parts(self, group: Group) -> tuple[int, ...]:
+    def parts(self, group: AggregateSpec) -> tuple[int, ...]:
         """The numbers of the parts that ``group`` is of; of a count those of what is counted."""
-        entry = self.plan.cursors[group.cursor].entry
+        entry = self.plan.windows[group.window].filter
         parts = own_parts(entry, group) or (PanePart("count", entry, -1),)
         return tuple(map(self.plan.parts.index, parts))
 
     def shown(self) -> I64:
         """The kinds of the figures, in order (see ``INT_KINDS``)."""
-        return np.array([kind_of(self.plan, self.plan.groups[g]) for g in self.order], np.int64)
+        return np.array([kind_of(self.plan, self.plan.aggregates[g]) for g in self.order], np.int64)
 
     def arrays(self) -> dict[str, Any]:
         """Of running aggregates and of groups."""
-        mine = [self.plan.groups[g] for g in self.order]
+        mine = [self.plan.aggregates[g] for g in self.order]
         parts = [(*self.parts(group), -1)[:2] for group in mine]
-        accs = [[self._acc(group.cursor, part) for part in two] for group, two in zip(mine, parts, strict=True)]
-        cursors = np.arange(len(self.plan.cursors) + 1)
+        accs = [[self._acc(group.window, part) for part in two] for group, two in zip(mine, parts, strict=True)]
+        cursors = np.arange(len(self.plan.windows) + 1)
         return {
             "ACC_AT": np.searchsorted([cursor for cursor, _ in self.accs], cursors),
             "ACC_KIND": [part_kind(self.plan.parts[part], self.plan) for _, part in self.accs],
             "ACC_PART": [part for _, part in self.accs],
-            "AGGREGATE_AT": np.searchsorted([group.cursor for group in mine], cursors),
+            "AGGREGATE_AT": np.searchsorted([group.window for group in mine], cursors),
             "AGGREGATE_KIND": self.shown(),
             "AGGREGATE_ACC": [first for first, _ in accs],
             "AGGREGATE_ACC_2": [second for _, second in accs],
@@ -186,19 +186,19 @@ def _judging(plan: PaneSpacePlan) -> dict[str, Any]:
 
 def shown_groups(plan: PaneSpacePlan) -> list[int]:
     """The groups whose windows hits show, for each line and formula."""
-    return [*(line.group for line in plan.lines), *(line.figures[0][2] for line in plan.formulas)]
+    return [*(line.aggregate for line in plan.lines), *(line.figures[0][2] for line in plan.formulas)]
 
 
 def _lines(plan: PaneSpacePlan, kinds: dict[int, int]) -> dict[str, Any]:
     """What lines are held against; ``kinds``: of output figures, by number."""
     numbers, bounds = all_output_aggregates(plan), [bounds_of(line.operator, line.threshold) for line in plan.lines]
-    told = [numbers.index(line.group) for line in plan.lines]
+    told = [numbers.index(line.aggregate) for line in plan.lines]
     return {
         "LINE_FIGURE": told,
         "LINE_REAL": [int(kinds[number] not in INT_KINDS) for number in told],
         "NEGATED": [int(line.operator == "!=") for line in plan.lines],
         "LOW_F": np.array([low for _, _, low, _ in bounds], np.float64),
         "HIGH_F": np.array([high for *_, high in bounds], np.float64),
-        "LINE_WINDOW": [plan.groups[group].cursor for group in shown_groups(plan)],
+        "LINE_WINDOW": [plan.aggregates[group].window for group in shown_groups(plan)],
         **{name.upper(): bound for name, bound in wide_bounds(bounds).items()},
     }

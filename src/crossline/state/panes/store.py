@@ -60,11 +60,11 @@ class PaneState:
         whole = {number for number, kind in program if kind in INT_KINDS}
         outputs = all_output_aggregates(plan)
         integral = [
-            *(outputs.index(line.group) in whole for line in plan.lines),
+            *(outputs.index(line.aggregate) in whole for line in plan.lines),
             *(False for _ in plan.formulas),
         ]
         self._integral = np.array(integral, np.bool_)
-        self._cursors = np.array([plan.groups[number].cursor for number in shown_groups(plan)], np.int64)
+        self._cursors = np.array([plan.aggregates[number].window for number in shown_groups(plan)], np.int64)
 
     def judge(self, batch: KeyedBatch) -> Hits:
         """Take ``batch`` in, row by row, judging each."""
@@ -120,7 +120,7 @@ class PaneState:
                 (at.FIGURE_F, outputs.real),
                 (at.FIGURE_DEFINED, outputs.defined),
             ),
-            (at.COUNTS, np.zeros((rows, max(1, len(self.plan.cursors))), np.int64)),
+            (at.COUNTS, np.zeros((rows, max(1, len(self.plan.windows))), np.int64)),
         ):
             memory.keep(name, array)
         words[at.PIECE_FROM], words[at.PIECE_END] = start, end
@@ -131,7 +131,7 @@ class PaneState:
     ) -> dict[int, FormulaRead]:
         """What the formulas have read of the hits numbered from ``first`` on, in a piece that begins with ``start``."""
         formula_reads = np.flatnonzero(line >= len(self.plan.lines))
-        delays = [self.plan.cursors[cursor].delay_ms for cursor in self._cursors.tolist()]
+        delays = [self.plan.windows[cursor].delay_ms for cursor in self._cursors.tolist()]
         hits = (
             (first + k, int(line[k]), int(row[k]), int(batch.clock_ms[row[k]]) - delays[int(line[k])])
             for k in formula_reads.tolist()
@@ -142,7 +142,7 @@ class PaneState:
         columns, emitted = found.columns(), found.emitted()
         line, row = columns["line"], columns["row"]
         clock, cursor = batch.clock_ms[row], self._cursors[line]
-        spans = [self.plan.cursors[c].span_ms(int(ms)) for c, ms in zip(cursor.tolist(), clock.tolist(), strict=True)]
+        spans = [self.plan.windows[c].span_ms(int(ms)) for c, ms in zip(cursor.tolist(), clock.tolist(), strict=True)]
         span = np.array(spans, np.int64).reshape(-1, 2)
         included = self._itself(batch, row, cursor)
         shown = row[included]
@@ -169,15 +169,15 @@ class PaneState:
 
     def _itself(self, batch: KeyedBatch, row: Any, cursor: Any) -> Any:
         """Whether each hit's record is in its window: of all in it the one that is still known for sure."""
-        given = [(c.include_current and not c.delay_ms, c.entry) for c in self.plan.cursors]
+        given = [(c.include_current and not c.delay_ms, c.filter) for c in self.plan.windows]
         inside = np.array([each for each, _ in given], np.bool_)[cursor]
         entry = np.array([each for _, each in given], np.int64)[cursor]
-        return inside & ((batch.entries[row, entry >> 3] >> (entry & 7) & 1) != 0)
+        return inside & ((batch.filters[row, entry >> 3] >> (entry & 7) & 1) != 0)
 
     def _shown_values(self, batch: KeyedBatch, line: Any, row: Any) -> tuple[Any, Any]:
         """Values of the records that are shown, of the column of their line, as integers and as floats."""
         value_i, value_f = np.zeros(len(row), np.int64), np.zeros(len(row), np.float64)
-        columns = [self.plan.groups[x.group].column for x in self.plan.lines] + [-1 for _ in self.plan.formulas]
+        columns = [self.plan.aggregates[x.aggregate].column for x in self.plan.lines] + [-1 for _ in self.plan.formulas]
         column = np.array([*columns, -1], np.int64)[line]
         for number, (_, kind) in enumerate(self.plan.columns):
             mine = column == number
@@ -216,8 +216,8 @@ class PaneState:
             ValueError: its columns, entries, parts or resolution are others: that takes another store.
         """
         old_plan, old = self.plan, self._memory
-        kept = (plan.columns, plan.entries, plan.parts, plan.resolution_ms)
-        if kept != (old_plan.columns, old_plan.entries, old_plan.parts, old_plan.resolution_ms):
+        kept = (plan.columns, plan.filters, plan.parts, plan.resolution_ms)
+        if kept != (old_plan.columns, old_plan.filters, old_plan.parts, old_plan.resolution_ms):
             raise ValueError(f"panes of {old_plan.parts} cannot be judged by a plan of {plan.parts}")
         self._take_up(plan)
         self._memory.take_over(old)
@@ -279,10 +279,10 @@ class PaneState:
 
     def _bits(self, batch: KeyedBatch) -> Any:
         """Bits of entries as words."""
-        width = batch.entries.shape[1]
+        width = batch.filters.shape[1]
         words = max(1, -(-width // 8))
         wide = np.zeros((len(batch), 8 * words), np.uint8)
-        wide[:, :width] = batch.entries
+        wide[:, :width] = batch.filters
         return wide.view(np.int64)
 
     def _values(self, batch: KeyedBatch) -> Any:
@@ -303,7 +303,7 @@ class PaneState:
         """Which classes of lines judge each row."""
         active = np.empty((len(batch), len(self._classes)), np.uint8)
         for number, (entry, spans, late_ms, _) in enumerate(self._classes):
-            mine = (batch.entries[:, entry >> 3] >> np.uint8(entry & 7)) & 1 != 0
+            mine = (batch.filters[:, entry >> 3] >> np.uint8(entry & 7)) & 1 != 0
             active[:, number] = mine & in_force(spans, late_ms, batch.ingest_ms, batch.lateness_ms)
         return active
 

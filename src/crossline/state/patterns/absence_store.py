@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from crossline.basics.spans import take_bytes
 from crossline.basics.values import I32, I64, U8
-from crossline.plan.order_spaces import Absence, AbsenceSpacePlan
+from crossline.plan.order_spaces import AbsencePlan, AbsenceSpacePlan
 from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Delta, DueHits, Hits, KeyedBatch
 from crossline.state.memory import layout as at
@@ -53,7 +53,7 @@ class AbsenceSpaceState(RecordStore):
     def _make_lines(self) -> None:
         lines = self.plan.lines
         self._after_ms = np.unique(np.array([each.within_ms + each.grace_ms for each in lines], np.int64))
-        flags = np.zeros((self.plan.entries + 7) // 8 * 8, np.bool_)
+        flags = np.zeros((self.plan.filters + 7) // 8 * 8, np.bool_)
         flags[[each.after for each in lines]] = True
         self._waiting = np.packbits(flags, bitorder="little")
 
@@ -109,7 +109,7 @@ class AbsenceSpaceState(RecordStore):
 
     def _wait(self, batch: KeyedBatch, kept: I32, first: int) -> None:
         """The rows ``kept`` are records from number ``first`` on; note those that wait."""
-        places = np.flatnonzero((batch.entries[kept] & self._waiting).any(axis=1))
+        places = np.flatnonzero((batch.filters[kept] & self._waiting).any(axis=1))
         if not len(places):
             return
         rows = kept[places]
@@ -199,7 +199,7 @@ class AbsenceSpaceState(RecordStore):
                 emitted[key] = now_ms
         return told
 
-    def _met(self, record: int, line: Absence) -> int:
+    def _met(self, record: int, line: AbsencePlan) -> int:
         """The clock of the first record that answered one of a probe; -1 where none did, and of others."""
         if not line.probes:
             return -1
@@ -232,8 +232,8 @@ class AbsenceSpaceState(RecordStore):
         Raises:
             ValueError: its number of entries is another: that takes another store; or see ``memory_of``.
         """
-        if plan.entries != self.plan.entries:
-            raise ValueError(f"a store of {self.plan.entries} entries cannot be judged by a plan of {plan.entries}")
+        if plan.filters != self.plan.filters:
+            raise ValueError(f"a store of {self.plan.filters} entries cannot be judged by a plan of {plan.filters}")
         old, self._memory, self.plan = self._memory, memory_of(plan), plan
         self._memory.take_over(old)
         self._buffers = Buffers(self._memory)
@@ -270,15 +270,15 @@ def memory_of(plan: AbsenceSpacePlan) -> MemoryMap:
     """
     for line in plan.lines:
         said = f"absence {line.rule_id} version {line.version}"
-        if not (0 <= line.after < plan.entries and 0 <= line.expect < plan.entries):
-            raise ValueError(f"{said} names an entry beyond the {plan.entries} that there are")
+        if not (0 <= line.after < plan.filters and 0 <= line.expect < plan.filters):
+            raise ValueError(f"{said} names an entry beyond the {plan.filters} that there are")
         if not 0 <= line.within_ms + line.cooldown_ms <= plan.retention_ms:
             raise ValueError(f"{said} is within {line.within_ms} ms, not from 0 to the plan's {plan.retention_ms}")
-    records = KeySpacePlan((), plan.entries, (), (), (), plan.retention_ms)
+    records = KeySpacePlan((), plan.filters, (), (), (), plan.retention_ms)
     counts: dict[int, int] = {
         at.LINES: len(plan.lines),
         at.LINE_BYTES: (len(plan.lines) + 7) // 8,
-        at.BITS_BYTES: (plan.entries + 7) // 8,
+        at.BITS_BYTES: (plan.filters + 7) // 8,
     }
     memory = MemoryMap(records, compile_plan(records), counts)
     for name, values in (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64
-from crossline.plan.order_spaces import Pattern, PatternSpacePlan
+from crossline.plan.order_spaces import PatternSpacePlan, SequencePlan
 from crossline.plan.spaces import KeySpacePlan
 from crossline.state.memory import layout as at
 from crossline.state.windows.emission.columns import cooldown_columns, cooldowns
@@ -24,16 +24,16 @@ def check(plan: PatternSpacePlan) -> None:
         said = f"pattern {line.rule_id} version {line.version}"
         if not line.steps or any(step.times < 1 for step in line.steps):
             raise ValueError(f"{said} has no step, or one that no record takes")
-        named = [*(step.entry for step in line.steps), *(e for e in (line.until, line.strict) if e is not None)]
-        if not all(0 <= entry < plan.entries for entry in named):
-            raise ValueError(f"{said} names an entry beyond the {plan.entries} that there are")
+        named = [*(step.filter for step in line.steps), *(e for e in (line.until, line.strict) if e is not None)]
+        if not all(0 <= entry < plan.filters for entry in named):
+            raise ValueError(f"{said} names an entry beyond the {plan.filters} that there are")
         if not 0 <= line.within_ms <= plan.retention_ms:
             raise ValueError(f"{said} is within {line.within_ms} ms, not from 0 to the plan's {plan.retention_ms}")
 
 
-def entries_of(line: Pattern) -> list[int]:
+def entries_of(line: SequencePlan) -> list[int]:
     """The entry of each step, one that is to be taken n times n times over."""
-    return [step.entry for step in line.steps for _ in range(step.times)]
+    return [step.filter for step in line.steps for _ in range(step.times)]
 
 
 def waits(plan: PatternSpacePlan) -> list[int]:
@@ -57,10 +57,10 @@ def memory_of(plan: PatternSpacePlan) -> MemoryMap:
         at.STEPS: sum(map(len, steps)),
         at.MATCH_STATES: waits(plan)[-1],
         at.COOLING: len(columns),
-        at.BITS_BYTES: (plan.entries + 7) // 8,
+        at.BITS_BYTES: (plan.filters + 7) // 8,
         at.LINE_BYTES: (len(lines) + 7) // 8 if columns else 0,  # what is held back by a cooldown still decides
     }
-    records = KeySpacePlan((), plan.entries, (), (), (), plan.retention_ms)
+    records = KeySpacePlan((), plan.filters, (), (), (), plan.retention_ms)
     memory = MemoryMap(records, compile_plan(records), counts)
     memory.words[at.FREE_MATCH_STEP] = -1
     for name, array in (
@@ -82,14 +82,14 @@ def memory_of(plan: PatternSpacePlan) -> MemoryMap:
     return memory
 
 
-def _latest(line: Pattern) -> int:
+def _latest(line: SequencePlan) -> int:
     """The latest lateness that it judges."""
     return I64_MAX if line.judge_lateness_ms is None else _clip(line.judge_lateness_ms)
 
 
 def _concerns(plan: PatternSpacePlan) -> Any:
     """Of each pattern the entries that it names, as bits."""
-    flags = np.zeros((len(plan.lines), (plan.entries + 7) // 8 * 8), np.bool_)
+    flags = np.zeros((len(plan.lines), (plan.filters + 7) // 8 * 8), np.bool_)
     for number, line in enumerate(plan.lines):
         flags[number, [*entries_of(line), *(e for e in (line.until, line.strict) if e is not None)]] = True
     return np.packbits(flags, axis=1, bitorder="little")

@@ -84,8 +84,8 @@ class PatternSpaceState(RecordStore):
         Raises:
             ValueError: its number of entries is another: that takes another store; or see ``program.check``.
         """
-        if plan.entries != self.plan.entries:
-            raise ValueError(f"a store of {self.plan.entries} entries cannot be judged by a plan of {plan.entries}")
+        if plan.filters != self.plan.filters:
+            raise ValueError(f"a store of {self.plan.filters} entries cannot be judged by a plan of {plan.filters}")
         old, known = self._memory, cooldown_columns(self.plan.lines)
         self._memory, self.plan = memory_of(plan), plan
         self._memory.take_over(old)

@@ -112,7 +112,7 @@ def enter(table: Table, batch: KeyedBatch, duplicate_ms: int) -> IntakeRows:
         row=np.full(len(batch), -1, np.int64),
         removes=np.zeros(len(batch), np.bool_) if removes is None else removes,
     )
-    accepted = batch.entries.any(axis=1) & ~entered.removes
+    accepted = batch.filters.any(axis=1) & ~entered.removes
     _look_closer(table, entered, accepted, duplicate_ms)
     rows = np.flatnonzero(accepted)
     new = table.append(batch, rows, keys[rows])

@@ -35,7 +35,7 @@ class Reevaluation:
         self.plan = plan
         self.duplicate_ms = duplicate_ms
         self._make = make
-        self._table = Table(lines_of(plan.judging), (plan.entries + 7) // 8)
+        self._table = Table(lines_of(plan.judging), (plan.filters + 7) // 8)
         self._delta: Delta | None = None
         self._came = 0
 
@@ -160,8 +160,8 @@ class Reevaluation:
         Raises:
             ValueError: its number of entries is another: that takes another store.
         """
-        if plan.entries != self.plan.entries:
-            raise ValueError(f"a store of {self.plan.entries} entries cannot be judged by a plan of {plan.entries}")
+        if plan.filters != self.plan.filters:
+            raise ValueError(f"a store of {self.plan.filters} entries cannot be judged by a plan of {plan.filters}")
         self.plan = plan
         self._table.relined(lines_of(plan.judging))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from crossline.basics.bits import set_bits
 from crossline.basics.values import I64
-from crossline.plan.spaces import Cursor, KeySpacePlan
+from crossline.plan.spaces import KeySpacePlan, WindowSpec
 from crossline.state.batch import Cause, Delta, EarlierHits, Hits, KeyedBatch, LateContextHit, ReplayedRows
 from crossline.state.retraction.replays import Replay
 from crossline.state.retraction.table import Table
@@ -157,14 +157,14 @@ def _met(plan: KeySpacePlan, batch: KeyedBatch, number: int, row: int, other: in
     return None if read is None else LateContextHit(number, row, other, read)
 
 
-def _behind(batch: KeyedBatch, line: int, cursor: Cursor, hits: Hits) -> Iterator[tuple[int, int, int]]:
+def _behind(batch: KeyedBatch, line: int, cursor: WindowSpec, hits: Hits) -> Iterator[tuple[int, int, int]]:
     """The rows that lack the first figure of ``line``, and what comes behind them at their time and is of its window.
 
     In the order of clocks nothing else comes that is: of what is known before it counts what is last.
     """
     rows = hits.without.get(line, np.zeros(0, np.int64))
     clock, key = batch.clock_ms, batch.key_index
-    enters = (batch.entries[:, cursor.entry >> 3] >> (cursor.entry & 7)) & 1
+    enters = (batch.filters[:, cursor.filter >> 3] >> (cursor.filter & 7)) & 1
     behind = np.minimum(rows + 1, len(batch) - 1)
     for row in rows[(behind > rows) & (clock[behind] == clock[rows]) & (key[behind] == key[rows])].tolist():
         other = row + 1

@@ -164,7 +164,7 @@ class Table:
         self._ids.extend(*ids)
         made: dict[layout.Stored, Any] = dict(zip(layout.NUMBERS, (array[rows] for array in given), strict=True))
         made |= {layout.KEY: keys, layout.CHUNK: chunks[places.chunk[rows]], layout.LIVE: np.full(count, live)}
-        made |= {layout.ROW_FILTERS: batch.entries[rows], layout.ID_HASH: xxh64_many(*ids)}
+        made |= {layout.ROW_FILTERS: batch.filters[rows], layout.ID_HASH: xxh64_many(*ids)}
         made |= dict.fromkeys(layout.BITS, np.zeros((count, _width(self.lines)), np.uint8))
         for stored in layout.COLUMNS:
             self._columns[stored.name].extend(made[stored])
@@ -223,7 +223,7 @@ class Table:
             id_bytes=id_bytes,
             id_offsets=id_offsets,
             values=tuple(values),
-            entries=self._columns[layout.ROW_FILTERS.name].rows[rows],
+            filters=self._columns[layout.ROW_FILTERS.name].rows[rows],
             texts=texts,
             facts={name: fact.take(rows) for name, fact in self._facts.items()},
             arrival=self._places(rows),

@@ -73,7 +73,7 @@ class MemoryMap:
         self.keep(at.SCRATCH, np.zeros(LIMBS, np.int64))
         self.keep(at.SCOUTS, np.zeros(AHEAD * SCOUTS_EACH, np.int64))
         for cursors in (at.PASSED, at.LEFT_BEHIND):
-            self.keep(cursors, np.zeros(len(plan.cursors), np.int64))
+            self.keep(cursors, np.zeros(len(plan.windows), np.int64))
         self.keep(at.ACTIVE, np.zeros(len(program.class_filter) + 1, np.uint8))
 
     def _lay_out(self, plan: KeySpacePlan, counts: Mapping[int, int]) -> None:
@@ -81,10 +81,10 @@ class MemoryMap:
         words, program = self.words, self.program
         for word in at.OF_PROGRAM:
             self.keep(word.number, getattr(program, word.name.lower()))
-        entry_bytes = (plan.entries + 7) // 8
+        entry_bytes = (plan.filters + 7) // 8
         for name, count in (
             (at.COLUMNS, len(plan.columns)),
-            (at.N_WINDOWS, len(plan.cursors)),
+            (at.N_WINDOWS, len(plan.windows)),
             (at.CHAINS, len(program.chain_filter)),
             (at.LINKS, len(program.link_filter)),
             (at.POINTERS, len(program.pt_kind)),
@@ -101,7 +101,7 @@ class MemoryMap:
             (at.COOLING, program.cooldown_col.max(initial=-1) + 1),
             (at.LINE_BYTES, (len(plan.judging) + 7) // 8),
             (at.FILTER_BYTES, entry_bytes),
-            (at.BITS_BYTES, 0 if plan.entries == 1 else entry_bytes),
+            (at.BITS_BYTES, 0 if plan.filters == 1 else entry_bytes),
             *counts.items(),
         ):
             words[name] = count

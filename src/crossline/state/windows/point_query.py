@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64, U8
-from crossline.plan.spaces import FeatureQueryLine, Group, WindowPlan
+from crossline.plan.spaces import AggregateSpec, FeatureQueryPlan, WindowPlan
 from crossline.state.batch import Delta, Hits, KeyedBatch
 from crossline.state.memory.hashing import xxh64_many
 
@@ -22,15 +22,17 @@ def feature_query_plan(plan: WindowPlan, figures: Sequence[tuple[int, int]]) -> 
     Windows are of the records before the one that is judged, so that the row that asks is in none, whatever it enters.
     Figures are named by their places in ``figures``.
     """
-    groups, named = list(plan.groups), []
+    groups, named = list(plan.aggregates), []
     for place, (group, count) in enumerate(figures):
-        counting = Group(plan.groups[group].cursor, -1, "count")
+        counting = AggregateSpec(plan.aggregates[group].window, -1, "count")
         if count < 0 and counting not in groups:
             groups.append(counting)
         named.append((str(place), group, groups.index(counting) if count < 0 else count))
-    feature_query = FeatureQueryLine("", 0, 0, tuple(named), (), ALWAYS, None)
-    cursors = tuple(replace(each, include_current=False) for each in plan.cursors)
-    return replace(plan, cursors=cursors, groups=tuple(groups), lines=(), formulas=(), feature_queries=(feature_query,))
+    feature_query = FeatureQueryPlan("", 0, 0, tuple(named), (), ALWAYS, None)
+    cursors = tuple(replace(each, include_current=False) for each in plan.windows)
+    return replace(
+        plan, windows=cursors, aggregates=tuple(groups), lines=(), formulas=(), feature_queries=(feature_query,)
+    )
 
 
 def rows_under(key: bytes, clock_ms: I64, values: Sequence[Any], entries: U8) -> KeyedBatch:
@@ -49,7 +51,7 @@ def rows_under(key: bytes, clock_ms: I64, values: Sequence[Any], entries: U8) ->
             id_bytes=np.zeros(0, np.uint8),
             id_offsets=np.zeros(count + 1, np.int64),
             values=tuple(values),
-            entries=entries,
+            filters=entries,
         )
     )
 
@@ -68,14 +70,14 @@ def no_rows(plan: WindowPlan, key: bytes) -> KeyedBatch:
 def point_query_batch(plan: WindowPlan, key: bytes, now_ms: int) -> KeyedBatch:
     """The row that asks ``plan``, which is a ``feature_query_plan``, of ``key`` as of ``now_ms``."""
     row = _blank(plan, key, np.array([now_ms], np.int64))
-    row.entries[:, 0] = 1
+    row.filters[:, 0] = 1
     return replace(row, id_bytes=np.zeros(0, np.uint8), id_offsets=np.zeros(2, np.int64))  # no number, as others have
 
 
 def _blank(plan: WindowPlan, key: bytes, clock_ms: I64) -> KeyedBatch:
     kinds = (np.float64 if kind == "float" else np.int64 for _, kind in plan.columns)
     values: list[Any] = [np.zeros(len(clock_ms), kind) for kind in kinds]
-    return rows_under(key, clock_ms, values, np.zeros((len(clock_ms), (plan.entries + 7) // 8), np.uint8))
+    return rows_under(key, clock_ms, values, np.zeros((len(clock_ms), (plan.filters + 7) // 8), np.uint8))
 
 
 def loaded(rows: KeyedBatch) -> Delta:

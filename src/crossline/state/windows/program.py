@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crossline.basics.values import F64, I32, I64, U8
-from crossline.plan.spaces import FeatureQueryLine, FormulaLine, Group, KeySpacePlan, Line, WindowPlan
+from crossline.plan.spaces import AggregateSpec, ComparisonPlan, FeatureQueryPlan, FormulaPlan, KeySpacePlan, WindowPlan
 from crossline.programs.kinds import Operator
 from crossline.programs.registry import aggregates, declared
 from crossline.state.windows.emission.columns import cooldowns, members
@@ -97,16 +97,20 @@ class KernelProgram(NamedTuple):
 JudgeClass = tuple[int, tuple[tuple[int, int], ...], int, bool]
 
 
-def judge_class(plan: WindowPlan, line: Line | FormulaLine | FeatureQueryLine) -> JudgeClass:
+def judge_class(plan: WindowPlan, line: ComparisonPlan | FormulaPlan | FeatureQueryPlan) -> JudgeClass:
     """What decides which records a line judges: entry, spans of ingest time, the latest lateness; and when."""
     late = I64_MAX if line.judge_lateness_ms is None else line.judge_lateness_ms
     spans = tuple((_clip(start), _clip(end)) for start, end in line.spans)
-    return line.entry_in(plan), spans, _clip(late), line.by_formula
+    return line.filter_in(plan), spans, _clip(late), line.by_formula
 
 
 def classes(plan: WindowPlan) -> dict[JudgeClass, int]:
     """The classes of the plan's lines and feature queries, numbered; those of its formulas come after."""
-    lines: tuple[Line | FormulaLine | FeatureQueryLine, ...] = (*plan.lines, *plan.feature_queries, *plan.formulas)
+    lines: tuple[ComparisonPlan | FormulaPlan | FeatureQueryPlan, ...] = (
+        *plan.lines,
+        *plan.feature_queries,
+        *plan.formulas,
+    )
     return {c: i for i, c in enumerate(dict.fromkeys(judge_class(plan, line) for line in lines))}
 
 
@@ -124,16 +128,16 @@ def output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
 
 def all_output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
     """The groups in use: first those of ``output_aggregates``, then those that lines alone read."""
-    return tuple(dict.fromkeys((*output_aggregates(plan), *sorted(line.group for line in plan.lines))))
+    return tuple(dict.fromkeys((*output_aggregates(plan), *sorted(line.aggregate for line in plan.lines))))
 
 
-def is_float(plan: WindowPlan, group: Group) -> bool:
+def is_float(plan: WindowPlan, group: AggregateSpec) -> bool:
     """Whether the group's column holds floats."""
     of_field = group.column >= 0 and not declared(group.aggregate).of_records
     return of_field and plan.columns[group.column][1] == "float"
 
 
-def kind_of(plan: WindowPlan, group: Group) -> int:
+def kind_of(plan: WindowPlan, group: AggregateSpec) -> int:
     """The kind of the group's figure, of windows and of panes: by its aggregate and what its column holds."""
     return figure_kinds()[group.aggregate, is_float(plan, group)]
 
@@ -158,7 +162,7 @@ AVG_INT = figure_kinds()["avg", False]
 
 def check(plan: KeySpacePlan) -> None:
     """Raises ValueError where an aggregate is not defined on its column, or on windows at all."""
-    for group in plan.groups:
+    for group in plan.aggregates:
         aggregate = aggregates().get(group.aggregate)
         if aggregate is None or aggregate.window is None:
             raise ValueError(f"{group.aggregate} is not defined on windows of records")
@@ -177,40 +181,40 @@ class _Parts:
         needed: dict[str, set[tuple[int, ...]]] = {"si": set(), "sf": set(), "sd": set(), "pt": set(), "dc": set()}
         self.chains: dict[tuple[int, int, int], int] = {}
         self.links: dict[tuple[int, int], int] = {}
-        for group in plan.groups:
+        for group in plan.aggregates:
             for kind, key in self.accumulators(group):
                 needed[kind].add(key)
         self.sorted = {kind: sorted(keys) for kind, keys in needed.items()}
         self.number = {kind: {key: i for i, key in enumerate(keys)} for kind, keys in self.sorted.items()}
 
-    def accumulators(self, group: Group) -> list[tuple[str, tuple[int, ...]]]:
+    def accumulators(self, group: AggregateSpec) -> list[tuple[str, tuple[int, ...]]]:
         """Kind and key of each accumulator that ``group`` reads."""
         return [self._accumulator(group, kept) for kept in declared(group.aggregate).window or ()]
 
-    def _accumulator(self, group: Group, kept: str) -> tuple[str, tuple[int, ...]]:
-        entry = self.plan.cursors[group.cursor].entry
+    def _accumulator(self, group: AggregateSpec, kept: str) -> tuple[str, tuple[int, ...]]:
+        entry = self.plan.windows[group.window].filter
         if kept == "sum":
-            return "sf" if is_float(self.plan, group) else "si", (group.cursor, group.column)
+            return "sf" if is_float(self.plan, group) else "si", (group.window, group.column)
         if kept in {"squares", "decayed"}:
-            return "sd", (group.cursor, group.column, group.half_life_ms)
+            return "sd", (group.window, group.column, group.half_life_ms)
         if kept in _OF_CLOCKS:
-            return "pt", (group.cursor, _POINTERS[kept], -1, -1)
+            return "pt", (group.window, _POINTERS[kept], -1, -1)
         if kept in _POINTERS:
             kind = _POINTERS[kept]
             chain = self.chains.setdefault((entry, group.column, kind), len(self.chains)) if kind <= MAX else -1
-            return "pt", (group.cursor, kind, group.column, chain)
+            return "pt", (group.window, kind, group.column, chain)
         if kept == "different":
-            return "dc", (group.cursor, self.links.setdefault((entry, group.column), len(self.links)))
+            return "dc", (group.window, self.links.setdefault((entry, group.column), len(self.links)))
         raise ValueError(f"windows keep no {kept} for {group.aggregate}: there are {', '.join(KEPT)}")
 
-    def numbers(self, group: Group) -> tuple[int, int]:
+    def numbers(self, group: AggregateSpec) -> tuple[int, int]:
         """Of the accumulators that ``group`` reads; -1: none."""
         first, second, *_ = *(self.number[kind][key] for kind, key in self.accumulators(group)), -1, -1
         return first, second
 
     def starts(self, cursors: Iterable[int]) -> I32:
         """Where each cursor's part of a sorted list begins; one more for the end."""
-        return np.searchsorted(np.array(list(cursors), np.int64), np.arange(len(self.plan.cursors) + 1)).astype(
+        return np.searchsorted(np.array(list(cursors), np.int64), np.arange(len(self.plan.windows) + 1)).astype(
             np.int32
         )
 
@@ -224,7 +228,7 @@ class _Parts:
             "sf_col": _ints(k[1] for k in self.sorted["sf"]),
             "sd_col": _ints(k[1] for k in self.sorted["sd"]),
             "sd_half": _longs(k[2] for k in self.sorted["sd"]),
-            "plain": _bytes(c not in accumulated for c in range(len(self.plan.cursors))),
+            "plain": _bytes(c not in accumulated for c in range(len(self.plan.windows))),
             "pt_kind": _ints(k[1] for k in pointers),
             "pt_col": _ints(k[2] for k in pointers),
             "pt_chain": _ints(k[3] for k in pointers),
@@ -246,15 +250,15 @@ def compile_plan(plan: KeySpacePlan) -> KernelProgram:
     check(plan)
     return KernelProgram(
         column_float=_bytes(kind == "float" for _, kind in plan.columns),
-        window_filter=_ints(c.entry for c in plan.cursors),
-        window=_longs(c.window_ms for c in plan.cursors),
-        left_closed=_bytes(c.left_closed for c in plan.cursors),
-        right_open=_bytes(c.right_open for c in plan.cursors),
-        include=_bytes(c.include_current for c in plan.cursors),
-        delay=_longs(c.delay_ms for c in plan.cursors),
-        begins=_longs(c.delay_ms + c.window_ms - 1 + c.left_closed for c in plan.cursors),
-        ends=_longs(c.delay_ms + c.right_open for c in plan.cursors),
-        adds=_bytes(c.right_open and c.include_current and not c.delay_ms for c in plan.cursors),
+        window_filter=_ints(c.filter for c in plan.windows),
+        window=_longs(c.window_ms for c in plan.windows),
+        left_closed=_bytes(c.left_closed for c in plan.windows),
+        right_open=_bytes(c.right_open for c in plan.windows),
+        include=_bytes(c.include_current for c in plan.windows),
+        delay=_longs(c.delay_ms for c in plan.windows),
+        begins=_longs(c.delay_ms + c.window_ms - 1 + c.left_closed for c in plan.windows),
+        ends=_longs(c.delay_ms + c.right_open for c in plan.windows),
+        adds=_bytes(c.right_open and c.include_current and not c.delay_ms for c in plan.windows),
         **_Parts(plan).arrays(),
         **_judging(plan),
     )
@@ -264,22 +268,22 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     """Groups by cursor, lines by group, classes by cursor."""
     parts, told = _Parts(plan), all_output_aggregates(plan)
     used = set(told)
-    groups = sorted(used, key=lambda g: (plan.groups[g].cursor, g))
-    read = [parts.numbers(plan.groups[g]) for g in groups]
-    lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].group), i))
+    groups = sorted(used, key=lambda g: (plan.aggregates[g].window, g))
+    read = [parts.numbers(plan.aggregates[g]) for g in groups]
+    lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].aggregate), i))
     number = classes(plan)
-    by_group: list[tuple[int, Line | FormulaLine | FeatureQueryLine]] = [(x.group, x) for x in plan.lines]
+    by_group: list[tuple[int, ComparisonPlan | FormulaPlan | FeatureQueryPlan]] = [(x.aggregate, x) for x in plan.lines]
     by_group += [(g, x) for x in plan.formulas for _, *asked in x.figures for g in asked]
     by_group += [(g, x) for x in plan.feature_queries for _, *asked in x.figures for g in asked]
-    of_cursor = sorted({(plan.groups[g].cursor, number[judge_class(plan, x)]) for g, x in by_group})
-    line_group = np.array([groups.index(plan.lines[i].group) for i in lines], np.int64)
+    of_cursor = sorted({(plan.aggregates[g].window, number[judge_class(plan, x)]) for g, x in by_group})
+    line_group = np.array([groups.index(plan.lines[i].aggregate) for i in lines], np.int64)
     bounds = [bounds_of(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
     return {
-        "aggregate_at": parts.starts(plan.groups[g].cursor for g in groups),
-        "aggregate_kind": _ints(kind_of(plan, plan.groups[g]) for g in groups),
+        "aggregate_at": parts.starts(plan.aggregates[g].window for g in groups),
+        "aggregate_kind": _ints(kind_of(plan, plan.aggregates[g]) for g in groups),
         "aggregate_acc": _ints(first for first, _ in read),
         "aggregate_acc_2": _ints(second for _, second in read),
-        "aggregate_col": _ints(plan.groups[g].column for g in groups),
+        "aggregate_col": _ints(plan.aggregates[g].column for g in groups),
         "line_at": np.searchsorted(line_group, np.arange(len(groups) + 1)).astype(np.int32),
         "line_plan": _ints(lines),
         **wide_bounds(bounds),
@@ -298,14 +302,16 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "span_until": _longs(end for c in number for _, end in c[1]),
         "class_late": _longs(c[2] for c in number),
         "aggregate_figure": _ints(told.index(g) for g in groups),
-        "sortable": _bytes(_sortable(plan, c) for c in range(len(plan.cursors))),
+        "sortable": _bytes(_sortable(plan, c) for c in range(len(plan.windows))),
         **_formulas(plan),
     }
 
 
 def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
     """Whether what a record adds to the cursor's figures can be taken off again in any order."""
-    mine = [plan.groups[number] for number in all_output_aggregates(plan) if plan.groups[number].cursor == cursor]
+    mine = [
+        plan.aggregates[number] for number in all_output_aggregates(plan) if plan.aggregates[number].window == cursor
+    ]
     return all(declared(each.aggregate).sortable and not is_float(plan, each) for each in mine)
 
 
@@ -313,7 +319,7 @@ def _formulas(plan: KeySpacePlan) -> dict[str, Any]:
     number, told, formulas = classes(plan), output_aggregates(plan), plan.formulas
     return {
         "formula_class": _ints(number[judge_class(plan, each)] for each in formulas),
-        "formula_window": _ints(plan.groups[each.figures[0][2]].cursor for each in formulas),
+        "formula_window": _ints(plan.aggregates[each.figures[0][2]].window for each in formulas),
         "formula_count": _ints(told.index(each.figures[0][2]) for each in formulas),
     }
 

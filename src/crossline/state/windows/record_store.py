@@ -111,7 +111,7 @@ class RecordStore:
             (at.ID_OFFSETS, batch.id_offsets),
             (at.ID_HASH, xxh64_many(batch.id_bytes, batch.id_offsets)),
             (at.VALUES, values),
-            (at.ROW_FILTERS, batch.entries),
+            (at.ROW_FILTERS, batch.filters),
             (at.KEY_SLOT, np.full(keys, -1, np.int32)),
             (at.DUPLICATE, found["duplicate"]),
             (at.RETAINED, found["retained"]),

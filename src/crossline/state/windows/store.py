@@ -82,7 +82,7 @@ class KeySpaceState(RecordStore):
                 formula_reads |= self._judge_told(batch, start, found["duplicate"], ordered=ordered)
         self._deep = bool(words[at.N_WALKED] > DEEP * len(batch))
         plan = self.plan
-        looked_at = [*(plan.groups[x.group].column for x in plan.lines), *(-1 for _ in plan.formulas), -1]
+        looked_at = [*(plan.aggregates[x.aggregate].column for x in plan.lines), *(-1 for _ in plan.formulas), -1]
         hits = hits_of(self._memory, self._buffers, plan.columns, np.array(looked_at, np.int64), found)
         self._leave()
         return replace(
@@ -122,7 +122,7 @@ class KeySpaceState(RecordStore):
     def _judge_in_order(self, start: int, end: int) -> None:
         """As JUDGE does it, for records that come far out of order (see ``ordered``)."""
         memory, first = self._memory, self.records
-        self._keep(at.ROW_COUNT, np.zeros((end - start, len(self.plan.cursors)), np.int32), start)
+        self._keep(at.ROW_COUNT, np.zeros((end - start, len(self.plan.windows)), np.int32), start)
         memory.run(TAKE, start)
         slots = memory.field(at.RECORDS, at.SLOT)[first:]
         order = np.lexsort((memory.clocks(slice(first, None)), slots)) + first
@@ -180,7 +180,7 @@ class KeySpaceState(RecordStore):
         bits = int(memory.words[at.BITS_AT])
         kinds = [np.float64 if kind == "float" else np.int64 for _, kind in plan.columns]
         columns = [memory.field(at.RECORDS, at.VALUE + 8 * i, kind)[rows] for i, kind in enumerate(kinds)]
-        entries = np.ones((len(rows), (plan.entries + 7) // 8), np.uint8)  # of one entry all are
+        entries = np.ones((len(rows), (plan.filters + 7) // 8), np.uint8)  # of one entry all are
         for byte in range(int(memory.words[at.BITS_BYTES])):
             entries[:, byte] = memory.field(at.RECORDS, bits + byte, np.uint8)[rows]
         store.load(loaded(rows_under(key, memory.clocks(rows), columns, entries)), ())
@@ -210,7 +210,7 @@ class KeySpaceState(RecordStore):
         Raises:
             ValueError: its columns or number of entries are others: that takes another store.
         """
-        if plan.columns != self.plan.columns or plan.entries != self.plan.entries:
+        if plan.columns != self.plan.columns or plan.filters != self.plan.filters:
             raise ValueError(f"a store of {self.plan.columns} cannot be judged by a plan of {plan.columns}")
         old, old_plan = self._memory, self.plan
         self._memory, self.plan = MemoryMap(plan, compile_plan(plan)), plan

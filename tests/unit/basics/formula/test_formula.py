@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crossline.basics.formula.canonical import canonical
-from crossline.basics.formula.formula import Line, as_line
+from crossline.basics.formula.formula import ComparedValue, as_comparison
 from crossline.basics.formula.tree import Node, Span, walk
 
 from .formulakit import formula
@@ -88,16 +88,16 @@ def test_what_an_alert_shows(text: str, shown: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("tries >= 6", Line("tries", ">=", 6)),
-        ("6 <= tries", Line("tries", ">=", 6)),
-        ("6 < tries", Line("tries", ">", 6)),
-        ("6 >= tries", Line("tries", "<=", 6)),
-        ("6 > tries", Line("tries", "<", 6)),
-        ("6 == tries", Line("tries", "==", 6)),
-        ("usual != -0.5", Line("usual", "!=", -0.5)),
-        ("-0.5 != usual", Line("usual", "!=", -0.5)),
-        ("event_time < 10m", Line("event_time", "<", 600_000)),
-        ("(location.lat) > (2)", Line("location.lat", ">", 2)),
+        ("tries >= 6", ComparedValue("tries", ">=", 6)),
+        ("6 <= tries", ComparedValue("tries", ">=", 6)),
+        ("6 < tries", ComparedValue("tries", ">", 6)),
+        ("6 >= tries", ComparedValue("tries", "<=", 6)),
+        ("6 > tries", ComparedValue("tries", "<", 6)),
+        ("6 == tries", ComparedValue("tries", "==", 6)),
+        ("usual != -0.5", ComparedValue("usual", "!=", -0.5)),
+        ("-0.5 != usual", ComparedValue("usual", "!=", -0.5)),
+        ("event_time < 10m", ComparedValue("event_time", "<", 600_000)),
+        ("(location.lat) > (2)", ComparedValue("location.lat", ">", 2)),
         ("tries > declines", None),
         ("tries + 1 > 6", None),
         ("1 < tries < 6", None),
@@ -110,8 +110,8 @@ def test_what_an_alert_shows(text: str, shown: str | None) -> None:
         ("status == 'a'", None),
     ],
 )
-def test_a_line(text: str, line: Line | None) -> None:
-    assert as_line(formula(text)) == line
+def test_a_line(text: str, line: ComparedValue | None) -> None:
+    assert as_comparison(formula(text)) == line
 
 
 def test_nodes_know_where_they_stand() -> None:

@@ -11,7 +11,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.basics.values import Records
 from crossline.ingest.route.key_rows import rows_of
 from crossline.ingest.route.keys import key_column
-from crossline.plan.state_stores import EntrySpec, StateStore
+from crossline.plan.state_stores import FilterSpec, StateStore
 
 SPEC = load_streams(
     """\
@@ -23,7 +23,7 @@ streams:
 )["s"]
 # Ten entries, in two bytes: of the state store's own key, of one other name, and of another.
 NAMES = ["here", "there", "here", "up", "there", "here", "here", "here", "there", "up"]
-ENTRIES = tuple(EntrySpec(str(n), None, None, None if name == "here" else (name,)) for n, name in enumerate(NAMES))
+ENTRIES = tuple(FilterSpec(str(n), None, None, None if name == "here" else (name,)) for n, name in enumerate(NAMES))
 STATE_STORE = StateStore("s|event_time|here#0", ("here",), "event_time", (), ENTRIES, 1000, 0, ordered=True)
 VALUES = st.sampled_from([None, 1, 2, 3])
 RECORDS = st.lists(st.tuples(VALUES, VALUES, VALUES, st.sets(st.integers(0, 9))), max_size=12)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.unit.state.windows.naive import Hit, Naive, Row
 
-from crossline.plan.spaces import Cursor, FormulaLine, Line
+from crossline.plan.spaces import ComparisonPlan, FormulaPlan, WindowSpec
 
 
 @dataclass
@@ -23,7 +23,7 @@ class NaivePanes(Naive):
         for number, row in enumerate(rows):
             known = [r for r in self.rows if r.clock >= row.ingest_ms - self.duplicate_ms]
             duplicates.append(any((r.key, r.id) == (row.key, row.id) for r in known))
-            if duplicates[-1] or not row.entries:
+            if duplicates[-1] or not row.filters:
                 continue
             hits += [self._line(i, each, row, number) for i, each in enumerate(self.plan.lines)]
             formulas = enumerate(self.plan.formulas, len(self.plan.lines))
@@ -31,38 +31,38 @@ class NaivePanes(Naive):
             self.rows.append(row)
         return [hit for hit in hits if hit is not None], duplicates
 
-    def window(self, cursor: Cursor, row: Row) -> list[Row]:
+    def window(self, cursor: WindowSpec, row: Row) -> list[Row]:
         if not cursor.resolution_ms:
             return super().window(cursor, row)
         low, high = rounded(cursor, row.clock)
-        mine = [r for r in self.rows if r.key == row.key and cursor.entry in r.entries and r.clock >= low]
+        mine = [r for r in self.rows if r.key == row.key and cursor.filter in r.filters and r.clock >= low]
         if cursor.delay_ms or cursor.right_open:
             found = [r for r in mine if r.clock < high]
         else:
             found = [r for r in mine if r.clock <= high]
-        itself = cursor.include_current and not cursor.delay_ms and cursor.entry in row.entries
+        itself = cursor.include_current and not cursor.delay_ms and cursor.filter in row.filters
         return sorted(found + [row] * itself, key=lambda r: r.clock)
 
-    def _emits(self, i: int, line: Line | FormulaLine, row: Row, holds: bool, rearm_ms: int) -> bool:
+    def _emits(self, i: int, line: ComparisonPlan | FormulaPlan, row: Row, holds: bool, rearm_ms: int) -> bool:
         plan = self.plan
-        if isinstance(line, Line):
-            cursor = plan.cursors[plan.groups[line.group].cursor]
+        if isinstance(line, ComparisonPlan):
+            cursor = plan.windows[plan.aggregates[line.aggregate].window]
             resolution, back_ms = cursor.resolution_ms, cursor.window_ms
         else:
-            read = [plan.cursors[plan.groups[group].cursor] for _, group, _ in line.figures]
+            read = [plan.windows[plan.aggregates[group].window] for _, group, _ in line.figures]
             resolution, back_ms = max(each.resolution_ms for each in read), line.rearm_ms
         if resolution:
             rearm_ms = row.clock - (row.clock - back_ms) // resolution * resolution + 1
         return super()._emits(i, line, row, holds, rearm_ms)
 
-    def _hit(self, i: int, number: int, value: Any, cursor: Cursor, row: Row) -> Hit:
+    def _hit(self, i: int, number: int, value: Any, cursor: WindowSpec, row: Row) -> Hit:
         window = self.window(cursor, row)
         start, end = rounded(cursor, row.clock)
-        itself = cursor.include_current and not cursor.delay_ms and cursor.entry in row.entries
+        itself = cursor.include_current and not cursor.delay_ms and cursor.filter in row.filters
         return Hit(i, number, value, len(window), start, end, (row.id,) if itself else ())
 
 
-def rounded(cursor: Cursor, now: int) -> tuple[int, int]:
+def rounded(cursor: WindowSpec, now: int) -> tuple[int, int]:
     """The edges of the window of a record at ``now``."""
     high = now - cursor.delay_ms
     low, resolution = high - cursor.window_ms, cursor.resolution_ms

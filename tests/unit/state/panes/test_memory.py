@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.unit.state.windows.naive import Row, batch_of, line, plain, strings
 
-from crossline.plan.spaces import Cursor, Group, PanePart, PaneSpacePlan, parts_of
+from crossline.plan.spaces import AggregateSpec, PanePart, PaneSpacePlan, WindowSpec, parts_of
 from crossline.state.batch import KeyedBatch
 from crossline.state.memory.hashing import xxh64_many
 from crossline.state.panes.store import PaneState
@@ -19,17 +19,17 @@ LATE_MS = 5_000
 COLUMNS: Any = (("amount", "float"), ("shop", "code"))
 
 
-def plan_of(groups: tuple[Group, ...], *lines: Any, window_ms: int = 10 * MINUTE_MS) -> PaneSpacePlan:
-    cursor = Cursor(0, window_ms, False, False, True, 0, MINUTE_MS)
+def plan_of(groups: tuple[AggregateSpec, ...], *lines: Any, window_ms: int = 10 * MINUTE_MS) -> PaneSpacePlan:
+    cursor = WindowSpec(0, window_ms, False, False, True, 0, MINUTE_MS)
     retention = window_ms + MINUTE_MS
     parts = parts_of((0, group) for group in groups)
     return PaneSpacePlan(COLUMNS, 1, (cursor,), groups, lines, retention, MINUTE_MS, retention, parts)
 
 
 ALL = (
-    *tuple(Group(0, 0, name) for name in ("sum", "min", "stddev", "first")),
-    Group(0, 1, "distinct_count"),
-    Group(0, 0, "quantile", 0.5),
+    *tuple(AggregateSpec(0, 0, name) for name in ("sum", "min", "stddev", "first")),
+    AggregateSpec(0, 1, "distinct_count"),
+    AggregateSpec(0, 0, "quantile", 0.5),
 )
 
 
@@ -68,7 +68,7 @@ def test_memory_stays_flat_while_keys_come_and_go() -> None:
 
 def test_a_key_of_few_panes_is_small() -> None:
     """A count of 20 panes takes some 200 bytes, not the memory of its records."""
-    plan = plan_of((Group(0, -1, "count"),), line(0, ">", 1e9), window_ms=40 * MINUTE_MS)
+    plan = plan_of((AggregateSpec(0, -1, "count"),), line(0, ">", 1e9), window_ms=40 * MINUTE_MS)
     state, keys = PaneState(plan, 0), [f"key {k:05}" for k in range(2_000)]
     for minute in range(20):
         for _ in range(3):
@@ -85,7 +85,7 @@ def row(number: int, clock: int, amount: float = 1.0) -> Row:
 
 
 def test_a_plan_that_changes_keeps_panes_and_what_lines_remember() -> None:
-    groups = (Group(0, 0, "sum"), Group(0, -1, "count"))
+    groups = (AggregateSpec(0, 0, "sum"), AggregateSpec(0, -1, "count"))
     old = line(0, ">=", 3, rule_id="old", emit_every=False)
     gone, new = line(1, ">=", 2, rule_id="gone"), line(1, ">=", 4, rule_id="new", cooldown_ms=1_000_000)
     state = PaneState(plan_of(groups, gone, old), LATE_MS)
@@ -99,17 +99,19 @@ def test_a_plan_that_changes_keeps_panes_and_what_lines_remember() -> None:
 
 
 def test_another_store_is_asked_for_where_panes_lack_a_part() -> None:
-    state = PaneState(plan_of((Group(0, -1, "count"),), line()), LATE_MS)
+    state = PaneState(plan_of((AggregateSpec(0, -1, "count"),), line()), LATE_MS)
     with pytest.raises(ValueError, match="cannot be judged"):
-        state.replan(plan_of((Group(0, 0, "sum"),), line()))
-    lacking = dataclasses.replace(state.plan, groups=(Group(0, 0, "max"),), parts=(PanePart("count", 0, -1),))
+        state.replan(plan_of((AggregateSpec(0, 0, "sum"),), line()))
+    lacking = dataclasses.replace(
+        state.plan, aggregates=(AggregateSpec(0, 0, "max"),), parts=(PanePart("count", 0, -1),)
+    )
     with pytest.raises(ValueError, match="cannot tell"):
         PaneState(lacking)
 
 
 def test_clocks_of_any_age_and_records_behind_all_bounds() -> None:
     """From 1 to 9999, back and forth: nothing breaks, and windows are right where records are within the bounds."""
-    plan = plan_of((Group(0, -1, "count"),), line(0, ">=", 0))
+    plan = plan_of((AggregateSpec(0, -1, "count"),), line(0, ">=", 0))
     state = PaneState(plan, LATE_MS)
     clocks = [-62_135_596_800_000, 0, 1_700_000_000_000, 253_402_300_799_000, 5, -(2**55), 253_402_300_799_500]
     counts = []
@@ -138,5 +140,5 @@ def test_clocks_of_any_age_and_records_behind_all_bounds() -> None:
 def test_a_float_is_standing_against_thresholds_that_no_float_is(
     operator: Any, threshold: float, value: float, satisfied: bool
 ) -> None:
-    state = PaneState(plan_of((Group(0, 0, "sum"),), line(0, operator, threshold)), LATE_MS)
+    state = PaneState(plan_of((AggregateSpec(0, 0, "sum"),), line(0, operator, threshold)), LATE_MS)
     assert bool(plain(state.judge(batch_of(state.plan, [row(1, 0, value)])))) is satisfied

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.state.windows.naive import Row, batch_of, line, plain
 from tests.unit.state.windows.test_random import FACT_KINDS, FLOATS, INTS, OPERATORS, SPANS, _kind, checked
 
-from crossline.plan.spaces import Cursor, FormulaLine, Group, PaneSpacePlan, parts_of
+from crossline.plan.spaces import AggregateSpec, FormulaPlan, PaneSpacePlan, WindowSpec, parts_of
 from crossline.programs.program import FormulaPredicate
 from crossline.programs.registry import aggregates, declared, names
 from crossline.state.batch import Delta
@@ -35,7 +35,7 @@ def plans(draw: Any) -> PaneSpacePlan:
     cursors = draw(
         st.lists(
             st.builds(
-                Cursor,
+                WindowSpec,
                 st.integers(0, 1),
                 st.sampled_from([10, 30, 50, 80, 150]),
                 *[st.booleans()] * 3,
@@ -48,7 +48,7 @@ def plans(draw: Any) -> PaneSpacePlan:
         )
     )
     groups = draw(st.lists(_groups(len(cursors)), min_size=1, max_size=8, unique=True))
-    counts = [Group(c, -1, "count") for c in range(len(cursors))]
+    counts = [AggregateSpec(c, -1, "count") for c in range(len(cursors))]
     every = tuple(dict.fromkeys([*groups, *counts]))
     lines = []
     for i in range(draw(st.integers(1, 10))):
@@ -71,22 +71,22 @@ def plans(draw: Any) -> PaneSpacePlan:
     formulas = tuple(draw(_formulas(f"f{i}", every, exact)) for i in range(draw(st.integers(0, 2))))
     retention = max(each.window_ms + each.delay_ms for each in cursors) + resolution
     kept = max((each.window_ms + each.delay_ms for each in cursors if not each.resolution_ms), default=0)
-    parts = parts_of((cursors[each.cursor].entry, each) for each in every)
+    parts = parts_of((cursors[each.window].filter, each) for each in every)
     return PaneSpacePlan(
         COLUMNS, 2, tuple(cursors), every, tuple(lines), retention, resolution, retention - kept, parts, formulas
     )
 
 
 @st.composite
-def _formulas(draw: Any, rule_id: str, every: tuple[Group, ...], exact: list[Group]) -> FormulaLine:
+def _formulas(draw: Any, rule_id: str, every: tuple[AggregateSpec, ...], exact: list[AggregateSpec]) -> FormulaPlan:
     read = [(name, draw(st.sampled_from(exact))) for name in ("f0", "f1")]
     kinds = {name: _kind(group) for name, group in read} | FACT_KINDS
-    return FormulaLine(
+    return FormulaPlan(
         rule_id=rule_id,
         version=1,
-        entry=draw(st.integers(0, 1)),
+        filter=draw(st.integers(0, 1)),
         figures=tuple(
-            (name, every.index(group), every.index(Group(group.cursor, -1, "count"))) for name, group in read
+            (name, every.index(group), every.index(AggregateSpec(group.window, -1, "count"))) for name, group in read
         ),
         verdict=FormulaPredicate(
             ("f0", "f1"),
@@ -101,13 +101,13 @@ def _formulas(draw: Any, rule_id: str, every: tuple[Group, ...], exact: list[Gro
     )
 
 
-def _groups(cursors: int) -> st.SearchStrategy[Group]:
+def _groups(cursors: int) -> st.SearchStrategy[AggregateSpec]:
     """Of every aggregate that is defined on panes, of the columns that it takes: an integer, a float, a code."""
     cursor = st.integers(0, cursors - 1)
     return st.one_of(*(_of(name, cursor) for name in names(written_plainly=False) if declared(name).pane is not None))
 
 
-def _of(name: str, cursor: st.SearchStrategy[int]) -> st.SearchStrategy[Group]:
+def _of(name: str, cursor: st.SearchStrategy[int]) -> st.SearchStrategy[AggregateSpec]:
     aggregate = declared(name)
     column = st.integers(0, 1)
     if aggregate.of_records and not aggregate.meets:
@@ -115,7 +115,7 @@ def _of(name: str, cursor: st.SearchStrategy[int]) -> st.SearchStrategy[Group]:
     elif aggregate.takes == "values":
         column = st.just(2)
     rank = st.just(aggregate.rank) if aggregate.parameters is None else st.sampled_from([0.01, 0.5, 0.99, 1.0])
-    return st.builds(Group, cursor, column, st.just(name), rank)
+    return st.builds(AggregateSpec, cursor, column, st.just(name), rank)
 
 
 @st.composite
@@ -134,7 +134,7 @@ def streams(draw: Any) -> list[list[Row]]:
                     id=f"n{number}",
                     clock=now - late,
                     values=(draw(INTS), draw(FLOATS), draw(st.integers(0, 5))),
-                    entries=draw(st.sampled_from([(0, 1), (0, 1), (0,), (1,), ()])),
+                    filters=draw(st.sampled_from([(0, 1), (0, 1), (0,), (1,), ()])),
                     ingest=now,
                     lateness=late,
                     facts={"x": draw(st.one_of(st.none(), INTS)), "y": draw(st.one_of(st.none(), FLOATS)), "s": None},
@@ -189,11 +189,11 @@ def test_same_as_the_naive_twin(
 
 def same(plan: PaneSpacePlan, mine: list[Any], expected: list[Any]) -> None:
     lines = plan.lines
-    loose = {i for i, x in enumerate(lines) if plan.groups[x.group].aggregate in NEARLY}
+    loose = {i for i, x in enumerate(lines) if plan.aggregates[x.aggregate].aggregate in NEARLY}
     assert [dataclasses.replace(hit, value=0) if hit.line in loose else hit for hit in mine] == [
         dataclasses.replace(hit, value=0) if hit.line in loose else hit for hit in expected
     ]
     for hit, theirs in zip(mine, expected, strict=True):
         if hit.line in loose:
-            off = declared(plan.groups[lines[hit.line].group].aggregate).rounding
+            off = declared(plan.aggregates[lines[hit.line].aggregate].aggregate).rounding
             assert hit.value == pytest.approx(theirs.value, rel=off * (1 + 1e-9), abs=2.3e-308)

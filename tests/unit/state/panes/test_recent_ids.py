@@ -7,7 +7,7 @@ import random
 import pytest
 from tests.unit.state.windows.naive import Row, batch_of, line
 
-from crossline.plan.spaces import Cursor, Group, PaneSpacePlan, parts_of
+from crossline.plan.spaces import AggregateSpec, PaneSpacePlan, WindowSpec, parts_of
 from crossline.state.panes.store import PaneState
 
 REACH_MS = 100
@@ -16,9 +16,9 @@ SETTLED_MS = 50
 
 def plan_of() -> PaneSpacePlan:
     """The reach of duplicates is that of evict's settled records."""
-    groups = (Group(0, -1, "count"),)
+    groups = (AggregateSpec(0, -1, "count"),)
     parts = parts_of((0, group) for group in groups)
-    cursor = Cursor(0, 40, False, False, True, 0, 10)
+    cursor = WindowSpec(0, 40, False, False, True, 0, 10)
     return PaneSpacePlan((), 1, (cursor,), groups, (line(0, ">", 1e9),), SETTLED_MS, 10, SETTLED_MS, parts)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.unit.state.windows.naive import line, strings
 
-from crossline.plan.spaces import Cursor, Group, PaneSpacePlan, parts_of
+from crossline.plan.spaces import AggregateSpec, PaneSpacePlan, WindowSpec, parts_of
 from crossline.programs.registry import declared
 from crossline.state.batch import KeyedBatch
 from crossline.state.memory.hashing import xxh64_many
@@ -24,7 +24,7 @@ def judged_last(
     values: Any, aggregate: Any, kind: Any, *, rank: float = 0.0, cuts: int = 1, evicts: bool = True
 ) -> Any:
     """The figure at the last of ``values``, which come one each 10 ms to one key, in so many batches."""
-    group, cursor = Group(0, 0, aggregate, rank), Cursor(0, WINDOW_MS, False, False, True, 0, PANE_MS)
+    group, cursor = AggregateSpec(0, 0, aggregate, rank), WindowSpec(0, WINDOW_MS, False, False, True, 0, PANE_MS)
     last = 10 * (len(values) - 1)
     plan = PaneSpacePlan(
         (("x", kind),),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.plan.order_spaces import Pattern, PatternSpacePlan, Step
+from crossline.plan.order_spaces import PatternSpacePlan, SequencePlan, StepPlan
 from crossline.state.batch import Hits, KeyedBatch
 from crossline.state.memory.hashing import xxh64_many
 
@@ -20,7 +20,7 @@ class Row:
     key: str
     id: str
     clock: int
-    entries: tuple[int, ...] = (0,)
+    filters: tuple[int, ...] = (0,)
     ingest: int | None = None
     lateness: int = 0
 
@@ -55,7 +55,7 @@ class Naive:
         hits, duplicates = [], []
         for number, row in enumerate(rows):
             duplicates.append(any(r.key == row.key and r.id == row.id for r in self.rows))
-            if duplicates[-1] or not row.entries:
+            if duplicates[-1] or not row.filters:
                 continue
             for i, line in enumerate(self.plan.lines):
                 match = self._offer(line, row)
@@ -65,29 +65,29 @@ class Naive:
             self.rows.append(row)
         return hits, duplicates
 
-    def _is_told(self, line: Pattern, row: Row) -> bool:
+    def _is_told(self, line: SequencePlan, row: Row) -> bool:
         name = (line.rule_id, line.version, row.key)
         if line.cooldown_ms and name in self.told and row.clock < self.told[name] + line.cooldown_ms:
             return False
         self.told[name] = row.clock
         return True
 
-    def _offer(self, line: Pattern, row: Row) -> Match:
+    def _offer(self, line: SequencePlan, row: Row) -> Match:
         """The match that the record completes; of a probe the longest that it carries on or begins."""
         entries = expanded(line)
         waiting = self.under_way.setdefault((line.rule_id, line.version, row.key), [])
         complete: Match = []
         for match in [*sorted(waiting, key=len, reverse=True), []]:
-            if entries[len(match)] in row.entries and timely(line, match, row):
+            if entries[len(match)] in row.filters and timely(line, match, row):
                 longer = [*match, row]
                 remove(waiting, match)
                 if len(longer) == len(entries) or (line.probes and not complete):
                     complete = longer
                 if len(longer) < len(entries):
                     arrive(waiting, longer)
-            elif line.strict in row.entries and match and match[0].clock <= row.clock:
+            elif line.strict in row.filters and match and match[0].clock <= row.clock:
                 remove(waiting, match)
-        if line.until in row.entries:
+        if line.until in row.filters:
             waiting[:] = [match for match in waiting if match[0].clock > row.clock]
         return complete
 
@@ -101,16 +101,16 @@ class Naive:
                     self._offer(line, row)
 
 
-def judged(line: Pattern, row: Row) -> bool:
+def judged(line: SequencePlan, row: Row) -> bool:
     late = line.judge_lateness_ms is not None and row.lateness > line.judge_lateness_ms
     return not late and any(start <= row.ingest_ms < end for start, end in line.spans)
 
 
-def expanded(line: Pattern) -> list[int]:
-    return [step.entry for step in line.steps for _ in range(step.times)]
+def expanded(line: SequencePlan) -> list[int]:
+    return [step.filter for step in line.steps for _ in range(step.times)]
 
 
-def timely(line: Pattern, match: Match, row: Row) -> bool:
+def timely(line: SequencePlan, match: Match, row: Row) -> bool:
     return not match or match[-1].clock <= row.clock <= match[0].clock + line.within_ms
 
 
@@ -137,9 +137,9 @@ def batch_of(plan: PatternSpacePlan, rows: Sequence[Row]) -> KeyedBatch:
     keys = sorted({r.key for r in rows})
     key_bytes, key_offsets = strings(keys)
     id_bytes, id_offsets = strings([r.id for r in rows])
-    entries = np.zeros((len(rows), (plan.entries + 7) // 8 * 8), np.bool_)
+    entries = np.zeros((len(rows), (plan.filters + 7) // 8 * 8), np.bool_)
     for i, row in enumerate(rows):
-        entries[i, list(row.entries)] = True
+        entries[i, list(row.filters)] = True
     return KeyedBatch(
         clock_ms=np.array([r.clock for r in rows], np.int64),
         ingest_ms=np.array([r.ingest_ms for r in rows], np.int64),
@@ -151,7 +151,7 @@ def batch_of(plan: PatternSpacePlan, rows: Sequence[Row]) -> KeyedBatch:
         id_bytes=id_bytes,
         id_offsets=id_offsets,
         values=(),
-        entries=np.packbits(entries, axis=1, bitorder="little"),
+        filters=np.packbits(entries, axis=1, bitorder="little"),
     )
 
 
@@ -169,19 +169,19 @@ def plain(hits: Hits) -> list[Hit]:
     return out
 
 
-def pattern(*entries: int, within: int = 100, **changes: Any) -> Pattern:
+def pattern(*entries: int, within: int = 100, **changes: Any) -> SequencePlan:
     """A pattern of these entries, always in force."""
     given = {
         "rule_id": "r",
         "version": 1,
-        "steps": tuple(Step(entry) for entry in entries),
+        "steps": tuple(StepPlan(entry) for entry in entries),
         "until": None,
         "strict": None,
         "spans": (FOREVER,),
         "judge_lateness_ms": None,
     }
-    return Pattern(within_ms=within, **(given | changes))
+    return SequencePlan(within_ms=within, **(given | changes))
 
 
-def plan_of(*lines: Pattern, entries: int = 4, retention_ms: int = 100) -> PatternSpacePlan:
-    return PatternSpacePlan(entries, lines, retention_ms)
+def plan_of(*lines: SequencePlan, filters: int = 4, retention_ms: int = 100) -> PatternSpacePlan:
+    return PatternSpacePlan(filters, lines, retention_ms)

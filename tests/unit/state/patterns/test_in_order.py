@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from crossline.plan.order_spaces import Pattern, Step
+from crossline.plan.order_spaces import SequencePlan, StepPlan
 from crossline.state.patterns.store import PatternSpaceState
 
 from .naive import Row, batch_of, expanded, pattern, plain, plan_of
@@ -18,7 +18,9 @@ ANY = 3
 MANY = settings(
     max_examples=60 if config.DISABLE_JIT else 300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-STEPS = st.lists(st.builds(Step, st.integers(0, 2), st.sampled_from([1, 1, 2, 3])), min_size=2, max_size=3).map(tuple)
+STEPS = st.lists(st.builds(StepPlan, st.integers(0, 2), st.sampled_from([1, 1, 2, 3])), min_size=2, max_size=3).map(
+    tuple
+)
 WITHIN = st.sampled_from([0, 3, 10, 100])
 
 
@@ -32,13 +34,13 @@ def logs(draw: Any) -> list[Row]:
     return rows
 
 
-def found(line: Pattern, rows: list[Row]) -> list[tuple[str, ...]]:
+def found(line: SequencePlan, rows: list[Row]) -> list[tuple[str, ...]]:
     """The ids of each match, by the kernel."""
     plan = plan_of(line)
     return [hit.evidence for hit in plain(PatternSpaceState(plan).judge(batch_of(plan, rows)))]
 
 
-def of_eql(line: Pattern, rows: list[Row]) -> list[tuple[str, ...]]:
+def of_eql(line: SequencePlan, rows: list[Row]) -> list[tuple[str, ...]]:
     """The ids of each match, as EQL finds them.
 
     Of every stage all sequences are kept. A record takes the newest of those of the stage before, and the older ones
@@ -50,7 +52,7 @@ def of_eql(line: Pattern, rows: list[Row]) -> list[tuple[str, ...]]:
     complete = []
     for number, row in enumerate(rows):
         for stage in reversed(range(len(entries))):
-            if entries[stage] not in row.entries:
+            if entries[stage] not in row.filters:
                 continue
             sequence: list[int] = []
             if stage > 0:
@@ -65,27 +67,29 @@ def of_eql(line: Pattern, rows: list[Row]) -> list[tuple[str, ...]]:
             stages[stage].append([*sequence, number])
         complete += [tuple(rows[i].id for i in sequence) for sequence in stages[-1]]
         stages[-1].clear()
-        if line.until in row.entries:
+        if line.until in row.filters:
             untils.append(number)
     return complete
 
 
 @MANY
 @given(STEPS, WITHIN, st.sampled_from([None, 0, 1, 2]), logs())
-def test_as_eql(steps: tuple[Step, ...], within: int, until: int | None, rows: list[Row]) -> None:
+def test_as_eql(steps: tuple[StepPlan, ...], within: int, until: int | None, rows: list[Row]) -> None:
     line = pattern(steps=steps, within=within, until=until)
     assert found(line, rows) == of_eql(line, rows)
 
 
 @MANY
 @given(STEPS, WITHIN, logs())
-def test_a_strict_match_is_any_run_of_records_that_fit(steps: tuple[Step, ...], within: int, rows: list[Row]) -> None:
+def test_a_strict_match_is_any_run_of_records_that_fit(
+    steps: tuple[StepPlan, ...], within: int, rows: list[Row]
+) -> None:
     line = pattern(steps=steps, within=within, strict=ANY)
     entries = expanded(line)
     runs = [rows[i - len(entries) : i] for i in range(len(entries), len(rows) + 1)]
     assert found(line, rows) == [
         tuple(row.id for row in run)
         for run in runs
-        if all(entry in row.entries for entry, row in zip(entries, run, strict=True))
+        if all(entry in row.filters for entry, row in zip(entries, run, strict=True))
         and run[-1].clock - run[0].clock <= within
     ]

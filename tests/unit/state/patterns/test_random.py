@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline.basics import wire
-from crossline.plan.order_spaces import Pattern, PatternSpacePlan, Step
+from crossline.plan.order_spaces import PatternSpacePlan, SequencePlan, StepPlan
 from crossline.state.batch import Delta
 from crossline.state.patterns.store import PatternSpaceState
 
@@ -30,14 +30,14 @@ SLOW = settings(
 
 
 @st.composite
-def patterns(draw: Any) -> list[Pattern]:
+def patterns(draw: Any) -> list[SequencePlan]:
     """One to four, which hold on to matches for different times."""
     entry = st.sampled_from(NAMED)
     return [
         pattern(
             rule_id=f"r{number}",
             steps=tuple(
-                draw(st.lists(st.builds(Step, entry, st.sampled_from([1, 1, 1, 2, 3])), min_size=1, max_size=3))
+                draw(st.lists(st.builds(StepPlan, entry, st.sampled_from([1, 1, 1, 2, 3])), min_size=1, max_size=3))
             ),
             within=draw(st.sampled_from([0, 5, 30, 80])),
             until=draw(st.sampled_from([None, None, *NAMED])),
@@ -74,7 +74,7 @@ def streams(draw: Any) -> list[list[Row]]:
     return batches
 
 
-def changed(lines: Sequence[Pattern], spare: list[Pattern], how: str) -> tuple[Pattern, ...]:
+def changed(lines: Sequence[SequencePlan], spare: list[SequencePlan], how: str) -> tuple[SequencePlan, ...]:
     """Other lines than before. One that has gone does not come back: versions do not."""
     if how == "add" and spare:
         return (spare.pop(), *lines)
@@ -90,7 +90,9 @@ def changed(lines: Sequence[Pattern], spare: list[Pattern], how: str) -> tuple[P
         st.sampled_from(["", "evict", "restart", "restart", "add", "add", "drop", "turn"]), min_size=7, max_size=7
     ),
 )
-def test_same_as_the_naive_twin(lines: list[Pattern], first: int, batches: list[list[Row]], between: list[str]) -> None:
+def test_same_as_the_naive_twin(
+    lines: list[SequencePlan], first: int, batches: list[list[Row]], between: list[str]
+) -> None:
     spare = lines[:first]
     plan = PatternSpacePlan(ROW_FILTERS, tuple(lines[first:]), RETENTION_MS)
     naive, state, log, cutoff = Naive(plan), PatternSpaceState(plan, 10**12), [], None

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from crossline.plan.order_spaces import Step
+from crossline.plan.order_spaces import StepPlan
 from crossline.state.batch import Delta
 from crossline.state.memory import layout as at
 from crossline.state.patterns.store import PatternSpaceState
@@ -19,7 +19,7 @@ JITTER = 40
 ANY = 3
 LINES = (
     pattern(0, 1, 2, rule_id="plain", within=170),
-    pattern(rule_id="times", steps=(Step(0, 4), Step(1)), within=120),
+    pattern(rule_id="times", steps=(StepPlan(0, 4), StepPlan(1)), within=120),
     pattern(0, 1, rule_id="strict", within=50, strict=ANY),
     pattern(0, 0, 2, rule_id="until", until=1),
     pattern(2, 2, 2, 2, rule_id="long", within=170, until=0, judge_lateness_ms=10),
@@ -71,7 +71,7 @@ def test_every_match_is_that_of_the_naive_twin(seed: int) -> None:
 
 def test_room_grows_within_a_batch() -> None:
     """Each of many keys has a match under way, and then each is hit, all in one batch: rows and hits outgrow room."""
-    plan = plan_of(pattern(0, 1), pattern(steps=(Step(0, 2), Step(1)), rule_id="twice"))
+    plan = plan_of(pattern(0, 1), pattern(steps=(StepPlan(0, 2), StepPlan(1)), rule_id="twice"))
     rows = [Row(f"key {i}", f"{i} {n}", n, (0 if n < 2 else 1,)) for n in range(3) for i in range(3000)]
     found = plain(PatternSpaceState(plan).judge(batch_of(plan, rows)))
     assert Counter(hit.line for hit in found) == {0: 3000, 1: 3000}
@@ -81,7 +81,7 @@ def test_room_grows_within_a_batch() -> None:
 
 
 def test_what_is_replaced_and_used_up_leaves_no_memory() -> None:
-    plan = plan_of(pattern(steps=(Step(0, 10), Step(1))))
+    plan = plan_of(pattern(steps=(StepPlan(0, 10), StepPlan(1))))
     state = PatternSpaceState(plan, 10)
     taken = []
     for start in range(0, 3000, 100):

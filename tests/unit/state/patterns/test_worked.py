@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crossline.evaluate.kernels import new_kernel
-from crossline.plan.order_spaces import Pattern, PatternSpacePlan, Step
+from crossline.plan.order_spaces import PatternSpacePlan, SequencePlan, StepPlan
 from crossline.state.batch import Delta
 from crossline.state.patterns.store import PatternSpaceState
 
@@ -25,7 +25,7 @@ def log(text: str) -> list[Row]:
     ]
 
 
-def matches(line: Pattern, text: str) -> list[str]:
+def matches(line: SequencePlan, text: str) -> list[str]:
     """The ids of each match in order, by the kernel."""
     plan = plan_of(line)
     state = PatternSpaceState(plan)
@@ -36,7 +36,7 @@ def matches(line: Pattern, text: str) -> list[str]:
 
 def test_three_failed_codes_and_then_a_payment() -> None:
     """Entry 0: a wrong CVV; 1: an approved payment. All of them in ten minutes."""
-    line = pattern(rule_id="guessed", steps=(Step(0, 3), Step(1)), within=10 * MINUTE)
+    line = pattern(rule_id="guessed", steps=(StepPlan(0, 3), StepPlan(1)), within=10 * MINUTE)
     plan = plan_of(line, retention_ms=10 * MINUTE)
     at = (0, 1, 2, 9, 30, 31, 32, 41)
     entries = (0, 0, 0, 1, 0, 0, 0, 1)
@@ -48,7 +48,7 @@ def test_three_failed_codes_and_then_a_payment() -> None:
 
 
 def test_of_four_failures_the_last_three_are_meant() -> None:
-    assert matches(pattern(steps=(Step(0, 3), Step(1))), "a1 a2 a3 a4 b5 b6") == ["a2 a3 a4 b5"]
+    assert matches(pattern(steps=(StepPlan(0, 3), StepPlan(1))), "a1 a2 a3 a4 b5 b6") == ["a2 a3 a4 b5"]
 
 
 @pytest.mark.parametrize(("end", "expected"), [("c10", ["a0 b5 c10"]), ("c11", [])])
@@ -110,7 +110,7 @@ def test_strict_takes_no_other_record_in_between() -> None:
 
 
 def test_strict_times_are_in_a_row() -> None:
-    assert matches(pattern(steps=(Step(0, 2), Step(1)), strict=3), "ax1 x2 ax3 ax4 bx5 ax6 x7 ax8 bx9") == [
+    assert matches(pattern(steps=(StepPlan(0, 2), StepPlan(1)), strict=3), "ax1 x2 ax3 ax4 bx5 ax6 x7 ax8 bx9") == [
         "ax3 ax4 bx5"
     ]
 
@@ -135,11 +135,11 @@ def test_a_late_record_finds_what_waits_at_its_own_time() -> None:
 def test_one_step_is_a_hit_at_once_and_one_of_times_at_every_nth() -> None:
     assert matches(pattern(0), "a1 b2 a3") == ["a1", "a3"]
     # a2 ends the first pair and begins the next.
-    assert matches(pattern(steps=(Step(0, 2),), within=2), "a1 a2 a4 a9") == ["a1 a2", "a2 a4"]
+    assert matches(pattern(steps=(StepPlan(0, 2),), within=2), "a1 a2 a4 a9") == ["a1 a2", "a2 a4"]
 
 
 def test_evidence_is_the_last_fifty_and_the_count_is_true() -> None:
-    plan = plan_of(pattern(steps=(Step(0, 60), Step(1))))
+    plan = plan_of(pattern(steps=(StepPlan(0, 60), StepPlan(1))))
     rows = [*(Row("k", f"n{i}", i) for i in range(60)), Row("k", "last", 70, (1,))]
     (hit,) = plain(PatternSpaceState(plan).judge(batch_of(plan, rows)))
     assert (hit.count, hit.start, hit.end) == (61, 0, 70)
@@ -215,7 +215,7 @@ def test_a_new_plan_is_offered_all_that_is_held() -> None:
         (1, ("a3", "b5", "c6")),
     ]
     with pytest.raises(ValueError, match="a store of 4 entries cannot be judged by a plan of 5"):
-        state.replan(plan_of(first, entries=5))
+        state.replan(plan_of(first, filters=5))
 
 
 def test_what_is_loaded_is_offered_to_all_patterns() -> None:
@@ -259,7 +259,7 @@ def test_old_matches_go_with_their_records_and_memory_is_given_back() -> None:
     ("line", "said"),
     [
         (pattern(), "pattern r version 1 has no step"),
-        (pattern(steps=(Step(0, 0),)), "has no step, or one that no record takes"),
+        (pattern(steps=(StepPlan(0, 0),)), "has no step, or one that no record takes"),
         (pattern(0, 4), "names an entry beyond the 4 that there are"),
         (pattern(0, until=-1), "names an entry beyond"),
         (pattern(0, strict=9), "names an entry beyond"),
@@ -267,13 +267,13 @@ def test_old_matches_go_with_their_records_and_memory_is_given_back() -> None:
         (pattern(0, within=-1), "is within -1 ms"),
     ],
 )
-def test_what_has_no_meaning_is_refused(line: Pattern, said: str) -> None:
+def test_what_has_no_meaning_is_refused(line: SequencePlan, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         PatternSpaceState(plan_of(line))
 
 
 def test_a_plan_without_patterns_keeps_records_and_finds_duplicates() -> None:
     kernel = new_kernel(PatternSpacePlan(1, (), 10))
-    batch = batch_of(plan_of(entries=1), log("a1 a2"))
+    batch = batch_of(plan_of(filters=1), log("a1 a2"))
     hits = kernel.judge(batch)
     assert (len(hits), kernel.judge(batch).duplicates.tolist(), kernel.sizes().records) == (0, [True, True], 2)

@@ -12,7 +12,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.detect import detect, new_state
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.plan.compose import compile_all
-from crossline.plan.spaces import Cursor, Group, KeySpacePlan
+from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.rules.base import Defaults
 from crossline.rules.reading import load_rules_text
 from crossline.rules.ruleset import RuleSet
@@ -50,8 +50,10 @@ def hits(cells: list[str], ids: list[str]) -> list[tuple[str, float]]:
 
 
 def test_what_is_judged_again_is_as_drawn() -> None:
-    cursor = Cursor(0, 10_000, False, False, True)
-    plan = KeySpacePlan((("amount", "int"),), 1, (cursor,), (Group(0, 0, "avg"),), (line(0, ">=", 100),), 10_000)
+    cursor = WindowSpec(0, 10_000, False, False, True)
+    plan = KeySpacePlan(
+        (("amount", "int"),), 1, (cursor,), (AggregateSpec(0, 0, "avg"),), (line(0, ">=", 100),), 10_000
+    )
     rows = [
         Row("card", name, 1_000 * clock, (amount,), ingest=1_000 * clock)
         for name, clock, amount in zip(IDS, CLOCKS_S, AMOUNTS, strict=True)

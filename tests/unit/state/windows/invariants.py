@@ -55,7 +55,7 @@ class Seen:
         byte = self.of(at.RECORDS, self.words[at.BITS_AT] + entry // 8, np.uint8)[r]
         return bool(byte >> entry % 8 & 1)
 
-    def entries(self, records: Sequence[int], entry: int) -> list[int]:
+    def filters(self, records: Sequence[int], entry: int) -> list[int]:
         return [r for r in records if self.enters(r, entry)]
 
 
@@ -113,7 +113,7 @@ def check_chain(seen: Seen, k: int) -> None:
     sign = -1 if seen.program.chain_max[k] else 1
     values = [sign * value for value in seen.values(column)]
     for slot, records in enumerate(seen.of_key):
-        inside = seen.entries(records, int(seen.program.chain_filter[k]))
+        inside = seen.filters(records, int(seen.program.chain_filter[k]))
         assert tails[slot] == (inside[-1] if inside else -1)
         hung: dict[int, list[int]] = {}
         for n, r in enumerate(inside):
@@ -130,7 +130,7 @@ def check_ties(seen: Seen, k: int) -> dict[int, int]:
     values, last = seen.bits(int(seen.program.link_col[k])), {}
     for slot, records in enumerate(seen.of_key):
         same: dict[int, list[int]] = {}
-        for r in seen.entries(records, int(seen.program.link_filter[k])):
+        for r in seen.filters(records, int(seen.program.link_filter[k])):
             same.setdefault(values[r], []).append(r)
         for value, tied in same.items():
             assert [after[r] for r in tied] == [*tied[1:], -1]
@@ -156,7 +156,7 @@ def check_cursor(seen: Seen, c: int) -> None:
         if first >= 0:
             run = records[records.index(first) : records.index(last) + 1]
             assert run
-        inside = seen.entries(run, int(seen.program.window_filter[c]))
+        inside = seen.filters(run, int(seen.program.window_filter[c]))
         assert count == len(inside)
         check_sums(seen, c, slot, inside)
         check_pointers(seen, c, slot, inside)

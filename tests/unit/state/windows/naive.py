@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossline.basics.formula.naive import evaluate
-from crossline.plan.spaces import Cursor, FeatureQueryLine, FormulaLine, Group, KeySpacePlan, Line
+from crossline.plan.spaces import AggregateSpec, ComparisonPlan, FeatureQueryPlan, FormulaPlan, KeySpacePlan, WindowSpec
 from crossline.programs.aggregate import Scanned
 from crossline.programs.registry import declared
 from crossline.state.batch import Hits, KeyedBatch
@@ -35,7 +35,7 @@ class Row:
     id: str
     clock: int
     values: tuple[Any, ...] = ()
-    entries: tuple[int, ...] = (0,)
+    filters: tuple[int, ...] = (0,)
     ingest: int | None = None
     lateness: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Naive:
         self.told = []
         for number, row in enumerate(rows):
             duplicates.append(any(r.key == row.key and r.id == row.id for r in self.rows))
-            if duplicates[-1] or not row.entries:
+            if duplicates[-1] or not row.filters:
                 continue
             for i, line in enumerate(self.plan.lines):
                 hit = self._line(i, line, row, number)
@@ -82,18 +82,18 @@ class Naive:
                 hit = self._formula(i, formula, row, number)
                 hits += [hit] if hit else []
             self.told += [
-                (i, number, name, self.value(self.plan.groups[group], cursor, row), len(self.window(cursor, row)))
+                (i, number, name, self.value(self.plan.aggregates[group], cursor, row), len(self.window(cursor, row)))
                 for i, feature_query in enumerate(self.plan.feature_queries)
                 for name, group, _ in feature_query.figures
-                if self._judges(feature_query, feature_query.entry, row) and (cursor := self._cursor(group))
+                if self._judges(feature_query, feature_query.filter, row) and (cursor := self._cursor(group))
             ]
             self.rows.append(row)
         return hits, duplicates
 
-    def _line(self, i: int, line: Line, row: Row, number: int) -> Hit | None:
-        group = self.plan.groups[line.group]
-        cursor = self.plan.cursors[group.cursor]
-        if not self._judges(line, cursor.entry, row):
+    def _line(self, i: int, line: ComparisonPlan, row: Row, number: int) -> Hit | None:
+        group = self.plan.aggregates[line.aggregate]
+        cursor = self.plan.windows[group.window]
+        if not self._judges(line, cursor.filter, row):
             return None
         value = self.value(group, cursor, row)
         holds = value is not None and OPERATORS[line.operator](value, line.threshold)
@@ -101,27 +101,27 @@ class Naive:
             return None
         return self._hit(i, number, value, cursor, row)
 
-    def _formula(self, i: int, formula: FormulaLine, row: Row, number: int) -> Hit | None:
-        if not self._judges(formula, formula.entry, row):
+    def _formula(self, i: int, formula: FormulaPlan, row: Row, number: int) -> Hit | None:
+        if not self._judges(formula, formula.filter, row):
             return None
-        groups = {name: self.plan.groups[group] for name, group, _ in formula.figures}
-        read = {name: self.value(group, self.plan.cursors[group.cursor], row) for name, group in groups.items()}
+        groups = {name: self.plan.aggregates[group] for name, group, _ in formula.figures}
+        read = {name: self.value(group, self.plan.windows[group.window], row) for name, group in groups.items()}
         read |= row.facts
         if not self._emits(i, formula, row, evaluate(formula.verdict.when.root, read) is True, formula.rearm_ms):
             return None
         shown = formula.verdict.value
         value = evaluate(shown.root, read) if shown else None
-        return self._hit(i, number, value, self.plan.cursors[self.plan.groups[formula.figures[0][2]].cursor], row)
+        return self._hit(i, number, value, self.plan.windows[self.plan.aggregates[formula.figures[0][2]].window], row)
 
-    def _cursor(self, group: int) -> Cursor:
-        return self.plan.cursors[self.plan.groups[group].cursor]
+    def _cursor(self, group: int) -> WindowSpec:
+        return self.plan.windows[self.plan.aggregates[group].window]
 
-    def _judges(self, line: Line | FormulaLine | FeatureQueryLine, entry: int, row: Row) -> bool:
+    def _judges(self, line: ComparisonPlan | FormulaPlan | FeatureQueryPlan, entry: int, row: Row) -> bool:
         late = line.judge_lateness_ms is not None and row.lateness > line.judge_lateness_ms
         effective = any(start <= row.ingest_ms < end for start, end in line.spans)
-        return entry in row.entries and not late and effective
+        return entry in row.filters and not late and effective
 
-    def _emits(self, i: int, line: Line | FormulaLine, row: Row, holds: bool, rearm_ms: int) -> bool:
+    def _emits(self, i: int, line: ComparisonPlan | FormulaPlan, row: Row, holds: bool, rearm_ms: int) -> bool:
         before = self.satisfied.pop((i, row.key), None)
         if not holds:
             return False
@@ -134,26 +134,26 @@ class Naive:
             self.emitted[i, row.key] = row.clock
         return True
 
-    def _hit(self, i: int, number: int, value: Any, cursor: Cursor, row: Row) -> Hit:
+    def _hit(self, i: int, number: int, value: Any, cursor: WindowSpec, row: Row) -> Hit:
         window, end = self.window(cursor, row), row.clock - cursor.delay_ms
         evidence = tuple(r.id for r in window[-50:])
         return Hit(i, number, value, len(window), end - cursor.window_ms, end, evidence)
 
-    def window(self, cursor: Cursor, row: Row) -> list[Row]:
+    def window(self, cursor: WindowSpec, row: Row) -> list[Row]:
         high = row.clock - cursor.delay_ms
         low = high - cursor.window_ms
         found = [
             r
             for r in self.rows
             if r.key == row.key
-            and cursor.entry in r.entries
+            and cursor.filter in r.filters
             and (low <= r.clock if cursor.left_closed else low < r.clock)
             and (r.clock < high if cursor.right_open else r.clock <= high)
         ]
-        itself = cursor.include_current and not cursor.delay_ms and cursor.entry in row.entries
+        itself = cursor.include_current and not cursor.delay_ms and cursor.filter in row.filters
         return sorted(found + [row] * itself, key=lambda r: r.clock)  # stable: ties by ingest order
 
-    def value(self, group: Group, cursor: Cursor, row: Row) -> Any:
+    def value(self, group: AggregateSpec, cursor: WindowSpec, row: Row) -> Any:
         """By the twin that the aggregate declares."""
         window, aggregate = self.window(cursor, row), declared(group.aggregate)
         of_field = group.column >= 0 and not aggregate.meets
@@ -161,7 +161,7 @@ class Naive:
             values=[r.values[group.column] if of_field else 1 for r in window],
             clocks_ms=[r.clock for r in window],
             now_ms=row.clock,
-            meets=[group.column in r.entries for r in window],
+            meets=[group.column in r.filters for r in window],
             real=of_field and self.plan.columns[group.column][1] == "float",
             rank=group.rank,
             half_life_ms=group.half_life_ms,
@@ -178,9 +178,9 @@ def batch_of(plan: KeySpacePlan, rows: Sequence[Row]) -> KeyedBatch:
     keys = sorted({r.key for r in rows})
     key_bytes, key_offsets = strings(keys)
     id_bytes, id_offsets = strings([r.id for r in rows])
-    entries = np.zeros((len(rows), (plan.entries + 7) // 8), np.uint8)
+    entries = np.zeros((len(rows), (plan.filters + 7) // 8), np.uint8)
     for i, row in enumerate(rows):
-        for e in row.entries:
+        for e in row.filters:
             entries[i, e >> 3] |= 1 << (e & 7)
     return KeyedBatch(
         clock_ms=np.array([r.clock for r in rows], np.int64),
@@ -196,7 +196,7 @@ def batch_of(plan: KeySpacePlan, rows: Sequence[Row]) -> KeyedBatch:
             np.array([r.values[i] for r in rows], np.float64 if kind == "float" else np.int64)
             for i, (_, kind) in enumerate(plan.columns)
         ),
-        entries=entries,
+        filters=entries,
         facts={name: pa.array([r.facts[name] for r in rows], FACTS[name]) for name in (rows[0].facts if rows else ())},
     )
 
@@ -238,7 +238,7 @@ def plainly_told(hits: Hits) -> list[Any]:
     return out
 
 
-def line(group: int = 0, op: Any = ">=", threshold: float = 0, **changes: Any) -> Line:
+def line(group: int = 0, op: Any = ">=", threshold: float = 0, **changes: Any) -> ComparisonPlan:
     """A line that is judged at every record and emits at each, unless told otherwise."""
     given = {
         "rule_id": "r",
@@ -248,12 +248,12 @@ def line(group: int = 0, op: Any = ">=", threshold: float = 0, **changes: Any) -
         "spans": (FOREVER,),
         "judge_lateness_ms": None,
     }
-    return Line(group=group, operator=op, threshold=threshold, **(given | changes))
+    return ComparisonPlan(aggregate=group, operator=op, threshold=threshold, **(given | changes))
 
 
 def count_plan(
-    window_ms: int, *lines: Line, left: bool = False, right: bool = False, include: bool = True
+    window_ms: int, *lines: ComparisonPlan, left: bool = False, right: bool = False, include: bool = True
 ) -> KeySpacePlan:
     """Counts in one window."""
-    cursor = Cursor(0, window_ms, left, right, include)
-    return KeySpacePlan((), 1, (cursor,), (Group(0, -1, "count"),), lines, window_ms)
+    cursor = WindowSpec(0, window_ms, left, right, include)
+    return KeySpacePlan((), 1, (cursor,), (AggregateSpec(0, -1, "count"),), lines, window_ms)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import xxhash
 
-from crossline.plan.spaces import Cursor, Group, KeySpacePlan
+from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.state.memory import layout as at
 from crossline.state.windows.store import KeySpaceState
 
 from .invariants import Seen, check
 from .naive import Row, batch_of, line
 
-CURSORS = (Cursor(0, 50, False, False, True), Cursor(1, 20, True, True, True))
+CURSORS = (WindowSpec(0, 50, False, False, True), WindowSpec(1, 20, True, True, True))
 AGGREGATES = ("sum", "min", "max", "stddev", "last", "first", "distinct_count")
-GROUPS = (*(Group(c, 0, each) for c in range(2) for each in AGGREGATES), Group(0, -1, "count"))  # type: ignore[arg-type]
+GROUPS = (*(AggregateSpec(c, 0, each) for c in range(2) for each in AGGREGATES), AggregateSpec(0, -1, "count"))  # type: ignore[arg-type]
 LINES = tuple(line(g, ">=", 2, rule_id=f"r{g}", cooldown_ms=30 * (g % 2)) for g in range(len(GROUPS)))
 PLAN = KeySpacePlan((("i", "int"),), 2, CURSORS, GROUPS, LINES, 50)
 
@@ -102,7 +102,9 @@ def test_a_new_plan_takes_records_over_and_lays_them_out_anew(wide: int) -> None
     """Wide clocks stand behind parts that the new plan does not have."""
     state = state_of([row(n, n, "ab"[n % 2], n % 3) for n in range(30)] + [row(99, 50 + wide, "c")])
     lists = {key: listed(state, key) for key in "abc"}
-    fewer = KeySpacePlan(PLAN.columns, 2, CURSORS[:1], (Group(0, -1, "count"),), (line(0, ">=", 2, rule_id="x"),), 50)
+    fewer = KeySpacePlan(
+        PLAN.columns, 2, CURSORS[:1], (AggregateSpec(0, -1, "count"),), (line(0, ">=", 2, rule_id="x"),), 50
+    )
     for plan in (fewer, PLAN, fewer):
         state.replan(plan)
         check(state)
@@ -130,8 +132,8 @@ def test_a_minimum_leaves_and_the_next_is_found_after_late_records_took_its_plac
     plan = KeySpacePlan(
         (("i", "int"),),
         1,
-        (Cursor(0, 25, False, False, True),),
-        (Group(0, 0, "min"),),
+        (WindowSpec(0, 25, False, False, True),),
+        (AggregateSpec(0, 0, "min"),),
         (line(0, ">=", 0, emit_every=True),),
         25,
     )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.plan.spaces import Cursor, FeatureQueryLine, Group, KeySpacePlan
+from crossline.plan.spaces import AggregateSpec, FeatureQueryPlan, KeySpacePlan, WindowSpec
 from crossline.state.windows.store import KeySpaceState
 
 from .invariants import check
@@ -21,11 +21,11 @@ ROW_FILTERS = 2  # 0: what is summed; 1: where it is told
 
 
 def plan_of(window_ms: int, *half_lives_ms: int, delay_ms: int = 0, right_open: bool = False) -> KeySpacePlan:
-    cursor = Cursor(0, window_ms, False, right_open, True, delay_ms)
-    sums = [Group(0, 0, "decayed", half_life_ms=each) for each in half_lives_ms]
-    more = [Group(0, -1, "count"), Group(0, 0, "stddev")]
+    cursor = WindowSpec(0, window_ms, False, right_open, True, delay_ms)
+    sums = [AggregateSpec(0, 0, "decayed", half_life_ms=each) for each in half_lives_ms]
+    more = [AggregateSpec(0, -1, "count"), AggregateSpec(0, 0, "stddev")]
     figures = tuple((f"f{number}", number, len(sums)) for number in range(len(sums)))
-    told = FeatureQueryLine("told", 1, 1, (*figures, ("spread", len(sums) + 1, len(sums))), (), (FOREVER,), None)
+    told = FeatureQueryPlan("told", 1, 1, (*figures, ("spread", len(sums) + 1, len(sums))), (), (FOREVER,), None)
     retention_ms = window_ms + delay_ms + 200
     return KeySpacePlan(
         (("score", "int"),), ROW_FILTERS, (cursor,), (*sums, *more), (), retention_ms, feature_queries=(told,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import xxhash
 
-from crossline.plan.spaces import Cursor, Group, KeySpacePlan
+from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.state.memory import layout as at
 from crossline.state.windows import memory_map
 from crossline.state.windows.store import KeySpaceState
@@ -13,9 +13,9 @@ from crossline.state.windows.store import KeySpaceState
 from .invariants import check
 from .naive import Naive, Row, batch_of, line, plain
 
-CURSOR = Cursor(0, 10**6, False, False, True)
+CURSOR = WindowSpec(0, 10**6, False, False, True)
 PLAN = KeySpacePlan(
-    (("i", "int"),), 1, (CURSOR,), (Group(0, 0, "distinct_count"),), (line(0, ">=", 3, emit_every=True),), 10**6
+    (("i", "int"),), 1, (CURSOR,), (AggregateSpec(0, 0, "distinct_count"),), (line(0, ">=", 3, emit_every=True),), 10**6
 )
 TABLES = (at.ID_TABLE, at.KEY_TABLE, at.VALUE_TABLE)
 
@@ -52,7 +52,7 @@ def test_a_new_plan_and_compaction_meet_a_table_half_way() -> None:
         if not state._memory.words[at.ID_TABLE + at.SPLIT_OF]:
             continue
         if start % 3 == 0:
-            state.replan(KeySpacePlan(PLAN.columns, 1, (CURSOR,), PLAN.groups, (line(0, ">=", start),), 10**6))
+            state.replan(KeySpacePlan(PLAN.columns, 1, (CURSOR,), PLAN.aggregates, (line(0, ">=", start),), 10**6))
             done.add("replan")
         elif start % 3 == 1:
             before = state.records

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crossline.plan.spaces import Cursor, Group, KeySpacePlan
+from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.state.windows.store import Delta, KeySpaceState
 
 from .naive import Hit, Naive, Row, batch_of, line, plain
@@ -37,8 +37,12 @@ OPERATORS = st.sampled_from(["==", "!=", ">", ">=", "<", "<="])
 
 def everything(*more: Any) -> KeySpacePlan:
     """All aggregates of both columns over three windows, each told at every record; and ``more`` lines."""
-    cursors = (Cursor(0, 40, False, False, True), Cursor(0, 15, False, True, True), Cursor(0, 25, True, False, False))
-    groups = tuple(Group(c, column, a) for c in range(3) for column in (0, 1) for a in AGGREGATES)  # type: ignore[arg-type]
+    cursors = (
+        WindowSpec(0, 40, False, False, True),
+        WindowSpec(0, 15, False, True, True),
+        WindowSpec(0, 25, True, False, False),
+    )
+    groups = tuple(AggregateSpec(c, column, a) for c in range(3) for column in (0, 1) for a in AGGREGATES)  # type: ignore[arg-type]
     told = tuple(line(g, "!=", 0.12345, rule_id=f"all{g}") for g in range(len(groups)))
     lines = tuple(line(g, op, threshold, rule_id=f"r{n}") for n, (g, op, threshold) in enumerate(more))
     return KeySpacePlan(COLUMNS, 1, cursors, groups, told + lines, 40)  # type: ignore[arg-type]
@@ -66,7 +70,7 @@ def in_digits(hits: list[Hit], plan: KeySpacePlan) -> list[Hit]:
 
     Floats below the least normal one have fewer digits: they are told only as such.
     """
-    deviations = {n for n, x in enumerate(plan.lines) if plan.groups[x.group].aggregate == "stddev"}
+    deviations = {n for n, x in enumerate(plan.lines) if plan.aggregates[x.aggregate].aggregate == "stddev"}
     return [dataclasses.replace(hit, value=digits(hit.value) if hit.line in deviations else hit.value) for hit in hits]
 
 
@@ -85,7 +89,7 @@ def test_same_as_the_naive_twin(more: list[Any], batches: list[list[Row]], betwe
         hits = state.judge(batch)
         assert not any(math.isnan(value) for value in hits.value_f.tolist())
         expected, _ = naive.judge(rows)
-        exact = [n for n, x in enumerate(plan.lines) if plan.groups[x.group].aggregate != "stddev"]
+        exact = [n for n, x in enumerate(plan.lines) if plan.aggregates[x.aggregate].aggregate != "stddev"]
         found = [hit for hit in plain(hits) if hit.line in exact or plan.lines[hit.line].rule_id.startswith("all")]
         wanted = [hit for hit in expected if hit.line in exact or plan.lines[hit.line].rule_id.startswith("all")]
         assert in_digits(found, plan) == in_digits(wanted, plan)
@@ -95,13 +99,13 @@ def test_same_as_the_naive_twin(more: list[Any], batches: list[list[Row]], betwe
             for delta in deltas:
                 state.load(Delta.of(delta.arrays()), names)
         elif then == "replan":
-            state.replan(dataclasses.replace(plan, groups=plan.groups))
+            state.replan(dataclasses.replace(plan, aggregates=plan.aggregates))
 
 
 def judged(aggregate: Any, column: int, values: list[Any], threshold: float = 0.12345, op: Any = "!=") -> list[Any]:
     """The value at each record whose window is all up to it, where ``aggregate`` compares so."""
-    cursor = Cursor(0, 1000, False, False, True)
-    plan = KeySpacePlan(COLUMNS, 1, (cursor,), (Group(0, column, aggregate),), (line(0, op, threshold),), 1000)  # type: ignore[arg-type]
+    cursor = WindowSpec(0, 1000, False, False, True)
+    plan = KeySpacePlan(COLUMNS, 1, (cursor,), (AggregateSpec(0, column, aggregate),), (line(0, op, threshold),), 1000)  # type: ignore[arg-type]
     rows = [Row("k", str(n), n, (value, 0.0) if column == 0 else (0, value)) for n, value in enumerate(values)]
     return [hit.value for hit in plain(KeySpaceState(plan).judge(batch_of(plan, rows)))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crossline.plan.spaces import Cursor, Group, KeySpacePlan
+from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.state.memory import layout as at
 from crossline.state.windows.program import KernelProgram, compile_plan
 from crossline.state.windows.store import KeySpaceState
@@ -13,9 +13,9 @@ from crossline.state.windows.store import KeySpaceState
 from .naive import line
 
 COLUMNS = (("i", "int"), ("f", "float"))
-CURSORS = (Cursor(0, 10, False, False, True), Cursor(1, 20, True, True, True))
+CURSORS = (WindowSpec(0, 10, False, False, True), WindowSpec(1, 20, True, True, True))
 GROUPS = tuple(
-    Group(c, column, aggregate)
+    AggregateSpec(c, column, aggregate)
     for c in range(2)
     for aggregate in ("sum", "avg", "min", "max", "stddev", "last", "first", "distinct_count")
     for column in range(2)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crossline.basics.fields import FieldKind
 from crossline.basics.formula.check import check
 from crossline.basics.formula.formula import Formula
-from crossline.plan.spaces import Cursor, FeatureQueryLine, FormulaLine, Group, KeySpacePlan
+from crossline.plan.spaces import AggregateSpec, FeatureQueryPlan, FormulaPlan, KeySpacePlan, WindowSpec
 from crossline.programs.program import FormulaPredicate
 from crossline.programs.registry import declared, names
 from crossline.state.windows import store
@@ -41,7 +41,7 @@ def plans(draw: Any) -> KeySpacePlan:
     cursors = draw(
         st.lists(
             st.builds(
-                Cursor,
+                WindowSpec,
                 st.integers(0, 1),
                 st.integers(1, 8).map(lambda x: x * 10),
                 *[st.booleans()] * 3,
@@ -67,7 +67,7 @@ def plans(draw: Any) -> KeySpacePlan:
         )
         for i in range(count)
     )
-    counts = [Group(c, -1, "count") for c in range(len(cursors))]
+    counts = [AggregateSpec(c, -1, "count") for c in range(len(cursors))]
     every = list(dict.fromkeys([*groups, *counts]))
     formulas = tuple(
         draw(_formulas(f"f{i}", every, [every.index(each) for each in counts])) for i in range(draw(st.integers(0, 3)))
@@ -77,11 +77,11 @@ def plans(draw: Any) -> KeySpacePlan:
 
 
 @st.composite
-def _feature_queries(draw: Any, groups: list[Group], counts: list[int]) -> FeatureQueryLine:
+def _feature_queries(draw: Any, groups: list[AggregateSpec], counts: list[int]) -> FeatureQueryPlan:
     read = [(name, draw(st.integers(0, len(groups) - 1))) for name in ("f0", "f1")]
-    figures = tuple((name, number, counts[groups[number].cursor]) for name, number in read)
+    figures = tuple((name, number, counts[groups[number].window]) for name, number in read)
     late = draw(st.sampled_from([None, None, 5]))
-    return FeatureQueryLine("told", 1, draw(st.integers(0, 1)), figures, (), draw(SPANS), late)
+    return FeatureQueryPlan("told", 1, draw(st.integers(0, 1)), figures, (), draw(SPANS), late)
 
 
 WHENS = ["f0 >= 2", "f0 > f1", "f0 / f1 > 0.5 or x > 2", "missing(f1) or f0 + x * 2 != 3", 'not f0 < 1 and s == "a"']
@@ -89,15 +89,15 @@ VALUES = [None, "f0", "f0 * 2 + coalesce(f1, x)", "y"]
 
 
 @st.composite
-def _formulas(draw: Any, rule_id: str, groups: list[Group], counts: list[int]) -> FormulaLine:
+def _formulas(draw: Any, rule_id: str, groups: list[AggregateSpec], counts: list[int]) -> FormulaPlan:
     read = [(name, draw(st.integers(0, len(groups) - 1))) for name in ("f0", "f1")]
-    figures = tuple((name, number, counts[groups[number].cursor]) for name, number in read)
+    figures = tuple((name, number, counts[groups[number].window]) for name, number in read)
     kinds = {name: _kind(groups[number]) for name, number in read} | FACT_KINDS
     when, value = draw(st.sampled_from(WHENS)), draw(st.sampled_from(VALUES))
-    return FormulaLine(
+    return FormulaPlan(
         rule_id=rule_id,
         version=1,
-        entry=draw(st.integers(0, 1)),
+        filter=draw(st.integers(0, 1)),
         figures=figures,
         verdict=FormulaPredicate(
             tuple(name for name, _ in read),
@@ -118,25 +118,25 @@ def checked(text: str, kinds: Mapping[str, FieldKind], wanted: Literal["verdict"
     return found
 
 
-def _kind(group: Group) -> FieldKind:
+def _kind(group: AggregateSpec) -> FieldKind:
     aggregate = declared(group.aggregate)
     return aggregate.kind("number" if group.column == 1 and not aggregate.of_records else "integer")
 
 
-def _groups(cursors: int) -> st.SearchStrategy[Group]:
+def _groups(cursors: int) -> st.SearchStrategy[AggregateSpec]:
     """Of every aggregate that is defined on windows, of the columns that it takes: an integer, a float, a code."""
     cursor = st.integers(0, cursors - 1)
     return st.one_of(*(_of(name, cursor) for name in names() if declared(name).window is not None))
 
 
-def _of(name: str, cursor: st.SearchStrategy[int]) -> st.SearchStrategy[Group]:
+def _of(name: str, cursor: st.SearchStrategy[int]) -> st.SearchStrategy[AggregateSpec]:
     aggregate = declared(name)
     column = st.integers(0, 1)
     if aggregate.of_records and not aggregate.meets:
         column = st.just(-1)
     elif aggregate.takes == "values":
         column = st.integers(0, 2)
-    return st.builds(Group, cursor, column, st.just(name), st.just(aggregate.rank))
+    return st.builds(AggregateSpec, cursor, column, st.just(name), st.just(aggregate.rank))
 
 
 @st.composite
@@ -160,7 +160,7 @@ def streams(draw: Any) -> list[list[Row]]:
                     id=f"n{number}",
                     clock=now - late,
                     values=(draw(INTS), draw(FLOATS), draw(st.integers(0, 2))),
-                    entries=draw(st.sampled_from([(0, 1), (0, 1), (0,), (1,), ()])),
+                    filters=draw(st.sampled_from([(0, 1), (0, 1), (0,), (1,), ()])),
                     ingest=now,
                     lateness=late,
                     facts={
@@ -208,7 +208,7 @@ def test_same_as_the_naive_twin(
             for delta in deltas:
                 state.load(Delta.of(delta.arrays()), names)
         elif then == "replan":
-            state.replan(dataclasses.replace(plan, groups=plan.groups))
+            state.replan(dataclasses.replace(plan, aggregates=plan.aggregates))
         elif then == "evict" and rows:
             # What is behind this is in no future window, and has no duplicates to come.
             state.evict(rows[-1].ingest_ms - LATE_MAX - plan.retention_ms - 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crossline.plan.spaces import Cursor, Group, Line, PanePart, PaneSpacePlan
+from crossline.plan.spaces import AggregateSpec, ComparisonPlan, PanePart, PaneSpacePlan, WindowSpec
 from crossline.state.panes import program as panes
 from crossline.state.windows import program as windows
 
@@ -17,7 +17,7 @@ UNKNOWN: Any = "mode"
 
 def test_windows_know_no_such_aggregate() -> None:
     plan = count_plan(10, line(threshold=3))
-    object.__setattr__(plan, "groups", (Group(0, -1, UNKNOWN),))
+    object.__setattr__(plan, "groups", (AggregateSpec(0, -1, UNKNOWN),))
     with pytest.raises(ValueError, match="mode is not defined on windows of records"):
         windows.check(plan)
     with pytest.raises(ValueError, match="mode is not defined on windows of records"):
@@ -27,9 +27,9 @@ def test_windows_know_no_such_aggregate() -> None:
 def test_panes_know_no_such_aggregate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts are looked up by name, so one is made known here: what its figure is, is not."""
     monkeypatch.setitem(panes.KEPT, UNKNOWN, panes.KEPT["count"])
-    lines: tuple[Line, ...] = (line(threshold=3),)
+    lines: tuple[ComparisonPlan, ...] = (line(threshold=3),)
     parts = (PanePart("count", 0, -1), PanePart(UNKNOWN, 0, -1))
-    groups, cursors = (Group(0, -1, UNKNOWN),), (Cursor(0, 10, False, False, True),)
+    groups, cursors = (AggregateSpec(0, -1, UNKNOWN),), (WindowSpec(0, 10, False, False, True),)
     plan = PaneSpacePlan((), 1, cursors, groups, lines, 10, resolution_ms=5, settled_ms=0, parts=parts)
     with pytest.raises(ValueError, match="mode is not defined on panes"):
         panes.compile_plan(plan)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crossline.plan.spaces import Cursor, Group, KeySpacePlan
+from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.state.windows.store import Delta, KeySpaceState
 
 from .naive import Naive, Row, batch_of, line, plain
@@ -20,10 +20,10 @@ JITTER = 40
 def everything() -> KeySpacePlan:
     """All aggregates over windows of all bounds, each line a hit at every record it judges with a defined value."""
     bounds = product((False, True), repeat=3)
-    cursors = tuple(Cursor(i % 2, 30 + 20 * i, *b) for i, b in enumerate(bounds))
+    cursors = tuple(WindowSpec(i % 2, 30 + 20 * i, *b) for i, b in enumerate(bounds))
     kinds: list[tuple[int, Any]] = [(-1, "count"), *((c, "distinct_count") for c in range(3))]
     kinds += [(c, a) for c in (0, 1) for a in ("sum", "avg", "min", "max", "stddev", "last", "first")]
-    groups = tuple(Group(c, column, a) for c in range(len(cursors)) for column, a in kinds)
+    groups = tuple(AggregateSpec(c, column, a) for c in range(len(cursors)) for column, a in kinds)
     lines = tuple(line(g, "!=", 0.12345, rule_id=f"r{g}", emit_every=g % 3 != 0) for g in range(len(groups)))
     return KeySpacePlan(COLUMNS, 2, cursors, groups, lines, 170)
 

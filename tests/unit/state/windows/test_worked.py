@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crossline.plan.spaces import Cursor, Group, KeySpacePlan
+from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.state.windows.program import compile_plan
 from crossline.state.windows.store import Delta, KeySpaceState
 
@@ -26,9 +26,9 @@ def at(*clocks: int, values: tuple[Any, ...] = ()) -> list[Row]:
 
 def of_column(kind: Any, aggregate: Any, window_ms: int = 10, **changes: Any) -> KeySpacePlan:
     """Every value of one aggregate of one column."""
-    group, given = Group(0, 0, aggregate), {"op": "!=", "threshold": 12345.5} | changes
+    group, given = AggregateSpec(0, 0, aggregate), {"op": "!=", "threshold": 12345.5} | changes
     return KeySpacePlan(
-        (("x", kind),), 1, (Cursor(0, window_ms, False, False, True),), (group,), (line(**given),), window_ms
+        (("x", kind),), 1, (WindowSpec(0, window_ms, False, False, True),), (group,), (line(**given),), window_ms
     )
 
 
@@ -156,12 +156,12 @@ def test_evicted_keys_and_records_are_gone_and_memory_is_given_back() -> None:
 
 
 def test_new_rules_on_the_same_records() -> None:
-    columns, cursor = (("x", "int"),), Cursor(0, 100, False, False, True)
+    columns, cursor = (("x", "int"),), WindowSpec(0, 100, False, False, True)
     first = line(0, ">=", 2, rule_id="count", emit_every=False)
-    plan = KeySpacePlan(columns, 1, (cursor,), (Group(0, -1, "count"),), (first,), 100)
+    plan = KeySpacePlan(columns, 1, (cursor,), (AggregateSpec(0, -1, "count"),), (first,), 100)
     state = KeySpaceState(plan)
     state.judge(batch_of(plan, at(0, 1, 2, values=(5, 3, 3))))
-    groups = (Group(0, 0, "min"), Group(0, 0, "distinct_count"), Group(0, -1, "count"))
+    groups = (AggregateSpec(0, 0, "min"), AggregateSpec(0, 0, "distinct_count"), AggregateSpec(0, -1, "count"))
     lines = (
         line(0, "<=", 9, rule_id="min"),
         line(1, ">=", 0, rule_id="kinds"),

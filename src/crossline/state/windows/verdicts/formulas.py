@@ -12,7 +12,7 @@ import pyarrow as pa
 from crossline.basics.formula.columns import FormulaProgram, compile_formula
 from crossline.basics.formula.naive import evaluate
 from crossline.basics.values import F64, I32, I64, U8
-from crossline.plan.spaces import FeatureQueryLine, FormulaLine, WindowPlan, count_of, up_of
+from crossline.plan.spaces import FeatureQueryPlan, FormulaPlan, WindowPlan, count_of, up_of
 from crossline.programs.program import SCORE
 from crossline.state.batch import Failure, FigureRead, FormulaRead, KeyedBatch
 from crossline.state.windows.emission.columns import in_force
@@ -61,9 +61,9 @@ class Judged:
     rows: slice
     copies: U8
 
-    def by(self, line: FormulaLine | FeatureQueryLine) -> Any:
+    def by(self, line: FormulaPlan | FeatureQueryPlan) -> Any:
         """bool[rows]: which of them the line judges."""
-        entered = (self.batch.entries[self.rows, line.entry >> 3] >> (line.entry & 7)) & 1
+        entered = (self.batch.filters[self.rows, line.filter >> 3] >> (line.filter & 7)) & 1
         mask = entered.astype(np.bool_) & (self.copies[self.rows] == 0)
         ingest_ms, lateness_ms = self.batch.ingest_ms[self.rows], self.batch.lateness_ms[self.rows]
         return mask & in_force(line.spans, line.judge_lateness_ms, ingest_ms, lateness_ms)
@@ -81,7 +81,9 @@ class Formulas:
         self._columns = [
             [(outputs.index(group), outputs.index(count)) for _, group, count in x.figures] for x in self._lines
         ]
-        self._windows = [[plan.cursors[plan.groups[count].cursor] for _, _, count in x.figures] for x in self._lines]
+        self._windows = [
+            [plan.windows[plan.aggregates[count].window] for _, _, count in x.figures] for x in self._lines
+        ]
         scored = {number: line.verdict.scored for number, line in enumerate(self._lines) if line.verdict.scored}
         self._features = {number: [compile_formula(each) for each in of.features] for number, of in scored.items()}
         self._scored = scored
@@ -188,7 +190,7 @@ class Formulas:
         for each in line.brought:
             if each.name in read:
                 count = facts[count_of(each.fact)][row].as_py() or 0
-                figures[each.name] = FigureRead(read[each.name], *each.cursor.span_ms(now_ms), count)
+                figures[each.name] = FigureRead(read[each.name], *each.window.span_ms(now_ms), count)
         shows: dict[str, Any] = {name: evaluate(each.root, read) for name, each in verdict.shows}
         if verdict.scored is not None:
             named = zip(verdict.scored.scorer.features, verdict.scored.features, strict=True)
