@@ -26,7 +26,7 @@ from crossline.generate.tx import LINES_BATCH, TxWorkload
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.plan.compile import compile_stream
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.machine.temporary_folders import own_folder_for
 

@@ -27,7 +27,7 @@ from crossline.ingest.decode import decode_table, make_layout
 from crossline.ingest.route.part_codec import pack, unpack
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.machine.temporary_folders import own_folder_for
 from crossline.runtime.snapshot.snapshot import PlanSnapshot

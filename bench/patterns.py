@@ -21,7 +21,7 @@ import numba
 import numpy as np
 
 from bench.kernel import FOREVER, Case, batches
-from crossline.plan.order_spaces import AbsencePlan, AbsenceSpacePlan, PatternSpacePlan, SequencePlan, StepPlan
+from crossline.plan.pattern_spaces import AbsencePlan, AbsenceSpacePlan, PatternSpacePlan, SequencePlan, StepPlan
 from crossline.state.batch import KeyedBatch
 from crossline.state.patterns.absence_store import AbsenceSpaceState
 from crossline.state.patterns.store import PatternSpaceState

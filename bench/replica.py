@@ -29,7 +29,7 @@ from crossline.ingest.decode import decode_lines
 from crossline.ingest.route.partitioner import Chunk
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, Policy
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile
 from crossline.runtime.stages.shard_judge import ShardJudge, part_rows

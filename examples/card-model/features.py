@@ -19,7 +19,7 @@ from crossline.basics.formula.columns import FormulaProgram
 from crossline.basics.formula.formula import Formula
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.values import F64, I64
-from crossline.rule_registry.reading import read_figures
+from crossline.rule_registry.rule_files import read_figures
 from crossline.rules.figure import kinds
 
 HERE = Path(__file__).parent

@@ -18,7 +18,7 @@ from dev.services.broker import LocalBroker
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import SourceError
-from crossline.basics.streams.submission import Asked
+from crossline.basics.streams.api_record import Asked
 from crossline.serve.assembly import _log
 from crossline.serve.dead_letters.repair import NotFitError
 from crossline.serve.dead_letters.resend import Resender, SentAlreadyError

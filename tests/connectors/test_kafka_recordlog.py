@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from dev.services.broker import LocalBroker
 
 from crossline.basics.errors import PermanentError, RetryableError, SourceError, UsageError
-from crossline.basics.streams.submission import Asked, Place
+from crossline.basics.streams.api_record import Asked, Place
 from crossline.io.recordlog.topic import KafkaRecordLog
 from crossline.io.recordlog.topic_search import read_tail
 from crossline.settings.kafka import KafkaSourceSettings

@@ -17,7 +17,7 @@ from crossline.ingest.decode import decode_lines, make_layout
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, load_policy
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from oracle.test_runners import outcomes
 

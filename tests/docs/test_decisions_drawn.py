@@ -10,7 +10,7 @@ import pytest
 
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.rules.policy.policy import Deciding, load_policy
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from oracle.test_runners import outcomes
 

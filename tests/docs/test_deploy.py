@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from crossline.cli.main import Crossline
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.settings.config import PipelineConfig, load_pipeline
 
 ROOT = Path(__file__).parents[2]

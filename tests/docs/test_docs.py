@@ -20,9 +20,9 @@ from tools.docs.links import anchors, targets
 
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.yamltext import load_yaml
+from crossline.rules.figure_tables import load_figures_document
 from crossline.rules.policy.policy import load_policy
-from crossline.rules.reading import load_rules_text
-from crossline.rules.shared import load_figures_document
+from crossline.rules.rule_reader import load_rules_text
 from crossline.settings.config import EngineSettings, load_pipeline
 from crossline.settings.process.serve import ServeSettings
 from crossline.settings.process.slo import SloSettings

@@ -12,7 +12,7 @@ import pytest
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.rules.holds.release import Release, release_key
 from crossline.rules.policy.policy import Deciding, load_policy
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from oracle.test_runners import outcomes
 

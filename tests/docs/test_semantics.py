@@ -16,7 +16,7 @@ from crossline.ingest.decode import decode_lines, make_layout
 from crossline.ingest.enrich.join import joined
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from oracle.composed import composed_detect
 from oracle.tables import Content, NaiveTable, joins_of, with_fields

@@ -7,7 +7,7 @@ import yaml
 from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 

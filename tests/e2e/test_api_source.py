@@ -13,7 +13,7 @@ import orjson
 import pytest
 import yaml
 
-from crossline.basics.streams.submission import Asked, Place
+from crossline.basics.streams.api_record import Asked, Place
 from crossline.io.feed.files import batches_in, read_batch
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.io.recordlog.topic import KafkaRecordLog

@@ -17,7 +17,7 @@ from crossline.cli.rules.approval import approve
 from crossline.cli.rules.topic import publish_list, publish_rules, set_status_there
 from crossline.io.kafka.control import ControlTopicWriter
 from crossline.rule_registry.directory import find_log, ruleset_of_log
-from crossline.rule_registry.listlog import lists_of_log
+from crossline.rule_registry.list_log import lists_of_log
 from crossline.settings.config import rule_defaults
 
 from .project import Project, figures, from_twin, read_jsonl

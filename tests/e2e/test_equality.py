@@ -14,7 +14,7 @@ from crossline.backtest import in_process, in_spark
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.pipeline import batches
 from crossline.runtime.spark import flow

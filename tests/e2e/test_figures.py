@@ -13,9 +13,9 @@ import yaml
 from crossline.backtest import figure_stream, figure_table, figure_table_in_spark
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.errors import UsageError
-from crossline.rule_registry.reading import read_figures
+from crossline.rule_registry.rule_files import read_figures
 from crossline.rules.base import Defaults
-from crossline.rules.shared import feature_query
+from crossline.rules.figure_tables import feature_query
 
 from .project import Project
 from .traffic import CASH, STREAM, lines, records

@@ -14,10 +14,10 @@ from crossline.backtest.in_process import backtest
 from crossline.basics.errors import RetryableError
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.rule_registry.directory import find_log, ruleset_of_log
-from crossline.rule_registry.listlog import lists_of_log
+from crossline.rule_registry.list_log import lists_of_log
 from crossline.rule_registry.lists import lists_in
-from crossline.rule_registry.logfile import LogFile
-from crossline.rule_registry.reading import read_rules
+from crossline.rule_registry.log_file import LogFile
+from crossline.rule_registry.rule_files import read_rules
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import SnapshotFile
 from crossline.runtime.snapshot.spark_log import committed

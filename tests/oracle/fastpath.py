@@ -33,7 +33,7 @@ from crossline.ingest.route.plan_inputs import entering
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.stages.feature_table import feature_table_rows
 

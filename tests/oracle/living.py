@@ -28,11 +28,11 @@ from crossline.ingest.enrich.versions import Tables
 from crossline.ingest.route.part_codec import pack
 from crossline.ingest.route.partitioner import Chunk
 from crossline.rule_registry.directory import PREVIEW_MS
-from crossline.rule_registry.listlog import ListLog, ListVersion
-from crossline.rule_registry.tablelog import TableLog
+from crossline.rule_registry.list_log import ListLog, ListVersion
+from crossline.rule_registry.table_log import TableLog
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.backfill import BackfillReader
 from crossline.runtime.changes.rule_changes import RuleChanges

@@ -19,7 +19,7 @@ from crossline.ingest.enrich.rows import TableFile, TableForm, form_of, read_tab
 from crossline.ingest.enrich.table import Table
 from crossline.rule_registry.content import FileContent
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.tablelog import TableLog, TableStore
+from crossline.rule_registry.table_log import TableLog, TableStore
 
 from .conditions import field_value
 

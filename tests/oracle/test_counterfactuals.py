@@ -20,7 +20,7 @@ from crossline.backtest.investigation.counterfactual import Counterfactual, coun
 from crossline.backtest.investigation.key_records import KeyRecord
 from crossline.backtest.investigation.variant_runner import Budget, VariantRunner
 from crossline.basics.streams.schema import load_streams
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 from .aggregates import aggregate

@@ -13,7 +13,7 @@ from crossline.evaluate.feature_rows import FeatureRows
 from crossline.plan.compile import StreamPlan, compile_stream
 from crossline.programs.program import FeatureQuery, FormulaPredicate, Program
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet, RuleVersion
 
 from .conditions import field_value

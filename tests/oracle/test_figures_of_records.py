@@ -13,7 +13,7 @@ from crossline.backtest.figure_table import figure_types
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
-from crossline.rules.shared import PlacedFigure, feature_query, load_figures_document
+from crossline.rules.figure_tables import PlacedFigure, feature_query, load_figures_document
 from crossline.runtime.stages.feature_table import FEATURE_ROWS, FeatureBatch
 
 from .fastpath import FastPath, plans_of, stream_spec

@@ -21,7 +21,7 @@ from crossline.basics.formula.check import check
 from crossline.basics.formula.formula import Formula
 from crossline.basics.formula.naive import evaluate
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 
 from .conditions import holds
 from .fastpath import stream_spec

@@ -24,7 +24,7 @@ from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.conditions.lists import Lists
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 from .conditions import Timed

@@ -14,7 +14,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from e2e.levels import BOTH, RULES, Log, made
 

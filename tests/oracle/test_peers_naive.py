@@ -19,7 +19,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.generate.tx import TxWorkload
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, Policy
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 NOW_S = 1_767_225_600.0

@@ -12,8 +12,8 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crossline.rules.holds.placed_hold import PlacedHold
 from crossline.rules.holds.release import release_key
-from crossline.rules.holds.standing import PlacedHold
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.followed_state import FollowedState

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from crossline.basics.conditions.lists import named_lists
 from crossline.evaluate.shard import Bounds
 from crossline.rules.policy.policy import Deciding, Policy
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crossline.basics.share import slot_of
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults, legal_moves
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 
 from .fastpath import FastPath, plan_of, stream_spec, told_by_twin

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from crossline.rules.holds.release import Release, release_key
 from crossline.rules.policy.policy import Deciding, Policy
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.followed_state import FollowedState
 

@@ -17,7 +17,7 @@ from crossline.backtest.trial import as_if_active
 from crossline.backtest.workbench.sample import batches
 from crossline.backtest.workbench.threshold_search import Suggestion, ThresholdTarget, suggest
 from crossline.evaluate.shard import Bounds
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 
 from .fastpath import stream_spec
 from .naive import NaiveResult, naive_detect

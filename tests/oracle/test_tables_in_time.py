@@ -24,7 +24,7 @@ from crossline.basics.conditions.lists import named_lists
 from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin

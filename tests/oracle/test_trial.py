@@ -15,7 +15,7 @@ from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.trial import as_if_active, verdicts
 from crossline.basics.conditions.lists import named_lists
 from crossline.evaluate.shard import Bounds
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 
 from .fastpath import stream_spec
 from .naive import naive_detect, running_max_ingest

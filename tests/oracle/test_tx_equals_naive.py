@@ -17,7 +17,7 @@ from crossline.generate.tx import TxWorkload
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.plan.compile import compile_stream
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 from .fastpath import told_by_alert, told_by_hit

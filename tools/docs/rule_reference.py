@@ -19,8 +19,8 @@ from crossline.programs.registry import aggregates
 from crossline.rules.base import NOT_YET, Rule
 from crossline.rules.breaker import Breaker
 from crossline.rules.figure import FigureFields
+from crossline.rules.figure_tables import FigureTable, SharedFigure
 from crossline.rules.registry import rule_types
-from crossline.rules.shared import FigureTable, SharedFigure
 
 _HEAD = """\
 # Rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from crossline.basics.streams.reading import Look
+from crossline.basics.streams.inputs import Look
 from crossline.basics.times import format_duration
 from crossline.programs.program import (
     AbsencePredicate,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.basics.streams.reading import said_column
+from crossline.basics.streams.inputs import said_column
 from crossline.plan.compile import StorePlan, StreamPlan
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from crossline.analysis.claims import Claim, Denied, Literal, Opaque, Present, Relation, Test, TooManyError, cases
-from crossline.basics.conditions.holds import holds
+from crossline.basics.conditions.evaluation import holds
 from crossline.basics.conditions.tree import Leaf, family
 
 _POINTS_MAX = 1_000

@@ -10,7 +10,7 @@ from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.streams.schema import load_streams as parse_streams
 from crossline.rule_registry.content import read_text
-from crossline.rule_registry.reading import Known, read_rules
+from crossline.rule_registry.rule_files import Known, read_rules
 from crossline.rules.composition import bases_of
 from crossline.rules.policy.policy import Policy, load_policy
 from crossline.rules.ruleset import RuleSet

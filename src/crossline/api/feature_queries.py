@@ -9,10 +9,10 @@ from crossline.api.declarations import Stream, check_single_stream
 from crossline.backtest.figure_table import figure_types
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError
-from crossline.rule_registry.reading import read_figures, told_of
+from crossline.rule_registry.rule_files import read_figures, told_of
 from crossline.rules.composition import Sources
+from crossline.rules.figure_tables import PlacedFigure, feature_query
 from crossline.rules.ruleset import RuleSet
-from crossline.rules.shared import PlacedFigure, feature_query
 from crossline.runtime.stages.feature_table import FigureTypes
 
 

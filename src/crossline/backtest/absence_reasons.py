@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.streams.clocks import clock_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import format_duration

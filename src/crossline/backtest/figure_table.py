@@ -22,7 +22,7 @@ from crossline.basics.fields import FieldKind
 from crossline.basics.streams.schema import StreamSpec
 from crossline.io.sinks.base import Delivery
 from crossline.io.sinks.outfile import draft_file
-from crossline.rules.shared import PlacedFigure, spec_read
+from crossline.rules.figure_tables import PlacedFigure, spec_read
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.local.pool import Pool
 from crossline.runtime.machine.temporary_folders import own_folder_for, sweep

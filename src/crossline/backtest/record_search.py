@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.streams.schema import StreamSpec, TimeField
 from crossline.basics.times import parse_instant_ms
 

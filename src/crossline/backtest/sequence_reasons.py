@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from crossline.basics.conditions.condition import Condition
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.programs.program import AbsencePredicate, SequencePredicate
 
 Alert = Mapping[str, Any]

@@ -27,12 +27,12 @@ from crossline.backtest.in_process import outcomes
 from crossline.backtest.sample_view import IngestClocks, figures_text, shown_value, with_fields, worded_rule
 from crossline.backtest.sequence_reasons import lists_named, progress_text, step_reasons, steps_text
 from crossline.basics.conditions.condition import Condition
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.conditions.tree import AllOf
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.basics.formula.naive import evaluate
-from crossline.basics.streams.reading import HIT, rule_of
+from crossline.basics.streams.inputs import HIT, rule_of
 from crossline.basics.times import format_duration, parse_instant_ms
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.current_alerts import current_states

@@ -24,7 +24,7 @@ from crossline.cli.summary import ProgressLine, as_text, check_some_judged, diff
 from crossline.io.files.patterns import matching_files
 from crossline.io.sinks.outfile import draft_file, is_standard_output, make_folder
 from crossline.rule_registry.content import is_folder, read_pipeline_in_place, read_text
-from crossline.rule_registry.reading import SUFFIXES, Known, read_rules
+from crossline.rule_registry.rule_files import SUFFIXES, Known, read_rules
 from crossline.rules.base import Defaults
 from crossline.rules.composition import Sources
 from crossline.rules.policy.policy import Deciding, Policy, load_policy
@@ -342,7 +342,7 @@ def rules_as_of_log(log: Path, streams: Mapping[str, StreamSpec]) -> RuleSet:
 
 def lists_for(sets: Sequence[RuleSet], folder: Path | None, log: Path | None) -> Lists:
     """The lists that the rules refer to: as they were, by ``log``, and those that it does not know as they are now."""
-    from crossline.rule_registry.listlog import lists_of_log
+    from crossline.rule_registry.list_log import lists_of_log
     from crossline.rule_registry.lists import lists_in
 
     rules = [version.rule for each in sets for version in each.versions]
@@ -367,7 +367,7 @@ def with_tables(
     if config is None or not wanted:
         return list(judged)
     from crossline.rule_registry.rows.tables import tables_of_topics
-    from crossline.rule_registry.tablelog import tables_of_log
+    from crossline.rule_registry.table_log import tables_of_log
     from crossline.rule_registry.tables import forms_of, streams_of, tables_in
     from crossline.runtime.changes.publications import row_reader
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestSpec
     from crossline.backtest.figure_table import FigureCounts
     from crossline.cli.backtest import Setting
+    from crossline.rules.figure_tables import PlacedFigure
     from crossline.rules.ruleset import RuleSet
-    from crossline.rules.shared import PlacedFigure
 
 
 HELP = "Write figures of every record, as of that record, into a table: what models are trained on."
@@ -99,7 +99,7 @@ def figures(
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """A row for each record, in the order of the log."""
-    from crossline.rule_registry.reading import read_figures, told_of
+    from crossline.rule_registry.rule_files import read_figures, told_of
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
     _check_options(input_, pipeline, follow=follow, drain=drain)
@@ -148,8 +148,8 @@ def _judged(
     """The job for the figures ``declared`` of records of ``stream``; ``hitting``: the rules of risk scores."""
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.evaluate.shard import Bounds
+    from crossline.rules.figure_tables import feature_query
     from crossline.rules.ruleset import RuleSet
-    from crossline.rules.shared import feature_query
 
     both = RuleSet((*feature_query(declared, hitting.heads).versions, *hitting.versions))
     sources = dict.fromkeys(setting.config.sources, ()) if inputs is None and setting.config is not None else None
@@ -175,7 +175,7 @@ def _inputs_of(rules: RuleSet, stream: str, inputs: Mapping[str, Sequence[str]])
 
 def _hitting(declared: Sequence[PlacedFigure], path: Path | None, setting: Setting) -> RuleSet:
     """The rules whose hits are part of the risk scores among the figures; none where there are no such."""
-    from crossline.rule_registry.reading import read_rules
+    from crossline.rule_registry.rule_files import read_rules
     from crossline.rules.composition import Sources
     from crossline.rules.ruleset import RuleSet
 

@@ -18,11 +18,11 @@ from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, ask_there, goe
 from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.directory import logs_in
-from crossline.rule_registry.logfile import read_log
-from crossline.rule_registry.outcomes.holding import held_by_hand
+from crossline.rule_registry.log_file import read_log
+from crossline.rule_registry.outcomes.manual_holds import held_by_hand
+from crossline.rule_registry.sources.hold_placement import ask_in_folder
 from crossline.rule_registry.sources.holds import EndWish, HoldWish, new_hold_id
 from crossline.rule_registry.sources.ownership import user_name
-from crossline.rule_registry.sources.placing import ask_in_folder
 from crossline.rule_registry.sources.releases import key_said
 from crossline.rules.holds.release import release_key
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.basics.streams.reading import rule_of
+from crossline.basics.streams.inputs import rule_of
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
 from crossline.evaluate.alerts.hits import Hit, record_and_alert_of

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossline.basics.conditions.lists import Lists
-from crossline.basics.streams.reading import HIT, RULE, rule_of
+from crossline.basics.streams.inputs import HIT, RULE, rule_of
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.alert import alert_id_of, correction_id

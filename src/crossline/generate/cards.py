@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from crossline.basics.errors import UsageError
 from crossline.basics.values import F64, I64
-from crossline.generate import world
+from crossline.generate import card_holders
 from crossline.generate.frauds import EPOCH_MS, NOBODY, SCENARIOS, Fraud, Scene, plan_epoch
 from crossline.generate.labels import PlantedFraud
 from crossline.generate.text import hexadecimal, json_lines, numbered
@@ -127,19 +127,23 @@ class CardWorkload:
         """The background's payments, as the numbers that ``Payment`` is made of."""
         since_base_ms = numbers * 1_000 // self.rate_per_s
         account = (drawn["account"] * self.accounts).astype(np.int64)
-        city, in_flight = world.whereabouts(account, since_base_ms)
+        city, in_flight = card_holders.whereabouts(account, since_base_ms)
         # Who sits in an aeroplane pays nothing: somebody else does.
         account = np.where(in_flight, (account + self.accounts // 2) % self.accounts, account)
-        city = np.where(in_flight, world.whereabouts(account, since_base_ms)[0], city)
-        payment = np.searchsorted(np.cumsum(world.PAYMENT_SHARES)[:-1], drawn["payment"], side="right")
+        city = np.where(in_flight, card_holders.whereabouts(account, since_base_ms)[0], city)
+        payment = np.searchsorted(np.cumsum(card_holders.PAYMENT_SHARES)[:-1], drawn["payment"], side="right")
         stray = drawn["stray"] < 0.15
-        usual = world.usual_merchant(account, _choice(drawn["choice"], world.USUAL_MERCHANTS), self.merchants)
+        usual = card_holders.usual_merchant(
+            account, _choice(drawn["choice"], card_holders.USUAL_MERCHANTS), self.merchants
+        )
         merchant = np.where(stray, (drawn["merchant"] * self.merchants).astype(np.int64), usual)
-        own = world.usual_beneficiary(account, _choice(drawn["choice"], world.USUAL_BENEFICIARIES), self.accounts)
+        own = card_holders.usual_beneficiary(
+            account, _choice(drawn["choice"], card_holders.USUAL_BENEFICIARIES), self.accounts
+        )
         utility = self.accounts + _choice(drawn["merchant"], self.utilities)
-        transfer = payment == world.TRANSFER
-        amount = world.usual_amount(account) * np.exp(0.6 * drawn["amount"]) * np.where(transfer, 2.0, 1.0)
-        amount = np.where(payment == world.CASH, np.ceil(amount / 1_000) * 1_000, np.maximum(1, np.rint(amount)))
+        transfer = payment == card_holders.TRANSFER
+        amount = card_holders.usual_amount(account) * np.exp(0.6 * drawn["amount"]) * np.where(transfer, 2.0, 1.0)
+        amount = np.where(payment == card_holders.CASH, np.ceil(amount / 1_000) * 1_000, np.maximum(1, np.rint(amount)))
         return {
             "account": account,
             "device": account * 2 + (drawn["device"] < 0.03),
@@ -172,23 +176,23 @@ class CardWorkload:
     def _table(self, numbers: I64, columns: Columns, drawn: dict[str, F64]) -> pa.Table:
         delay = (drawn["delay"] * (self.disorder_ms + 1)).astype(np.int64)
         location = pa.StructArray.from_arrays(
-            [_coordinate([city.lat for city in world.CITIES], columns["city"], drawn["lat"]),
-             _coordinate([city.lon for city in world.CITIES], columns["city"], drawn["lon"])],
+            [_coordinate([city.lat for city in card_holders.CITIES], columns["city"], drawn["lat"]),
+             _coordinate([city.lon for city in card_holders.CITIES], columns["city"], drawn["lon"])],
             names=["lat", "lon"],
         )  # fmt: skip
         return pa.table(
             {
                 "transaction_id": _names("transaction_id", numbers),
                 "account_id": _names("account_id", columns["account"]),
-                "card_hash": hexadecimal(world.card_number(columns["account"])),
+                "card_hash": hexadecimal(card_holders.card_number(columns["account"])),
                 "device_id": _names("device_id", columns["device"]),
                 "merchant_id": _names("merchant_id", columns["merchant"]),
                 "beneficiary_id": _names("beneficiary_id", columns["beneficiary"]),
                 "amount_cents": pa.array(columns["amount"]),
-                "currency": pick(tuple(city.currency for city in world.CITIES), columns["city"]),
+                "currency": pick(tuple(city.currency for city in card_holders.CITIES), columns["city"]),
                 "location": location,
-                "country": pick(tuple(city.country for city in world.CITIES), columns["city"]),
-                "payment_type": pick(world.PAYMENT_TYPES, columns["payment"]),
+                "country": pick(tuple(city.country for city in card_holders.CITIES), columns["city"]),
+                "payment_type": pick(card_holders.PAYMENT_TYPES, columns["payment"]),
                 "status": pick(("declined", "approved"), columns["approved"].astype(np.int64)),
                 "cvv_ok": pa.array(columns["cvv_ok"]),
                 "event_time": pa.array(self.base_ms + numbers * 1_000 // self.rate_per_s + delay),
@@ -223,5 +227,5 @@ def _name(column: str, number: int) -> str:
     """A key value as the records show it."""
     numbers = np.array([number], np.int64)
     if column == "card_hash":
-        return str(hexadecimal(world.card_number(numbers))[0].as_py())
+        return str(hexadecimal(card_holders.card_number(numbers))[0].as_py())
     return str(_names(column, numbers)[0].as_py())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crossline.generate.world import CASH, CITIES, TRANSFER, WEB, home_city
+from crossline.generate.card_holders import CASH, CITIES, TRANSFER, WEB, home_city
 
 EPOCH_MS = 20 * 60_000
 SPAN_MS_MAX = 10 * 60_000

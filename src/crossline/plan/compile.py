@@ -11,8 +11,8 @@ from crossline.basics.conditions.condition import Condition
 from crossline.basics.streams.clocks import EVENT, clock_spec
 from crossline.basics.streams.schema import StreamSpec
 from crossline.plan.lateness import LatenessInForce, lateness_of
-from crossline.plan.order_spaces import AbsencePlan, AbsenceSpacePlan, PatternSpacePlan, SequencePlan
-from crossline.plan.orders import absence_of, sequence_of
+from crossline.plan.pattern_plans import absence_of, sequence_of
+from crossline.plan.pattern_spaces import AbsencePlan, AbsenceSpacePlan, PatternSpacePlan, SequencePlan
 from crossline.plan.spaces import (
     ComparisonPlan,
     CrossKeyInput,
@@ -35,7 +35,7 @@ from crossline.plan.state_stores import (
     without_idle,
 )
 from crossline.plan.stream_join import StreamJoin, came_log, read_came, read_log, wide_spec
-from crossline.plan.windowed import comparison_of, feature_query_of, filter_of_step, formula_of
+from crossline.plan.window_plans import comparison_of, feature_query_of, filter_of_step, formula_of
 from crossline.programs.alert_fields import carried_record
 from crossline.programs.program import Program
 from crossline.rules.base import Defaults

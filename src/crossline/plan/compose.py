@@ -13,7 +13,7 @@ from itertools import chain
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import AllOf, Leaf
 from crossline.basics.streams.clocks import clock_of, plan_name
-from crossline.basics.streams.reading import HIT, RULE, Reading, rule_of, several_of
+from crossline.basics.streams.inputs import HIT, RULE, Reading, rule_of, several_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import FOREVER_MS
 from crossline.plan.compile import Origin, StreamPlan, compile_stream
@@ -23,9 +23,9 @@ from crossline.plan.stream_join import StreamJoin, read_of, wide_program
 from crossline.programs.program import Feed, Program
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import Sources, bases_of
+from crossline.rules.figure_tables import TableRule
 from crossline.rules.holds.hold import holds_of, is_hold
 from crossline.rules.ruleset import RuleSet, RuleVersion
-from crossline.rules.shared import TableRule
 
 _IS_ACTIVE = Leaf(f"{HIT}.shadow", "==", False)
 

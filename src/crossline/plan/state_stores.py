@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from crossline.basics.streams.schema import StreamSpec
-from crossline.plan.order_spaces import AbsencePlan, SequencePlan
+from crossline.plan.pattern_spaces import AbsencePlan, SequencePlan
 from crossline.plan.spaces import (
     AggregateSpec,
     ComparisonPlan,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, Node, Not
-from crossline.basics.streams.reading import HIT, SOURCE, Look, Reading, rule_of, spec_like, spec_of
+from crossline.basics.streams.inputs import HIT, SOURCE, Look, Reading, rule_of, spec_like, spec_of
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.values import Columns, Records
 from crossline.programs.program import Feed, Figure, Program

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from crossline.basics.streams.reading import HIT
+from crossline.basics.streams.inputs import HIT
 from crossline.basics.streams.schema import FieldSpec, StreamSpec, check_field
 from crossline.basics.texts.fieldtypes import RecordAsked
 from crossline.basics.texts.problems import Finding, nearest, shown

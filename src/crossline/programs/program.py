@@ -18,7 +18,7 @@ from crossline.basics.formula.formula import Formula
 from crossline.basics.formula.naive import COMPARE
 from crossline.basics.formula.threshold import certain_threshold, threshold_at
 from crossline.basics.formula.tree import Constant, Join
-from crossline.basics.streams.reading import Reading
+from crossline.basics.streams.inputs import Reading
 from crossline.programs.alert_fields import CarriedRecord
 from crossline.programs.feed import Feed as Feed  # noqa: PLC0414 - part of a program
 from crossline.programs.feed import Figure as Figure  # noqa: PLC0414 - part of a program

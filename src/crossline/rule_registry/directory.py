@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from crossline.basics.errors import PermanentError, RetryableError, UsageError
-from crossline.basics.streams.reading import rule_of
+from crossline.basics.streams.inputs import rule_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.problems import RefusedError
 from crossline.basics.times import FOREVER_MS
 from crossline.rule_registry.content import is_folder
 from crossline.rule_registry.events import EventKind, RuleEvent, published_by
+from crossline.rule_registry.file_check import judge
 from crossline.rule_registry.history import History, trip_events
-from crossline.rule_registry.judging import judge
-from crossline.rule_registry.logfile import LogFile, read_log
+from crossline.rule_registry.log_file import LogFile, read_log
 from crossline.rule_registry.outcomes.publications import approved, publication, waiting
 from crossline.rule_registry.outcomes.refusals import Refusals, check_rules_left, refusals_in
-from crossline.rule_registry.reading import Known, Read, folder_of_rules, read_files
+from crossline.rule_registry.rule_files import Known, Read, folder_of_rules, read_files
 from crossline.rule_registry.sources.folder import Files
 from crossline.rule_registry.sources.holds import hold_events, with_wishes
 from crossline.rule_registry.sources.keys import key_of
@@ -34,7 +34,7 @@ from crossline.rule_registry.sources.releases import release_events
 from crossline.rule_registry.sources.review import Reviewed, misplaced, reviewed, split
 from crossline.rules.base import Rule
 from crossline.rules.composition import Head, Sources, heads_of_rules, way_of
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 
 if TYPE_CHECKING:  # else a check would load what judges, numpy and Arrow

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.basics.streams.reading import Reading, rule_of, several_of
+from crossline.basics.streams.inputs import Reading, rule_of, several_of
 from crossline.basics.texts.problems import Finding, shown
 from crossline.basics.times import BEGINNING_MS, format_duration, format_instant
 from crossline.rule_registry.events import RuleEvent
 from crossline.rules.base import Rule, Status, legal_move, legal_moves
 from crossline.rules.composition import Head, Sources, heads_of_rules, way_of
 from crossline.rules.figure import FigureFields
+from crossline.rules.holds.placed_hold import PlacedHold
 from crossline.rules.holds.release import Release, release_key
-from crossline.rules.holds.standing import PlacedHold
-from crossline.rules.naming import shared_in
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
+from crossline.rules.shared_figures import shared_in
 
 if TYPE_CHECKING:  # else a check would load what judges, numpy and Arrow
     from crossline.evaluate.alerts.breaker import BreakerTrip

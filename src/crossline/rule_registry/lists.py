@@ -13,9 +13,9 @@ from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError, shown
 from crossline.rule_registry.content import is_folder, refused
 from crossline.rule_registry.events import RuleEvent, published_by
-from crossline.rule_registry.listfile import LIST_BYTES_MAX, SUFFIXES, list_name, read_list
-from crossline.rule_registry.listlog import ListContents, ListLog
-from crossline.rule_registry.reading import guarded
+from crossline.rule_registry.list_file import LIST_BYTES_MAX, SUFFIXES, list_name, read_list
+from crossline.rule_registry.list_log import ListContents, ListLog
+from crossline.rule_registry.rule_files import guarded
 from crossline.rule_registry.sources.folder import Files, Folder
 from crossline.rule_registry.sources.publications import Publications
 

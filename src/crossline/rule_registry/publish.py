@@ -13,15 +13,23 @@ import yaml
 
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.texts.problems import Problem, RefusedError, nearest, one_of
+from crossline.rule_registry.atomic_files import held, replace_file
 from crossline.rule_registry.content import FileContent, content_of, is_folder
-from crossline.rule_registry.edit import with_share, with_status
+from crossline.rule_registry.file_check import judge, judge_files
 from crossline.rule_registry.history import History
-from crossline.rule_registry.judging import judge, judge_files
-from crossline.rule_registry.reading import CASES, NOTHING_KNOWN, SUFFIXES, FileRule, Known, folder_of_rules, read_files
+from crossline.rule_registry.rule_files import (
+    CASES,
+    NOTHING_KNOWN,
+    SUFFIXES,
+    FileRule,
+    Known,
+    folder_of_rules,
+    read_files,
+)
 from crossline.rule_registry.sources.folder import Files
 from crossline.rule_registry.sources.ownership import Statement, origins_in, state
 from crossline.rule_registry.sources.review import review_digest
-from crossline.rule_registry.writing import held, replace_file
+from crossline.rule_registry.status_edit import with_share, with_status
 from crossline.rules.base import Rule, Status, legal_move, legal_moves
 
 Change = Literal["published", "status_changed", "unchanged"]

@@ -14,9 +14,9 @@ from crossline.ingest.enrich.rows import SUFFIXES, TableForm
 from crossline.ingest.enrich.versions import Tables, TableVersion
 from crossline.rule_registry.content import FileContent, is_folder
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.reading import guarded
+from crossline.rule_registry.rule_files import guarded
 from crossline.rule_registry.sources.folder import Files, Folder
-from crossline.rule_registry.tablelog import TABLE_BYTES_MAX, TableLog, TableStore, files_digest, forms_in
+from crossline.rule_registry.table_log import TABLE_BYTES_MAX, TableLog, TableStore, files_digest, forms_in
 from crossline.settings.config import PipelineConfig
 from crossline.settings.tables import TableOfFiles
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import check_conditions, parse_conditions
 from crossline.basics.streams.clocks import clock_findings
-from crossline.basics.streams.reading import Reading, written_reading
+from crossline.basics.streams.inputs import Reading, written_reading
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import (
     OptionalDuration,
@@ -34,7 +34,7 @@ from crossline.programs.kinds import TimeMode
 from crossline.programs.program import Feed, Program
 from crossline.programs.thresholds import ThresholdLine
 from crossline.rules.breaker import Breaker
-from crossline.rules.holds.check import hold_findings
+from crossline.rules.holds.hold_check import hold_findings
 from crossline.rules.sentence import Sentence, parse_description
 
 NOT_YET = "Not in this version yet."

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from crossline.basics.streams.reading import (
+from crossline.basics.streams.inputs import (
     HIT,
     RULE,
     MetSpec,

@@ -21,7 +21,7 @@ from pydantic import (
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import check_conditions, parse_conditions
 from crossline.basics.fields import FieldKind
-from crossline.basics.streams.reading import HIT, Look, hits_of, several_of, spec_of
+from crossline.basics.streams.inputs import HIT, Look, hits_of, several_of, spec_of
 from crossline.basics.streams.schema import StreamSpec, check_field
 from crossline.basics.texts.fieldtypes import Duration, Names, OptionalDuration, RuleId
 from crossline.basics.texts.problems import Finding, Path, listed, one_of, shown

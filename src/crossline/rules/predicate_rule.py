@@ -15,7 +15,7 @@ from crossline.basics.fields import FieldKind
 from crossline.basics.formula.check import check
 from crossline.basics.formula.formula import Formula
 from crossline.basics.formula.tree import FAMILIES
-from crossline.basics.streams.reading import Look, Reading
+from crossline.basics.streams.inputs import Look, Reading
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Duration
 from crossline.basics.texts.problems import Finding, Path

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crossline.basics.streams.reading import hits_of
+from crossline.basics.streams.inputs import hits_of
 from crossline.basics.texts.problems import Finding
 from crossline.basics.texts.validation import refusal
 from crossline.basics.times import format_duration

@@ -13,14 +13,14 @@ import orjson
 from crossline.basics.errors import UsageError
 from crossline.basics.fields import KeyValue
 from crossline.basics.share import SLOTS, Slots, slots_of
-from crossline.basics.streams.reading import RULE
+from crossline.basics.streams.inputs import RULE
 from crossline.basics.texts.problems import Finding
 from crossline.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import Head, heads_of_rules, way_of
+from crossline.rules.holds.placed_hold import PlacedHold, PlacedHolds
 from crossline.rules.holds.release import Release, Releases
-from crossline.rules.holds.standing import PlacedHold, PlacedHolds
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 
 Kind = Literal["active", "shadow"]
 ReadRule = Callable[[Any], tuple[Rule | None, Sequence[Finding]]]

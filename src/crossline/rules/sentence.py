@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal
 
-from crossline.basics.streams.reading import rule_of, several_of
+from crossline.basics.streams.inputs import rule_of, several_of
 from crossline.basics.texts.problems import Finding, Path, nearest, one_of, shown
 from crossline.basics.times import format_duration, rounded_duration
 

@@ -15,7 +15,7 @@ from crossline.backtest.workbench.rule_cases import LATEST_MS, rules_reading
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.current_alerts import current_states
-from crossline.rule_registry.reading import Known, read_rules
+from crossline.rule_registry.rule_files import Known, read_rules
 from crossline.rules.base import Defaults
 from crossline.rules.composition import Sources
 from crossline.rules.policy.policy import Policy

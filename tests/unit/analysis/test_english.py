@@ -12,7 +12,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.plan.compile import compile_stream
 from crossline.plan.compose import compile_all, sources_of
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 FOLDER = Path(__file__).parents[2] / "golden" / "workbench"

@@ -12,10 +12,10 @@ from crossline.analysis.ruleset_lint import lint
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
 from crossline.cli.rules.lint import place
-from crossline.rule_registry.reading import read_placed_rules
+from crossline.rule_registry.rule_files import read_placed_rules
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
 from crossline.rules.registry import rule_types
+from crossline.rules.rule_reader import load_rules_text
 
 FOLDER = Path(__file__).parents[2] / "golden" / "workbench"
 STREAMS = load_streams((FOLDER / "stream.yaml").read_text(), "stream.yaml")

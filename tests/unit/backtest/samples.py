@@ -13,7 +13,7 @@ from crossline.backtest.trial import as_if_active
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Rule
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 
 START_MS = 1_767_225_600_000
 STREAM_TEXT = """\

@@ -14,8 +14,8 @@ from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.figure_table import FigureCounts, figure_types, write_figures
 from crossline.backtest.trial import try_rules
 from crossline.evaluate.shard import Bounds
-from crossline.rule_registry.reading import read_figures
-from crossline.rules.shared import feature_query
+from crossline.rule_registry.rule_files import read_figures
+from crossline.rules.figure_tables import feature_query
 from crossline.runtime.machine.temporary_folders import own_folder_for
 
 from .samples import STREAMS, judged, payment, write

@@ -18,8 +18,8 @@ from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds
 from crossline.io.sinks.base import Delivery, build_sink
 from crossline.rule_registry.content import read_pipeline_in_place
-from crossline.rule_registry.reading import Known, read_rules
-from crossline.rules.reading import load_rules_text
+from crossline.rule_registry.rule_files import Known, read_rules
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.settings.config import rule_defaults
 from crossline.settings.sources import FilesSettings

@@ -17,7 +17,7 @@ from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 
 STREAMS = load_streams(
     """

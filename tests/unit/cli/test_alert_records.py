@@ -25,7 +25,7 @@ from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rules.base import Rule
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 from .alertkit import alert

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError
 from crossline.cli.init import register
-from crossline.rule_registry.reading import Known, folder_of_rules, read_files
+from crossline.rule_registry.rule_files import Known, folder_of_rules, read_files
 from crossline.settings.config import load_pipeline
 
 

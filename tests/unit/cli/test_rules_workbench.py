@@ -17,7 +17,7 @@ from crossline.cli.init import template_files
 from crossline.cli.main import run_command
 from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
-from crossline.rule_registry.reading import Known, read_rules
+from crossline.rule_registry.rule_files import Known, read_rules
 from crossline.rules.ruleset import RuleSet
 from crossline.settings.sinks import SqliteSettings
 

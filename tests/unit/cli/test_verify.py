@@ -15,7 +15,7 @@ import pytest
 from serve.ledger.ledgerkit import key_files
 
 from crossline.cli.main import run_command
-from crossline.rule_registry.reading import Known, read_rules
+from crossline.rule_registry.rule_files import Known, read_rules
 from crossline.rules.policy.policy import load_policy
 from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.serve.decisions.values import Asked, Basis

@@ -20,7 +20,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.client import Client, Decision
 from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.content import read_pipeline_in_place
-from crossline.rule_registry.reading import Known, read_rules
+from crossline.rule_registry.rule_files import Known, read_rules
 from crossline.rules.policy.policy import Deciding, Policy, load_policy
 from crossline.rules.ruleset import RuleSet
 from crossline.settings.config import rule_defaults

@@ -15,7 +15,7 @@ from crossline.ingest.route.part_codec import pack, unpack
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import compile_stream
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 SPEC = load_streams(

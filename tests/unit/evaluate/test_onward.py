@@ -14,7 +14,7 @@ from crossline.ingest.route.part_codec import pack, unpack
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 STREAMS = load_streams(

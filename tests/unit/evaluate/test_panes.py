@@ -18,7 +18,7 @@ from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import compile_stream, layout_of
 from crossline.plan.spaces import KeySpacePlan, PaneSpacePlan
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from oracle import naive
 from oracle.naive import naive_detect

@@ -11,8 +11,8 @@ import yaml
 from crossline.basics.streams.schema import load_streams
 from crossline.generate.rules_many import SPACES, WINDOWS
 from crossline.generate.rules_mixed import CYCLE, mixed_rules
-from crossline.rules.reading import load_rules_text
 from crossline.rules.registry import rule_types
+from crossline.rules.rule_reader import load_rules_text
 
 TEXTS = ("transaction_id", "account_id", "card_hash", "merchant_id", "device_id", "payment_type")
 FIELDS = {**dict.fromkeys(TEXTS, "string"), "amount_cents": "integer", "lat": "number", "lon": "number"}

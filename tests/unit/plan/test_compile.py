@@ -6,7 +6,7 @@ from crossline.plan.compile import compile_stream, layout_of
 from crossline.plan.lateness import LatenessInForce
 from crossline.plan.state_stores import RETIRED, FilterSpec
 from crossline.rules.base import Defaults
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 
 SPEC = load_streams(

@@ -18,7 +18,7 @@ from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all
 from crossline.plan.costs import LOOKED_AT, NO_RULE, Meter, Sharing
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 STREAMS = load_streams(

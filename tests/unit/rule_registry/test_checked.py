@@ -8,13 +8,13 @@ import pytest
 import structlog
 
 from crossline.basics.streams.schema import load_streams
-from crossline.rule_registry import history, reading
+from crossline.rule_registry import history, rule_files
 from crossline.rule_registry.content import FileContent
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.file_check import judge_files
 from crossline.rule_registry.history import History
-from crossline.rule_registry.judging import judge_files
-from crossline.rule_registry.reading import Known
+from crossline.rule_registry.rule_files import Known
 from crossline.rules.types.threshold import ThresholdRule
 
 from .desk import STREAMS, Desk, rule
@@ -80,7 +80,7 @@ def test_a_fault_of_reading_refuses_its_file(monkeypatch: pytest.MonkeyPatch, fa
     def breaks(*_: object) -> None:
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(reading, "load_yaml", breaks)
+    monkeypatch.setattr(rule_files, "load_yaml", breaks)
     taken, refused = judge_files({"a.yaml": FileContent(b"x"), "b.yaml": FileContent(b"y")}, History(), Known())
     assert (taken, list(refused)) == ([], ["a.yaml", "b.yaml"])
     assert refused["a.yaml"].problems[0].line == 1
@@ -90,7 +90,7 @@ def test_a_fault_of_reading_refuses_its_file(monkeypatch: pytest.MonkeyPatch, fa
 def test_reading_is_done_by_poll_alone_and_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.start()
     read: list[str] = []
-    real = reading.load_yaml
+    real = rule_files.load_yaml
 
     def counted(text: str, source: str) -> Any:
         read.append(source)
@@ -99,7 +99,7 @@ def test_reading_is_done_by_poll_alone_and_once(desk: Desk, monkeypatch: pytest.
     def reads_again(event: RuleEvent) -> None:
         raise AssertionError(f"{event.rule_id} is read while a batch waits")
 
-    monkeypatch.setattr(reading, "load_yaml", counted)
+    monkeypatch.setattr(rule_files, "load_yaml", counted)
     monkeypatch.setattr(history, "event_rule", reads_again)
     desk.write("a.yaml", rule("a"), rule("b", effective_from=7))
     desk.write("m.yaml", "- [")

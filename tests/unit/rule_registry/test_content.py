@@ -10,7 +10,7 @@ from crossline.api import declarations as api
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.content import read_pipeline, read_text
-from crossline.rule_registry.reading import read_rules
+from crossline.rule_registry.rule_files import read_rules
 from crossline.runtime.pipeline.assemble import read_config
 
 from .desk import STREAMS, rule

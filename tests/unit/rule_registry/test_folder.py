@@ -9,7 +9,7 @@ import pytest
 
 from crossline.basics.conditions.lists import named_list
 from crossline.basics.errors import RetryableError
-from crossline.rule_registry.listlog import ListContents
+from crossline.rule_registry.list_log import ListContents
 from crossline.rule_registry.lists import ListsDirectory
 from crossline.rule_registry.sources.folder import Folder
 

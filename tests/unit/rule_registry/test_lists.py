@@ -12,8 +12,8 @@ from crossline.basics.conditions.lists import Lists, named_lists
 from crossline.basics.errors import RetryableError, StateError, UsageError
 from crossline.rule_registry import lists
 from crossline.rule_registry.events import RuleEvent, event_from_line
-from crossline.rule_registry.listfile import read_list
-from crossline.rule_registry.listlog import ListContents, ListLog
+from crossline.rule_registry.list_file import read_list
+from crossline.rule_registry.list_log import ListContents, ListLog
 from crossline.rule_registry.lists import ListsDirectory, lists_in, names_in
 
 NOON_MS = 1_767_268_800_000  # 2026-01-01T12:00:00Z

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.publish import RuleFolder
-from crossline.rule_registry.reading import ATTACHED_BYTES_MAX, Known, read_rules
+from crossline.rule_registry.rule_files import ATTACHED_BYTES_MAX, Known, read_rules
 from crossline.rules.base import Rule
 from crossline.rules.ruleset import RuleSet
 

@@ -6,9 +6,9 @@ import pytest
 
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import render
+from crossline.rule_registry.file_check import judge
 from crossline.rule_registry.history import History
-from crossline.rule_registry.judging import judge
-from crossline.rule_registry.reading import Known, read_files
+from crossline.rule_registry.rule_files import Known, read_files
 from crossline.rule_registry.sources.folder import Folder
 
 FOLDER = Path(__file__).parents[2] / "golden" / "figures"

@@ -15,12 +15,12 @@ from crossline.basics.times import BEGINNING_MS, parse_instant_ms
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.history import History
-from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.log_file import read_log
 from crossline.rule_registry.sources.holds import EndWish, HoldWish, Standing, check_hold, file_name, hold_name
 from crossline.rule_registry.sources.keys import HoldKey, key_of
 from crossline.rule_registry.sources.releases import release_text
+from crossline.rules.holds.placed_hold import PlacedHold
 from crossline.rules.holds.release import release_key
-from crossline.rules.holds.standing import PlacedHold
 from crossline.rules.ruleset import RuleSet
 
 from .desk import Desk, rule

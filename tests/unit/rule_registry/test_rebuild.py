@@ -11,7 +11,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.basics.times import BEGINNING_MS
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.log_file import read_log
 from crossline.rules.ruleset import RuleSet
 
 from .desk import STREAMS, Desk, rule

@@ -15,7 +15,7 @@ from crossline.rule_registry.sources.keys import key_of
 from crossline.rule_registry.sources.releases import release_name, release_text
 from crossline.rule_registry.sources.review import approval_text
 from crossline.rules.holds.release import Release, release_key
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 from .desk import Desk, rule

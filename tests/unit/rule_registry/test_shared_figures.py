@@ -13,10 +13,10 @@ from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rule_registry.publish import RuleFolder
-from crossline.rule_registry.reading import Known, read_rules
+from crossline.rule_registry.rule_files import Known, read_rules
 from crossline.rules.base import Defaults
 from crossline.rules.figure import FigureFields
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 from .desk import STREAMS, Desk

@@ -10,7 +10,7 @@ import pytest
 
 from crossline.basics.errors import StateError, UsageError
 from crossline.rule_registry.events import RuleEvent, event_from_line
-from crossline.rule_registry.tablelog import TableLog, TableStore
+from crossline.rule_registry.table_log import TableLog, TableStore
 from crossline.rule_registry.tables import TablesDirectory, forms_of, streams_of, tables_in
 from crossline.runtime.snapshot.tables import join_of, open_table
 from crossline.settings.config import PipelineConfig, in_folder, load_pipeline

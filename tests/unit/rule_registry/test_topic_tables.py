@@ -19,9 +19,9 @@ from crossline.ingest.enrich.join import joined
 from crossline.ingest.enrich.messages import last_of_each, messages_of, whole_table
 from crossline.ingest.enrich.rows import TableFile, read_table, rows_as_written
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.rows import topictable
+from crossline.rule_registry.rows import topic_table
 from crossline.rule_registry.rows.reader import RowReader
-from crossline.rule_registry.rows.rowlog import raw_of
+from crossline.rule_registry.rows.row_log import raw_of
 from crossline.rule_registry.rows.segments import segments_of
 from crossline.rule_registry.rows.tables import TopicTables, declared_of, tables_of_rows
 from crossline.runtime.snapshot.tables import join_of, open_table
@@ -179,8 +179,8 @@ STEPS = st.lists(
 def test_as_the_twin(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]]) -> None:
     topic, folder = Topic(), tmp_path_factory.mktemp("rows")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(topictable, "FOLD_ROWS", 3)
-        patched.setattr(topictable, "MESSAGES_MAX", 3)
+        patched.setattr(topic_table, "FOLD_ROWS", 3)
+        patched.setattr(topic_table, "MESSAGES_MAX", 3)
         for account in "ab":
             topic.row(account, "NO")
         run = Run(folder, topic)

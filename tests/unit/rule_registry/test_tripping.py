@@ -8,7 +8,7 @@ from crossline.basics.errors import PermanentError
 from crossline.evaluate.alerts.breaker import BreakerTrip
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rule_registry.history import History
-from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.log_file import read_log
 from crossline.rule_registry.publish import RuleFolder
 from crossline.rules.breaker import Bound
 from crossline.rules.ruleset import RuleSet

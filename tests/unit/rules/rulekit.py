@@ -7,7 +7,7 @@ import yaml
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.basics.texts.problems import path_text
 from crossline.rules.base import Rule
-from crossline.rules.reading import load_rules_text, read_rule
+from crossline.rules.rule_reader import load_rules_text, read_rule
 
 STREAMS_TEXT = """\
 schema_version: 1

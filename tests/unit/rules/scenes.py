@@ -12,7 +12,7 @@ from crossline.evaluate.detect import detect, new_state
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.plan.compile import compile_stream
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 START_MS = 1_767_225_600_000

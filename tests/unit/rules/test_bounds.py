@@ -8,7 +8,7 @@ import yaml
 
 from crossline.basics.texts.problems import PROBLEMS_SHOWN, RefusedError
 from crossline.basics.texts.yamltext import SIZE_MAX, load_yaml
-from crossline.rules.reading import CONDITIONS_MAX, RULE_SIZE_MAX, RULES_MAX, load_rules_text
+from crossline.rules.rule_reader import CONDITIONS_MAX, RULE_SIZE_MAX, RULES_MAX, load_rules_text
 
 from .rulekit import THRESHOLD, VELOCITY, streams
 

@@ -9,7 +9,7 @@ import pytest
 
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 
 FOLDER = Path(__file__).parents[2] / "golden" / "rules"
 STREAMS = load_streams((FOLDER / "stream.yaml").read_text(), "stream.yaml")

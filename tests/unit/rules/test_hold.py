@@ -14,8 +14,8 @@ from crossline.basics.times import FOREVER_MS
 from crossline.rules.base import Defaults
 from crossline.rules.composition import Sources
 from crossline.rules.holds.hold import holds_of
-from crossline.rules.reading import load_rules_text
 from crossline.rules.registry import rule_types
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 STREAM = """\

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from crossline.basics.texts.problems import RefusedError
 from crossline.rules.base import Rule
-from crossline.rules.reading import load_rules_text
 from crossline.rules.registry import rule_types
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 from .rulekit import THRESHOLD, VELOCITY, streams

@@ -18,7 +18,7 @@ from crossline.ingest.decode import decode_lines, make_layout
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import compile_stream
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_document
+from crossline.rules.rule_reader import load_rules_document
 from crossline.rules.ruleset import RuleSet
 from crossline.rules.types.model import ModelRule
 

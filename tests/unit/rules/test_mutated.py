@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.settings.config import load_pipeline
 

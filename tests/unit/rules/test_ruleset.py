@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError
 from crossline.basics.times import BEGINNING_MS, FOREVER_MS
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet, RuleVersion
 
 from .rulekit import VELOCITY, rule, streams

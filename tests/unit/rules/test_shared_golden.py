@@ -7,7 +7,7 @@ import pytest
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
 from crossline.basics.texts.yamltext import load_yaml
-from crossline.rules.shared import load_figures_document
+from crossline.rules.figure_tables import load_figures_document
 
 FOLDER = Path(__file__).parents[2] / "golden" / "figures"
 STREAMS = load_streams((FOLDER / "stream.yaml").read_text(), "stream.yaml")

@@ -7,7 +7,7 @@ import pytest
 
 from crossline.programs.program import Comparison, Emission, Evidence, Feed, Figure, Program, Window
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.types.velocity import VelocityRule
 
 from .rulekit import VELOCITY, rule, said, streams, without

@@ -9,9 +9,9 @@ from crossline.basics.conditions.tree import OPERATORS, parse_conditions
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.rules.base import NOT_YET, Rule
 from crossline.rules.figure import FigureFields
-from crossline.rules.reading import load_rules_text
+from crossline.rules.figure_tables import FigureTable, SharedFigure, load_figures_document
 from crossline.rules.registry import rule_types
-from crossline.rules.shared import FigureTable, SharedFigure, load_figures_document
+from crossline.rules.rule_reader import load_rules_text
 
 PAGE = Path(__file__).parents[3] / "docs" / "rule-reference.md"
 

@@ -17,7 +17,7 @@ from crossline.backtest.investigation.record_changes import Variant, record_fiel
 from crossline.backtest.investigation.turning_point import Range, TurningPoint, TurnTest, nearest_turning_point
 from crossline.backtest.investigation.variant_runner import BudgetSpentError, VariantRunner
 from crossline.backtest.investigation.window_times import clock_ms, window_hints
-from crossline.basics.streams.reading import rule_of
+from crossline.basics.streams.inputs import rule_of
 from crossline.rules.base import Rule
 
 FAN = 48  # variants of a rule in one run

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from crossline.backtest.alert_figures import read_figures
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.conditions.tree import ORDERING, AllOf, AnyOf, Leaf
 from crossline.basics.formula.canonical import canonical
 from crossline.basics.formula.naive import COMPARE, evaluate

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from crossline.backtest.workbench.sample import Batch
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.ingest.decode import decode_lines, make_layout

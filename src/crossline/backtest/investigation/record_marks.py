@@ -13,7 +13,7 @@ from crossline.backtest.investigation.variant_runner import VariantRunner
 from crossline.backtest.investigation.window_times import clock_ms
 from crossline.backtest.sample_view import shown_value
 from crossline.basics.conditions.condition import Condition
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.conditions.tree import AllOf
 from crossline.basics.times import parse_instant_ms
 from crossline.programs.program import Figure, Program

@@ -19,7 +19,7 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.plan.compose import sources_of
 from crossline.programs.program import Program
 from crossline.rules.base import Rule
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 
 Alert = Mapping[str, Any]

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from crossline.basics.conditions.holds import holds
+from crossline.basics.conditions.evaluation import holds
 from crossline.basics.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, ListRef, Node, Not, node_fields, node_lists
 
 if TYPE_CHECKING:
     from crossline.basics.conditions.lists import Lists
-    from crossline.basics.conditions.mask import Fields, MaskProgram, Turns
-    from crossline.basics.conditions.members import Mask
+    from crossline.basics.conditions.mask_program import Fields, MaskProgram, Turns
+    from crossline.basics.conditions.membership import Mask
     from crossline.basics.values import I64
 
 _WORDS = {"not_in": "not in", "starts_with": "starts with", "ends_with": "ends with", "regex": "matches"}
@@ -64,7 +64,7 @@ class Condition:
         return self._compiled(lists, stream).turns(fields, rows, after_ms)[0]
 
     def _compiled(self, lists: Lists, stream: str) -> MaskProgram:
-        from crossline.basics.conditions.mask import MaskProgram  # noqa: PLC0415 - only who judges needs Arrow
+        from crossline.basics.conditions.mask_program import MaskProgram  # noqa: PLC0415 - only who judges needs Arrow
 
         known = self._program
         if known is None or (self._lists and (known[0] is not lists or known[1] != stream)):

@@ -19,7 +19,7 @@ from crossline.basics.errors import UsageError
 from crossline.basics.times import BEGINNING_MS, FOREVER_MS
 
 if TYPE_CHECKING:
-    from crossline.basics.conditions.members import Members, Spans
+    from crossline.basics.conditions.membership import Members, Spans
 
 # A value, and the ingest time from which on it does not stand there any more.
 Entry = tuple[Literal, int]
@@ -73,7 +73,7 @@ class NamedList:
 
     def members(self, stream: str) -> Members:
         """The values as records of ``stream`` are compared with them; made once."""
-        from crossline.basics.conditions.members import Members  # noqa: PLC0415 - only who judges needs Arrow
+        from crossline.basics.conditions.membership import Members  # noqa: PLC0415 - only who judges needs Arrow
 
         if stream not in self._members:
             self._members[stream] = Members(*self.times(stream))

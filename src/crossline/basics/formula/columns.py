@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.basics.conditions.members import Mask, as_mask
+from crossline.basics.conditions.membership import Mask, as_mask
 from crossline.basics.fields import FieldKind
 from crossline.basics.formula.calls import function_of, operands_of
 from crossline.basics.formula.formula import Formula

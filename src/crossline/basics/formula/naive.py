@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC
 from typing import Any
 
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.fields import FieldKind
 from crossline.basics.formula.tree import Arithmetic, Call, Compare, Constant, Join, Membership, Name, Negate, Node, Not
 from crossline.basics.formula.zones import local_time, zone

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.basics.conditions.members import Mask, as_mask
+from crossline.basics.conditions.membership import Mask, as_mask
 from crossline.basics.formula.naive import arithmetic, as_kind
 from crossline.basics.values import F64
 

@@ -7,7 +7,7 @@ time elsewhere. Ingest time is what it was.
 
 from __future__ import annotations
 
-from crossline.basics.streams.reading import MetSpec, Reading, rule_of, spec_like
+from crossline.basics.streams.inputs import MetSpec, Reading, rule_of, spec_like
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.texts.problems import Finding, nearest, one_of, shown
 

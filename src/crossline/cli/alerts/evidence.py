@@ -125,7 +125,7 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
     from crossline.cli.alerts.key_records import around
     from crossline.cli.alerts.records import RecordOrigin, named_fields
     from crossline.rule_registry.content import read_pipeline_in_place
-    from crossline.rules.reading import read_rule
+    from crossline.rules.rule_reader import read_rule
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
     config = read_pipeline_in_place(pipeline)
@@ -150,7 +150,7 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
 
 def _check_alone(rule: Rule) -> None:
     """Raises PermanentError if a rule reads the hits of others, which would have to be judged again too."""
-    from crossline.basics.streams.reading import rule_of, several_of
+    from crossline.basics.streams.inputs import rule_of, several_of
 
     hits = [each for each in rule.reading.sources if rule_of(each) is not None or several_of(each) is not None]
     if hits:
@@ -162,7 +162,7 @@ def _check_alone(rule: Rule) -> None:
 
 def _of_files(config: Any, mark: tuple[str, int]) -> dict[str, Any] | None:
     """The version as the pipeline's rule files have it: a store that no pipeline wrote knows no rules."""
-    from crossline.rule_registry.reading import Known, read_rules
+    from crossline.rule_registry.rule_files import Known, read_rules
     from crossline.settings.sources import Directory
 
     if not isinstance(config.rules, Directory):

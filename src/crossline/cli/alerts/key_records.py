@@ -12,7 +12,7 @@ from typing import Any
 from crossline.backtest.investigation.key_records import KeyRecord
 from crossline.backtest.investigation.timeline_builder import BEFORE
 from crossline.backtest.record_search import SourceRecord, event_ms, same_value
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import format_duration, parse_instant_ms

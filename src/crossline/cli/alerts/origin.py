@@ -155,7 +155,7 @@ def _origin(asked: OriginOptions, stored: StoredAlert) -> RecordOrigin | None:
 
 def _body(asked: OriginOptions, origin: RecordOrigin, alert: Mapping[str, Any]) -> dict[str, Any] | None:
     """A version of a rule as the files have it that were named, or, of a file of alerts, those of the pipeline."""
-    from crossline.rule_registry.reading import Known, read_rules
+    from crossline.rule_registry.rule_files import Known, read_rules
 
     figures = origin.config.figures if origin.config is not None else None
     known = Known(figures=Path(figures) if figures is not None else None)

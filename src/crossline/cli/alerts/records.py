@@ -19,7 +19,7 @@ from rich.text import Text
 
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.clocks import clock_of
-from crossline.basics.streams.reading import rule_of
+from crossline.basics.streams.inputs import rule_of
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.cli.terminal import Listing
@@ -92,7 +92,7 @@ class Seen:
 
     def as_table(self) -> RenderableType:
         """A line each, in the order of the evidence."""
-        from crossline.basics.conditions.holds import lookup
+        from crossline.basics.conditions.evaluation import lookup
 
         streams = ["stream"] if self.others else []
         table = Listing("", "record", *streams, "time", *self.fields, long=self.fields)
@@ -178,7 +178,7 @@ def others_of(own: str, origin: RecordOrigin, body: Mapping[str, Any] | None) ->
 
     Those that it looks at come first; where it reads hits, these may rest on records of any stream.
     """
-    from crossline.rules.reading import read_rule
+    from crossline.rules.rule_reader import read_rule
 
     rule = read_rule(dict(body))[0] if body is not None else None
     if rule is None:

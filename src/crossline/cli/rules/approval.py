@@ -15,7 +15,7 @@ from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, approve_there,
 from crossline.cli.terminal import note, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.outcomes.overview import written_row
-from crossline.rule_registry.reading import Known
+from crossline.rule_registry.rule_files import Known
 from crossline.rule_registry.sources.folders import approve_in_folder, folder_with_logs, known_of
 from crossline.rule_registry.sources.ownership import user_name
 from crossline.settings.sources import ReviewNeed, RulesTopic

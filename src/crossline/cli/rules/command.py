@@ -27,15 +27,15 @@ from crossline.cli.rules.topic import (
 )
 from crossline.cli.terminal import note, write_lines
 from crossline.rule_registry.content import FileContent, read_pipeline, read_pipeline_in_place, read_text
+from crossline.rule_registry.file_check import judge_files
 from crossline.rule_registry.history import History
-from crossline.rule_registry.judging import judge_files
 from crossline.rule_registry.lists import lists_in
 from crossline.rule_registry.outcomes.overview import about, event_row, pending, rule_rows, written_row
 from crossline.rule_registry.outcomes.warnings import warnings_of
 from crossline.rule_registry.publish import RuleFolder, no_rule
-from crossline.rule_registry.reading import Known, figures_beside, files_at
+from crossline.rule_registry.rule_files import Known, figures_beside, files_at
 from crossline.rule_registry.sources.folders import folder_with_log, folder_with_logs, known_of
-from crossline.rules.shared import SharedFigure
+from crossline.rules.figure_tables import SharedFigure
 
 # Commands in modules of their own, so that a check does not load the engine.
 _ELSEWHERE = {

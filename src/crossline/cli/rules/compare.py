@@ -115,7 +115,7 @@ def _published(path: Path, ids: Collection[str], version: int) -> Iterable[Rule]
     from crossline.rule_registry.directory import logs_in
     from crossline.rule_registry.events import RuleEvent
     from crossline.rule_registry.history import event_rule
-    from crossline.rule_registry.logfile import read_log
+    from crossline.rule_registry.log_file import read_log
 
     folder = path if path.is_dir() else path.parent
     events: list[RuleEvent] = [event for log in logs_in(folder).values() for event in read_log(log)]

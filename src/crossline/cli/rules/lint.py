@@ -26,7 +26,7 @@ from crossline.cli.rules.sample_options import (
 )
 from crossline.cli.rules.sample_options import chosen as chosen_rules
 from crossline.cli.terminal import note, write_lines
-from crossline.rule_registry.reading import FileRule
+from crossline.rule_registry.rule_files import FileRule
 
 if TYPE_CHECKING:
     from crossline.analysis.lint import LintFinding

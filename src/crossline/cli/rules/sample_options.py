@@ -11,7 +11,7 @@ import typer
 
 from crossline.basics.errors import UsageError
 from crossline.basics.share import SLOTS, keys_of
-from crossline.basics.streams.reading import rule_of
+from crossline.basics.streams.inputs import rule_of
 from crossline.basics.texts.problems import nearest, one_of
 from crossline.cli.backtest import FIGURES_HELP, inputs_by_stream, lists_for, setting_of, with_tables
 from crossline.cli.process import do_without_pandas
@@ -19,8 +19,8 @@ from crossline.cli.startup import tell_compiling
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.directory import logs_in
 from crossline.rule_registry.history import History
-from crossline.rule_registry.logfile import read_log
-from crossline.rule_registry.reading import FileRule, read_placed_rules, read_rules
+from crossline.rule_registry.log_file import read_log
+from crossline.rule_registry.rule_files import FileRule, read_placed_rules, read_rules
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:

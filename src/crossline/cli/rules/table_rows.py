@@ -11,9 +11,9 @@ from crossline.ingest.enrich.messages import messages_of
 from crossline.ingest.enrich.rows import SUFFIXES, TableFile, format_of, read_table, rows_as_written
 from crossline.rule_registry.content import content_of
 from crossline.rule_registry.rows.reader import messages_to_the_end
-from crossline.rule_registry.rows.rowlog import Declared
+from crossline.rule_registry.rows.row_log import Declared
 from crossline.rule_registry.rows.tables import declared_of
-from crossline.rule_registry.tablelog import TABLE_BYTES_MAX
+from crossline.rule_registry.table_log import TABLE_BYTES_MAX
 from crossline.runtime.changes.publications import row_reader
 from crossline.settings.config import PipelineConfig
 from crossline.settings.tables import TableOfTopic

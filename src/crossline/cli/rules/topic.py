@@ -21,19 +21,19 @@ from crossline.cli.terminal import write_lines
 from crossline.rule_registry.content import content_of, read_pipeline_in_place
 from crossline.rule_registry.directory import logs_in
 from crossline.rule_registry.history import History
-from crossline.rule_registry.listfile import LIST_BYTES_MAX, SUFFIXES, read_list
-from crossline.rule_registry.logfile import read_log
-from crossline.rule_registry.reading import Known
+from crossline.rule_registry.list_file import LIST_BYTES_MAX, SUFFIXES, read_list
+from crossline.rule_registry.log_file import read_log
+from crossline.rule_registry.rule_files import Known
 from crossline.rule_registry.sources.folder import Files
+from crossline.rule_registry.sources.hold_placement import check_asked, check_id, stands_already
 from crossline.rule_registry.sources.holds import EndWish, HoldWish, hold_name
 from crossline.rule_registry.sources.keys import AUTHOR, HOST, WHO, ListKey, key_of
-from crossline.rule_registry.sources.placing import check_asked, check_id, stands_already
 from crossline.rule_registry.sources.principals import ALPHABET, name_problem, principal_of
 from crossline.rule_registry.sources.releases import key_said
 from crossline.rule_registry.sources.rule_publisher import Message, TopicPublisher, as_if_published
 from crossline.rule_registry.sources.topic import TopicPublications, rule_name
+from crossline.rules.figure_tables import SharedFigure
 from crossline.rules.holds.release import Key
-from crossline.rules.shared import SharedFigure
 
 if TYPE_CHECKING:
     from crossline.basics.message import TopicMessage

@@ -23,7 +23,7 @@ from crossline.cli.summary import check_some_judged
 from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.rule_registry.content import is_folder, text_of
-from crossline.rule_registry.reading import FileRule, case_files, read_placed_rules, read_rules, rule_stem
+from crossline.rule_registry.rule_files import FileRule, case_files, read_placed_rules, read_rules, rule_stem
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:

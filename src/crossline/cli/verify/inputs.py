@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import parse_instant_ms

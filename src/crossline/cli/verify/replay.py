@@ -21,9 +21,9 @@ from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.content import read_text
 from crossline.rule_registry.directory import find_log
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.log_file import read_log
 from crossline.rule_registry.outcomes.policies import policies_in
-from crossline.rule_registry.reading import read_rules
+from crossline.rule_registry.rule_files import read_rules
 from crossline.rules.policy.policy import Deciding, Policy, load_policy
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.stages.outcome import Outcome

@@ -17,7 +17,7 @@ from crossline.basics.values import I64
 from crossline.basics.wire import Arrays
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import Stateless, StorePlan, StreamPlan
-from crossline.plan.order_spaces import AbsencePlan, SequencePlan
+from crossline.plan.pattern_spaces import AbsencePlan, SequencePlan
 from crossline.plan.spaces import ComparisonPlan, FormulaPlan
 from crossline.plan.stream_join import read_log
 from crossline.rules.entity import entity_of

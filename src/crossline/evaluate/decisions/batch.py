@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 
 from crossline.basics import wire
-from crossline.basics.spans import gathered
+from crossline.basics.byte_slices import gathered
 from crossline.basics.values import I64
 from crossline.evaluate.decisions.blocks import Table
 from crossline.evaluate.decisions.json_lines import DecisionLines

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.basics.spans import take_bytes
+from crossline.basics.byte_slices import take_bytes
 from crossline.basics.times import instant_text
 from crossline.basics.uuids import uuid5_many, uuid_text
 from crossline.basics.values import I64, U8

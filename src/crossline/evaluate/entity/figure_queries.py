@@ -12,7 +12,7 @@ from crossline.programs.program import Comparison
 from crossline.programs.registry import declared
 from crossline.rules.base import Rule
 from crossline.rules.holds.hold import is_hold
-from crossline.rules.naming import shared_in
+from crossline.rules.shared_figures import shared_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from crossline.basics.spans import take_bytes
+from crossline.basics.byte_slices import take_bytes
 from crossline.basics.values import I32, I64, U8
 from crossline.state.batch import KeyedBatch
 from crossline.state.memory.hashing import keyed_many

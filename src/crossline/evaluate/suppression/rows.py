@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.bits import set_bits
-from crossline.basics.spans import take_bytes
+from crossline.basics.byte_slices import take_bytes
 from crossline.basics.values import I32, I64, U8
 from crossline.evaluate.alerts.alert import alert_id_of
 from crossline.evaluate.alerts.hits import Hit, JudgedRows, record_and_alert_of

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.basics.conditions.lists import Lists
-from crossline.basics.conditions.mask import Turns
+from crossline.basics.conditions.mask_program import Turns
 from crossline.basics.values import I64, U8, Records
 from crossline.basics.wire import Arrays
 from crossline.ingest.route.clocks import clock_times

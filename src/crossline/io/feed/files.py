@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.basics.streams.submission import Place
+from crossline.basics.streams.api_record import Place
 
 SCHEMA_VERSION = 1
 SUFFIX = ".jsonl"

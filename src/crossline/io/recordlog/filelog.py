@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.errors import UsageError
-from crossline.basics.streams.submission import Asked, Place
+from crossline.basics.streams.api_record import Asked, Place
 from crossline.io.recordlog.segments import Segments, segment_name
 
 SEGMENT_BYTES = 64 << 20

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 
 
 def message_key(record: Mapping[str, Any], field: str) -> bytes | None:

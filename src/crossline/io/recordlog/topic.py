@@ -15,7 +15,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from crossline.basics.errors import SourceError, UsageError
-from crossline.basics.streams.submission import Asked, Keyed, Place
+from crossline.basics.streams.api_record import Asked, Keyed, Place
 from crossline.io.kafka.client import librdkafka_settings
 from crossline.io.kafka.client_factory import client_of
 from crossline.io.kafka.errors import sink_error_of

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from crossline.basics.errors import SourceError
-from crossline.basics.streams.submission import Place
+from crossline.basics.streams.api_record import Place
 from crossline.io.kafka.client import SILENT, librdkafka_settings
 from crossline.settings.kafka import KafkaSourceSettings
 

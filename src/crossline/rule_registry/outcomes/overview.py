@@ -11,7 +11,7 @@ from crossline.basics.times import BEGINNING_MS, FOREVER_MS, format_instant
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.history import History, event_rule
 from crossline.rule_registry.publish import Written
-from crossline.rule_registry.reading import FileRule
+from crossline.rule_registry.rule_files import FileRule
 
 Row = dict[str, Any]
 _CHANGES = ("published", "status_changed")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from crossline.rule_registry.events import RuleEvent, published_by
 from crossline.rule_registry.history import History
-from crossline.rule_registry.reading import FileRule
+from crossline.rule_registry.rule_files import FileRule
 from crossline.rule_registry.sources.origin import Origin
 from crossline.rule_registry.sources.review import Approval, review_digest
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from crossline.basics.errors import PermanentError
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.events import RuleEvent, published_by
-from crossline.rule_registry.reading import Read
+from crossline.rule_registry.rule_files import Read
 from crossline.rule_registry.sources.folder import Files
 
 # By what was refused: the name of a file or the key of a message.

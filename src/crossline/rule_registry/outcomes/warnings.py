@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crossline.basics.texts.problems import Finding, Problem
-from crossline.rule_registry.reading import FileRule
+from crossline.rule_registry.rule_files import FileRule
 from crossline.rules.predicate_rule import PredicateRule
 
 

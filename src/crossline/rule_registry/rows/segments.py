@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from crossline.basics.errors import RetryableError, StateError
 from crossline.rule_registry.content import digest_of
-from crossline.rule_registry.logfile import bring, sync_folder
+from crossline.rule_registry.log_file import bring, sync_folder
 
 FORMAT = 1
 RAW = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])

@@ -9,10 +9,10 @@ from crossline.basics.errors import UsageError
 from crossline.ingest.enrich.versions import Tables, TableVersion
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.rows.reader import RowReader
-from crossline.rule_registry.rows.rowlog import Declared, RowLog, RowLogs
+from crossline.rule_registry.rows.row_log import Declared, RowLog, RowLogs
 from crossline.rule_registry.rows.segments import Undo, segments_of
-from crossline.rule_registry.rows.topictable import RowChange, TopicTable
-from crossline.rule_registry.tablelog import write_rows
+from crossline.rule_registry.rows.topic_table import RowChange, TopicTable
+from crossline.rule_registry.table_log import write_rows
 from crossline.rule_registry.tables import forms_of, streams_of
 from crossline.settings.config import PipelineConfig
 from crossline.settings.tables import TableOfTopic

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossline.basics.errors import PermanentError
+from crossline.rule_registry.atomic_files import held, replace_file
 from crossline.rule_registry.content import content_in_folder
 from crossline.rule_registry.directory import find_log, logs_in
 from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.file_check import judge
 from crossline.rule_registry.history import History
-from crossline.rule_registry.judging import judge
 from crossline.rule_registry.lists import names_in
-from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.log_file import read_log
 from crossline.rule_registry.publish import RuleFolder, no_rule
-from crossline.rule_registry.reading import FileRule, Known, folder_of_rules, read_files
+from crossline.rule_registry.rule_files import FileRule, Known, folder_of_rules, read_files
 from crossline.rule_registry.sources.origin import UNKNOWN
 from crossline.rule_registry.sources.ownership import APPROVALS, OwnedFolder, me, origins_in, owner_of
 from crossline.rule_registry.sources.principals import ALPHABET, name_problem, same_principal
 from crossline.rule_registry.sources.releases import BYTES_MAX, RELEASES, check_release, release_name
 from crossline.rule_registry.sources.review import approval_text, check_proof, review_digest, reviewed, split
-from crossline.rule_registry.writing import held, replace_file
 from crossline.rules.base import Rule
 from crossline.rules.holds.release import Key
 

@@ -27,8 +27,8 @@ from crossline.rules.base import Rule
 from crossline.rules.composition import Sources
 from crossline.rules.holds.hold import streams_of
 from crossline.rules.holds.manual import ACTIONS, KEY_FIELDS_MAX, LASTS_MS_MAX, STANDING_MAX, VALUE_CHARS, key_problem
+from crossline.rules.holds.placed_hold import PlacedHold
 from crossline.rules.holds.release import Key, release_key
-from crossline.rules.holds.standing import PlacedHold
 
 HOLD = "hold/"  # the names of holds, and of their releases, begin with this
 HOLDS = ".holds"

@@ -18,6 +18,7 @@ from pathlib import Path
 import orjson
 
 from crossline.basics.errors import PermanentError
+from crossline.rule_registry.atomic_files import replace_file
 from crossline.rule_registry.content import FileContent, content_in_folder
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.sources.folder import Files, Folder
@@ -25,7 +26,6 @@ from crossline.rule_registry.sources.keys import ApprovalKey
 from crossline.rule_registry.sources.origin import Origin
 from crossline.rule_registry.sources.principals import ALPHABET, name_problem
 from crossline.rule_registry.sources.review import APPROVAL
-from crossline.rule_registry.writing import replace_file
 
 APPROVALS = ".approvals"
 STATEMENTS = ".published"

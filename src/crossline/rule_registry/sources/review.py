@@ -15,7 +15,7 @@ from crossline.basics.share import keys_of
 from crossline.basics.texts.problems import RefusedError, shown
 from crossline.rule_registry.content import FileContent, refused
 from crossline.rule_registry.history import History
-from crossline.rule_registry.reading import FileRule, Read
+from crossline.rule_registry.rule_files import FileRule, Read
 from crossline.rule_registry.sources.folder import Files
 from crossline.rule_registry.sources.keys import ApprovalKey, FigureKey, Key, RuleKey, key_of
 from crossline.rule_registry.sources.origin import Origin

@@ -13,20 +13,20 @@ import yaml
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.texts.problems import Problem, RefusedError
 from crossline.rule_registry.content import FileContent, content_of, text_of
-from crossline.rule_registry.edit import with_share, with_status
 from crossline.rule_registry.events import RuleEvent
+from crossline.rule_registry.file_check import judge
 from crossline.rule_registry.history import History
-from crossline.rule_registry.judging import judge
 from crossline.rule_registry.publish import again, check_move, no_rule
-from crossline.rule_registry.reading import NOTHING_KNOWN, SUFFIXES, FileRule, Known, figures_beside, read_files
+from crossline.rule_registry.rule_files import NOTHING_KNOWN, SUFFIXES, FileRule, Known, figures_beside, read_files
 from crossline.rule_registry.sources.folder import Files
 from crossline.rule_registry.sources.keys import ApprovalKey, FigureKey, RuleKey
 from crossline.rule_registry.sources.principals import ALPHABET, name_problem, same_principal
 from crossline.rule_registry.sources.releases import check_release, release_name, release_text
 from crossline.rule_registry.sources.review import approval_text, check_proof, misplaced, split
+from crossline.rule_registry.status_edit import with_share, with_status
 from crossline.rules.base import Rule, Status
+from crossline.rules.figure_tables import SharedFigure
 from crossline.rules.holds.release import Key
-from crossline.rules.shared import SharedFigure
 
 Change = Literal["published", "status_changed", "approved", "released", "unchanged"]
 

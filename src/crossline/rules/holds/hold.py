@@ -14,7 +14,7 @@ from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import Leaf
 from crossline.basics.formula.formula import Formula
 from crossline.basics.formula.tree import Compare, Constant, Name
-from crossline.basics.streams.reading import HIT, RULE, Look, Reading
+from crossline.basics.streams.inputs import HIT, RULE, Look, Reading
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.problems import Finding
 from crossline.basics.times import FOREVER_MS

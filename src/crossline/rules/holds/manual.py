@@ -14,13 +14,13 @@ from typing import Any, get_args
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import AllOf, Leaf
-from crossline.basics.streams.reading import Reading
+from crossline.basics.streams.inputs import Reading
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.texts.problems import Finding
 from crossline.programs.program import Program
 from crossline.rules.base import Action, Defaults, Lateness, Rule
+from crossline.rules.holds.placed_hold import BY_HAND, PlacedHold
 from crossline.rules.holds.release import Key
-from crossline.rules.holds.standing import BY_HAND, PlacedHold
 
 ACTIONS = get_args(Action)[1:]  # those that hold something back
 KEY_FIELDS_MAX, VALUE_CHARS = 5, 1_000

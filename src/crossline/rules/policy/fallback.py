@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, Self, assert_never
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from crossline.basics.conditions.condition import Condition
-from crossline.basics.conditions.holds import holds, lookup
+from crossline.basics.conditions.evaluation import holds, lookup
 from crossline.basics.conditions.lists import Lists
 from crossline.basics.conditions.tree import AllOf, AnyOf, Leaf, ListRef, Node, Not, check_conditions, parse_conditions
 from crossline.basics.fields import FieldKind

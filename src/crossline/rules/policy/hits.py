@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from crossline.rules.base import Rule
-from crossline.rules.holds.standing import BY_HAND
+from crossline.rules.holds.placed_hold import BY_HAND
 
 STANDING = "standing\x1f"  # begins the reason ids of what raised no alert
 _OF_ALERT = ("rule_id", "rule_version", "action", "score", "severity", "alert_id", "message")

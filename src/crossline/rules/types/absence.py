@@ -11,15 +11,15 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import parse_conditions
-from crossline.basics.streams.reading import Look, Reading, rule_of
+from crossline.basics.streams.inputs import Look, Reading, rule_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Duration, Names, OptionalDuration
 from crossline.basics.texts.problems import Finding, Path, shown
 from crossline.basics.texts.validation import refusal, refusals
 from crossline.programs.program import AbsencePredicate, Emission, Program
 from crossline.rules.base import Defaults, Rule, check_raw_conditions
+from crossline.rules.field_groups import PartFields, SourcedFields
 from crossline.rules.figure import group_findings
-from crossline.rules.parts import PartFields, SourcedFields
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import PartKind, Sentence, joined, key_parts, noun
 

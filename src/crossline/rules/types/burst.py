@@ -16,7 +16,7 @@ from crossline.basics.times import format_duration
 from crossline.programs.kinds import Operator
 from crossline.programs.registry import declared, names
 from crossline.rules.figure import FigureFields, limit_findings, made_figure, resolution_findings
-from crossline.rules.made_rule import MadeRule
+from crossline.rules.generated_formula import MadeRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import noun, number
 

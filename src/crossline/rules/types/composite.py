@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from crossline.basics.streams.reading import RULE, Reading
+from crossline.basics.streams.inputs import RULE, Reading
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Names, Number, OptionalDuration, OptionalNumber
 from crossline.basics.texts.problems import Finding, Path, listed, nearest, shown
@@ -20,7 +20,7 @@ from crossline.programs.kinds import Operator
 from crossline.programs.program import Evidence, Program
 from crossline.rules.base import Defaults
 from crossline.rules.figure import FigureFields, made_figure
-from crossline.rules.made_rule import MadeRule
+from crossline.rules.generated_formula import MadeRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import RESERVED, number
 

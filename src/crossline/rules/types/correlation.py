@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from crossline.basics.streams.reading import RULE, Look, Reading, spec_of
+from crossline.basics.streams.inputs import RULE, Look, Reading, spec_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Number, OptionalDuration, RuleId, Unit
 from crossline.basics.texts.problems import Finding, Path, shown
@@ -19,7 +19,7 @@ from crossline.programs.kinds import Operator
 from crossline.programs.program import Emission, Evidence, FormulaPredicate, Program
 from crossline.rules.base import Defaults
 from crossline.rules.figure import FigureFields, field_findings, made_figure
-from crossline.rules.made_rule import MadeRule
+from crossline.rules.generated_formula import MadeRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import noun, number, rounded
 

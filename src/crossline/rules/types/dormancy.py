@@ -16,7 +16,7 @@ from crossline.programs.kinds import Operator
 from crossline.programs.program import Program
 from crossline.rules.base import Defaults
 from crossline.rules.figure import FigureFields, made_figure
-from crossline.rules.made_rule import MadeRule
+from crossline.rules.generated_formula import MadeRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import noun, number
 

@@ -10,15 +10,15 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from crossline.basics.conditions.condition import Condition
-from crossline.basics.streams.reading import Look, Reading
+from crossline.basics.streams.inputs import Look, Reading
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Duration, Names, OptionalDuration, RuleId
 from crossline.basics.texts.problems import Finding, Path, shown
 from crossline.basics.texts.validation import refusal
 from crossline.programs.program import Emission, Feed, NamedStep, Program, SequencePredicate
 from crossline.rules.base import Defaults, Rule
+from crossline.rules.field_groups import PartFields, SourcedFields
 from crossline.rules.figure import group_findings
-from crossline.rules.parts import PartFields, SourcedFields
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import PartKind, Sentence, joined, key_parts
 

@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.basics.errors import CrosslineError, StoppedError
-from crossline.basics.streams.reading import rule_of
+from crossline.basics.streams.inputs import rule_of
 from crossline.evaluate.shard import evict_before
 from crossline.io.objects.file_stores import StoreUnavailableError, file_store, retry_until_available
 from crossline.io.sinks.base import wall_clock_ms

@@ -14,7 +14,7 @@ from crossline.io.kafka.client import librdkafka_settings
 from crossline.logs import get_logger
 from crossline.rule_registry.content import digest_of
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.listfile import LIST_BYTES_MAX
+from crossline.rule_registry.list_file import LIST_BYTES_MAX
 from crossline.rule_registry.sources.publications import Publications
 from crossline.rule_registry.sources.topic import TopicPublications, list_file, rule_name
 from crossline.settings.sources import ControlTopic, Directory, RulesDirectory, RulesTopic, TopicPlace

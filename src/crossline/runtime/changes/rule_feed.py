@@ -15,13 +15,13 @@ from crossline.evaluate.alerts.breaker import BreakerTrip
 from crossline.ingest.enrich.versions import Tables, TableVersion
 from crossline.rule_registry.directory import PREVIEW_MS, Changes, DirectoryRuleLog, IngestClock, earliest_ms, log_path
 from crossline.rule_registry.events import EventKind, RuleEvent
-from crossline.rule_registry.listlog import ListLog, contents_of
+from crossline.rule_registry.list_log import ListLog, contents_of
 from crossline.rule_registry.lists import ListChanges, ListsDirectory
-from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.log_file import read_log
 from crossline.rule_registry.outcomes.policies import policy_events
-from crossline.rule_registry.rows.rowlog import RowLogs
+from crossline.rule_registry.rows.row_log import RowLogs
 from crossline.rule_registry.rows.tables import RowChanges, TopicTables
-from crossline.rule_registry.tablelog import TableLog, TableStore
+from crossline.rule_registry.table_log import TableLog, TableStore
 from crossline.rule_registry.tables import TableChanges, TablesDirectory, forms_of
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.publications import lists_of, refusal_topic_of, row_reader, rules_of

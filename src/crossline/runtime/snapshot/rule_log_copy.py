@@ -17,7 +17,7 @@ from typing import BinaryIO
 from crossline.basics.errors import StateError
 from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, retry_until_available
 from crossline.logs import get_logger
-from crossline.rule_registry.logfile import brought_from, parse_events
+from crossline.rule_registry.log_file import brought_from, parse_events
 from crossline.runtime.snapshot.append_files import append, complete_lines, continues
 from crossline.runtime.snapshot.row_copies import RowCopies
 

@@ -28,10 +28,10 @@ from crossline.plan.compose import compile_all
 from crossline.plan.spaces import PanePart
 from crossline.plan.state_stores import FilterSpec, Layout, StateStore
 from crossline.rules.base import Defaults
+from crossline.rules.figure_tables import read_feature_query
 from crossline.rules.policy.policy import Deciding
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
-from crossline.rules.shared import read_feature_query
 from crossline.runtime.snapshot.tables import join_of
 
 _ANEW = (

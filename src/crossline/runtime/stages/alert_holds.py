@@ -14,8 +14,8 @@ from crossline.evaluate.suppression.changes import SuppressionChange
 from crossline.rules.base import Rule
 from crossline.rules.holds.hold import HoldRule, is_hold
 from crossline.rules.holds.manual import PlacedRule
+from crossline.rules.holds.placed_hold import BY_HAND, PlacedHold
 from crossline.rules.holds.release import Releases
-from crossline.rules.holds.standing import BY_HAND, PlacedHold
 from crossline.rules.policy.hits import DecidingHit
 from crossline.rules.ruleset import RuleSet
 

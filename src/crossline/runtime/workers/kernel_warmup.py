@@ -24,7 +24,7 @@ from crossline.ingest.decode import decode_csv, decode_lines, decode_table, deco
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import StreamPlan, compile_stream
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.machine.compile_progress import CompileProgress
 from crossline.runtime.machine.lifeline import watched_lifeline

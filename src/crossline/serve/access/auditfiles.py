@@ -12,7 +12,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from crossline.rule_registry.logfile import sync_folder
+from crossline.rule_registry.log_file import sync_folder
 
 FILE = "audit.jsonl"
 ROTATE_BYTES = 64 << 20

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.content import FileContent
-from crossline.rule_registry.reading import folder_of_rules, read_files
+from crossline.rule_registry.rule_files import folder_of_rules, read_files
 from crossline.rule_registry.sources.folder import Files
 from crossline.rule_registry.sources.folders import known_of
 from crossline.serve.approvals.file import ApprovalFile

@@ -14,8 +14,8 @@ from crossline.analysis.english import describe_rule
 from crossline.basics.errors import CrosslineError
 from crossline.plan.compose import sources_of
 from crossline.rule_registry.content import FileContent
+from crossline.rule_registry.file_check import judge_files
 from crossline.rule_registry.history import History
-from crossline.rule_registry.judging import judge_files
 from crossline.rule_registry.sources.folders import known_of
 from crossline.rules.base import Rule
 from crossline.rules.ruleset import RuleSet

@@ -12,8 +12,8 @@ import orjson
 import pyarrow as pa
 
 from crossline.basics.errors import CrosslineError, UsageError
+from crossline.basics.streams.api_record import Asked, Keyed
 from crossline.basics.streams.schema import StreamSpec
-from crossline.basics.streams.submission import Asked, Keyed
 from crossline.ingest.avro.encoder import UnfitError, encoded
 from crossline.ingest.avro.records import decode_avro
 from crossline.ingest.avro.schema import Node

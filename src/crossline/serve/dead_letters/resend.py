@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 import orjson
 
 from crossline.basics.errors import PermanentError, UsageError
+from crossline.basics.streams.api_record import Asked
 from crossline.basics.streams.schema import StreamSpec
-from crossline.basics.streams.submission import Asked
 from crossline.ingest.avro.view import Viewed
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.serve.dead_letters.repair import AvroRepair, Repair

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from crossline.basics.errors import RetryableError
-from crossline.basics.streams.submission import Asked, Place
+from crossline.basics.streams.api_record import Asked, Place
 
 __all__ = [
     "Answered",

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import PermanentError, StateError, StoppedError
-from crossline.basics.streams.submission import Place
+from crossline.basics.streams.api_record import Place
 from crossline.evaluate.decisions.decision import decide
 from crossline.io.feed.files import FeedBatch, batch_path, batches_in, read_batch
 from crossline.rules.policy.hits import DecidedRecord

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from crossline.basics.errors import StateError, UsageError
-from crossline.basics.streams.submission import Place
+from crossline.basics.streams.api_record import Place
 from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.feed.files import SUFFIX, FeedBatch, batch_path, batches_in, read_batch, read_head
 from crossline.logs import get_logger

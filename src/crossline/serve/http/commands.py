@@ -30,7 +30,7 @@ LOADED = (
         "crossline.backtest.investigation.timeline_builder",
         "crossline.backtest.workbench.sample",
     ),
-    *("crossline.rule_registry.content", "crossline.rule_registry.reading", "crossline.rule_registry.lists"),
+    *("crossline.rule_registry.content", "crossline.rule_registry.rule_files", "crossline.rule_registry.lists"),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.basics.spans import take_bytes
+from crossline.basics.byte_slices import take_bytes
 from crossline.basics.values import I32, U8
 from crossline.plan.spaces import PaneSpacePlan
 from crossline.state.batch import Delta, DueHits, FormulaRead, Hits, KeyedBatch, take

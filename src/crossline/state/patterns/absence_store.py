@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crossline.basics.spans import take_bytes
+from crossline.basics.byte_slices import take_bytes
 from crossline.basics.values import I32, I64, U8
-from crossline.plan.order_spaces import AbsencePlan, AbsenceSpacePlan
+from crossline.plan.pattern_spaces import AbsencePlan, AbsenceSpacePlan
 from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Delta, DueHits, Hits, KeyedBatch
 from crossline.state.memory import layout as at

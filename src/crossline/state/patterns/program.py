@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64
-from crossline.plan.order_spaces import PatternSpacePlan, SequencePlan
+from crossline.plan.pattern_spaces import PatternSpacePlan, SequencePlan
 from crossline.plan.spaces import KeySpacePlan
 from crossline.state.memory import layout as at
 from crossline.state.windows.emission.columns import cooldown_columns, cooldowns

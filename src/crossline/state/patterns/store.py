@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64, U8
-from crossline.plan.order_spaces import PatternSpacePlan
+from crossline.plan.pattern_spaces import PatternSpacePlan
 from crossline.state.batch import Delta, Hits, KeyedBatch
 from crossline.state.memory import layout as at
 from crossline.state.patterns.entry_points import CLOSE, JUDGE, OFFER, compiled

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crossline.basics.spans import take_bytes
+from crossline.basics.byte_slices import take_bytes
 from crossline.basics.values import I64, U8
 from crossline.state.batch import Bools
 from crossline.state.memory.bounds_check import WATCHES, OutOfBoundsError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I32, I64
-from crossline.plan.order_spaces import PatternSpacePlan
+from crossline.plan.pattern_spaces import PatternSpacePlan
 from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Bools, Delta, Failure, Hits, KeyedBatch, ReplayedRows, no_hits
 from crossline.state.retraction.intake import IntakeRows, carry_emitted, enter

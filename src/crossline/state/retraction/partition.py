@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.basics.spans import take_bytes
+from crossline.basics.byte_slices import take_bytes
 from crossline.basics.values import I64
 
 _ALL = "chunks"  # numbered by the rows: stays whole

@@ -11,8 +11,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from crossline.basics.byte_slices import take_bytes
 from crossline.basics.errors import StateError
-from crossline.basics.spans import take_bytes
 from crossline.basics.values import I32, I64, U8
 from crossline.plan.stream_join import merged_log
 from crossline.state.batch import ArrivalOrder, Bools, Cause, Chunk, Delta, KeyedBatch

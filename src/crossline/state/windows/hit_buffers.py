@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.basics.spans import take_bytes
+from crossline.basics.byte_slices import take_bytes
 from crossline.basics.values import I64
 from crossline.programs.kinds import ColumnKind
 from crossline.state.batch import Hits

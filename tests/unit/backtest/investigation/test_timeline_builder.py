@@ -16,7 +16,7 @@ from crossline.backtest.investigation.timeline import Timeline, timeline_of
 from crossline.backtest.investigation.timeline_builder import timeline
 from crossline.backtest.investigation.variant_runner import Budget, VariantRunner
 from crossline.basics.streams.schema import load_streams
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 START_MS = 1_767_225_600_000

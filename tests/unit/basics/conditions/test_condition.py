@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regex_twin import matcher, translate
 
-from crossline.basics.conditions.holds import holds
+from crossline.basics.conditions.evaluation import holds
 from crossline.basics.conditions.lists import named_lists
-from crossline.basics.conditions.mask import MaskProgram, compile_mask
+from crossline.basics.conditions.mask_program import MaskProgram, compile_mask
 from crossline.basics.conditions.regex import why_not_regex
 from crossline.basics.conditions.tree import (
     EVERYTHING,

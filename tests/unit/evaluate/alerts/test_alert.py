@@ -17,7 +17,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.alerts.alert import ALERT_SCHEMA, AlertMaker, alert_id, alert_table
 from crossline.evaluate.alerts.hits import Hit, WindowRecord
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleVersion
 
 # Written out: ids are a promise to other programs.

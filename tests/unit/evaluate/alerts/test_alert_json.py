@@ -15,7 +15,7 @@ from crossline.evaluate.alerts.alert import AlertMaker, alert_table
 from crossline.evaluate.alerts.alert_json import json_bytes, json_value, number_of, read_alert, read_alerts
 from crossline.evaluate.alerts.hits import Hit
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 RULE = """

@@ -20,7 +20,7 @@ from crossline.evaluate.alerts.breaker import (
     guarded_rules,
     instants_ms,
 )
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet, RuleVersion
 
 MINUTE = 60_000

@@ -15,7 +15,7 @@ from crossline.evaluate.detect import detect, new_state
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text, read_rule
+from crossline.rules.rule_reader import load_rules_text, read_rule
 from crossline.rules.ruleset import RuleSet
 
 STREAMS = load_streams(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from crossline.evaluate.decisions.decision import Decision, RulesInForce, decide
 from crossline.rules.policy.hits import DecidedRecord, DecidingHit, hit_of
 from crossline.rules.policy.policy import Policy, load_policy
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from oracle.decisions import ACTIONS, SEVERITIES, WHENS, naive_decision
 

@@ -21,7 +21,7 @@ from crossline.ingest.route.part_codec import pack, unpack
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import compile_stream
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.state.memory.hashing import keyed_many
 from crossline.state.windows import store

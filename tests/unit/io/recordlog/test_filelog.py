@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from crossline.basics.errors import RetryableError, StateError, UsageError
-from crossline.basics.streams.submission import Asked, Place
+from crossline.basics.streams.api_record import Asked, Place
 from crossline.io.recordlog.filelog import FileRecordLog
 
 T = TypeVar("T")
@@ -235,7 +235,7 @@ WRITER = """
 import asyncio, sys
 import orjson
 from crossline.io.recordlog.filelog import FileRecordLog
-from crossline.basics.streams.submission import Asked
+from crossline.basics.streams.api_record import Asked
 
 async def main(folder, first):
     log = FileRecordLog(folder, "id", 20_000)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from crossline.basics.errors import RetryableError, UsageError
-from crossline.basics.streams.submission import Asked, Place
+from crossline.basics.streams.api_record import Asked, Place
 from crossline.io.recordlog import topic as of_topics
 from crossline.io.recordlog.topic import KafkaRecordLog
 from crossline.settings.kafka import KafkaSourceSettings

@@ -10,7 +10,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.yamltext import SIZE_MAX
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.log_file import read_log
 from crossline.rule_registry.sources.folder import Files
 from crossline.rule_registry.sources.rule_publisher import TopicPublisher
 from crossline.rule_registry.sources.topic import TopicPublications, rule_name

@@ -9,7 +9,7 @@ import pytest
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.directory import ruleset_of_log
-from crossline.rule_registry.reading import read_rules
+from crossline.rule_registry.rule_files import read_rules
 from crossline.rules.ruleset import RuleSet
 from rule_registry.test_models import onnx_of, write
 from rule_registry.test_shared_figures import FIGURE, RULE

@@ -11,7 +11,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.rule_registry.content import FileContent
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.reading import folder_of_rules, read_rules
+from crossline.rule_registry.rule_files import folder_of_rules, read_rules
 from crossline.rule_registry.sources.folder import Folder
 from crossline.rule_registry.sources.ownership import (
     APPROVALS,

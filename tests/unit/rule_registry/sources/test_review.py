@@ -13,7 +13,7 @@ from crossline.basics.errors import PermanentError
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.content import FileContent
 from crossline.rule_registry.history import History
-from crossline.rule_registry.reading import NOTHING_KNOWN, read_files
+from crossline.rule_registry.rule_files import NOTHING_KNOWN, read_files
 from crossline.rule_registry.sources.review import check_proof
 from crossline.rule_registry.sources.rule_publisher import TopicPublisher
 from rule_registry.desk import rule

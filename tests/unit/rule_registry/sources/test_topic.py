@@ -9,8 +9,8 @@ import pytest
 from crossline.basics.errors import SourceError
 from crossline.rule_registry.directory import ruleset_of_log
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.listfile import SUFFIXES
-from crossline.rule_registry.listlog import ListContents
+from crossline.rule_registry.list_file import SUFFIXES
+from crossline.rule_registry.list_log import ListContents
 from crossline.rule_registry.lists import ListsDirectory
 from crossline.rule_registry.sources.keys import ApprovalKey, ListKey, RuleKey, key_of, key_of_bytes
 from crossline.rule_registry.sources.topic import STEPS_MAX, TopicPublications, list_file

@@ -15,7 +15,7 @@ from crossline.evaluate.alerts.breaker import BreakerTrip
 from crossline.evaluate.output import StreamClocks
 from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.directory import log_path, ruleset_of_log
-from crossline.rule_registry.reading import read_rules
+from crossline.rule_registry.rule_files import read_rules
 from crossline.rules.base import Defaults
 from crossline.rules.breaker import Bound
 from crossline.rules.ruleset import RuleSet

@@ -6,7 +6,7 @@ from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, load_policy
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.backfill import new_state_stores, starts_empty
 from crossline.runtime.snapshot.snapshot import PlanSnapshot

@@ -11,9 +11,9 @@ import pytest
 from crossline.basics.conditions.lists import named_list
 from crossline.basics.errors import RetryableError
 from crossline.evaluate.shard import Bounds
-from crossline.rule_registry import reading
+from crossline.rule_registry import rule_files
 from crossline.rule_registry.directory import DirectoryRuleLog, log_path
-from crossline.rule_registry.listlog import lists_of_log
+from crossline.rule_registry.list_log import lists_of_log
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rule_changes import RuleChanges
@@ -206,7 +206,7 @@ def test_files_are_checked_while_a_batch_runs(config: Config, tmp_path: Path, mo
     """While one is judged the check of a file begins and ends, and nothing is taken up; that waits for no delivery."""
     feed = DirectoryFeed(config, {})
     checked, taken = threading.Event(), threading.Event()
-    read, take_up = reading.load_yaml, feed.take_up
+    read, take_up = rule_files.load_yaml, feed.take_up
 
     def checks(*arguments: Any) -> Any:
         found = read(*arguments)
@@ -217,7 +217,7 @@ def test_files_are_checked_while_a_batch_runs(config: Config, tmp_path: Path, mo
         taken.set()
         return take_up(highest_ingest_ms)
 
-    monkeypatch.setattr(reading, "load_yaml", checks)
+    monkeypatch.setattr(rule_files, "load_yaml", checks)
     monkeypatch.setattr(feed, "take_up", takes)
     snapshot = PlanSnapshot(RuleSet(), config.streams, Defaults(), 1, Bounds(0))
     stopping = threading.Event()

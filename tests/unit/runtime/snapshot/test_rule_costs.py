@@ -10,7 +10,7 @@ from crossline.backtest.in_process import outcomes
 from crossline.backtest.trial import as_if_active
 from crossline.basics.streams.schema import load_streams
 from crossline.plan.costs import NO_RULE, Meter
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.runtime.snapshot.rule_costs import SHOWN, Costs, shown
 from crossline.runtime.work.totals import Totals
 

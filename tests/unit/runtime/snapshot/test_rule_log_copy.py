@@ -14,9 +14,9 @@ from crossline.basics.errors import StateError
 from crossline.io.objects.file_stores import file_store
 from crossline.rule_registry.content import FileContent
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.listlog import contents_of
-from crossline.rule_registry.logfile import LogFile
-from crossline.rule_registry.rows.rowlog import raw_of
+from crossline.rule_registry.list_log import contents_of
+from crossline.rule_registry.log_file import LogFile
+from crossline.rule_registry.rows.row_log import raw_of
 from crossline.rule_registry.rows.segments import Change, Header, Read, Segments, segments_of
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint
 from crossline.runtime.snapshot.rule_log_copy import RuleLogCopy

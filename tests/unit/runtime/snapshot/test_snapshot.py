@@ -14,7 +14,7 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import FOREVER_MS
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.backfill import new_state_stores
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, StaticSnapshot, snapshot_from_json

@@ -16,7 +16,7 @@ from crossline.evaluate.detect import detect, new_state
 from crossline.ingest.decode import decode_csv, decode_lines, decode_table, decode_values, make_layout
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.workers.kernel_warmup import ALL, warm
 

@@ -13,7 +13,7 @@ import pytest
 from crossline.basics.streams.schema import load_streams
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.workers import kernel_warmup as module
 

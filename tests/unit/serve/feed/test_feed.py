@@ -14,7 +14,7 @@ import pytest
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import SinkError, StoppedError, UsageError
-from crossline.basics.streams.submission import Place
+from crossline.basics.streams.api_record import Place
 from crossline.io.feed.files import batches_in
 from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.rules.policy.hits import DecidedRecord

@@ -16,7 +16,7 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, Policy
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.plan.order_spaces import PatternSpacePlan, SequencePlan, StepPlan
+from crossline.plan.pattern_spaces import PatternSpacePlan, SequencePlan, StepPlan
 from crossline.state.batch import Hits, KeyedBatch
 from crossline.state.memory.hashing import xxh64_many
 

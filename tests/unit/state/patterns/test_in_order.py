@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import config
 
-from crossline.plan.order_spaces import SequencePlan, StepPlan
+from crossline.plan.pattern_spaces import SequencePlan, StepPlan
 from crossline.state.patterns.store import PatternSpaceState
 
 from .naive import Row, batch_of, expanded, pattern, plain, plan_of

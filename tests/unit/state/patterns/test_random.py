@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline.basics import wire
-from crossline.plan.order_spaces import PatternSpacePlan, SequencePlan, StepPlan
+from crossline.plan.pattern_spaces import PatternSpacePlan, SequencePlan, StepPlan
 from crossline.state.batch import Delta
 from crossline.state.patterns.store import PatternSpaceState
 

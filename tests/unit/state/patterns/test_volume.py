@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from crossline.plan.order_spaces import StepPlan
+from crossline.plan.pattern_spaces import StepPlan
 from crossline.state.batch import Delta
 from crossline.state.memory import layout as at
 from crossline.state.patterns.store import PatternSpaceState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crossline.evaluate.kernels import new_kernel
-from crossline.plan.order_spaces import PatternSpacePlan, SequencePlan, StepPlan
+from crossline.plan.pattern_spaces import PatternSpacePlan, SequencePlan, StepPlan
 from crossline.state.batch import Delta
 from crossline.state.patterns.store import PatternSpaceState
 

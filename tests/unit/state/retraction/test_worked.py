@@ -14,7 +14,7 @@ from crossline.ingest.decode import decode_lines, make_layout
 from crossline.plan.compose import compile_all
 from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.rules.base import Defaults
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.state import retraction as package
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.times import parse_instant_ms
 from crossline.rules.policy.words import SEVERITIES
 from crossline.settings.process.casework import CasesSettings, MoneySettings

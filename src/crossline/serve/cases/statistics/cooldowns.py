@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from crossline.basics.times import parse_instant_ms
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.statistics.schema import DAY_MS
 

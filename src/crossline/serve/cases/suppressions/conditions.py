@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.intake.facts import AlertFacts
 

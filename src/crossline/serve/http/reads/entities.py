@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from crossline.basics.errors import CrosslineError
 from crossline.io.stores.protocol import AlertFilter
-from crossline.rule_registry.sources.listedit import named
+from crossline.rule_registry.sources.list_edit import named
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.paging import Limit
 from crossline.serve.http.principals import needs

@@ -11,7 +11,7 @@ from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.io.stores.protocol import AlertFilter, Store
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.history import History
-from crossline.rule_registry.outcomes.holding import HeldByHand, held_by_hand
+from crossline.rule_registry.outcomes.manual_holds import HeldByHand, held_by_hand
 from crossline.rule_registry.sources.releases import release_name
 from crossline.rules.base import Rule
 from crossline.rules.holds.release import Key, release_key

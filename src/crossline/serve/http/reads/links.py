@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 
 from crossline.basics.errors import UsageError
 from crossline.basics.times import instant_text
-from crossline.rule_registry.outcomes.holding import held_by_hand
+from crossline.rule_registry.outcomes.manual_holds import held_by_hand
 from crossline.rules.policy.words import ACTIONS
 from crossline.serve.cases.links.traversal import DEPTH_MAX, walked
 from crossline.serve.cases.links.values import Entity, Linked

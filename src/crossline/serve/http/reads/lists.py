@@ -10,10 +10,10 @@ from pathlib import Path
 from crossline.basics.conditions.lists import Entry
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.directory import log_path, logs_in
-from crossline.rule_registry.listfile import list_name, read_list
-from crossline.rule_registry.listlog import ListLog, contents_of
+from crossline.rule_registry.list_file import list_name, read_list
+from crossline.rule_registry.list_log import ListLog, contents_of
 from crossline.rule_registry.lists import folder_of_lists
-from crossline.rule_registry.logfile import read_log
+from crossline.rule_registry.log_file import read_log
 from crossline.rule_registry.sources.folder import Files, Folder
 from crossline.settings.config import PipelineConfig
 from crossline.settings.sources import ControlTopic

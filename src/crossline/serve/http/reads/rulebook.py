@@ -13,7 +13,7 @@ from crossline.rule_registry.directory import logs_in
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.outcomes.overview import Row, rule_rows
 from crossline.rule_registry.publish import RuleFolder
-from crossline.rule_registry.reading import Known
+from crossline.rule_registry.rule_files import Known
 from crossline.rule_registry.sources.folders import folder_with_log
 from crossline.settings.config import PipelineConfig
 from crossline.settings.sources import RulesTopic

@@ -12,7 +12,7 @@ from crossline.basics.share import read_share
 from crossline.basics.texts.problems import shown
 from crossline.basics.texts.yamltext import SIZE_MAX
 from crossline.rule_registry.content import FileContent
-from crossline.rule_registry.reading import SUFFIXES
+from crossline.rule_registry.rule_files import SUFFIXES
 from crossline.serve.http.problems import invalid
 
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)

@@ -16,10 +16,10 @@ from starlette.concurrency import run_in_threadpool
 from crossline.basics.texts.problems import shown
 from crossline.basics.times import instant_text
 from crossline.rule_registry.history import History
-from crossline.rule_registry.outcomes.holding import HeldByHand
+from crossline.rule_registry.outcomes.manual_holds import HeldByHand
 from crossline.rule_registry.sources.folders import release_in_folder
+from crossline.rule_registry.sources.hold_placement import ask_in_folder
 from crossline.rule_registry.sources.holds import EndWish, HoldWish, Standing, new_hold_id
-from crossline.rule_registry.sources.placing import ask_in_folder
 from crossline.rule_registry.sources.releases import release_text
 from crossline.rules.holds.manual import KEY_FIELDS_MAX
 from crossline.rules.holds.release import release_key

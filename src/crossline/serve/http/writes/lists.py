@@ -13,8 +13,8 @@ from pydantic import Field
 from crossline.basics.conditions.tree import Literal, literal
 from crossline.basics.texts.problems import shown
 from crossline.basics.times import FOREVER_MS
-from crossline.rule_registry.listfile import list_name
-from crossline.rule_registry.sources.listedit import ListEntry, ListFolder, entry_text, named, no_list
+from crossline.rule_registry.list_file import list_name
+from crossline.rule_registry.sources.list_edit import ListEntry, ListFolder, entry_text, named, no_list
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import check_match, check_match_of_new, etag_of
 from crossline.serve.http.principals import needs

@@ -8,8 +8,8 @@ from typing import Any
 from starlette.responses import Response
 
 from crossline.rule_registry.content import FileContent
+from crossline.rule_registry.file_check import judge_files
 from crossline.rule_registry.history import History
-from crossline.rule_registry.judging import judge_files
 from crossline.rule_registry.sources.folders import known_of, waiting_in_folder
 from crossline.rule_registry.sources.review import needs_approval
 from crossline.rules.base import Rule

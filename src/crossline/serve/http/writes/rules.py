@@ -11,8 +11,8 @@ from fastapi import APIRouter, Header, Request
 from starlette.concurrency import run_in_threadpool
 
 from crossline.basics.texts.problems import shown
+from crossline.rule_registry.file_check import judge_files
 from crossline.rule_registry.history import History
-from crossline.rule_registry.judging import judge_files
 from crossline.rule_registry.outcomes.warnings import warnings_of
 from crossline.rule_registry.sources.folders import folder_with_logs, known_of
 from crossline.serve.approvals.file import ApprovalFile

@@ -15,7 +15,7 @@ from tests.unit.serve.cases.casekit import START, Desk
 from tests.unit.serve.cases.statistics.test_counting import DAY, table
 
 from crossline.cli.main import run_command
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.serve.cases.intake.cooldowns import LOOK_S, CooldownRules
 from crossline.serve.cases.statistics.cooldowns import cools
 from crossline.serve.cases.statistics.queries import read_counts

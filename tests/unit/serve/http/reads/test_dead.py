@@ -15,7 +15,7 @@ from tests.unit.serve.http.kit import NOW_MS, Client, client_of, detail
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import RetryableError
-from crossline.basics.streams.submission import Asked, Place
+from crossline.basics.streams.api_record import Asked, Place
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.io.sinks.base import Delivery
 from crossline.io.sinks.jsonl import JsonlSink

@@ -151,7 +151,7 @@ def test_a_server_that_is_killed_between_two_steps_loses_nothing(
         with monkeypatch.context() as patched:
             patched.setattr(ApprovalFile, "reopen", end)
             patched.setattr(ApprovalFile, "note_done", end)
-            patched.setattr("crossline.rule_registry.writing.sync_folder", end if files else lambda _: None)
+            patched.setattr("crossline.rule_registry.atomic_files.sync_folder", end if files else lambda _: None)
             if not files:
                 patched.setattr("crossline.serve.http.writes.changes.put", end)
             with pytest.raises(KilledError):

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.serve.http.kit import Client, detail
 
 from crossline.rule_registry.content import FileContent
-from crossline.rule_registry.listfile import read_list
+from crossline.rule_registry.list_file import read_list
 
 UNTIL = "2027-01-01T00:00:00.000Z"
 

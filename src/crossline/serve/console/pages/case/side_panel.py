@@ -14,7 +14,7 @@ from crossline.analysis.english import describe_rule
 from crossline.basics.errors import CrosslineError
 from crossline.basics.times import parse_instant_ms
 from crossline.plan.compose import sources_of
-from crossline.rules.reading import read_rule
+from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.serve.cases.intake.linking import LINKER
 from crossline.serve.console.pages.case.context import AnswerStep, DecisionPanel, Happened, RuleText

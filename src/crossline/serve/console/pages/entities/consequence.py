@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from crossline.basics.conditions.holds import lookup
+from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.texts.money import sums_text
 from crossline.serve.console.layout.numbers import counted
 from crossline.settings.process.casework import MoneySettings

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from crossline.basics.texts.problems import nearest, shown
 from crossline.basics.times import FOREVER_MS
-from crossline.rule_registry.sources.listedit import ListEntry, entry_text
+from crossline.rule_registry.sources.list_edit import ListEntry, entry_text
 from crossline.serve.console.api_calls import called, segment
 from crossline.serve.console.flash import saying
 from crossline.serve.console.layout.shell import Crumb

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
-from crossline.basics.streams.reading import rule_of, several_of
+from crossline.basics.streams.inputs import rule_of, several_of
 from crossline.basics.texts.problems import Finding, Problem, RefusedError
 from crossline.rule_registry.history import History
-from crossline.rule_registry.reading import NOTHING_KNOWN, FileRule, Known, Read, guarded, read_files
+from crossline.rule_registry.rule_files import NOTHING_KNOWN, FileRule, Known, Read, guarded, read_files
 from crossline.rule_registry.sources.folder import Files
 
 _ByName = dict[tuple[str, int], FileRule]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from crossline.basics.conditions.tree import leaves
-from crossline.basics.streams.reading import rule_of
+from crossline.basics.streams.inputs import rule_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.problems import Finding, Path, nearest, one_of, shown
 from crossline.basics.texts.report import Report

@@ -10,6 +10,7 @@ import orjson
 
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.texts.problems import shown
+from crossline.rule_registry.atomic_files import held, replace_file
 from crossline.rule_registry.content import FileContent, content_in_folder
 from crossline.rule_registry.history import History
 from crossline.rule_registry.sources.folders import folder_with_logs, known_of
@@ -25,7 +26,6 @@ from crossline.rule_registry.sources.holds import (
 )
 from crossline.rule_registry.sources.keys import HoldKey, key_of
 from crossline.rule_registry.sources.rule_publisher import as_if_published
-from crossline.rule_registry.writing import held, replace_file
 
 if TYPE_CHECKING:
     from crossline.settings.config import PipelineConfig

@@ -22,9 +22,9 @@ from crossline.rule_registry.sources.folder import Files, Folder
 from crossline.rule_registry.sources.keys import FigureKey, key_of
 from crossline.rules.base import Rule
 from crossline.rules.composition import Head, Sources, heads_of
-from crossline.rules.naming import SharedFigures
-from crossline.rules.reading import NOT_DEFINED, Define, Defined, bodies_of, load_rules_document
-from crossline.rules.shared import PlacedFigure, SharedFigure, check_together, load_figures_document
+from crossline.rules.figure_tables import PlacedFigure, SharedFigure, check_together, load_figures_document
+from crossline.rules.rule_reader import NOT_DEFINED, Define, Defined, bodies_of, load_rules_document
+from crossline.rules.shared_figures import SharedFigures
 
 SUFFIXES = (".yaml", ".yml", ".json")
 # Of cases, which stand beside rules and are no rules (``crossline rules test``).

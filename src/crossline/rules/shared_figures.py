@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from crossline.basics.texts.problems import Finding, listed, nearest, one_of, shown
 from crossline.rules.base import Rule
 from crossline.rules.figure import FigureFields
-from crossline.rules.reading import Defined
-from crossline.rules.shared import PlacedFigure, SharedFigure, below
+from crossline.rules.figure_tables import PlacedFigure, SharedFigure, below
+from crossline.rules.rule_reader import Defined
 
 
 @dataclass(frozen=True, slots=True)

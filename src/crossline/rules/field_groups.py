@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import AllOf, check_conditions, parse_conditions
-from crossline.basics.streams.reading import Look, spec_of
+from crossline.basics.streams.inputs import Look, spec_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Names
 from crossline.basics.texts.problems import Finding

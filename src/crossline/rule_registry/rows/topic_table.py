@@ -20,12 +20,12 @@ from crossline.logs import get_logger
 from crossline.rule_registry.content import digest_of
 from crossline.rule_registry.events import RuleEvent, published_by
 from crossline.rule_registry.rows.reader import FIRST_WAIT_S, RowReader, messages_to_the_end
-from crossline.rule_registry.rows.rowlog import Declared, RowLog, content_after, raw_of
+from crossline.rule_registry.rows.row_log import Declared, RowLog, content_after, raw_of
 from crossline.rule_registry.rows.segments import Begins, Change, Header, Read, Segments, Undo
 from crossline.rule_registry.sources.keys import HOST, WHO
 from crossline.rule_registry.sources.origin import UNKNOWN, Origin
 from crossline.rule_registry.sources.principals import principal_of
-from crossline.rule_registry.tablelog import write_rows
+from crossline.rule_registry.table_log import write_rows
 
 PAUSE_S = 1.0  # between two changes of a table
 TOLD_EVERY_S = 60.0  # of a table that changes all the time

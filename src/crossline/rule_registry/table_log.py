@@ -17,8 +17,8 @@ from crossline.ingest.enrich.rows import TableFile, TableForm, form_of, format_o
 from crossline.ingest.enrich.versions import Tables, TableVersion
 from crossline.rule_registry.content import FileContent, digest_of
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.listlog import first_met
-from crossline.rule_registry.logfile import keep, kept, read_log
+from crossline.rule_registry.list_log import first_met
+from crossline.rule_registry.log_file import keep, kept, read_log
 
 TABLE_BYTES_MAX = 1 << 30  # of one file
 

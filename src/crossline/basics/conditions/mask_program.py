@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.basics.conditions.lists import Lists
-from crossline.basics.conditions.members import Mask, Members, as_mask, family_of
+from crossline.basics.conditions.membership import Mask, Members, as_mask, family_of
 from crossline.basics.conditions.tree import (
     ORDERING,
     AllOf,

@@ -9,7 +9,7 @@ from typing import Any
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.history import History
 from crossline.rule_registry.outcomes.overview import instant
-from crossline.rules.holds.standing import PlacedHold
+from crossline.rules.holds.placed_hold import PlacedHold
 
 
 @dataclass(frozen=True, slots=True)

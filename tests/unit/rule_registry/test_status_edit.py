@@ -2,7 +2,7 @@ import pytest
 
 from crossline.basics.errors import PermanentError
 from crossline.basics.texts.yamltext import Path
-from crossline.rule_registry.edit import with_share, with_status
+from crossline.rule_registry.status_edit import with_share, with_status
 
 TWO = """\
 # night shift

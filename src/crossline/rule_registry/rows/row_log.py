@@ -17,9 +17,9 @@ from crossline.ingest.enrich.overlay import CHANGE, overlaid
 from crossline.ingest.enrich.rows import TableForm
 from crossline.ingest.enrich.versions import Tables, TableVersion
 from crossline.rule_registry.content import digest_of
-from crossline.rule_registry.listlog import first_met
+from crossline.rule_registry.list_log import first_met
 from crossline.rule_registry.rows.segments import RAW, Begins, Change, Header, Segments
-from crossline.rule_registry.tablelog import forms_in, write_rows
+from crossline.rule_registry.table_log import forms_in, write_rows
 from crossline.settings.tables import KeyFormat
 
 _TOLD_MAX = 5

@@ -13,7 +13,7 @@ from pathlib import Path
 from crossline.basics.errors import PermanentError, RetryableError
 from crossline.basics.texts.yamltext import SIZE_MAX
 from crossline.rule_registry.content import FileContent, content_in_folder
-from crossline.rule_registry.logfile import sync_folder
+from crossline.rule_registry.log_file import sync_folder
 
 LOCK_WAIT_S = 30.0
 _LOCK_POLL_S = 0.02

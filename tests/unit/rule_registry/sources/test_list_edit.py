@@ -9,8 +9,8 @@ import pytest
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.times import FOREVER_MS
 from crossline.rule_registry.content import FileContent
-from crossline.rule_registry.listfile import read_list
-from crossline.rule_registry.sources.listedit import ListEntry, ListFolder
+from crossline.rule_registry.list_file import read_list
+from crossline.rule_registry.sources.list_edit import ListEntry, ListFolder
 
 UNTIL_MS = 1_798_761_600_000  # 2027-01-01T00:00:00Z
 CARDS = """\

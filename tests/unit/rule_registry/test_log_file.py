@@ -6,7 +6,7 @@ import pytest
 
 from crossline.basics.errors import RetryableError, StateError
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.logfile import LogFile, read_log
+from crossline.rule_registry.log_file import LogFile, read_log
 
 from .desk import Desk, rule
 
@@ -118,7 +118,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crossline.rule_registry.logfile.os.write", full)
+        patch.setattr("crossline.rule_registry.log_file.os.write", full)
         with pytest.raises(RetryableError, match="cannot be written: No space left on device"):
             log.append([REFUSED])
     assert read_log(log.path) == [STARTED]
@@ -171,7 +171,7 @@ def test_a_log_that_goes_while_it_is_written_has_nothing_appended(
         log.path.rename(tmp_path / "away")
 
     with monkeypatch.context() as patch:
-        patch.setattr("crossline.rule_registry.logfile.os.fsync", deleted)
+        patch.setattr("crossline.rule_registry.log_file.os.fsync", deleted)
         with pytest.raises(RetryableError, match="is no longer there"):
             log.append([REFUSED])
     (tmp_path / "away").rename(log.path)
@@ -198,8 +198,8 @@ def test_a_torn_write_that_could_not_be_cut_off_is_cut_off_later(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("crossline.rule_registry.logfile.os.write", half)
-        patch.setattr("crossline.rule_registry.logfile.os.ftruncate", fails)
+        patch.setattr("crossline.rule_registry.log_file.os.write", half)
+        patch.setattr("crossline.rule_registry.log_file.os.ftruncate", fails)
         with pytest.raises(RetryableError, match="cannot be written: Input/output error"):
             log.append([REFUSED])
     log.append([REFUSED])

@@ -16,11 +16,11 @@ from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.texts.problems import RefusedError, nearest, one_of, shown
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.basics.times import FOREVER_MS, format_instant
+from crossline.rule_registry.atomic_files import held, replace_file
 from crossline.rule_registry.content import FileContent, is_folder, text_of
-from crossline.rule_registry.listfile import LIST_BYTES_MAX, list_name, read_list
+from crossline.rule_registry.list_file import LIST_BYTES_MAX, list_name, read_list
 from crossline.rule_registry.lists import folder_of_lists
 from crossline.rule_registry.sources.folder import Files
-from crossline.rule_registry.writing import held, replace_file
 
 
 def entry_text(value: Literal) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from crossline.basics.streams.reading import HIT
+from crossline.basics.streams.inputs import HIT
 from crossline.basics.texts.problems import Finding
 from crossline.basics.times import format_duration
 

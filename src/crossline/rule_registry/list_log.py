@@ -9,8 +9,8 @@ from pathlib import Path
 from crossline.basics.conditions.lists import Entry, Lists, NamedList, starts_ms
 from crossline.rule_registry.content import FileContent
 from crossline.rule_registry.events import RuleEvent
-from crossline.rule_registry.listfile import LIST_BYTES_MAX, read_list
-from crossline.rule_registry.logfile import keep, kept, read_log
+from crossline.rule_registry.list_file import LIST_BYTES_MAX, read_list
+from crossline.rule_registry.log_file import keep, kept, read_log
 
 ReadEntries = Callable[[str, str], Sequence[Entry]]  # by source and digest
 

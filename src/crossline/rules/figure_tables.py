@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from crossline.basics.conditions.condition import Condition
-from crossline.basics.streams.reading import Reading, rule_of
+from crossline.basics.streams.inputs import Reading, rule_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import OptionalSeconds, RuleId, Texts
 from crossline.basics.texts.problems import Finding, Path, Problem, RefusedError, shown
@@ -26,7 +26,7 @@ from crossline.programs.program import FeatureQuery, Program
 from crossline.rules.base import Defaults, Rule, Status
 from crossline.rules.composition import Sources
 from crossline.rules.figure import FigureFields, is_shared
-from crossline.rules.reading import RULE_SIZE_MAX, placed_bodies
+from crossline.rules.rule_reader import RULE_SIZE_MAX, placed_bodies
 from crossline.rules.ruleset import RuleSet
 from crossline.rules.types.formula import check_figures
 

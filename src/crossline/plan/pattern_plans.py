@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crossline.plan.order_spaces import AbsencePlan, SequencePlan, StepPlan
+from crossline.plan.pattern_spaces import AbsencePlan, SequencePlan, StepPlan
 from crossline.programs.program import AbsencePredicate, Feed, Program, SequencePredicate
 from crossline.rules.ruleset import RuleVersion
 

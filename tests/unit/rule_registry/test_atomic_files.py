@@ -12,11 +12,11 @@ import pytest
 
 from crossline.basics.errors import PermanentError, RetryableError, UsageError
 from crossline.rule_registry import publish
+from crossline.rule_registry.atomic_files import held, replace_file
 from crossline.rule_registry.content import FileContent
 from crossline.rule_registry.publish import RuleFolder
-from crossline.rule_registry.writing import held, replace_file
 from crossline.rules.base import Status
-from crossline.rules.reading import load_rules_text
+from crossline.rules.rule_reader import load_rules_text
 
 from .desk import Desk, rule
 
